@@ -1,0 +1,26 @@
+"""onmf: orthogonal nonnegative matrix factorization for counts.
+
+Cluster documents by their words, pixels by their spectra, cells by their molecules.
+"""
+
+from __future__ import annotations
+
+from onmf import divergence, metrics
+from onmf._version import __version__
+from onmf.estimator import ONMF
+from onmf.initialize import snpa
+from onmf.paper import fro_onmf, kl_onmf
+from onmf.result import Clustering
+from onmf.versions import show_versions
+
+__all__ = [
+    "ONMF",
+    "Clustering",
+    "__version__",
+    "divergence",
+    "fro_onmf",
+    "kl_onmf",
+    "metrics",
+    "show_versions",
+    "snpa",
+]

@@ -1,0 +1,139 @@
+"""The loop: assign every row to its best template, then make each centroid anew from its rows.
+
+Symbols: W (k, p) centroids in the gauge where H Hᵀ = I, the paper's Wᵀ; N (k,) norms of the scales before that gauge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from onmf.divergence import Divergence, FloatArray
+from onmf.engine import Engine, Held, StepSums
+
+FIXED = 16 * np.finfo(np.float64).eps
+"""Relative change of the centroids that rounding alone can cause."""
+
+NOISE = 1e-10
+"""Loss of a row, in units of the terms it is made of, below which it is rounding."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one iteration did. ``change`` is ‖H − H_prev‖_F; ``objective`` is there when somebody watches."""
+
+    number: int
+    moved: int
+    change: float
+    seconds: float
+    objective: float | None
+
+
+@dataclass(frozen=True)
+class Alternation:
+    """How the loop ended: the centroids, the sums of the last step, why it stopped, and what each iteration did."""
+
+    centroids: FloatArray
+    step: StepSums
+    stop_reason: str
+    iterations: list[Iteration]
+
+
+def alternate(
+    engine: Engine,
+    held: Held,
+    centroids: FloatArray,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    watch: Callable[[Iteration, FloatArray], bool] | None = None,
+) -> Alternation:
+    """Alternate between assignment and centroids until H stays where it is.
+
+    Parameters
+    ----------
+    engine, held : Engine, Held
+        Where the data lives.
+    centroids : (k, p) array
+        First centroids, in any scale.
+    max_iter : int
+        Most iterations.
+    tol : float
+        Stop when ‖H − H_prev‖_F < tol. In any case the loop stops where nothing changes any more.
+    watch : callable, optional
+        Called after each iteration with what it did and its centroids; a true answer stops the loop.
+
+    Returns
+    -------
+    Alternation
+    """
+    divergence, W = held.divergence, centroids
+    previous: StepSums | None = None
+    iterations: list[Iteration] = []
+    tried: set[int] = set()
+    stop_reason = "max_iter"
+    engine.forget(held)
+    for number in range(1, max_iter + 1):
+        began = perf_counter()
+        step = engine.step(held, divergence.templates(W))
+        W_before, W = W, updated(divergence, step, W)
+        change = np.inf if previous is None else step.change_from(previous)
+        value = None if watch is None else objective(held, step)
+        iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
+        if watch is not None and watch(iterations[-1], W):
+            stop_reason = "callback"
+            break
+        restarted = reseed(engine, held, W, step, tried) if number < max_iter else None
+        if restarted is not None:
+            W = restarted
+        elif change < tol:
+            stop_reason = "converged"
+            break
+        elif step.moved == 0 and np.abs(W - W_before).max() <= FIXED * np.abs(W).max():
+            stop_reason = "fixed point"
+            break
+        previous = step
+    return Alternation(W, step, stop_reason, iterations)
+
+
+def objective(held: Held, step: StepSums) -> float:
+    """D(X, WH) for the labels of a step and the centroids made from them."""
+    return held.divergence.objective(step.sums, step.mass, float(step.loss.sum()), held.constant)
+
+
+def updated(divergence: Divergence, step: StepSums, centroids: FloatArray) -> FloatArray:
+    """Centroids from the sums of a step, in the gauge H Hᵀ = I; an empty cluster keeps the one it has."""
+    W = step.norms[:, None] * divergence.centers(step.sums, step.mass)
+    return np.where(step.empty[:, None], centroids, W)
+
+
+def reseed(engine: Engine, held: Held, centroids: FloatArray, step: StepSums, tried: set[int]) -> FloatArray | None:
+    """Centroids in which each empty cluster starts again from the worst row of the worst cluster; None if there is none.
+
+    Losses are those under the unsmoothed centroids, so that a row on its centroid has none to give. Each row is ``tried``
+    once, so that this ends.
+    """
+    if not step.empty.any():
+        return None
+    divergence = held.divergence
+    _, scales, losses = engine.assign(held, divergence.unsmoothed().templates(centroids))
+    labels, _ = engine.collect(held)
+    weights = np.ones(len(labels)) if held.weights is None else held.weights
+    rounding = NOISE * (np.abs(held.constants) + scales * divergence.weight(scales, held.terms))
+    losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
+    losses[list(tried)] = 0.0
+    if not losses.any():
+        return None
+    centroids = centroids.copy()
+    for k in np.flatnonzero(step.empty):
+        by_cluster = np.bincount(labels, weights=weights * losses, minlength=len(centroids))
+        if not by_cluster.any():
+            break
+        row = int(np.argmax(np.where(labels == np.argmax(by_cluster), losses, -1.0)))
+        centroids[k] = engine.rows(held.data, np.array([row]))[0]
+        losses[row] = 0.0
+        tried.add(row)
+    return centroids

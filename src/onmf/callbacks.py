@@ -1,0 +1,91 @@
+"""scikit-learn's callbacks (progress bars, score monitors), where the installed version has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from onmf.alternate import Iteration
+from onmf.divergence import FloatArray
+
+__all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands where scikit-learn has no callbacks: ``set_callbacks`` is then missing, as in its own estimators."""
+
+    def with_callbacks(method: F) -> F:
+        """Return the method as it is."""
+        return method
+
+
+class FitReporter:
+    """Tells the callbacks of an estimator, and the terminal when ``verbose``, how its fit goes on.
+
+    With one run the iterations are the tasks of the fit; with several, the runs are, and the iterations theirs.
+    """
+
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any, n_init: int) -> None:
+        self.estimator = estimator
+        self.several = n_init > 1
+        self.listening = bool(getattr(estimator, "_skl_callbacks", None))
+        self.arguments = {
+            "X": X,
+            "metadata": {} if sample_weight is None else {"sample_weight": sample_weight},
+        }
+        self.root = self.run = None
+        if hasattr(estimator, "_init_callback_context"):
+            self.root = estimator._init_callback_context(max_subtasks=n_init if self.several else estimator.max_iter)
+            self.root.call_on_fit_task_begin(estimator=estimator, **self.arguments)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody wants to know."""
+        return self.listening or bool(self.estimator.verbose)
+
+    def begin_run(self) -> None:
+        """A run from another start begins."""
+        self.end_run()
+        self.run = self.root
+        if self.root is not None and self.several:
+            self.run = self.root.subcontext(task_name="run", max_subtasks=self.estimator.max_iter)
+            self.run.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
+
+    def iteration(self, run: int, iteration: Iteration, centroids: FloatArray) -> bool:
+        """An iteration has ended. True if a callback asks to stop."""
+        if self.estimator.verbose:
+            where = f"run {run + 1}, iteration" if self.several else "iteration"
+            print(
+                f"{where} {iteration.number}: objective {iteration.objective:.9g}, "
+                f"{iteration.moved} rows moved, H changed by {iteration.change:.2e}, {iteration.seconds:.3f} s"
+            )
+        if self.run is None:
+            return False
+        task = self.run.subcontext(task_name="iteration")
+        task.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
+        return bool(
+            task.call_on_fit_task_end(
+                estimator=self.estimator,
+                reconstruction_attributes=lambda: {"cluster_centers_": centroids},
+                **self.arguments,
+            )
+        )
+
+    def end_run(self) -> None:
+        """The run has ended."""
+        if self.run is not None and self.several:
+            self.run.call_on_fit_task_end(estimator=self.estimator, **self.arguments)
+        self.run = None
+
+    def end(self) -> None:
+        """The fit has ended, and the estimator has all its attributes."""
+        self.end_run()
+        if self.root is not None:
+            self.root.call_on_fit_task_end(
+                estimator=self.estimator, reconstruction_attributes=dict, **self.arguments
+            )

@@ -1,0 +1,119 @@
+"""What a divergence has to say, and what all of them share.
+
+A divergence is a set of closed forms. It sees centroids ``C`` (k, p) and reductions of rows (n,), never the data ``X``:
+that is why every engine can run every divergence.
+
+Row i of X is approximated by ``a_i · c_k`` with ``k = label_i``. Centroids may come in any scale; each method that takes
+them first brings them into the *gauge* of the divergence (``size(c) = 1``), where the scale ``a`` and the assignment have
+their simple forms.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.float64]
+Elementwise = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Domain = Literal["real", "nonnegative", "positive"]
+RowTerms = Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True)
+class Divergence(ABC):
+    """The closed forms of one divergence D(x, y).
+
+    Subclasses are frozen dataclasses. Arrays are float64; ``terms`` maps each name in :attr:`row_terms` to its (n,) array,
+    and ``"features"`` to the number of features p.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name for messages and results."""
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """Which entries X may have."""
+
+    @property
+    @abstractmethod
+    def row_terms(self) -> Mapping[str, Elementwise]:
+        """The reductions of a row it needs: name → elementwise φ, the term being Σ_j φ(x_j). On sparse data φ(0) = 0."""
+
+    @property
+    def power(self) -> float:
+        """The highest power of an entry that is computed; it bounds the entries that float64 can take."""
+        return 2.0
+
+    @abstractmethod
+    def size(self, vectors: FloatArray) -> FloatArray:
+        """The size of each row of ``vectors`` (k, p) that the gauge sets to one. → (k,)"""
+
+    @abstractmethod
+    def templates(self, centroids: FloatArray) -> FloatArray:
+        """``B`` (k, p) such that the best cluster of row x is argmax_k ⟨x, b_k⟩."""
+
+    @abstractmethod
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        """The best scale ``a`` of each row, from its best score. → (n,)"""
+
+    @abstractmethod
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        """Weight of each row in the sum that gives the centroid. → (n,)"""
+
+    @abstractmethod
+    def constant(self, terms: RowTerms) -> FloatArray:
+        """The part of each row's loss that no clustering changes. → (n,)"""
+
+    @abstractmethod
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        """The part of each row's loss that its cluster takes away: loss = constant − gain. → (n,)"""
+
+    @abstractmethod
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        """D(X, WH) for the centroids that :meth:`centers` gives.
+
+        Parameters
+        ----------
+        sums : (k, p) array
+            Σ w x by cluster, with w the row weights.
+        mass : (k,) array
+            Σ w a by cluster; 0 for an empty one.
+        loss : float
+            Σ of the row losses at the templates that gave the labels.
+        constant : float
+            Σ of the row constants.
+        """
+
+    def loss(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        """D(x, a·c) of each row at its best template. → (n,)"""
+        return self.constant(terms) - self.gain(best, scale, terms)
+
+    def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
+        """The best centroid for fixed scales: Σ w x / Σ w a, with w the row weights. → (k, p)"""
+        return divide(sums, mass[:, None])
+
+    def normalise(self, vectors: FloatArray) -> FloatArray:
+        """``vectors`` in the gauge; a zero row stays zero."""
+        return divide(vectors, self.size(vectors)[:, None])
+
+    def smooth(self, centroids: FloatArray) -> FloatArray:
+        """Centroids in the gauge under which every row of the domain has a finite loss."""
+        return self.normalise(centroids)
+
+    def unsmoothed(self) -> Self:
+        """The same divergence with ``smoothing=0``: its loss is zero exactly where x is a multiple of c."""
+        return self
+
+
+def divide(a: FloatArray, b: FloatArray) -> FloatArray:
+    """a / b, and 0 where b = 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b != 0)

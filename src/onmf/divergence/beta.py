@@ -1,0 +1,205 @@
+"""The β-divergences other than Kullback–Leibler and Frobenius."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms
+
+
+@dataclass(frozen=True)
+class Beta(Divergence):
+    """What every β ∉ {0, 1} shares: rows weigh a^(β−1), and the objective follows from the sums.
+
+    Divergence
+        D(x, y) = Σ_j [x_j^β + (β − 1) y_j^β − β x_j y_j^(β−1)] / (β (β − 1))
+    """
+
+    beta: float = 1.5
+
+    @property
+    def name(self) -> str:
+        return f"beta={self.beta:g}"
+
+    @property
+    def power(self) -> float:
+        return max(2.0, abs(self.beta))
+
+    @property
+    def row_terms(self) -> Mapping[str, Elementwise]:
+        return {"power": lambda x: np.power(x, self.beta)}
+
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.power(scale, self.beta - 1, out=np.zeros_like(scale), where=scale > 0)
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return terms["power"] / (self.beta * (self.beta - 1))
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        # ŷ = a u for the rows of a cluster: Σ ŷ^β = mass · Σ_j u_j^β and Σ x ŷ^(β−1) = Σ_j u_j^(β−1) · sums_j.
+        β = self.beta
+        sums, mass = sums[mass > 0], mass[mass > 0]
+        U = self.centers(sums, mass)
+        positive = U > 0
+        powers = np.power(U, β - 1, out=np.zeros_like(U), where=positive)
+        fitted = mass * (powers * U).sum(axis=1)
+        crossed = (powers * sums).sum(axis=1)
+        return constant + float((fitted / β - crossed / (β - 1)).sum())
+
+
+@dataclass(frozen=True)
+class BetaAboveOne(Beta):
+    """β-divergence, β > 1.
+
+    Domain
+        x ≥ 0 (any real x for β = 2, which is :class:`~onmf.divergence.Frobenius`).
+    Divergence
+        D(x, y) = Σ_j [x_j^β + (β − 1) y_j^β − β x_j y_j^(β−1)] / (β (β − 1))
+    Template
+        b = c^(β−1), c in the gauge Σ_j c_j^β = 1
+    Scale
+        a = ⟨x, b⟩
+    Centroid
+        the sum of its rows weighted by a^(β−1)
+    Reference
+        Cichocki and Amari (2010) for the family; the *Method* page for the closed forms.
+
+    Parameters
+    ----------
+    beta : float, default=1.5
+        Greater than 1.
+    """
+
+    domain = "nonnegative"
+
+    def size(self, vectors: FloatArray) -> FloatArray:
+        return np.power(np.power(vectors, self.beta).sum(axis=1), 1 / self.beta)
+
+    def templates(self, centroids: FloatArray) -> FloatArray:
+        return np.power(self.normalise(centroids), self.beta - 1)
+
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        return best
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.power(scale, self.beta) / (self.beta * (self.beta - 1))
+
+
+@dataclass(frozen=True)
+class BetaBelowOne(Beta):
+    """β-divergence, β < 1 and β ≠ 0.
+
+    Domain
+        x ≥ 0 for β > 0, x > 0 for β < 0.
+    Divergence
+        D(x, y) = Σ_j [x_j^β + (β − 1) y_j^β − β x_j y_j^(β−1)] / (β (β − 1))
+    Template
+        b = −c̃^(β−1), with c̃ = c + ε brought back into the gauge mean_j c_j^β = 1
+    Scale
+        a = −⟨x, b⟩ / p
+    Centroid
+        the sum of its rows weighted by a^(β−1)
+    Reference
+        Cichocki and Amari (2010) for the family; the *Method* page for the closed forms.
+
+    A zero in the centroid where the row is positive costs infinity, so template, scale and loss all come from c̃. In this
+    gauge a typical entry of c is 1 whatever p and β are, so ε has one meaning for the whole family.
+
+    Parameters
+    ----------
+    beta : float, default=0.5
+        Less than 1, not 0.
+    smoothing : float, default=1e-3
+        ε.
+    """
+
+    beta: float = 0.5
+    smoothing: float = 1e-3
+
+    @property
+    def domain(self) -> Domain:
+        return "nonnegative" if self.beta > 0 else "positive"
+
+    def size(self, vectors: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.power(np.power(vectors, self.beta).mean(axis=1), 1 / self.beta)
+
+    def templates(self, centroids: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return -np.power(self.smooth(centroids), self.beta - 1)
+
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        # Where every centroid costs infinity any scale is as good: take the row's own size.
+        own = np.power(terms["power"] / terms["features"], 1 / self.beta)
+        return np.where(np.isfinite(best), -best / terms["features"], own)
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        gain = terms["features"] * self._powered(scale) / (self.beta * (self.beta - 1))
+        return np.where(np.isfinite(best), gain, -np.inf)
+
+    def _powered(self, scale: FloatArray) -> FloatArray:
+        return np.power(scale, self.beta, out=np.zeros_like(scale), where=scale > 0)
+
+    def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
+        # The scales belong to c̃, so the centroid keeps the gauge instead of refitting its size to them.
+        return self.normalise(sums) if self.smoothing > 0 else super().centers(sums, mass)
+
+    def smooth(self, centroids: FloatArray) -> FloatArray:
+        return self.normalise(self.normalise(centroids) + self.smoothing)
+
+    def unsmoothed(self) -> BetaBelowOne:
+        return replace(self, smoothing=0.0)
+
+
+@dataclass(frozen=True)
+class ItakuraSaito(BetaBelowOne):
+    """Itakura–Saito divergence, β = 0: the limit of the family, blind to the size of an entry.
+
+    Domain
+        x > 0.
+    Divergence
+        D(x, y) = Σ_j x_j / y_j − log(x_j / y_j) − 1
+    Template
+        b = −1 / c̃, with c̃ = c + ε brought back into the gauge of geometric mean 1
+    Scale
+        a = −⟨x, b⟩ / p
+    Centroid
+        the sum of its rows weighted by 1 / a
+    Reference
+        Févotte, Bertin and Durrieu (2009) for the divergence; the *Method* page for the closed forms.
+
+    Parameters
+    ----------
+    smoothing : float, default=1e-3
+        ε.
+    """
+
+    beta: float = 0.0
+    name = "itakura-saito"
+
+    @property
+    def row_terms(self) -> Mapping[str, Elementwise]:
+        return {"log": np.log}
+
+    def size(self, vectors: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.exp(np.log(vectors).mean(axis=1))
+
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        return -best / terms["features"]
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return -terms["log"]
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return -terms["features"] * np.log(scale)
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        # Σ x/ŷ − log(x/ŷ) − 1 with ŷ = a u; loss is Σ p log a − Σ log x, and mass counts the rows.
+        sums, mass = sums[mass > 0], mass[mass > 0]
+        U = self.centers(sums, mass)
+        by_cluster = (sums / U).sum(axis=1) + mass * (np.log(U) - 1).sum(axis=1)
+        return loss + float(by_cluster.sum())

@@ -1,0 +1,100 @@
+"""The two divergences of geometry: the Frobenius norm, and the cosine of spherical k-means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide
+
+
+@dataclass(frozen=True)
+class Euclidean(Divergence):
+    """What Frobenius and cosine share: unit ℓ2 centroids that are their own templates."""
+
+    domain = "real"
+
+    @property
+    def row_terms(self) -> Mapping[str, Elementwise]:
+        return {"square": np.square}
+
+    def size(self, vectors: FloatArray) -> FloatArray:
+        return np.sqrt(np.square(vectors).sum(axis=1))
+
+    def templates(self, centroids: FloatArray) -> FloatArray:
+        return self.normalise(centroids)
+
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.maximum(best, 0.0)
+
+
+@dataclass(frozen=True)
+class Frobenius(Euclidean):
+    """Squared Euclidean distance, twice the β-divergence of β = 2.
+
+    Domain
+        any real x.
+    Divergence
+        D(x, y) = ‖x − y‖²
+    Template
+        b = c, in the gauge ‖c‖₂ = 1
+    Scale
+        a = max(⟨x, c⟩, 0)
+    Centroid
+        the sum of its rows weighted by a
+    Reference
+        Pompili, Gillis, Absil and Glineur (2014); Nkurunziza, Nahayo and Gillis, Algorithm 1.
+    """
+
+    name = "frobenius"
+
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return scale
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return terms["square"]
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.square(scale)
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        # ‖X‖² − ‖W‖², since W = X Hᵀ
+        return constant - float(divide(np.square(sums).sum(axis=1), mass).sum())
+
+
+@dataclass(frozen=True)
+class Cosine(Euclidean):
+    """Cosine dissimilarity: exact spherical k-means, in which the length of a row counts for nothing.
+
+    Domain
+        any real x.
+    Divergence
+        D(x, y) = 1 − ⟨x, y⟩ / (‖x‖₂ ‖y‖₂)
+    Template
+        b = c, in the gauge ‖c‖₂ = 1
+    Scale
+        a = max(⟨x, c⟩, 0)
+    Centroid
+        the sum of its rows weighted by 1 / ‖x‖₂
+    Reference
+        Dhillon and Modha (2001).
+    """
+
+    name = "cosine"
+
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return divide(np.ones_like(scale), np.sqrt(terms["square"]))
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return (terms["square"] > 0).astype(np.float64)
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return divide(best, np.sqrt(terms["square"]))
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        return constant - float(self.size(sums).sum())
+
+    def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
+        return self.normalise(sums)

@@ -1,0 +1,62 @@
+"""Where the data lives and the pass over it runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .base import Assignment, Data, Engine, Held, StepSums
+
+__all__ = ["Assignment", "Data", "Engine", "Held", "StepSums", "get_engine"]
+
+NAMES = ("auto", "cpu", "reference")
+
+
+def get_engine(engine: str | Engine, X: Any, n_threads: int | None = None) -> Engine:
+    """The engine of that name, if it can hold ``X``.
+
+    Parameters
+    ----------
+    engine : {"auto", "cpu", "reference"} or Engine
+        ``"auto"`` is the CPU engine.
+    X : array or CSR
+        The data it will have to hold.
+    n_threads : int or None
+        Threads of the CPU engine; None takes every core this process may use.
+
+    Returns
+    -------
+    Engine
+    """
+    if isinstance(engine, str):
+        engine = _named(engine, n_threads)
+    elif n_threads is not None:
+        raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
+    reason = engine.supports(X)
+    if reason is not None:
+        raise ValueError(f"engine={engine.name!r} cannot take this data: {reason}")
+    return engine
+
+
+def _named(name: str, n_threads: int | None) -> Engine:
+    # Imported here because numba is slow to import and not every use of the package needs it.
+    match name:
+        case "auto" | "cpu":
+            from .cpu import CpuEngine
+
+            return CpuEngine(n_threads or available_cores())
+        case "reference":
+            from .reference import ReferenceEngine
+
+            if n_threads is not None:
+                raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
+
+            return ReferenceEngine()
+    raise ValueError(f"engine={name!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,193 @@
+"""What an engine is: the place where the data lives, and the one pass over it that an iteration needs.
+
+Symbols: X (n, p) data, B (k, p) templates, a (n,) scales, w (n,) sample weights, N_k² = Σ w a² over cluster k.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf.divergence import Array, Divergence, FloatArray
+
+Data = Array | csr_array
+"""Validated input: a C-contiguous array, or canonical CSR; native numbers of at most 64 bits."""
+
+
+@dataclass(frozen=True)
+class StepSums:
+    """All that one pass over some rows leaves behind. The sums of two sets of rows add up: ``whole = part + part``.
+
+    Attributes
+    ----------
+    sums : (k, p) array
+        Σ w·weight·x by cluster, with the row weights of the divergence.
+    mass : (k,) array
+        Σ w·weight·a by cluster; a cluster of mass 0 is empty.
+    counts : (k,) array
+        Σ w by cluster.
+    scale_squares : (k,) array
+        Σ w a² by cluster.
+    overlap : (k,) array
+        Σ w a a' over the rows that stayed in the cluster, a' being their scale in the pass before.
+    loss : (k,) array
+        Σ w·loss by cluster, at the templates of this pass.
+    moved : int
+        How many rows changed cluster.
+    """
+
+    sums: FloatArray
+    mass: FloatArray
+    counts: FloatArray
+    scale_squares: FloatArray
+    overlap: FloatArray
+    loss: FloatArray
+    moved: int
+
+    def __add__(self, other: StepSums) -> StepSums:
+        return StepSums(
+            self.sums + other.sums,
+            self.mass + other.mass,
+            self.counts + other.counts,
+            self.scale_squares + other.scale_squares,
+            self.overlap + other.overlap,
+            self.loss + other.loss,
+            self.moved + other.moved,
+        )
+
+    @property
+    def empty(self) -> Array:
+        """Which clusters hold nothing. → (k,) bool"""
+        return ~(self.mass > 0)
+
+    @property
+    def norms(self) -> FloatArray:
+        """N_k, by which the scales of cluster k are divided so that H Hᵀ = I; 1 for an empty cluster. → (k,)"""
+        return np.where(self.scale_squares > 0, np.sqrt(self.scale_squares), 1.0)
+
+    def change_from(self, previous: StepSums) -> float:
+        """‖H − H_prev‖_F, without forming H."""
+        # Σ_k [1(N_k > 0) + 1(N'_k > 0) − 2 Σ_{stayed} w a a' / (N_k N'_k)]
+        filled = np.count_nonzero(self.scale_squares > 0) + np.count_nonzero(previous.scale_squares > 0)
+        return float(np.sqrt(max(filled - 2 * np.sum(self.overlap / (self.norms * previous.norms)), 0.0)))
+
+
+class Assignment(NamedTuple):
+    """The cluster of each row, its scale against that cluster's centroid in the gauge, and its loss."""
+
+    labels: Array
+    scales: FloatArray
+    losses: FloatArray
+
+
+@dataclass
+class Held:
+    """Data as an engine keeps it, with what is computed once and the labels and scales of the last step."""
+
+    data: Any
+    shape: tuple[int, int]
+    divergence: Divergence
+    weights: FloatArray | None
+    terms: dict[str, FloatArray]
+    constants: FloatArray
+    labels: Array | None = None
+    scales: FloatArray | None = None
+
+    @property
+    def constant(self) -> float:
+        """Σ w·constant, the part of the objective that no clustering changes."""
+        return float(np.sum(self.constants if self.weights is None else self.constants * self.weights))
+
+
+class Engine(ABC):
+    """Runs the pass over the data; knows no divergence by name and never decides when to stop.
+
+    A new engine says how to place the data (:meth:`place`) and how to compute two things over it: the best template of
+    each row, and the sums of weighted rows by label.
+    """
+
+    name: str
+
+    @abstractmethod
+    def supports(self, X: Any) -> str | None:
+        """None if this engine can hold ``X``, or the reason why not, as a sentence."""
+
+    @abstractmethod
+    def place(self, X: Data) -> Any:
+        """``X`` in the form that the two kernels read."""
+
+    @abstractmethod
+    def best_template(self, data: Any, templates: FloatArray) -> tuple[Array, FloatArray]:
+        """Index and score of the template with the largest inner product with each row; ties go to the lowest index."""
+
+    @abstractmethod
+    def sum_by_label(self, data: Any, labels: Array, weights: FloatArray, k: int) -> FloatArray:
+        """Σ weights·x over the rows of each label. → (k, p)"""
+
+    @abstractmethod
+    def row_term(self, data: Any, function: Any) -> FloatArray:
+        """Σ_j function(x_j) for each row, in float64. → (n,)"""
+
+    @abstractmethod
+    def rows(self, data: Any, index: Array) -> FloatArray:
+        """The rows of that index as a dense float64 array."""
+
+    def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
+        """Run ``kernel(start, stop)`` over blocks of rows that together cover all n."""
+        kernel(0, n)
+
+    def hold(self, X: Data, divergence: Divergence, sample_weight: FloatArray | None = None) -> Held:
+        """Place the data and compute once what every pass needs."""
+        data = self.place(X)
+        terms = {name: self.row_term(data, function) for name, function in divergence.row_terms.items()}
+        terms["features"] = np.float64(X.shape[1])  # type: ignore[assignment]
+        return Held(data, X.shape, divergence, sample_weight, terms, divergence.constant(terms))
+
+    def assign(self, held: Held, templates: FloatArray) -> Assignment:
+        """Assign every row, and leave no trace of it."""
+        labels, best = self.best_template(held.data, templates)
+        scales = held.divergence.scale(best, held.terms)
+        return Assignment(labels, scales, held.constants - held.divergence.gain(best, scales, held.terms))
+
+    def step(self, held: Held, templates: FloatArray) -> StepSums:
+        """One pass: assign every row, and sum by label."""
+        k = len(templates)
+        labels, scales, losses = self.assign(held, templates)
+        weights = held.divergence.weight(scales, held.terms)
+        ones = held.weights if held.weights is not None else np.ones(len(labels))
+        if held.weights is not None:
+            weights = weights * held.weights
+
+        def by_cluster(values: FloatArray) -> FloatArray:
+            return np.bincount(labels, weights=values, minlength=k)
+
+        if held.labels is None or held.scales is None:
+            moved, overlap = len(labels), np.zeros(k)
+        else:
+            stayed = labels == held.labels
+            moved = len(labels) - int(np.count_nonzero(stayed))
+            overlap = by_cluster(ones * scales * held.scales * stayed)
+        held.labels, held.scales = labels, scales
+        return StepSums(
+            sums=self.sum_by_label(held.data, labels, weights, k),
+            mass=by_cluster(weights * scales),
+            counts=by_cluster(ones),
+            scale_squares=by_cluster(ones * scales * scales),
+            overlap=overlap,
+            loss=by_cluster(ones * losses),
+            moved=moved,
+        )
+
+    def forget(self, held: Held) -> None:
+        """Drop the labels of the last step, before another start."""
+        held.labels = held.scales = None
+
+    def collect(self, held: Held) -> tuple[Array, FloatArray]:
+        """Labels and scales of the last step."""
+        assert held.labels is not None and held.scales is not None, "collect() comes after step()"
+        return held.labels, held.scales

@@ -1,0 +1,442 @@
+"""ONMF as a scikit-learn estimator: parameters, input and output; no mathematics."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from scipy.special import xlogy
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
+from onmf.divergence import Array, Divergence, FloatArray, get_divergence
+from onmf.engine import Assignment, Engine, Held, get_engine
+from onmf.initialize import RANDOM, STARTS, Start
+from onmf.result import Clustering, membership
+from onmf.solve import solve
+from onmf.validate import check_centroids, check_data, check_weights
+
+
+class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
+    """Cluster nonnegative data by orthogonal nonnegative matrix factorization.
+
+    Row i of X is approximated by ``scales_[i] * cluster_centers_[labels_[i]]``: one cluster each, times a scale of its own.
+    With the defaults this is KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters.
+    beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence, default="kullback-leibler"
+        The divergence to minimise: for counts Kullback–Leibler, for Gaussian noise Frobenius; ``"cosine"`` is exact
+        spherical k-means. A number is the β of a β-divergence.
+    init : {"snpa", "++", "random", "random-partition"}, array or callable, default="snpa"
+        Where to start. ``"snpa"``: the rows that the successive nonnegative projection algorithm chooses, deterministic.
+        ``"++"``: rows drawn with probability proportional to their loss under those drawn before. ``"random"``: rows drawn
+        with equal probability. ``"random-partition"``: the sums of a random partition. An array gives the centroids, one
+        row each, in any scale. A callable is called as ``init(X, n_clusters, random_state=...)`` and returns such an array.
+    n_init : int, default=1
+        Number of runs from different random starts; the one with the lowest objective is kept.
+    max_iter : int, default=100
+        Most iterations of a run.
+    tol : float, default=1e-6
+        Stop when H changes by less than this in the Frobenius norm; 0 runs to a fixed point.
+    smoothing : float, default=1e-3
+        The ε that keeps a zero in a centroid from costing infinity (β ≤ 1; the others need none).
+    engine : {"auto", "cpu", "reference"} or Engine, default="auto"
+        What runs the passes over the data.
+    n_threads : int or None, default=None
+        Threads; None uses all cores. Results do not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the random starts.
+    sparse_output : bool, default=True
+        Whether :meth:`transform` returns a sparse array.
+    verbose : int, default=0
+        Print a line for each iteration, and record the objective in ``history_``.
+
+    Attributes
+    ----------
+    labels_ : (n,) array of int
+        Cluster of each row.
+    scales_ : (n,) array
+        Scale of each row. Within a cluster their squares sum to one.
+    cluster_centers_ : (n_clusters, n_features) array
+        Centroids, in the gauge where H Hᵀ = I: the paper's Wᵀ.
+    components_ : (n_clusters, n_features) array
+        The same array under its name in scikit-learn's decompositions.
+    n_iter_ : int
+        Iterations of the run that was kept.
+    reconstruction_err_ : float
+        D(X, WH): the divergence of the fit, ‖X − WH‖_F² for Frobenius.
+    history_ : dict of str to array
+        For each iteration ``"moved"`` (rows that changed cluster), ``"change"`` (of H), ``"seconds"`` and, with ``verbose``
+        or callbacks, ``"objective"``.
+    stop_reason_ : str
+        ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
+    engine_ : str
+        Name of the engine that ran.
+    init_rows_ : (n_clusters,) array of int or None
+        Rows of X that served as first centroids, where rows did.
+    clustering_ : Clustering
+        The result as one object, with the paper's ``W`` and ``H``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : (n_features,) array of str
+        Names of the features, if X had any.
+
+    References
+    ----------
+    .. [1] J. P. Nkurunziza, F. Nahayo and N. Gillis, "Orthogonal Nonnegative Matrix Factorization with the
+       Kullback-Leibler divergence".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onmf import ONMF
+    >>> X = np.array([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
+    >>> model = ONMF(n_clusters=2).fit(X)
+    >>> model.labels_
+    array([1, 1, 0, 0], dtype=int32)
+    >>> model.n_iter_
+    2
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        beta_loss: str | float | Divergence = "kullback-leibler",
+        init: str | Any | Callable[..., Any] = "snpa",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        smoothing: float = 1e-3,
+        engine: str | Engine = "auto",
+        n_threads: int | None = None,
+        random_state: Any = None,
+        sparse_output: bool = True,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.beta_loss = beta_loss
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.smoothing = smoothing
+        self.engine = engine
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.sparse_output = sparse_output
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of ``X``.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data. Integers, float32 and float64 are used as they are, and so are canonical CSR and C-ordered arrays.
+        y : None
+            Ignored.
+        sample_weight : (n,) array, optional
+            Weight of each row; a row of weight 2 counts as two equal rows.
+
+        Returns
+        -------
+        self : ONMF
+        """
+        self._check_parameters()
+        divergence = get_divergence(self.beta_loss, self.smoothing)
+        rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
+        if rows.shape[0] < self.n_clusters:
+            raise ValueError(
+                f"n_samples={rows.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer clusters."
+            )
+        weights = check_weights(sample_weight, rows.shape[0])
+        engine = get_engine(self.engine, rows, self.n_threads)
+        n_init = self._runs()
+        self._divergence = divergence
+        held = engine.hold(rows, divergence, weights)
+        reporter = FitReporter(self, X, sample_weight, n_init)
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
+
+        def start(run: int) -> Start:
+            reporter.begin_run()
+            return self._start(engine, held, rows, int(seeds[run]))
+
+        clustering = solve(
+            engine,
+            held,
+            start,
+            n_init=n_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            watch=reporter.iteration if reporter.wanted else None,
+            parameters=self.get_params(deep=False),
+        )
+        self._adopt(clustering, engine)
+        reporter.end()
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Cluster the rows of ``X`` and return their labels.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        labels : (n,) array of int
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Cluster the rows of ``X`` and return Hᵀ, whose columns are orthonormal.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
+        """
+        self.fit(X, sample_weight=sample_weight)
+        return self._output(self.labels_, self.scales_)
+
+    def predict(self, X: Any) -> Array:
+        """The cluster of each row of ``X``.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data.
+
+        Returns
+        -------
+        labels : (n,) array of int
+        """
+        return self._assign(X, self._templates()).labels
+
+    def transform(self, X: Any) -> Any:
+        """The scale of each row of ``X`` in the column of its cluster: one nonzero a row.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data.
+
+        Returns
+        -------
+        H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
+        """
+        labels, scales, _ = self._assign(X, self._templates())
+        sizes = self._divergence.size(self.cluster_centers_)
+        return self._output(labels, scales / sizes[labels])
+
+    def inverse_transform(self, H: Any) -> Any:
+        """The rows that memberships stand for: ``H @ cluster_centers_``.
+
+        Parameters
+        ----------
+        H : (n, n_clusters) array or sparse matrix
+            Memberships, as :meth:`transform` returns them.
+
+        Returns
+        -------
+        X : (n, n_features) array, or sparse array
+            Sparse where ``H`` is sparse and the sparse form is the smaller one.
+        """
+        check_is_fitted(self)
+        H = check_array(H, accept_sparse="csr", dtype=np.float64)
+        W = self.cluster_centers_
+        if H.shape[1] != len(W):
+            raise ValueError(f"H has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned.")
+        dense = 8 * H.shape[0] * W.shape[1]
+        if issparse(H):
+            entries = np.count_nonzero(W, axis=1)
+            sparse = 16 * int(np.bincount(H.indices, minlength=len(W)) @ entries)
+            if sparse < dense:
+                _check_memory(sparse, "sparse", H.shape[0], W.shape[1])
+                return csr_array(H) @ csr_array(W)
+        _check_memory(dense, "dense", H.shape[0], W.shape[1])
+        return H @ W
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the mean loss of the rows of ``X``: higher is better.
+
+        The centroids are smoothed and normalised first, so that a word that a cluster has never seen does not cost
+        infinity.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data.
+        y : None
+            Ignored.
+        sample_weight : (n,) array, optional
+            Weight of each row.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        smoothed = self._divergence.smooth(self.cluster_centers_)
+        losses = self._assign(X, self._divergence.unsmoothed().templates(smoothed)).losses
+        return -float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
+
+    def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
+        """The most telling features of each cluster: those that set it apart from the data as a whole.
+
+        With c the centroid and q the whole of the fitted data, both summing to one, the weight of feature j is
+        ``c_j log(c_j / q_j)``: what it adds to the Kullback–Leibler divergence of the cluster from the whole. Centroids with
+        negative entries are ranked by the size of their entries instead.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Features for each cluster.
+        feature_names : (n_features,) array of str, optional
+            Names, for instance ``vectorizer.get_feature_names_out()``. By default those of the fitted data, else
+            ``"x0"``, ``"x1"``, …
+
+        Returns
+        -------
+        list of dict
+            For each cluster, the weights of its features by name, the most telling first.
+        """
+        check_is_fitted(self)
+        W = self.cluster_centers_
+        p = W.shape[1]
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
+        names = [str(name) for name in feature_names]
+        if len(names) != p:
+            raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
+        if (W < 0).any():
+            weights = W / np.linalg.norm(W, axis=1, keepdims=True)
+        else:
+            C = W / W.sum(axis=1, keepdims=True)
+            whole = np.bincount(self.labels_, weights=self.scales_, minlength=len(W)) @ W
+            q = whole / whole.sum()
+            weights = xlogy(C, np.divide(C, q, out=np.ones_like(C), where=q > 0))
+        tops = np.argsort(-np.abs(weights) if (W < 0).any() else -weights, axis=1, kind="stable")[:, :n]
+        return [{names[j]: float(row[j]) for j in top} for row, top in zip(weights, tops, strict=True)]
+
+    @property
+    def components_(self) -> FloatArray:
+        """The centroids under their name in scikit-learn's decompositions."""
+        return self.cluster_centers_
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        try:
+            domain = get_divergence(self.beta_loss).domain
+        except ValueError:  # fit() will say so
+            domain = "nonnegative"
+        tags.input_tags.sparse = domain != "positive"
+        tags.input_tags.positive_only = domain != "real"
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense, before any data are touched."""
+
+        def require(fine: bool, name: str, what: str) -> None:
+            if not fine:
+                raise ValueError(f"{name}={getattr(self, name)!r} is not allowed: {name} must be {what}.")
+
+        for name in ("n_clusters", "n_init", "max_iter"):
+            require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer, at least 1")
+        for name in ("tol", "smoothing"):
+            value = getattr(self, name)
+            require(isinstance(value, Real) and 0 <= value < np.inf, name, "a number, at least 0")
+        n_threads = self.n_threads
+        require(
+            n_threads is None or (_is_integer(n_threads) and n_threads >= 1), "n_threads", "None or an integer, at least 1"
+        )
+        require(
+            isinstance(self.init, str) and self.init in STARTS or callable(self.init) or np.ndim(self.init) > 0,
+            "init",
+            f"one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
+        )
+
+    def _runs(self) -> int:
+        """Number of runs that make sense for this start."""
+        if self.n_init > 1 and not callable(self.init) and not (isinstance(self.init, str) and self.init in RANDOM):
+            warnings.warn(
+                f"n_init={self.n_init} runs would all be the same from a deterministic start: running once. "
+                f"Use one of {', '.join(map(repr, sorted(RANDOM)))} as init.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return 1
+        return self.n_init
+
+    def _start(self, engine: Engine, held: Held, rows: Any, seed: int) -> Start:
+        """The first centroids of a run."""
+        if isinstance(self.init, str):
+            return STARTS[self.init](engine, held, self.n_clusters, np.random.default_rng(seed))
+        init = self.init
+        if callable(init):
+            init = init(rows, self.n_clusters, random_state=check_random_state(seed))
+        return Start(check_centroids(init, self.n_clusters, held.shape[1], held.divergence))
+
+    def _adopt(self, clustering: Clustering, engine: Engine) -> None:
+        """Take over a result as fitted attributes."""
+        self.clustering_ = clustering
+        self.labels_ = clustering.labels
+        self.scales_ = clustering.scales
+        self.cluster_centers_ = clustering.centroids
+        self.n_iter_ = clustering.n_iter
+        self.reconstruction_err_ = clustering.objective
+        self.history_ = clustering.history
+        self.stop_reason_ = clustering.stop_reason
+        self.engine_ = engine.name
+        self.init_rows_ = clustering.init_rows
+
+    def _templates(self) -> FloatArray:
+        check_is_fitted(self)
+        return self._divergence.templates(self.cluster_centers_)
+
+    def _assign(self, X: Any, templates: FloatArray) -> Assignment:
+        rows = check_data(X, self._divergence, estimator=self)
+        engine = get_engine(self.engine, rows, self.n_threads)
+        return engine.assign(engine.hold(rows, self._divergence), templates)
+
+    def _output(self, labels: Array, scales: FloatArray) -> Any:
+        H = membership(labels, scales, len(self.cluster_centers_))
+        return H if self.sparse_output else H.toarray()
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _check_memory(needed: int, form: str, n: int, p: int) -> None:
+    """Refuse an array that cannot fit, before it is tried."""
+    try:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # not known on this system
+        return
+    if needed > available:
+        raise MemoryError(
+            f"The {form} result, {n} × {p}, would take {needed / 1e9:.1f} GB, and this machine has {available / 1e9:.1f} GB: "
+            "transform back fewer rows at a time."
+        )

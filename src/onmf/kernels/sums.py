@@ -1,0 +1,56 @@
+"""Sum of weighted rows by label: what a centroid is made of.
+
+    sums_k = Σ_{i : label_i = k} w_i x_i
+
+Rows come sorted by label, in their own order within a label. Each call sums whole clusters, so every sum is added up in
+the order of the rows whatever runs at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .jit import jit
+
+
+@jit
+def sum_by_label_csr(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    data: Any,  # IN (nnz,)
+    order: Any,  # IN (n,) rows sorted by label
+    bounds: Any,  # IN (k + 1,) where each label starts in order
+    weights: Any,  # IN (n,) float64
+    start: int,  # IN first cluster
+    stop: int,  # IN one past the last cluster
+    sums: Any,  # OUT (k, p) float64, zero on entry
+) -> None:
+    for c in range(start, stop):
+        total = sums[c]
+        for position in range(bounds[c], bounds[c + 1]):
+            i = order[position]
+            w = weights[i]
+            for entry in range(indptr[i], indptr[i + 1]):
+                total[indices[entry]] += w * np.float64(data[entry])
+
+
+@jit
+def sum_by_label_dense(
+    X: Any,  # IN (n, p)
+    order: Any,  # IN (n,) rows sorted by label
+    bounds: Any,  # IN (k + 1,) where each label starts in order
+    weights: Any,  # IN (n,) float64
+    start: int,  # IN first cluster
+    stop: int,  # IN one past the last cluster
+    sums: Any,  # OUT (k, p) float64, zero on entry
+) -> None:
+    p = X.shape[1]
+    for c in range(start, stop):
+        total = sums[c]
+        for position in range(bounds[c], bounds[c + 1]):
+            i = order[position]
+            w = weights[i]
+            for j in range(p):
+                total[j] += w * np.float64(X[i, j])

@@ -1,0 +1,57 @@
+"""The two algorithms in the paper's own orientation: X is features × samples, X ≈ W H."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onmf.estimator import ONMF
+from onmf.result import Clustering
+
+__all__ = ["fro_onmf", "kl_onmf"]
+
+
+def kl_onmf(X: Any, r: int, **options: Any) -> Clustering:
+    """KL-ONMF, the paper's Algorithm 2: minimise D_KL(X, WH) subject to H ≥ 0, H Hᵀ = I.
+
+    Parameters
+    ----------
+    X : (features, samples) array or sparse matrix
+        Data, ≥ 0.
+    r : int
+        Factorization rank: the number of clusters.
+    **options
+        ``init``, ``max_iter``, ``tol``, ``smoothing`` and the other parameters of :class:`~onmf.ONMF`; an array given as
+        ``init`` is features × r, like W.
+
+    Returns
+    -------
+    Clustering
+        With ``W`` (features, r), ``H`` (r, samples; sparse), ``n_iter`` and ``objective``.
+    """
+    return _factorize(X, r, "kullback-leibler", options)
+
+
+def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
+    """Fro-ONMF, the paper's Algorithm 1: minimise ‖X − WH‖_F² subject to H ≥ 0, H Hᵀ = I.
+
+    Parameters
+    ----------
+    X : (features, samples) array or sparse matrix
+        Data, of any sign.
+    r : int
+        Factorization rank: the number of clusters.
+    **options
+        As in :func:`kl_onmf`.
+
+    Returns
+    -------
+    Clustering
+        With ``W`` (features, r), ``H`` (r, samples; sparse), ``n_iter`` and ``objective``.
+    """
+    return _factorize(X, r, "frobenius", options)
+
+
+def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clustering:
+    if hasattr(options.get("init"), "T"):
+        options = {**options, "init": options["init"].T}
+    return ONMF(r, beta_loss=beta_loss, **options).fit(X.T).clustering_

@@ -1,0 +1,69 @@
+"""What a clustering is, once found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf.divergence import Array, FloatArray
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Row i of X is about ``scales[i] · centroids[labels[i]]``.
+
+    Attributes
+    ----------
+    labels : (n,) array of int
+        Cluster of each row.
+    scales : (n,) array
+        Scale of each row; within a cluster their squares sum to one (weighted, where rows have weights).
+    centroids : (k, p) array
+        One row for each cluster: the paper's Wᵀ.
+    objective : float
+        D(X, WH), or ‖X − WH‖_F².
+    n_iter : int
+        Iterations, the one that found convergence included.
+    stop_reason : str
+        ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
+    history : dict of str to array
+        For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if asked for.
+    n_filled : int
+        Clusters that hold rows of positive scale.
+    init_rows : (k,) array of int or None
+        The rows of X that the centroids started from, where they started from rows.
+    parameters : dict
+        What it was found with.
+    """
+
+    labels: Array
+    scales: FloatArray
+    centroids: FloatArray
+    objective: float
+    n_iter: int
+    stop_reason: str
+    history: dict[str, Array]
+    n_filled: int
+    init_rows: Array | None
+    parameters: dict[str, Any]
+
+    @property
+    def W(self) -> FloatArray:
+        """Centroids in the paper's orientation. → (features, clusters)"""
+        return self.centroids.T
+
+    @property
+    def H(self) -> csr_array:
+        """Scales in the paper's orientation, one nonzero in each column, H Hᵀ = I. → (clusters, samples), sparse"""
+        return membership(self.labels, self.scales, len(self.centroids)).T.tocsr()
+
+
+def membership(labels: Array, scales: FloatArray, k: int) -> csr_array:
+    """Hᵀ: the scale of each row in the column of its cluster. → (n, k), sparse"""
+    n = len(labels)
+    H = csr_array((scales, labels, np.arange(n + 1, dtype=labels.dtype)), shape=(n, k))
+    H.eliminate_zeros()
+    return H

@@ -1,0 +1,157 @@
+"""Input checks that every front door shares: each refusal says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from onmf.divergence import Array, Divergence, FloatArray
+from onmf.engine import Data
+
+
+def check_data(
+    X: Any, divergence: Divergence, *, estimator: Any = None, reset: bool = False, warn: bool = False
+) -> Data:
+    """``X`` as engines want it: a C-contiguous array or canonical CSR of native numbers, inside the domain.
+
+    The caller's arrays are never changed; they are used as they are where they already have that form.
+    """
+    if issparse(X) and divergence.domain == "positive":
+        raise ValueError(
+            f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
+            "pass a dense array, or use beta_loss > 0 (1, Kullback-Leibler, is made for sparse counts)."
+        )
+    options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
+    X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    X = as_rows(X)
+    sizes = check_entries(X, divergence)
+    if warn and not sizes.all():
+        warnings.warn(
+            f"{np.count_nonzero(sizes == 0)} of {len(sizes)} rows of X are zero everywhere: they get scale 0 and the label "
+            "of the tie rule, the lowest. Leave them out if they mean nothing.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return X
+
+
+def as_rows(X: Any) -> Data:
+    """Canonical CSR or a C-contiguous array, of native numbers of at most 64 bits; a copy only where X is neither."""
+    X = X.astype(_native(X.dtype), copy=False)
+    if not issparse(X):
+        return np.ascontiguousarray(X)
+    if X.indices.dtype not in (np.int32, np.int64) or X.indptr.dtype != X.indices.dtype:
+        width = np.int64 if X.nnz > np.iinfo(np.int32).max else np.int32
+        rows = csr_array((X.data, X.indices.astype(width), X.indptr.astype(width)), shape=X.shape)
+    else:
+        rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype == np.bool_:
+        return np.dtype(np.uint8)
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    return dtype.newbyteorder("=")
+
+
+def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArray:
+    """Refuse NaN, infinity, and what the divergence or float64 cannot take; → (n,) largest absolute entry of each row."""
+    low, high = row_extremes(X)
+    sizes = np.maximum(high, -low)
+    values = X.data if issparse(X) else X
+    if not np.isfinite(sizes).all():
+        row, column, value, number = first_entry(X, ~np.isfinite(values))
+        what = "NaN" if np.isnan(value) else "infinity"
+        raise ValueError(
+            f"Input {name} contains {what}: {name}[{row}, {column}] = {value} is the first of {number} NaN or infinite "
+            "entries. Drop those rows or fill them in (sklearn.impute.SimpleImputer) before clustering."
+        )
+    if divergence.domain != "real" and low.min() < 0:
+        row, column, value, number = first_entry(X, values < 0)
+        raise ValueError(
+            f"Negative values in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, and "
+            f"the {divergence.name} divergence needs {name} ≥ 0. Clip them (numpy.clip), shift the data, or use "
+            "beta_loss='frobenius' or 'cosine', which take any sign."
+        )
+    if divergence.domain == "positive" and low.min() == 0:
+        row, column, _, number = first_entry(X, values == 0)
+        raise ValueError(
+            f"Zeros in data passed to ONMF: {name}[{row}, {column}] = 0 is the first of {number}, and the "
+            f"{divergence.name} divergence needs {name} > 0 everywhere. Add a small constant, or use beta_loss > 0."
+        )
+    limit = 1e250 ** (1 / divergence.power)
+    beyond = (sizes > limit) | ((sizes > 0) & (sizes < 1 / limit))
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        raise ValueError(
+            f"Input {name} is out of range: the largest entry of row {row} is {sizes[row]:g}, and its power "
+            f"{divergence.power:g} leaves float64. Multiply {name} by a constant that brings its entries near 1: the "
+            "clusters do not depend on the unit."
+        )
+    return sizes
+
+
+def row_extremes(X: Data) -> tuple[FloatArray, FloatArray]:
+    """Smallest and largest stored entry of each row, 0 for a row that stores none; NaN where a row holds one. → 2 × (n,)"""
+    low, high = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+    if not issparse(X):
+        return X.min(axis=1, out=low), X.max(axis=1, out=high)
+    filled = np.flatnonzero(np.diff(X.indptr))
+    if len(filled):
+        starts = X.indptr[filled]
+        low[filled], high[filled] = np.minimum.reduceat(X.data, starts), np.maximum.reduceat(X.data, starts)
+    return low, high
+
+
+def first_entry(X: Data, mask: Array) -> tuple[int, int, Any, int]:
+    """Row, column and value of the first entry in ``mask``, and how many there are."""
+    if issparse(X):
+        entry = int(np.argmax(mask))
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        return row, int(X.indices[entry]), X.data[entry], int(mask.sum())
+    row, column = divmod(int(np.argmax(mask)), X.shape[1])
+    return row, column, X[row, column], int(mask.sum())
+
+
+def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
+    """Sample weights as float64, or None."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n} rows: give one weight for each row.")
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(f"sample_weight[{i}] = {weights[i]}: weights must be finite and not negative.")
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: at least one row must count.")
+    return weights
+
+
+def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
+    """Starting centroids as a float64 array of the right shape inside the domain."""
+    C = np.array(centroids.toarray() if issparse(centroids) else centroids, dtype=np.float64, order="C")
+    if C.shape != (k, p):
+        raise ValueError(
+            f"init has shape {C.shape}, but n_clusters={k} and X has {p} features: give one centroid for each cluster, "
+            f"an array of shape ({k}, {p})."
+        )
+    sizes = check_entries(C, divergence, "init")
+    if not sizes.all():
+        raise ValueError(
+            f"init[{int(np.argmin(sizes))}] is zero everywhere: a centroid needs a direction. Give it at least one entry."
+        )
+    return C
