@@ -111,10 +111,10 @@ def updated(divergence: Divergence, step: StepSums, centroids: FloatArray) -> Fl
 
 
 def reseed(engine: Engine, held: Held, centroids: FloatArray, step: StepSums, tried: set[int]) -> FloatArray | None:
-    """Centroids in which each empty cluster starts again from the worst row of the worst cluster; None if there is none.
+    """Centroids in which each empty cluster starts again from the worst row of the worst cluster; or None.
 
-    Losses are those under the unsmoothed centroids, so that a row on its centroid has none to give. Each row is ``tried``
-    once, so that this ends.
+    Losses are those under the unsmoothed centroids, so that a row on its centroid has none to give. Each row is
+    ``tried`` once, so that this ends.
     """
     if not step.empty.any():
         return None

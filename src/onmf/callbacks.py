@@ -38,7 +38,8 @@ class FitReporter:
             "X": X,
             "metadata": {} if sample_weight is None else {"sample_weight": sample_weight},
         }
-        self.root = self.run = None
+        self.root: Any = None
+        self.run: Any = None
         if hasattr(estimator, "_init_callback_context"):
             self.root = estimator._init_callback_context(max_subtasks=n_init if self.several else estimator.max_iter)
             self.root.call_on_fit_task_begin(estimator=estimator, **self.arguments)
@@ -86,6 +87,4 @@ class FitReporter:
         """The fit has ended, and the estimator has all its attributes."""
         self.end_run()
         if self.root is not None:
-            self.root.call_on_fit_task_end(
-                estimator=self.estimator, reconstruction_attributes=dict, **self.arguments
-            )
+            self.root.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=dict, **self.arguments)

@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
-from onmf.divergence import Array, Divergence, FloatArray, get_divergence
+from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
 from onmf.engine import Assignment, Engine, Held, get_engine
 from onmf.initialize import RANDOM, STARTS, Start
 from onmf.result import Clustering, membership
@@ -27,21 +27,23 @@ from onmf.validate import check_centroids, check_data, check_weights
 class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
     """Cluster nonnegative data by orthogonal nonnegative matrix factorization.
 
-    Row i of X is approximated by ``scales_[i] * cluster_centers_[labels_[i]]``: one cluster each, times a scale of its own.
-    With the defaults this is KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
+    Row i of X is approximated by ``scales_[i] * cluster_centers_[labels_[i]]``: one cluster each, times a scale of
+    its own. With the defaults this is KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence, default="kullback-leibler"
+    beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence,
+    default="kullback-leibler"
         The divergence to minimise: for counts Kullback–Leibler, for Gaussian noise Frobenius; ``"cosine"`` is exact
         spherical k-means. A number is the β of a β-divergence.
     init : {"snpa", "++", "random", "random-partition"}, array or callable, default="snpa"
-        Where to start. ``"snpa"``: the rows that the successive nonnegative projection algorithm chooses, deterministic.
-        ``"++"``: rows drawn with probability proportional to their loss under those drawn before. ``"random"``: rows drawn
-        with equal probability. ``"random-partition"``: the sums of a random partition. An array gives the centroids, one
-        row each, in any scale. A callable is called as ``init(X, n_clusters, random_state=...)`` and returns such an array.
+        Where to start. ``"snpa"``: the rows that the successive nonnegative projection algorithm chooses,
+        deterministic. ``"++"``: rows drawn with probability proportional to their loss under those drawn before.
+        ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition. An
+        array gives the centroids, one row each, in any scale. A callable is called as ``init(X, n_clusters,
+        random_state=...)`` and returns such an array.
     n_init : int, default=1
         Number of runs from different random starts; the one with the lowest objective is kept.
     max_iter : int, default=100
@@ -76,8 +78,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     reconstruction_err_ : float
         D(X, WH): the divergence of the fit, ‖X − WH‖_F² for Frobenius.
     history_ : dict of str to array
-        For each iteration ``"moved"`` (rows that changed cluster), ``"change"`` (of H), ``"seconds"`` and, with ``verbose``
-        or callbacks, ``"objective"``.
+        For each iteration ``"moved"`` (rows that changed cluster), ``"change"`` (of H), ``"seconds"`` and, with
+        ``verbose`` or callbacks, ``"objective"``.
     stop_reason_ : str
         ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
     engine_ : str
@@ -103,7 +105,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     >>> X = np.array([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
     >>> model = ONMF(n_clusters=2).fit(X)
     >>> model.labels_
-    array([1, 1, 0, 0], dtype=int32)
+    array([0, 0, 1, 1], dtype=int32)
     >>> model.n_iter_
     2
     """
@@ -244,7 +246,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         labels, scales, _ = self._assign(X, self._templates())
         sizes = self._divergence.size(self.cluster_centers_)
-        return self._output(labels, scales / sizes[labels])
+        return self._output(labels, divide(scales, sizes[labels]))
 
     def inverse_transform(self, H: Any) -> Any:
         """The rows that memberships stand for: ``H @ cluster_centers_``.
@@ -263,7 +265,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         H = check_array(H, accept_sparse="csr", dtype=np.float64)
         W = self.cluster_centers_
         if H.shape[1] != len(W):
-            raise ValueError(f"H has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned.")
+            raise ValueError(
+                f"H has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned."
+            )
         dense = 8 * H.shape[0] * W.shape[1]
         if issparse(H):
             entries = np.count_nonzero(W, axis=1)
@@ -301,9 +305,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
         """The most telling features of each cluster: those that set it apart from the data as a whole.
 
-        With c the centroid and q the whole of the fitted data, both summing to one, the weight of feature j is
-        ``c_j log(c_j / q_j)``: what it adds to the Kullback–Leibler divergence of the cluster from the whole. Centroids with
-        negative entries are ranked by the size of their entries instead.
+        With c the centroid and q the whole of the fitted data, both summing to one, the weight of feature j is ``c_j
+        log(c_j / q_j)``: what it adds to the Kullback–Leibler divergence of the cluster from the whole. Centroids
+        with negative entries are ranked by the size of their entries instead.
 
         Parameters
         ----------
@@ -366,13 +370,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer, at least 1")
         for name in ("tol", "smoothing"):
             value = getattr(self, name)
-            require(isinstance(value, Real) and 0 <= value < np.inf, name, "a number, at least 0")
+            require(isinstance(value, Real) and 0 <= float(value) < np.inf, name, "a number, at least 0")
         n_threads = self.n_threads
         require(
-            n_threads is None or (_is_integer(n_threads) and n_threads >= 1), "n_threads", "None or an integer, at least 1"
+            n_threads is None or (_is_integer(n_threads) and n_threads >= 1),
+            "n_threads",
+            "None or an integer, at least 1",
         )
         require(
-            isinstance(self.init, str) and self.init in STARTS or callable(self.init) or np.ndim(self.init) > 0,
+            (isinstance(self.init, str) and self.init in STARTS) or callable(self.init) or np.ndim(self.init) > 0,
             "init",
             f"one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
         )
@@ -437,6 +443,6 @@ def _check_memory(needed: int, form: str, n: int, p: int) -> None:
         return
     if needed > available:
         raise MemoryError(
-            f"The {form} result, {n} × {p}, would take {needed / 1e9:.1f} GB, and this machine has {available / 1e9:.1f} GB: "
-            "transform back fewer rows at a time."
+            f"The {form} result, {n} × {p}, would take {needed / 1e9:.1f} GB, and this machine has "
+            f"{available / 1e9:.1f} GB: transform back fewer rows at a time."
         )

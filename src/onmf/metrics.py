@@ -39,11 +39,8 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
     >>> match_clusters(["tea", "tea", "milk"], [1, 1, 0])
     {0: 'milk', 1: 'tea'}
     """
-    y_true, y_pred = column_or_1d(y_true), column_or_1d(y_pred)
-    check_consistent_length(y_true, y_pred)
-    table = contingency_matrix(y_true, y_pred)
+    rows, columns = linear_sum_assignment(_contingency(y_true, y_pred), maximize=True)
     classes, clusters = np.unique(y_true), np.unique(y_pred)
-    rows, columns = linear_sum_assignment(table, maximize=True)
     pairs = sorted(zip(columns.tolist(), rows.tolist(), strict=True))
     return {clusters[c].item(): classes[r].item() for c, r in pairs}
 
@@ -71,10 +68,14 @@ def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     >>> clustering_accuracy([0, 0, 1, 1], [1, 1, 0, 1])
     0.75
     """
-    y_true, y_pred = column_or_1d(y_true), column_or_1d(y_pred)
-    matched = match_clusters(y_true, y_pred)
-    agree = sum(np.count_nonzero((y_pred == cluster) & (y_true == label)) for cluster, label in matched.items())
-    return float(agree / len(y_true))
+    table = _contingency(y_true, y_pred)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
+
+
+def _contingency(y_true: ArrayLike, y_pred: ArrayLike) -> Array:
+    """How many samples each class and cluster share. → (classes, clusters)"""
+    check_consistent_length(y_true, y_pred)
+    return contingency_matrix(column_or_1d(y_true), column_or_1d(y_pred))
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
     A, B = _centred(truth, "truth"), _centred(found, "found")
     if A.shape[1] != B.shape[1] or len(A) > len(B):
         raise ValueError(
-            f"truth has shape {A.shape} and found {B.shape}: both need the same bands, and found at least as many spectra."
+            f"truth has shape {A.shape} and found {B.shape}: both need the same bands, and found as many spectra or more."
         )
     angles = 100 / np.pi * np.arccos(np.clip(A @ B.T, -1, 1))
     rows, columns = linear_sum_assignment(angles)
@@ -152,7 +153,9 @@ def _centred(spectra: ArrayLike, name: str) -> FloatArray:
     """Spectra without their mean, at unit length; a constant spectrum stays zero, at a right angle to all."""
     S = np.asarray(spectra, dtype=np.float64)
     if S.ndim != 2:
-        raise ValueError(f"{name} has {S.ndim} dimensions: give one spectrum a row, an array of shape (spectra, bands).")
+        raise ValueError(
+            f"{name} has {S.ndim} dimensions: give one spectrum a row, an array of shape (spectra, bands)."
+        )
     S = S - S.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(S, axis=1, keepdims=True)
     return S / np.where(norms > 0, norms, 1.0)

@@ -20,8 +20,8 @@ def kl_onmf(X: Any, r: int, **options: Any) -> Clustering:
     r : int
         Factorization rank: the number of clusters.
     **options
-        ``init``, ``max_iter``, ``tol``, ``smoothing`` and the other parameters of :class:`~onmf.ONMF`; an array given as
-        ``init`` is features × r, like W.
+        ``init``, ``max_iter``, ``tol``, ``smoothing`` and the other parameters of :class:`~onmf.ONMF`; an array given
+        as ``init`` is features × r, like W.
 
     Returns
     -------

@@ -30,7 +30,8 @@ class Clustering:
     stop_reason : str
         ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
     history : dict of str to array
-        For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if asked for.
+        For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if asked
+        for.
     n_filled : int
         Clusters that hold rows of positive scale.
     init_rows : (k,) array of int or None
@@ -63,7 +64,7 @@ class Clustering:
 
 def membership(labels: Array, scales: FloatArray, k: int) -> csr_array:
     """Hᵀ: the scale of each row in the column of its cluster. → (n, k), sparse"""
-    n = len(labels)
-    H = csr_array((scales, labels, np.arange(n + 1, dtype=labels.dtype)), shape=(n, k))
-    H.eliminate_zeros()
-    return H
+    filled = scales != 0
+    starts = np.zeros(len(labels) + 1, dtype=labels.dtype)
+    np.cumsum(filled, out=starts[1:])
+    return csr_array((scales[filled], labels[filled], starts), shape=(len(labels), k))

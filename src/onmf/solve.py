@@ -93,15 +93,15 @@ def warn_about(clustering: Clustering, max_iter: int) -> None:
     k = len(clustering.centroids)
     if clustering.n_filled < k:
         warnings.warn(
-            f"Only {clustering.n_filled} of {k} clusters hold rows: X has fewer distinct directions than n_clusters={k}. "
-            "Ask for fewer clusters.",
+            f"Only {clustering.n_filled} of {k} clusters hold rows: X has fewer distinct directions than "
+            f"n_clusters={k}. Ask for fewer clusters.",
             ConvergenceWarning,
             stacklevel=4,
         )
     if clustering.stop_reason == "max_iter":
         warnings.warn(
-            f"Not converged after max_iter={max_iter} iterations: H still changes by {clustering.history['change'][-1]:.1e} "
-            "an iteration. Raise max_iter or tol.",
+            f"Not converged after max_iter={max_iter} iterations: H still changes by "
+            f"{clustering.history['change'][-1]:.1e} an iteration. Raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -32,8 +32,8 @@ def check_data(
     sizes = check_entries(X, divergence)
     if warn and not sizes.all():
         warnings.warn(
-            f"{np.count_nonzero(sizes == 0)} of {len(sizes)} rows of X are zero everywhere: they get scale 0 and the label "
-            "of the tie rule, the lowest. Leave them out if they mean nothing.",
+            f"{np.count_nonzero(sizes == 0)} of {len(sizes)} rows of X are zero everywhere: they get scale 0 and the "
+            "label of the tie rule, the lowest. Leave them out if they mean nothing.",
             UserWarning,
             stacklevel=3,
         )
@@ -65,7 +65,7 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArray:
-    """Refuse NaN, infinity, and what the divergence or float64 cannot take; → (n,) largest absolute entry of each row."""
+    """Refuse what cannot be computed with, naming the first; → (n,) largest absolute entry of each row."""
     low, high = row_extremes(X)
     sizes = np.maximum(high, -low)
     values = X.data if issparse(X) else X
@@ -79,8 +79,8 @@ def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArra
     if divergence.domain != "real" and low.min() < 0:
         row, column, value, number = first_entry(X, values < 0)
         raise ValueError(
-            f"Negative values in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, and "
-            f"the {divergence.name} divergence needs {name} ≥ 0. Clip them (numpy.clip), shift the data, or use "
+            f"Negative values in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, "
+            f"and the {divergence.name} divergence needs {name} ≥ 0. Clip them (numpy.clip), shift the data, or use "
             "beta_loss='frobenius' or 'cosine', which take any sign."
         )
     if divergence.domain == "positive" and low.min() == 0:
@@ -102,7 +102,7 @@ def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArra
 
 
 def row_extremes(X: Data) -> tuple[FloatArray, FloatArray]:
-    """Smallest and largest stored entry of each row, 0 for a row that stores none; NaN where a row holds one. → 2 × (n,)"""
+    """Smallest and largest stored entry of each row; 0 where none is stored, NaN where one is. → 2 × (n,)"""
     low, high = np.zeros(X.shape[0]), np.zeros(X.shape[0])
     if not issparse(X):
         return X.min(axis=1, out=low), X.max(axis=1, out=high)
@@ -152,6 +152,6 @@ def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> F
     sizes = check_entries(C, divergence, "init")
     if not sizes.all():
         raise ValueError(
-            f"init[{int(np.argmin(sizes))}] is zero everywhere: a centroid needs a direction. Give it at least one entry."
+            f"init[{int(np.argmin(sizes))}] is zero everywhere: a centroid needs a direction. Give it an entry."
         )
     return C

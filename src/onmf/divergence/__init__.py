@@ -6,7 +6,7 @@ from numbers import Real
 
 import numpy as np
 
-from .base import Array, Divergence, Domain, FloatArray, RowTerms
+from .base import Array, Divergence, Domain, FloatArray, RowTerms, divide
 from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
 from .frobenius import Cosine, Frobenius
 from .kullback_leibler import KullbackLeibler
@@ -23,6 +23,7 @@ __all__ = [
     "ItakuraSaito",
     "KullbackLeibler",
     "RowTerms",
+    "divide",
     "get_divergence",
 ]
 

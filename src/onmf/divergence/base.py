@@ -3,9 +3,9 @@
 A divergence is a set of closed forms. It sees centroids ``C`` (k, p) and reductions of rows (n,), never the data ``X``:
 that is why every engine can run every divergence.
 
-Row i of X is approximated by ``a_i · c_k`` with ``k = label_i``. Centroids may come in any scale; each method that takes
-them first brings them into the *gauge* of the divergence (``size(c) = 1``), where the scale ``a`` and the assignment have
-their simple forms.
+Row i of X is approximated by ``a_i · c_k`` with ``k = label_i``. Centroids may come in any scale; each method that
+takes them first brings them into the *gauge* of the divergence (``size(c) = 1``), where the scale ``a`` and the
+assignment have their simple forms.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ RowTerms = Mapping[str, FloatArray]
 class Divergence(ABC):
     """The closed forms of one divergence D(x, y).
 
-    Subclasses are frozen dataclasses. Arrays are float64; ``terms`` maps each name in :attr:`row_terms` to its (n,) array,
-    and ``"features"`` to the number of features p.
+    Subclasses are frozen dataclasses. Arrays are float64; ``terms`` maps each name in :attr:`row_terms` to its (n,)
+    array, and ``"features"`` to the number of features p.
     """
 
     @property
@@ -46,7 +46,7 @@ class Divergence(ABC):
     @property
     @abstractmethod
     def row_terms(self) -> Mapping[str, Elementwise]:
-        """The reductions of a row it needs: name → elementwise φ, the term being Σ_j φ(x_j). On sparse data φ(0) = 0."""
+        """The reductions of a row it needs: name → elementwise φ, for Σ_j φ(x_j). On sparse data φ(0) = 0."""
 
     @property
     def power(self) -> float:
@@ -115,5 +115,5 @@ class Divergence(ABC):
 
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
-    """a / b, and 0 where b = 0."""
+    """A / b, and 0 where b = 0."""
     return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b != 0)

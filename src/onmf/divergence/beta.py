@@ -105,8 +105,8 @@ class BetaBelowOne(Beta):
     Reference
         Cichocki and Amari (2010) for the family; the *Method* page for the closed forms.
 
-    A zero in the centroid where the row is positive costs infinity, so template, scale and loss all come from c̃. In this
-    gauge a typical entry of c is 1 whatever p and β are, so ε has one meaning for the whole family.
+    A zero in the centroid where the row is positive costs infinity, so template, scale and loss all come from c̃. In
+    this gauge a typical entry of c is 1 whatever p and β are, so ε has one meaning for the whole family.
 
     Parameters
     ----------

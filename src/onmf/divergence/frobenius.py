@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide
+from .base import Divergence, Elementwise, FloatArray, RowTerms, divide
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import xlogy
 
-from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide
+from .base import Divergence, Elementwise, FloatArray, RowTerms, divide
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from onmf.divergence import Array, Divergence, FloatArray
 
-Data = Array | csr_array
-"""Validated input: a C-contiguous array, or canonical CSR; native numbers of at most 64 bits."""
+Data: TypeAlias = Any
+"""Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ class Engine(ABC):
             weights = weights * held.weights
 
         def by_cluster(values: FloatArray) -> FloatArray:
-            return np.bincount(labels, weights=values, minlength=k)
+            return np.bincount(labels, weights=values, minlength=k).astype(np.float64, copy=False)
 
         if held.labels is None or held.scales is None:
             moved, overlap = len(labels), np.zeros(k)
@@ -189,5 +188,6 @@ class Engine(ABC):
 
     def collect(self, held: Held) -> tuple[Array, FloatArray]:
         """Labels and scales of the last step."""
-        assert held.labels is not None and held.scales is not None, "collect() comes after step()"
+        assert held.labels is not None, "collect() comes after step()"
+        assert held.scales is not None
         return held.labels, held.scales

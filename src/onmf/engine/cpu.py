@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class CpuEngine(Engine):
         return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
 
     def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
-        self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 1000)
+        self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)
 
     def over_blocks(self, kernel: Callable[[int, int], None], before: Array, work: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of about equal work that together cover everything.
@@ -117,7 +118,7 @@ class CpuEngine(Engine):
         pool = self._threads()
         targets = np.linspace(before[0], before[-1], blocks + 1)
         cuts = np.unique([0, *np.searchsorted(before, targets[1:-1]), m])
-        for future in [pool.submit(kernel, int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]:
+        for future in [pool.submit(kernel, int(a), int(b)) for a, b in pairwise(cuts)]:
             future.result()
 
     def _threads(self) -> ThreadPoolExecutor:

@@ -55,8 +55,8 @@ def fill_up(rows: list[int], k: int, usable: Array, weights: FloatArray | None) 
 def warn_directions(found: int, k: int) -> None:
     """Say that X holds fewer directions than clusters were asked for."""
     warnings.warn(
-        f"X has run out of directions after {found} of {k} seeds: the other {k - found} are the first rows not chosen yet. "
-        "Ask for fewer clusters, or remove duplicate rows.",
+        f"X has run out of directions after {found} of {k} seeds: the other {k - found} are the first rows not chosen "
+        "yet. Ask for fewer clusters, or remove duplicate rows.",
         ConvergenceWarning,
         stacklevel=2,
     )

@@ -18,6 +18,9 @@ from .seeds import Start, fill_up, inner_products, squared_norms, start_from_row
 EXHAUSTED = 1e-12
 """Largest squared residual, in units of the largest squared norm, at which X has no direction left."""
 
+FIRST_BLOCK = 64
+"""Rows projected first in each round; then twice as many, and so on. Fixed, so that threads change nothing."""
+
 TIE = 1e-6
 """Rows whose residuals are this close, relatively, to the largest compete by their norm."""
 
@@ -25,16 +28,17 @@ TIE = 1e-6
 def snpa_rows(engine: Engine, held: Held, k: int) -> list[int]:
     """Choose rows by SNPA until there are ``k`` or X has no direction left.
 
-    Each time the row farthest from the convex hull of the chosen rows and the origin is taken; then the distance of every
-    row to the hull is computed anew.
+    Each time the row farthest from the convex hull of the chosen rows and the origin is taken. Distances only fall as
+    the hull grows, so those of earlier rounds are upper bounds: rows are projected in the order of their bounds,
+    until the next bound is below the largest distance found.
     """
     from onmf.kernels import project_on_hull
 
     n = held.shape[0]
     squares = squared_norms(engine, held)
-    residuals = squares.copy()
-    if held.weights is not None:
-        residuals[held.weights == 0] = 0.0
+    usable = np.flatnonzero(usable_rows(held, squares))
+    residuals = np.zeros(n)
+    residuals[usable] = squares[usable]
     largest = residuals.max()
 
     # Vertex 0 is the origin: it has no product with anything and holds all the weight at first.
@@ -42,20 +46,34 @@ def snpa_rows(engine: Engine, held: Held, k: int) -> list[int]:
     weights[:, 0] = 1.0
     gram = np.zeros((k + 1, k + 1))
     chosen: list[int] = []
-    for m in range(1, k + 1):
-        top = residuals.max()
-        if top <= EXHAUSTED * largest:
+
+    def farthest() -> int | None:
+        """The row farthest from the hull; None if all lie in it."""
+        m = len(chosen)
+        hull = np.ascontiguousarray(gram[: m + 1, : m + 1])
+        enough = EXHAUSTED * largest
+        order = usable[np.argsort(-residuals[usable], kind="stable")]
+        start, size = 0, FIRST_BLOCK
+        while start < len(order) and residuals[order[start]] >= enough:
+            block = order[start : start + size]
+
+            def project(first: int, last: int, block: Array = block, enough: float = enough) -> None:
+                project_on_hull(products, hull, squares, block, first, last, enough, weights, residuals)
+
+            engine.over_rows(project, len(block))
+            enough = max(enough, (1 - TIE) * residuals[block].max())
+            start, size = start + size, 2 * size
+        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max())
+        return int(close[np.argmax(squares[close])]) if residuals[close[0]] > EXHAUSTED * largest else None
+
+    while len(chosen) < k:
+        row = farthest()
+        if row is None:
             break
-        close = np.flatnonzero(residuals >= (1 - TIE) * top)
-        chosen.append(int(close[np.argmax(squares[close])]))
-        if m == k:
-            break
-        products[:, m] = inner_products(engine, held, chosen[-1])
+        chosen.append(row)
+        m = len(chosen)
+        products[:, m] = inner_products(engine, held, row)
         gram[1 : m + 1, m] = gram[m, 1 : m + 1] = products[chosen, m]
-        hull = gram[: m + 1, : m + 1].copy()
-        engine.over_rows(lambda start, stop: project_on_hull(products, hull, squares, start, stop, weights, residuals), n)
-        if held.weights is not None:
-            residuals[held.weights == 0] = 0.0
     return chosen
 
 
@@ -85,8 +103,8 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     Returns
     -------
     rows : (r,) array of int
-        Indices of the rows, in the order of choice. If X runs out of directions before, a warning says so and the others
-        are the first rows not chosen yet.
+        Indices of the rows, in the order of choice. If X runs out of directions before, a warning says so and the
+        others are the first rows not chosen yet.
 
     References
     ----------

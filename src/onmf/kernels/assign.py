@@ -27,6 +27,7 @@ def best_template_csr(
     labels: Any,  # OUT (n,) int32
     best: Any,  # OUT (n,) float64
 ) -> None:
+    """Label and best score of rows start to stop of a CSR matrix."""
     k = BT.shape[1]
     scores = np.empty(k)
     for i in range(start, stop):
@@ -54,6 +55,7 @@ def best_template_dense(
     labels: Any,  # OUT (n,) int32
     best: Any,  # OUT (n,) float64
 ) -> None:
+    """Label and best score of rows start to stop of an array."""
     p, k = BT.shape
     scores = np.empty(k)
     for i in range(start, stop):

@@ -13,10 +13,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def jit(function: F) -> F:
     """Compile ``function`` on its first call for each combination of types.
 
-    No ``parallel=True``: numba's thread layers do not survive a fork (OpenMP) or two calling threads (workqueue). Callers
-    run kernels over blocks of rows in a thread pool instead. No ``fastmath``: results must not depend on the vector width.
+    No ``parallel=True``: numba's thread layers do not survive a fork (OpenMP) or two calling threads (workqueue).
+    Callers run kernels over blocks of rows in a thread pool instead. No ``fastmath``: results must not depend on the
+    vector width.
     """
     try:
-        return numba.njit(function, nogil=True, cache=True)  # type: ignore[no-any-return]
+        return numba.njit(function, nogil=True, cache=True)
     except RuntimeError:  # numba found no folder it can write a cache to
-        return numba.njit(function, nogil=True)  # type: ignore[no-any-return]
+        return numba.njit(function, nogil=True)

@@ -5,7 +5,8 @@
 The origin, as vertex 0, takes the weight that is left, so h lives on a simplex, and each move shifts weight from one
 vertex to another: to the vertex of the smallest derivative, from the one that gains most (second order). With d the
 derivatives, max{d_c : h_c > 0} − min d bounds how far the objective is from its minimum; the moves stop when that is
-negligible.
+negligible. The distance only falls as vertices are added, so h and the distance of an earlier call are a good start
+and an upper bound.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ def project_on_hull(
     products: Any,  # IN (n, r + 1) ⟨x_i, s_c⟩; s_0 is the origin
     gram: Any,  # IN (m + 1, m + 1) ⟨s_c, s_e⟩ for the m rows chosen so far
     squares: Any,  # IN (n,) ‖x_i‖²
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
+    rows: Any,  # IN rows to project
+    start: int,  # IN first of them
+    stop: int,  # IN one past the last of them
+    enough: float,  # IN distance below which a row is of no interest: its moves stop there
     weights: Any,  # IN/OUT (n, r + 1) h of each row, from the last call
-    residuals: Any,  # OUT (n,) squared distances
+    residuals: Any,  # OUT (n,) squared distances, or what is below enough
 ) -> None:
+    """Project rows[start:stop]."""
     vertices = gram.shape[0]
     d = np.empty(vertices)
-    for i in range(start, stop):
+    for position in range(start, stop):
+        i = rows[position]
         h = weights[i, :vertices]
         g = products[i, :vertices]
         for c in range(vertices):
@@ -56,7 +61,7 @@ def project_on_hull(
                     improvement = step * (slope - 0.5 * step * curvature)
                     if improvement > most:
                         most, source, length = improvement, c, step
-            if source < 0 or gap <= 1e-9 * residual or gap <= 1e-15 * squares[i]:
+            if source < 0 or residual < enough or gap <= 1e-9 * residual or gap <= 1e-15 * squares[i]:
                 break
             h[to] += length
             h[source] -= length

@@ -27,6 +27,7 @@ def sum_by_label_csr(
     stop: int,  # IN one past the last cluster
     sums: Any,  # OUT (k, p) float64, zero on entry
 ) -> None:
+    """Sums of clusters start to stop over a CSR matrix."""
     for c in range(start, stop):
         total = sums[c]
         for position in range(bounds[c], bounds[c + 1]):
@@ -46,6 +47,7 @@ def sum_by_label_dense(
     stop: int,  # IN one past the last cluster
     sums: Any,  # OUT (k, p) float64, zero on entry
 ) -> None:
+    """Sums of clusters start to stop over an array."""
     p = X.shape[1]
     for c in range(start, stop):
         total = sums[c]

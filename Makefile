@@ -1,0 +1,39 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up what it needs in .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check docs bench clean
+
+demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
+	$(BIN)/python examples/docstrings.py demo-output
+
+test: $(VENV)/.dev  ## run the tests; those on the paper's data run where $$ONMF_DATA points to it
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev docs  ## lint, types, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev  ## build the documentation in docs/_build/html, warnings being errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+bench: $(VENV)/.dev  ## measure against the peers, side by side
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) docs/_build docs/api demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("onmf needs Python 3.11 or newer; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[report]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@ $(VENV)/.demo

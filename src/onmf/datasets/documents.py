@@ -1,0 +1,40 @@
+"""What a collection of documents is, once counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy.sparse import csr_array
+
+from onmf.divergence import Array
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Word counts of documents, with their classes.
+
+    Attributes
+    ----------
+    X : (documents, words) CSR array
+        Counts.
+    y : (documents,) array of int
+        Class of each document.
+    name : str
+        Name of the collection.
+    source : str
+        Where it comes from.
+    words : (words,) array of str or None
+        The word of each column, where known.
+    classes : (n_classes,) array of str or None
+        The name of each class, where known.
+    ids : (documents,) array of str or None
+        What each document is called, where known.
+    """
+
+    X: csr_array
+    y: Array
+    name: str
+    source: str
+    words: Array | None = None
+    classes: Array | None = None
+    ids: Array | None = None

@@ -1,0 +1,122 @@
+"""Pictures of a clustering. Each function draws into axes it is given or makes, returns them, and never shows them.
+
+They need matplotlib: ``pip install onmf[report]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics.cluster import contingency_matrix
+
+from onmf.estimator import ONMF
+from onmf.metrics import match_clusters
+
+__all__ = ["plot_confusion", "plot_top_features"]
+
+BAR, INK, FAINT = "#2a6f97", "#1b263b", "#8d99ae"
+
+
+def plot_top_features(
+    model: ONMF, n: int = 6, *, feature_names: Any = None, titles: list[str] | None = None, columns: int = 5
+) -> Any:
+    """A small bar chart for each cluster: its most telling features, the largest cluster first.
+
+    Parameters
+    ----------
+    model : ONMF
+        A fitted model.
+    n : int, default=6
+        Features for each cluster.
+    feature_names : (n_features,) array of str, optional
+        As in :meth:`onmf.ONMF.top_features`.
+    titles : list of str, optional
+        A title for each cluster, in the order of the labels; by default its number and size.
+    columns : int, default=5
+        Charts in a row.
+
+    Returns
+    -------
+    (n_clusters,) array of matplotlib.axes.Axes
+        In the order of the labels.
+    """
+    plt = _pyplot()
+    sizes = np.bincount(model.labels_, minlength=len(model.cluster_centers_))
+    tops = model.top_features(n, feature_names)
+    k = len(tops)
+    rows = -(-k // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(2.6 * columns, (0.55 + 0.23 * n) * rows), layout="constrained", squeeze=False
+    )
+    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.06)
+    axes = np.empty(k, dtype=object)
+    for place, cluster in zip(grid.flat, np.argsort(-sizes, kind="stable"), strict=False):
+        axes[cluster] = place
+        words, weights = list(tops[cluster]), list(tops[cluster].values())
+        place.barh(np.arange(len(words))[::-1], weights, color=BAR, height=0.72)
+        place.set_yticks(np.arange(len(words))[::-1], words, fontsize=9, color=INK)
+        place.set_title(
+            titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}",
+            fontsize=10,
+            loc="left",
+            color=INK,
+            fontweight="bold",
+        )
+        place.set_xticks([])
+        place.tick_params(length=0)
+        place.spines[:].set_visible(False)
+    for place in grid.flat[k:]:
+        place.remove()
+    return axes
+
+
+def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None, ax: Any = None) -> Any:
+    """How many samples of each class lie in each cluster, each cluster in the column of its matching class.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+        Classes.
+    labels : (n,) array of int
+        Clusters.
+    classes : array of str, optional
+        Names of the classes, in sorted order of ``y_true``.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    plt = _pyplot()
+    values, clusters = np.unique(y_true), np.unique(labels)
+    names = [str(c) for c in (values if classes is None else classes)]
+    table = contingency_matrix(y_true, labels)
+    matched = match_clusters(y_true, labels)
+    home = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
+    order = sorted(range(len(clusters)), key=lambda c: (home.get(clusters[c].item(), len(values)), c))
+    table = table[:, order]
+    if ax is None:
+        _, ax = plt.subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
+    share = table / table.sum(axis=1, keepdims=True)
+    ax.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for i, j in zip(*np.nonzero(table), strict=True):
+        ax.text(j, i, table[i, j], ha="center", va="center", fontsize=8, color="white" if share[i, j] > 0.5 else INK)
+    ax.set_yticks(
+        range(len(names)), [f"{name} ({total})" for name, total in zip(names, table.sum(axis=1), strict=True)]
+    )
+    ax.set_xticks(range(len(order)), [str(clusters[c]) for c in order])
+    ax.set_xlabel("cluster")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need matplotlib: pip install onmf[report]") from error
+    return plt

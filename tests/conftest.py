@@ -1,0 +1,58 @@
+"""Data for the tests: the paper's sets where they are found, and small ones made on the spot."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def paper_set():
+    """Load a set of the paper by name: (X, truth), truth being classes or endmembers. Skips where it is not found."""
+    folder = os.environ.get("ONMF_DATA")
+    loaded = {}
+
+    def load(name):
+        if name not in loaded:
+            if not folder:
+                pytest.skip("ONMF_DATA is not set: the paper's data are not at hand")
+            found = [
+                path for kind in ("documents", "hyperspectral") if (path := Path(folder, kind, f"{name}.npz")).exists()
+            ]
+            if not found:
+                pytest.skip(f"{name}.npz is not in ONMF_DATA={folder}")
+            with np.load(found[0]) as file:
+                loaded[name] = _documents(file) if "indptr" in file else _image(file)
+        return loaded[name]
+
+    return load
+
+
+def _documents(file):
+    index = np.int32
+    X = csr_array(
+        (file["data"], file["indices"].astype(index), file["indptr"].astype(index)), shape=tuple(file["shape"])
+    )
+    return X, file["y"]
+
+
+def _image(file):
+    return file["X"] * (file["scale_num"] / file["scale_den"]), file["endmembers"]
+
+
+@pytest.fixture
+def counts():
+    """A small count matrix with three clear clusters, a few of its rows long and a few short: (X, y)."""
+    return make_counts(np.random.default_rng(0))
+
+
+def make_counts(rng, n=60, p=24, k=3):
+    y = rng.integers(k, size=n)
+    profiles = rng.dirichlet(np.full(p, 0.2), size=k)
+    lengths = rng.integers(20, 200, size=n)
+    return np.array([rng.multinomial(length, profiles[label]) for length, label in zip(lengths, y, strict=True)]), y

@@ -1,0 +1,93 @@
+"""The paper's tables: SNPA's rows, iterations, cluster sizes, objective, accuracy and MRSA, to the digit."""
+
+import numpy as np
+import pytest
+
+from conftest import EXPECTED
+from onmf import ONMF, metrics, snpa
+
+LOSSES = ("frobenius", "kullback-leibler")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_tables(paper_set, name, loss):
+    X, truth = paper_set(name)
+    expected = EXPECTED[name][loss]
+    model = ONMF(len(EXPECTED[name]["snpa_rows"]), beta_loss=loss).fit(X)
+    assert model.init_rows_.tolist() == EXPECTED[name]["snpa_rows"]
+    assert model.n_iter_ == expected["iterations"]
+    assert model.stop_reason_ == "converged"
+    assert np.bincount(model.labels_).tolist() == expected["cluster_sizes"]
+    assert model.reconstruction_err_ == pytest.approx(expected["objective"], rel=1e-9)
+    if "accuracy" in expected:
+        assert 100 * metrics.clustering_accuracy(truth, model.labels_) == pytest.approx(expected["accuracy"], abs=1e-6)
+    else:
+        assert metrics.mrsa(truth, model.cluster_centers_) == pytest.approx(expected["mrsa"], abs=1e-6)
+    assert np.array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", ["tr11", "tr45", "k1b", "moffett"])
+def test_reference_engine_gives_the_same_tables(paper_set, name, loss):
+    X, _ = paper_set(name)
+    expected = EXPECTED[name][loss]
+    model = ONMF(len(EXPECTED[name]["snpa_rows"]), beta_loss=loss, engine="reference").fit(X)
+    assert model.init_rows_.tolist() == EXPECTED[name]["snpa_rows"]
+    assert (model.n_iter_, np.bincount(model.labels_).tolist()) == (expected["iterations"], expected["cluster_sizes"])
+    assert model.reconstruction_err_ == pytest.approx(expected["objective"], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["tr23", "hitech"])
+def test_float32_counts_give_the_labels_of_float64(paper_set, name):
+    X, _ = paper_set(name)
+    k = len(EXPECTED[name]["snpa_rows"])
+    single, double = ONMF(k).fit(X.astype(np.float32)), ONMF(k).fit(X.astype(np.float64))
+    assert np.array_equal(single.labels_, double.labels_)
+    assert np.array_equal(single.cluster_centers_, double.cluster_centers_)
+
+
+def test_number_of_threads_changes_no_bit(paper_set):
+    X, _ = paper_set("la1")
+    for loss in (*LOSSES, 1.5, 0.5, "cosine"):
+        one, three = (ONMF(6, beta_loss=loss, n_threads=n).fit(X) for n in (1, 3))
+        assert np.array_equal(one.labels_, three.labels_)
+        assert np.array_equal(one.scales_, three.scales_)
+        assert np.array_equal(one.cluster_centers_, three.cluster_centers_)
+        assert one.reconstruction_err_ == three.reconstruction_err_
+
+
+def test_snpa_against_a_quadratic_program(paper_set):
+    """The row that SNPA takes next is the one farthest from the hull, by an independent solver."""
+    X, _ = paper_set("samson")
+    X = X[::40]
+    rows = snpa(X, 4)
+    for m in range(1, 4):
+        distances = [hull_distance(x, X[rows[:m]]) for x in X]
+        assert distances[rows[m]] == pytest.approx(max(distances), rel=1e-5)
+
+
+def hull_distance(x, S):
+    from scipy.optimize import nnls
+
+    # Σ h ≤ 1 as an equality with a slack, by a heavy row.
+    heavy = 1e4 * np.linalg.norm(S)
+    A = np.vstack([np.column_stack([S.T, np.zeros(S.shape[1])]), np.full(len(S) + 1, heavy)])
+    h, _ = nnls(A, np.append(x, heavy))
+    return np.sum((x - h[:-1] @ S) ** 2)
+
+
+def test_smoothed_objective_may_end_above_its_lowest_iterate(paper_set):
+    """With ε > 0 the assignment minimises a surrogate: on Samson the end lies above the lowest iterate."""
+    X, _ = paper_set("samson")
+    objective = ONMF(3, verbose=1).fit(X).history_["objective"]
+    assert objective[-1] > objective.min()
+
+
+def test_kl_finds_the_water_that_frobenius_misses(paper_set):
+    X, endmembers = paper_set("jasper")
+    water = endmembers[np.argmin(endmembers.sum(axis=1))]
+    found = {
+        loss: min(metrics.mrsa(water, w) for w in ONMF(4, beta_loss=loss).fit(X).cluster_centers_) for loss in LOSSES
+    }
+    assert found["kullback-leibler"] < 10 < found["frobenius"]

@@ -1,0 +1,106 @@
+"""House rules as tests: what is public, what it imports, and how the modules stack."""
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_array, issparse
+
+import onmf
+
+SOURCE = Path(onmf.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Data flows downwards: a module imports only from those before it.
+LAYERS = [
+    ("_version",),
+    ("divergence",),
+    ("kernels",),
+    ("engine",),
+    ("validate",),
+    ("initialize",),
+    ("alternate",),
+    ("result",),
+    ("solve",),
+    ("callbacks",),
+    ("estimator",),
+    ("metrics",),
+    ("paper", "datasets", "versions"),
+    ("plot",),
+]
+
+
+def layer_of(module):
+    name = module.split(".")[1] if "." in module else ""
+    return next(i for i, names in enumerate(LAYERS) if name in names)
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_imports_only_from_above(path):
+    here = ".".join(["onmf", *path.relative_to(SOURCE).with_suffix("").parts])
+    if here == "onmf.__init__":
+        return
+    for module in imports(path):
+        if module.startswith("onmf."):
+            assert layer_of(module) < layer_of(here), f"{here} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_public_scikit_learn(path):
+    private = [m for m in imports(path) if m.startswith("sklearn") and re.search(r"\._", m)]
+    assert not private
+    names = re.findall(r"from sklearn[\w.]* import ([^\n(]+)", path.read_text())
+    assert not [n for line in names for n in line.split(",") if n.strip().startswith("_")]
+
+
+def test_all_is_complete_and_real():
+    for module in (onmf, onmf.metrics, onmf.divergence, onmf.datasets, onmf.engine, onmf.plot):
+        for name in module.__all__:
+            assert hasattr(module, name)
+
+
+def test_public_functions_are_documented():
+    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot):
+        for name in module.__all__:
+            if callable(member := getattr(module, name)):
+                assert member.__doc__, name
+
+
+def test_version_and_show_versions(capsys):
+    assert re.match(r"\d+\.\d+", onmf.__version__)
+    onmf.show_versions()
+    out = capsys.readouterr().out
+    for name in ("onmf", "python", "numpy", "numba", "scikit-learn"):
+        assert name in out
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array, csc_array])
+def test_the_papers_orientation(counts, container):
+    X = counts[0]
+    for function, loss in ((onmf.kl_onmf, "kullback-leibler"), (onmf.fro_onmf, "frobenius")):
+        found = function(container(X.T), 3)
+        model = onmf.ONMF(3, beta_loss=loss).fit(X)
+        assert found.W.shape == (X.shape[1], 3)
+        assert issparse(found.H)
+        assert found.H.shape == (3, len(X))
+        assert pytest.approx(model.cluster_centers_.T) == found.W
+        assert (found.H @ found.H.T).toarray() == pytest.approx(np.eye(3), abs=1e-12)
+        assert (found.n_iter, found.objective) == (model.n_iter_, pytest.approx(model.reconstruction_err_))
+        Y = found.W @ found.H.toarray()
+        if loss == "frobenius":
+            assert np.sum((X.T - Y) ** 2) == pytest.approx(found.objective)
+        else:
+            assert onmf.metrics.kl_divergence(X.T, Y) == pytest.approx(found.objective)
+        again = function(container(X.T), 3, init=found.W)
+        assert again.n_iter == 2
+        assert again.parameters["init"].shape == (3, X.shape[1])

@@ -1,0 +1,460 @@
+"""The estimator: what it returns, small cases by hand, and every sentence it refuses with."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from onmf import ONMF
+from onmf.divergence import BetaAboveOne, KullbackLeibler
+from onmf.engine import get_engine
+
+ALL_LOSSES = ("kullback-leibler", "frobenius", "cosine", "itakura-saito", 0.5, 1.5, 3, -1)
+
+
+def fit_quietly(model, X, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, **options)
+
+
+class TestByHand:
+    def test_kullback_leibler(self):
+        """Four points, two clusters: labels, scales, centroids, objective and iterations worked out by hand."""
+        X = np.array([[4, 0], [3, 1], [0, 5], [1, 3]])
+        model = ONMF(2, smoothing=0).fit(X)
+        # SNPA: [0, 5] has the largest norm, then [4, 0] is farthest from the segment from 0 to it.
+        assert model.init_rows_.tolist() == [2, 0]
+        # Pass 1: log of [0, 1] and [1, 0]; the mixed rows cost −∞ either way, so the tie goes to cluster 0.
+        # Pass 2: cluster 0 = rows 1, 2, 3 = [4, 9]/13, cluster 1 = row 0 = [1, 0]; nothing moves.
+        assert model.labels_.tolist() == [1, 0, 0, 0]
+        assert model.n_iter_ == 2
+        N = np.sqrt(4**2 + 5**2 + 4**2)
+        assert model.scales_ == pytest.approx([1, 4 / N, 5 / N, 4 / N])
+        assert model.cluster_centers_ == pytest.approx(np.array([[N * 4 / 13, N * 9 / 13], [4, 0]]))
+        D = sum(x * np.log(x / y) for x, y in [(3, 16 / 13), (1, 36 / 13), (5, 45 / 13), (1, 16 / 13), (3, 36 / 13)])
+        assert model.reconstruction_err_ == pytest.approx(D)
+
+    def test_smoothing_changes_the_assignment(self):
+        X = np.array([[4, 0], [3, 1], [0, 5], [1, 3]])
+        model = ONMF(2).fit(X)
+        assert model.labels_.tolist() == [1, 1, 0, 0]
+        assert model.n_iter_ == 2
+
+    def test_frobenius(self):
+        """Clusters of parallel rows: exact in one pass, and the second finds nothing to do."""
+        X = np.array([[3.0, 4.0], [6.0, 8.0], [5.0, 0.0], [1.0, 0.0]])
+        model = ONMF(2, beta_loss="frobenius").fit(X)
+        assert model.init_rows_.tolist() == [1, 2]
+        assert model.labels_.tolist() == [0, 0, 1, 1]
+        assert model.n_iter_ == 2
+        assert model.scales_ == pytest.approx(np.array([5, 10, 5, 1]) / np.sqrt([125, 125, 26, 26]))
+        assert model.cluster_centers_ == pytest.approx(np.sqrt([[125], [26]]) * [[0.6, 0.8], [1, 0]])
+        assert model.reconstruction_err_ == pytest.approx(0, abs=1e-10)
+
+    def test_frobenius_takes_negative_entries(self):
+        X = np.array([[1.0, -1.0], [2.0, -2.1], [-1.0, 0.0], [-3.0, 0.1]])
+        model = ONMF(2, beta_loss="frobenius").fit(X)
+        assert model.labels_.tolist() == [1, 1, 0, 0]
+
+    def test_cosine_ignores_length(self):
+        X = np.array([[1.0, 0.1], [100.0, 9.0], [0.1, 1.0], [7.0, 100.0]])
+        model = ONMF(2, beta_loss="cosine").fit(X)
+        assert model.labels_[0] == model.labels_[1] != model.labels_[2] == model.labels_[3]
+        cosines = [x @ model.cluster_centers_[k] for x, k in zip(X, model.labels_, strict=True)]
+        norms = np.linalg.norm(X, axis=1) * np.linalg.norm(model.cluster_centers_, axis=1)[model.labels_]
+        assert model.reconstruction_err_ == pytest.approx(4 - np.sum(cosines / norms))
+
+    def test_stop_counts_the_iteration_that_finds_convergence(self):
+        X = np.array([[1.0, 0.0], [0.0, 1.0]])
+        model = ONMF(2).fit(X)
+        assert model.n_iter_ == 2
+        assert model.history_["moved"].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+class TestEveryLoss:
+    def test_predict_and_transform_repeat_the_fit(self, counts, loss):
+        X = counts[0] + 1
+        model = ONMF(3, beta_loss=loss, max_iter=1000)
+        H = model.fit_transform(X)
+        assert np.array_equal(model.predict(X), model.labels_)
+        assert model.transform(X).toarray() == pytest.approx(H.toarray(), abs=1e-6)
+        assert (H.T @ H).toarray() == pytest.approx(np.eye(3), abs=1e-12)
+        assert np.diff(H.indptr).tolist() == [1] * len(X)
+        assert np.array_equal(model.fit_predict(X), model.labels_)
+
+    def test_one_cluster(self, counts, loss):
+        X = counts[0] + 1
+        model = ONMF(1, beta_loss=loss, max_iter=1000).fit(X)
+        assert not model.labels_.any()
+        assert np.isfinite(model.reconstruction_err_)
+
+    def test_as_many_clusters_as_rows(self, loss):
+        X = np.random.default_rng(8).gamma(1.0, size=(6, 9)) + 0.01
+        model = ONMF(6, beta_loss=loss, smoothing=0).fit(X)
+        assert sorted(model.labels_) == list(range(6))
+        assert model.reconstruction_err_ == pytest.approx(0, abs=1e-9)
+
+    def test_fewer_directions_than_clusters(self, loss):
+        X = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 1.0], [6.0, 2.0], [3.0, 6.0]])
+        with pytest.warns(ConvergenceWarning) as warned:
+            model = ONMF(4, beta_loss=loss).fit(X)
+        assert "X has run out of directions after 2 of 4 seeds" in str(warned[0].message)
+        assert "Only 2 of 4 clusters hold rows" in str(warned[1].message)
+        assert len(np.unique(model.labels_)) == 2
+        assert np.isfinite(model.cluster_centers_).all()
+        assert np.array_equal(model.predict(X), model.labels_)
+
+    def test_zero_rows(self, counts, loss):
+        if loss in ("itakura-saito", -1):
+            pytest.skip("this divergence refuses zeros")
+        X = np.vstack([counts[0], np.zeros((2, counts[0].shape[1]))])
+        with pytest.warns(UserWarning, match="2 of 62 rows of X are zero everywhere"):
+            model = ONMF(3, beta_loss=loss, max_iter=1000).fit(X)
+        assert model.scales_[-2:].tolist() == [0, 0]
+        assert model.labels_[-2:].tolist() == [0, 0]
+        assert np.array_equal(model.labels_[:-2], ONMF(3, beta_loss=loss, max_iter=1000).fit(counts[0]).labels_)
+
+    def test_an_empty_cluster_is_reseeded(self, counts, loss):
+        X = counts[0] + 1.0
+        start = np.vstack([X[0], X[1], X[1]])  # the third can never win a tie
+        model = ONMF(3, beta_loss=loss, init=start, max_iter=1000).fit(X)
+        assert len(np.unique(model.labels_)) == 3
+        assert np.isfinite(model.cluster_centers_).all()
+
+    def test_score_prefers_the_right_model(self, counts, loss):
+        X = counts[0] + 1
+        good, poor = (ONMF(k, beta_loss=loss, max_iter=1000).fit(X).score(X) for k in (3, 1))
+        assert poor < good <= 1e-9
+        w = np.ones(len(X))
+        assert ONMF(3, beta_loss=loss, max_iter=1000).fit(X).score(X, sample_weight=w) == pytest.approx(good)
+
+
+def test_reseeding_takes_the_worst_row_of_the_worst_cluster():
+    # Two tight groups and one row far from both: the empty cluster must start from it.
+    X = np.array([[9.0, 1, 0], [9, 1.1, 0], [0, 1, 9], [0, 1.2, 9], [1, 9, 1]])
+    start = np.array([[9.0, 1, 0.1], [0.1, 1, 9], [0.1, 1, 9]])
+    model = ONMF(3, init=start, beta_loss="frobenius").fit(X)
+    assert model.labels_.tolist() == [0, 0, 1, 1, 2]
+
+
+def test_tol_zero_runs_to_a_fixed_point(counts):
+    for loss in ALL_LOSSES:
+        model = ONMF(3, beta_loss=loss, tol=0, max_iter=5000).fit(counts[0] + 1)
+        assert model.stop_reason_ == "fixed point"
+        if loss == "kullback-leibler":
+            assert model.n_iter_ == ONMF(3).fit(counts[0] + 1).n_iter_
+
+
+def test_max_iter_warns(counts):
+    with pytest.warns(ConvergenceWarning, match=r"Not converged after max_iter=1 .*Raise max_iter or tol"):
+        model = ONMF(3, max_iter=1).fit(counts[0])
+    assert (model.n_iter_, model.stop_reason_) == (1, "max_iter")
+
+
+def test_early_stop_matches_the_papers_algorithm(counts):
+    """W and H after three iterations, as the paper writes them down."""
+    X = counts[0].astype(float)
+    for loss in ("kullback-leibler", "frobenius"):
+        W = X[ONMF(3).fit(X).init_rows_].T
+        for _ in range(2):
+            if loss == "frobenius":
+                A = (W / np.linalg.norm(W, axis=0)).T @ X.T
+                h = (W / np.linalg.norm(W, axis=0) ** 2).T @ X.T
+            else:
+                A = np.log(W / W.sum(axis=0) + 1e-3).T @ X.T
+                h = X.sum(axis=1) / W.sum(axis=0)[:, None]
+            H = np.where(np.arange(3)[:, None] == A.argmax(axis=0), h, 0)
+            H /= np.linalg.norm(H, axis=1, keepdims=True)
+            W = X.T @ H.T if loss == "frobenius" else X.T @ (H > 0).T / H.sum(axis=1)
+        model = fit_quietly(ONMF(3, beta_loss=loss, max_iter=2, tol=0), X)
+        assert pytest.approx(W, rel=1e-12) == model.cluster_centers_.T
+        assert model.clustering_.H.toarray() == pytest.approx(H, rel=1e-12)
+
+
+class TestInputs:
+    @pytest.mark.parametrize("make", [csc_array, coo_array, csr_matrix, np.asfortranarray, lambda X: X[::-1][::-1]])
+    def test_containers(self, counts, make):
+        assert np.array_equal(ONMF(3).fit(make(counts[0])).labels_, ONMF(3).fit(counts[0]).labels_)
+
+    @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", ">i4", ">f8", "f2", "f4", "f8", "g", "O"])
+    def test_number_types(self, counts, dtype):
+        X = np.minimum(counts[0], 200)
+        expected = ONMF(3).fit(X)
+        for kind in (np.asarray, csr_array):
+            if kind is csr_array and dtype in ("O", "f2", ">i4", ">f8"):
+                continue  # SciPy makes no sparse arrays of these
+            model = ONMF(3).fit(kind(X.astype(dtype)))
+            assert np.array_equal(model.labels_, expected.labels_)
+            assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
+
+    def test_booleans(self, counts):
+        X = counts[0] > 3
+        assert np.array_equal(ONMF(3).fit(X).labels_, ONMF(3).fit(X.astype(float)).labels_)
+
+    def test_unsorted_and_duplicate_entries(self, counts):
+        X = csr_array(counts[0])
+        messy = X.copy()
+        for i in range(X.shape[0]):
+            part = slice(X.indptr[i], X.indptr[i + 1])
+            messy.indices[part], messy.data[part] = X.indices[part][::-1], X.data[part][::-1]
+        doubled = csr_array(
+            (np.repeat(messy.data, 2), np.repeat(messy.indices, 2), 2 * messy.indptr.astype(np.int64)), shape=X.shape
+        )
+        before = doubled.data.copy(), doubled.indices.copy(), doubled.indptr.copy()
+        assert np.array_equal(ONMF(3).fit(doubled).labels_, ONMF(3).fit(2 * X).labels_)
+        assert np.array_equal(ONMF(3).fit(messy).labels_, ONMF(3).fit(X).labels_)
+        for now, then in zip((doubled.data, doubled.indices, doubled.indptr), before, strict=True):
+            assert np.array_equal(now, then), "the caller's arrays must not change"
+
+    def test_the_callers_arrays_are_neither_changed_nor_copied(self, counts):
+        X = counts[0].astype(np.float32)
+        sparse = csr_array(X)
+        for data in (X, sparse.data, sparse.indices, sparse.indptr):
+            data.flags.writeable = False
+        init = X[:3] + 1
+        kept = init.copy()
+        for data in (X, sparse):
+            ONMF(3, init=init).fit(data, sample_weight=np.ones(len(X))).transform(data)
+        assert np.array_equal(init, kept)
+
+    def test_explicit_zeros_change_nothing(self, counts):
+        X = csr_array(counts[0])
+        X.data[::3] = 0
+        pruned = X.copy()
+        pruned.eliminate_zeros()
+        for smoothing in (0.0, 1e-3):
+            one, other = (ONMF(3, smoothing=smoothing).fit(data) for data in (X, pruned))
+            assert np.array_equal(one.labels_, other.labels_)
+
+    def test_lists(self):
+        assert ONMF(2).fit([[1, 0], [0, 2]]).labels_.tolist() == [1, 0]
+
+
+class TestStarts:
+    @pytest.mark.parametrize("init", ["++", "random", "random-partition"])
+    def test_random_starts_repeat_for_a_seed(self, counts, init):
+        one, other = (ONMF(3, init=init, n_init=4, random_state=1).fit(counts[0]) for _ in range(2))
+        assert np.array_equal(one.labels_, other.labels_)
+        assert one.reconstruction_err_ == other.reconstruction_err_
+
+    def test_the_best_run_is_kept(self, counts):
+        X = counts[0]
+        best = ONMF(3, init="random", n_init=8, random_state=0).fit(X)
+        runs = [ONMF(3, init="random", random_state=seed).fit(X).reconstruction_err_ for seed in range(8)]
+        assert best.reconstruction_err_ <= min(runs) + 1e-6
+        assert len(best.history_["moved"]) == best.n_iter_
+
+    def test_given_centroids(self, counts):
+        X = counts[0]
+        expected = ONMF(3).fit(X)
+        for init in (X[expected.init_rows_], 7.0 * X[expected.init_rows_], csr_array(X[expected.init_rows_])):
+            model = ONMF(3, init=init).fit(X)
+            assert np.array_equal(model.labels_, expected.labels_)
+            assert model.n_iter_ == expected.n_iter_
+            assert model.init_rows_ is None
+
+    def test_callable(self, counts):
+        def start(X, n_clusters, random_state):
+            return X[random_state.choice(len(X), n_clusters, replace=False)] + 0.1
+
+        one, other = (ONMF(3, init=start, n_init=3, random_state=5).fit(counts[0]) for _ in range(2))
+        assert np.array_equal(one.labels_, other.labels_)
+
+    def test_n_init_with_a_deterministic_start_warns_and_runs_once(self, counts):
+        with pytest.warns(RuntimeWarning, match="n_init=5 runs would all be the same"):
+            model = ONMF(3, n_init=5).fit(counts[0])
+        assert np.array_equal(model.labels_, ONMF(3).fit(counts[0]).labels_)
+
+    def test_rows_of_weight_zero_are_no_seeds(self, counts):
+        X = counts[0]
+        for init in ("snpa", "++", "random"):
+            w = np.ones(len(X))
+            w[ONMF(3, init=init, random_state=0).fit(X).init_rows_] = 0
+            chosen = ONMF(3, init=init, random_state=0).fit(X, sample_weight=w).init_rows_
+            assert w[chosen].all()
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("parameters", "message"),
+        [
+            ({"n_clusters": 0}, "n_clusters=0 is not allowed: n_clusters must be an integer, at least 1"),
+            ({"n_clusters": 2.5}, "n_clusters=2.5 is not allowed"),
+            ({"n_clusters": True}, "n_clusters=True is not allowed"),
+            ({"n_init": 0}, "n_init=0 is not allowed"),
+            ({"max_iter": 0}, "max_iter=0 is not allowed"),
+            ({"tol": -1}, "tol=-1 is not allowed: tol must be a number, at least 0"),
+            ({"tol": "small"}, "tol='small' is not allowed"),
+            ({"smoothing": np.nan}, "smoothing=nan is not allowed"),
+            ({"n_threads": 0}, "n_threads=0 is not allowed"),
+            ({"n_threads": 2, "engine": "reference"}, "engine='reference' runs on one thread"),
+            ({"init": "best"}, "init='best' is not allowed: init must be one of 'snpa'"),
+            ({"beta_loss": "kl"}, "beta_loss='kl' is not a divergence: use one of 'kullback-leibler'"),
+            ({"beta_loss": np.inf}, "beta_loss=inf is not a divergence"),
+            ({"engine": "gpu"}, "engine='gpu' is unknown: use one of 'auto', 'cpu', 'reference'"),
+            ({"init": np.ones((2, 24))}, r"init has shape \(2, 24\), but n_clusters=3 and X has 24 features"),
+            ({"init": -np.ones((3, 24))}, r"Negative values in data passed to ONMF: init\[0, 0\] = -1"),
+            ({"init": np.full((3, 24), np.nan)}, r"Input init contains NaN: init\[0, 0\]"),
+            ({"init": np.eye(3, 24) * [[1], [0], [1]]}, r"init\[1\] is zero everywhere"),
+        ],
+    )
+    def test_parameters(self, counts, parameters, message):
+        with pytest.raises(ValueError, match=message):
+            ONMF(**{"n_clusters": 3, **parameters}).fit(counts[0])
+
+    @pytest.mark.parametrize("container", [np.asarray, csr_array])
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            (np.nan, r"Input X contains NaN: X\[7, 4\] = nan is the first of 2 NaN or infinite entries. Drop"),
+            (np.inf, r"Input X contains infinity: X\[7, 4\] = inf is the first of 2"),
+            (-3.0, r"Negative values in data passed to ONMF: X\[7, 4\] = -3 is the first of 2.*Clip them"),
+            (1e200, r"Input X is out of range: the largest entry of row 7 is 1e\+200.*Multiply X by a constant"),
+        ],
+    )
+    def test_entries(self, counts, container, value, message):
+        X = counts[0].astype(float)
+        X[7, 4] = X[9, 2] = value
+        with pytest.raises(ValueError, match=message):
+            ONMF(3).fit(container(X))
+        good = ONMF(3).fit(container(counts[0].astype(float)))
+        with pytest.raises(ValueError, match=message):
+            good.predict(container(X))
+
+    def test_rows_too_small_for_float64(self, counts):
+        X = counts[0].astype(float)
+        X[5] *= 1e-200
+        with pytest.raises(ValueError, match=r"largest entry of row 5 is .*e-199"):
+            ONMF(3).fit(X)
+
+    @pytest.mark.parametrize("loss", [0, -1])
+    def test_zeros(self, counts, loss):
+        with pytest.raises(ValueError, match=r"Zeros in data passed to ONMF: X\[0, \d+\] = 0 is the first of \d+"):
+            ONMF(3, beta_loss=loss).fit(counts[0])
+        with pytest.raises(ValueError, match=r"Sparse input holds zeros, and the .* divergence needs X > 0"):
+            ONMF(3, beta_loss=loss).fit(csr_array(counts[0]))
+
+    @pytest.mark.parametrize(
+        ("weights", "message"),
+        [
+            ([1, 2], r"sample_weight has shape \(2,\), but X has 60 rows"),
+            (np.full(60, -1.0), r"sample_weight\[0\] = -1.0: weights must be finite and not negative"),
+            (np.full(60, np.nan), r"sample_weight\[0\] = nan"),
+            (np.zeros(60), "sample_weight is zero for every row"),
+        ],
+    )
+    def test_weights(self, counts, weights, message):
+        with pytest.raises(ValueError, match=message):
+            ONMF(3).fit(counts[0], sample_weight=weights)
+        with pytest.raises(ValueError, match=message):
+            ONMF(3).fit(counts[0]).score(counts[0], sample_weight=weights)
+
+    def test_more_clusters_than_rows(self):
+        with pytest.raises(ValueError, match=r"n_samples=2 should be >= n_clusters=3: ask for fewer clusters"):
+            ONMF(3).fit(np.eye(2))
+
+    def test_not_fitted(self, counts):
+        for method in ("predict", "transform", "inverse_transform", "score"):
+            with pytest.raises(NotFittedError):
+                getattr(ONMF(3), method)(counts[0])
+        with pytest.raises(NotFittedError):
+            ONMF(3).top_features()
+
+    def test_other_number_of_features(self, counts):
+        model = ONMF(3).fit(counts[0])
+        with pytest.raises(ValueError, match="X has 23 features, but ONMF is expecting 24"):
+            model.predict(counts[0][:, 1:])
+        with pytest.raises(ValueError, match="H has 2 columns, but the model has 3 clusters"):
+            model.inverse_transform(np.ones((4, 2)))
+        with pytest.raises(ValueError, match="feature_names has 1 names, but the model has 24 features"):
+            model.top_features(feature_names=["a"])
+
+    def test_an_engine_that_cannot(self, counts):
+        engine = get_engine("cpu", counts[0])
+        engine.supports = lambda X: "it is too wide."
+        with pytest.raises(ValueError, match="engine='cpu' cannot take this data: it is too wide"):
+            ONMF(3, engine=engine).fit(counts[0])
+        with pytest.raises(ValueError, match="an Engine object brings its own threads"):
+            ONMF(3, engine=engine, n_threads=2).fit(counts[0])
+
+
+class TestInverseTransform:
+    def test_dense_and_sparse_agree(self, counts):
+        X = csr_array(counts[0])
+        model = ONMF(3)
+        H = model.fit_transform(X)
+        dense = model.inverse_transform(H.toarray())
+        assert dense == pytest.approx(model.scales_[:, None] * model.cluster_centers_[model.labels_])
+        back = model.inverse_transform(H)
+        assert (back.toarray() if issparse(back) else back) == pytest.approx(dense)
+
+    def test_sparse_where_that_is_smaller(self):
+        X = csr_array(np.kron(np.eye(4), np.ones((5, 50))))
+        model = ONMF(4)
+        H = model.fit_transform(X)
+        assert issparse(model.inverse_transform(H))
+        full = ONMF(1)
+        assert not issparse(full.inverse_transform(full.fit_transform(X)))
+
+    def test_says_how_large_the_result_would_be(self):
+        model = ONMF(1).fit(np.ones((2, 100_000)))
+        H = csr_array((np.ones(10**6), (np.arange(10**6), np.zeros(10**6, dtype=int))))
+        with pytest.raises(MemoryError, match=r"dense result, 1000000 × 100000, would take 800.0 GB"):
+            model.inverse_transform(H)
+
+
+class TestTopFeatures:
+    def test_words_that_set_a_cluster_apart(self):
+        X = np.array([[5, 9, 0], [6, 8, 0], [5, 0, 9], [4, 0, 7]])
+        model = ONMF(2).fit(X)
+        tops = model.top_features(1, ["the", "tea", "milk"])
+        assert [list(top) for top in (tops[model.labels_[0]], tops[model.labels_[2]])] == [["tea"], ["milk"]]
+        c, q = np.array([11, 17, 0]) / 28, X.sum(axis=0) / X.sum()
+        assert tops[model.labels_[0]]["tea"] == pytest.approx(c[1] * np.log(c[1] / q[1]))
+
+    def test_default_names(self, counts):
+        assert set(ONMF(3).fit(counts[0]).top_features(24)[0]) == {f"x{j}" for j in range(24)}
+
+    def test_negative_entries_rank_by_size(self):
+        X = np.array([[1.0, -5.0, 0.1], [1.0, -6.0, 0.0]])
+        assert list(ONMF(1, beta_loss="frobenius").fit(X).top_features(2)[0]) == ["x1", "x0"]
+
+
+def test_a_divergence_object(counts):
+    one = ONMF(3, beta_loss=KullbackLeibler(smoothing=0.01)).fit(counts[0])
+    assert np.array_equal(one.labels_, ONMF(3, smoothing=0.01).fit(counts[0]).labels_)
+    other = ONMF(3, beta_loss=BetaAboveOne(1.5)).fit(counts[0])
+    assert np.array_equal(other.labels_, ONMF(3, beta_loss=1.5).fit(counts[0]).labels_)
+
+
+def test_verbose_prints_and_records(counts, capsys):
+    model = ONMF(3, verbose=1).fit(counts[0])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_ == len(model.history_["objective"])
+    assert lines[0].startswith("iteration 1: objective ")
+    assert model.history_["objective"][-1] == pytest.approx(model.reconstruction_err_)
+    assert "objective" not in ONMF(3).fit(counts[0]).history_
+
+
+def test_signature_is_the_promised_one():
+    assert str(inspect.signature(ONMF)).replace(" ", "").count("=") == 12
+    defaults = {name: p.default for name, p in inspect.signature(ONMF).parameters.items()}
+    assert defaults == {
+        "n_clusters": 8,
+        "beta_loss": "kullback-leibler",
+        "init": "snpa",
+        "n_init": 1,
+        "max_iter": 100,
+        "tol": 1e-6,
+        "smoothing": 1e-3,
+        "engine": "auto",
+        "n_threads": None,
+        "random_state": None,
+        "sparse_output": True,
+        "verbose": 0,
+    }

@@ -1,0 +1,54 @@
+"""Pictures: that they show what they should, and leave the screen alone."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+from onmf import ONMF
+from onmf.plot import plot_confusion, plot_top_features
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def test_top_features(counts):
+    model = ONMF(3).fit(counts[0])
+    axes = plot_top_features(model, 4)
+    assert len(axes) == 3
+    for cluster, ax in enumerate(axes):
+        assert [t.get_text() for t in ax.get_yticklabels()] == list(model.top_features(4)[cluster])
+        assert ax.get_title(loc="left") == f"cluster {cluster} · {np.sum(model.labels_ == cluster)}"
+    titled = plot_top_features(model, 4, titles=["a", "b", "c"], columns=2)
+    assert [ax.get_title(loc="left") for ax in titled] == ["a", "b", "c"]
+    plt.gcf().canvas.draw()
+
+
+def test_confusion():
+    ax = plot_confusion(["x", "x", "y", "y", "y"], [1, 1, 0, 0, 1], classes=["ex", "why"])
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "0"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["ex (2)", "why (3)"]
+    assert sorted(t.get_text() for t in ax.texts) == ["1", "2", "2"]
+    _, given = plt.subplots()
+    assert plot_confusion([0, 1, 1], [0, 1, 2], ax=given) is given
+
+
+def test_demo(tmp_path, capsys, monkeypatch):
+    """What `make demo` runs."""
+    monkeypatch.setattr(sys, "argv", ["docstrings.py", str(tmp_path / "out")])
+    runpy.run_path(str(ROOT / "examples" / "docstrings.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    for word in ("KL-ONMF", "Fro-ONMF", "k-means", "accuracy", "seconds"):
+        assert word in out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["clusters.png", "confusion.png"]

@@ -1,0 +1,111 @@
+"""Forks, threads, and installations that nobody may write to."""
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onmf
+from conftest import make_counts
+from onmf import ONMF
+
+PACKAGE = Path(onmf.__file__).parent
+
+
+@pytest.fixture
+def large():
+    """Large enough that several threads get work."""
+    return make_counts(np.random.default_rng(9), n=3000, p=200, k=5)[0]
+
+
+def run(code, **options):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fit_after_fork(large):
+    engine = onmf.engine.get_engine("cpu", large, 2)
+    expected = ONMF(5, engine=engine).fit(large).labels_  # the parent's pool is running when the child is born
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert np.array_equal(pool.apply(fit_labels, (large, None)), expected)
+    child = multiprocessing.get_context("fork").Process(target=fit_and_exit, args=(large, engine, expected))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0, "an engine made before the fork works after it"
+
+
+def fit_labels(X, engine):
+    return ONMF(5, n_threads=2).fit(X).labels_
+
+
+def fit_and_exit(X, engine, expected):
+    sys.exit(0 if np.array_equal(ONMF(5, engine=engine).fit(X).labels_, expected) else 1)
+
+
+def test_fits_in_two_python_threads_at_once(large):
+    expected = ONMF(5, n_threads=1).fit(large)
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(ONMF(5, n_threads=2).fit, large) for _ in range(6)]
+        for model in (future.result() for future in futures):
+            assert np.array_equal(model.labels_, expected.labels_)
+            assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
+
+
+def test_read_only_install_without_a_home(tmp_path):
+    """No folder can be written for the compiled kernels: they are compiled each time, and it works all the same."""
+    install = tmp_path / "site"
+    shutil.copytree(PACKAGE, install / "onmf", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [install / "onmf", *(f for f in (install / "onmf").rglob("*") if f.is_dir())]:
+        (folder / "__pycache__").write_text("")  # a file in its place: no folder can be made here, not even by root
+    environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null", "PYTHONPATH": str(install)}
+    done = run(
+        """
+        import onmf, numpy as np
+        print(onmf.__file__)
+        print(onmf.ONMF(2).fit(np.array([[3, 0], [0, 4], [5, 1]])).labels_.tolist())
+        from onmf.kernels import best_template_dense
+        print(type(best_template_dense._cache).__name__)
+        """,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    where, labels, cache = done.stdout.split("\n")[:3]
+    assert where.startswith(str(install))
+    assert labels == "[0, 1, 0]"
+    assert cache == "NullCache"
+
+
+def test_import_is_light():
+    """Nothing is compiled or plotted by an import, and numba waits until the first fit."""
+    heavy = ["numba", "matplotlib", "dask", "cupy", "plotly", "rasterio"]
+    done = run(f"import sys, onmf; print([name for name in {heavy} if name in sys.modules])")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_pictures_without_matplotlib_say_what_to_install():
+    done = run(
+        """
+        import sys
+        sys.modules["matplotlib"] = None
+        import numpy as np
+        from onmf.plot import plot_confusion
+        plot_confusion([0, 1], [0, 1])
+        """
+    )
+    assert "ImportError: Pictures need matplotlib: pip install onmf[report]" in done.stderr

@@ -1,0 +1,207 @@
+"""ONMF is a scikit-learn estimator: its own checks, and the company it has to keep."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.sparse import csr_array, csr_matrix, issparse
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from onmf import ONMF
+
+FEEDS_NEGATIVE = "feeds standardised, so negative, data whatever the positive_only tag says"
+SHUFFLES = "shuffles the rows, and a random start draws rows by their position"
+
+
+def expected_failures(estimator):
+    reasons = {}
+    if get_tags(estimator).input_tags.positive_only:
+        reasons["check_clustering"] = FEEDS_NEGATIVE
+    if estimator.init != "snpa":
+        reasons["check_sample_weight_equivalence_on_dense_data"] = SHUFFLES
+        reasons["check_sample_weight_equivalence_on_sparse_data"] = SHUFFLES
+    return reasons
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*are zero everywhere:UserWarning")
+@parametrize_with_checks(
+    [
+        ONMF(),
+        ONMF(beta_loss="frobenius"),
+        ONMF(beta_loss="cosine"),
+        ONMF(beta_loss=1.5),
+        ONMF(beta_loss=0.5),
+        ONMF(init="++", n_init=2, random_state=0),
+        ONMF(init="random-partition", random_state=0),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("beta_loss", "sparse", "positive"),
+    [("kullback-leibler", True, True), ("frobenius", True, False), ("cosine", True, False), (0, False, True)],
+)
+def test_tags_follow_the_divergence(beta_loss, sparse, positive):
+    tags = get_tags(ONMF(beta_loss=beta_loss)).input_tags
+    assert (tags.sparse, tags.positive_only) == (sparse, positive)
+    assert get_tags(ONMF(beta_loss="nonsense")).input_tags.sparse, "an unknown divergence is fit's to refuse"
+
+
+def test_clones_and_pickles(counts):
+    X, _ = counts
+    model = ONMF(3, beta_loss=1.5, init="++", n_init=2, random_state=3).fit(X)
+    assert clone(model).get_params() == model.get_params()
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(X), model.labels_)
+    assert again.clustering_.objective == model.reconstruction_err_
+
+
+def test_grid_search_uses_the_score(counts):
+    X, _ = counts
+    search = GridSearchCV(ONMF(), {"n_clusters": [1, 3]}, cv=3, n_jobs=2).fit(X)
+    assert search.best_params_ == {"n_clusters": 3}
+
+
+def test_pipeline_after_count_vectorizer():
+    texts = ["red tea green tea", "tea tea", "cow milk", "milk of a cow", "black tea", "fresh milk"]
+    pipeline = make_pipeline(CountVectorizer(), ONMF(2)).fit(texts)
+    labels = pipeline.predict(texts)
+    assert labels.tolist() == [labels[0]] * 2 + [1 - labels[0]] * 2 + [labels[0], 1 - labels[0]]
+    assert pipeline.transform(texts).shape == (6, 2)
+    words = pipeline[-1].top_features(1, pipeline[0].get_feature_names_out())
+    assert {next(iter(w)) for w in words} == {"tea", "milk"}
+
+
+def test_routes_metadata(counts):
+    X, _ = counts
+    w = np.arange(len(X)) % 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(ONMF(3).set_fit_request(sample_weight=True)).fit(X, sample_weight=w)
+    direct = ONMF(3).fit(X, sample_weight=w)
+    assert np.array_equal(pipeline[-1].cluster_centers_, direct.cluster_centers_)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_bring_names_and_get_them_back(counts, library):
+    frames = pytest.importorskip(library)
+    X, _ = counts
+    names = [f"word{j}" for j in range(X.shape[1])]
+    frame = frames.DataFrame(dict(zip(names, X.T, strict=True)))
+    model = ONMF(3, sparse_output=False).set_output(transform=library)
+    H = model.fit_transform(frame)
+    assert isinstance(H, frames.DataFrame)
+    assert list(H.columns) == ["onmf0", "onmf1", "onmf2"] == model.get_feature_names_out().tolist()
+    assert model.feature_names_in_.tolist() == names
+    assert np.array_equal(model.labels_, ONMF(3).fit(X).labels_)
+    assert all(set(top) <= set(names) for top in model.top_features())
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[names[::-1]])
+
+
+def test_sparse_output_and_frames_do_not_mix(counts):
+    X, _ = counts
+    with pytest.raises(ValueError, match="dense array"):
+        ONMF(3).set_output(transform="pandas").fit_transform(X)
+
+
+@pytest.mark.parametrize("container", [csr_array, csr_matrix, np.asarray])
+def test_transform_is_sparse_unless_told_otherwise(counts, container):
+    X, _ = counts
+    X = container(X)
+    H = ONMF(3).fit_transform(X)
+    assert issparse(H)
+    assert H.format == "csr"
+    assert np.array_equal(ONMF(3, sparse_output=False).fit_transform(X), H.toarray())
+
+
+class Recorder:
+    """A callback that keeps what it is told, and stops after some iterations."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after = stop_after
+        self.tasks, self.scores, self.events = [], [], []
+
+    def setup(self, estimator, context):
+        self.events.append("setup")
+
+    def teardown(self, estimator, context):
+        self.events.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.tasks.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context, *, X=None, fitted_estimator=None):
+        if context.task_name == "iteration":
+            self.scores.append(fitted_estimator.score(X))
+            return self.stop_after == len(self.scores)
+        return False
+
+
+needs_callbacks = pytest.mark.skipif(
+    not hasattr(ONMF, "set_callbacks"), reason="this version of scikit-learn has no callbacks"
+)
+
+
+@needs_callbacks
+def test_callbacks_see_every_iteration(counts):
+    X, _ = counts
+    recorder = Recorder()
+    model = ONMF(3, smoothing=0.01).set_callbacks(recorder).fit(X)
+    assert recorder.tasks == ["fit"] + ["iteration"] * model.n_iter_
+    assert recorder.events == ["setup", "teardown"]
+    assert recorder.scores[-1] == pytest.approx(model.score(X))
+    assert len(model.history_["objective"]) == model.n_iter_
+
+
+@needs_callbacks
+def test_callbacks_see_every_run(counts):
+    X, _ = counts
+    recorder = Recorder()
+    ONMF(3, init="++", n_init=3, random_state=0).set_callbacks(recorder).fit(X)
+    assert recorder.tasks.count("run") == 3
+
+
+@needs_callbacks
+def test_a_callback_can_stop_the_fit(counts):
+    X, _ = counts
+    model = ONMF(3, tol=0).set_callbacks(Recorder(stop_after=2)).fit(X)
+    assert (model.n_iter_, model.stop_reason_) == (2, "callback")
+    assert len(model.labels_) == len(X)
+
+
+@needs_callbacks
+def test_progress_bar(counts, capsys):
+    from sklearn.callback import ProgressBar
+
+    X, _ = counts
+    ONMF(3).set_callbacks(ProgressBar()).fit(X)
+    assert "ONMF - fit" in capsys.readouterr().out
+
+
+def test_scikit_learn_without_callbacks(counts, monkeypatch):
+    """The path of versions before 1.9: no set_callbacks, and fit works."""
+    import importlib
+
+    import onmf.callbacks
+    import onmf.estimator
+
+    X, _ = counts
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.callback", None)
+    try:
+        importlib.reload(onmf.callbacks)
+        old = importlib.reload(onmf.estimator).ONMF
+        assert not hasattr(old, "set_callbacks")
+        assert np.array_equal(old(3, verbose=1).fit(X).labels_, ONMF(3).fit(X).labels_)
+    finally:
+        monkeypatch.undo()
+        importlib.reload(onmf.callbacks)
+        importlib.reload(onmf.estimator)
