@@ -34,11 +34,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence,
-    default="kullback-leibler"
-        The divergence to minimise: for counts Kullback–Leibler, for Gaussian noise Frobenius; ``"cosine"`` is exact
-        spherical k-means. A number is the β of a β-divergence.
-    init : {"snpa", "++", "random", "random-partition"}, array or callable, default="snpa"
+    beta_loss : str, float or Divergence, default="kullback-leibler"
+        The divergence to minimise: ``"kullback-leibler"`` for counts, ``"frobenius"`` for Gaussian noise,
+        ``"itakura-saito"``, or ``"cosine"``, which is exact spherical k-means. A number is the β of a β-divergence.
+    init : str, array or callable, default="snpa"
         Where to start. ``"snpa"``: the rows that the successive nonnegative projection algorithm chooses,
         deterministic. ``"++"``: rows drawn with probability proportional to their loss under those drawn before.
         ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition. An
@@ -52,8 +51,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Stop when H changes by less than this in the Frobenius norm; 0 runs to a fixed point.
     smoothing : float, default=1e-3
         The ε that keeps a zero in a centroid from costing infinity (β ≤ 1; the others need none).
-    engine : {"auto", "cpu", "reference"} or Engine, default="auto"
-        What runs the passes over the data.
+    engine : str or Engine, default="auto"
+        What runs the passes over the data: ``"cpu"`` (which ``"auto"`` takes) or ``"reference"``, plain NumPy.
     n_threads : int or None, default=None
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None

@@ -116,7 +116,7 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
     A, B = _centred(truth, "truth"), _centred(found, "found")
     if A.shape[1] != B.shape[1] or len(A) > len(B):
         raise ValueError(
-            f"truth has shape {A.shape} and found {B.shape}: both need the same bands, and found as many spectra or more."
+            f"truth has shape {A.shape} and found {B.shape}: both need the same bands, and found no fewer spectra."
         )
     angles = 100 / np.pi * np.arccos(np.clip(A @ B.T, -1, 1))
     rows, columns = linear_sum_assignment(angles)
