@@ -1,6 +1,6 @@
 """One iteration of ONMF against one of scikit-learn's KMeans, on the same data from the same centroids.
 
-The contenders take turns in one process, warm; what counts is the ratio of their medians, since these machines are noisy.
+The contenders take turns in one process, warm; what counts is the ratio of their medians, since machines are noisy.
 """
 
 from __future__ import annotations

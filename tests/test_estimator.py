@@ -369,7 +369,7 @@ class TestRefusals:
         model = ONMF(3).fit(counts[0])
         with pytest.raises(ValueError, match="X has 23 features, but ONMF is expecting 24"):
             model.predict(counts[0][:, 1:])
-        with pytest.raises(ValueError, match="H has 2 columns, but the model has 3 clusters"):
+        with pytest.raises(ValueError, match="X has 2 columns, but the model has 3 clusters"):
             model.inverse_transform(np.ones((4, 2)))
         with pytest.raises(ValueError, match="feature_names has 1 names, but the model has 24 features"):
             model.top_features(feature_names=["a"])

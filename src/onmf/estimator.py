@@ -247,25 +247,25 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         sizes = self._divergence.size(self.cluster_centers_)
         return self._output(labels, divide(scales, sizes[labels]))
 
-    def inverse_transform(self, H: Any) -> Any:
-        """The rows that memberships stand for: ``H @ cluster_centers_``.
+    def inverse_transform(self, X: Any) -> Any:
+        """The rows that memberships stand for: ``X @ cluster_centers_``.
 
         Parameters
         ----------
-        H : (n, n_clusters) array or sparse matrix
+        X : (n, n_clusters) array or sparse matrix
             Memberships, as :meth:`transform` returns them.
 
         Returns
         -------
-        X : (n, n_features) array, or sparse array
-            Sparse where ``H`` is sparse and the sparse form is the smaller one.
+        rows : (n, n_features) array, or sparse array
+            Sparse where ``X`` is sparse and the sparse form is the smaller one.
         """
         check_is_fitted(self)
-        H = check_array(H, accept_sparse="csr", dtype=np.float64)
+        H = check_array(X, accept_sparse="csr", dtype=np.float64)
         W = self.cluster_centers_
         if H.shape[1] != len(W):
             raise ValueError(
-                f"H has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned."
+                f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned."
             )
         dense = 8 * H.shape[0] * W.shape[1]
         if issparse(H):
