@@ -86,9 +86,8 @@ def alternate(
         if watch is not None and watch(iterations[-1], W):
             stop_reason = "callback"
             break
-        restarted = reseed(engine, held, W, step, tried) if number < max_iter else None
-        if restarted is not None:
-            W = restarted
+        if number < max_iter and step.empty.any() and refill(engine, held, W, step, tried):
+            pass  # there is a new centroid to assign rows to
         elif change < tol:
             stop_reason = "converged"
             break
@@ -110,30 +109,32 @@ def updated(divergence: Divergence, step: StepSums, centroids: FloatArray) -> Fl
     return np.where(step.empty[:, None], centroids, W)
 
 
-def reseed(engine: Engine, held: Held, centroids: FloatArray, step: StepSums, tried: set[int]) -> FloatArray | None:
-    """Centroids in which each empty cluster starts again from the worst row of the worst cluster; or None.
+def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set[int]) -> bool:
+    """Give each empty cluster another centroid, in ``W``; True if the next assignment can change something.
 
-    Losses are those under the unsmoothed centroids, so that a row on its centroid has none to give. Each row is
-    ``tried`` once, so that this ends.
+    It starts again from the row of largest loss in the cluster of largest loss. Losses are those under the unsmoothed
+    centroids, so that a row on its centroid has none to give, and each row is ``tried`` once, so that this ends.
+    Where no row has a loss, the cluster takes the centroid of the first filled one: it ties with that and gets
+    nothing.
     """
-    if not step.empty.any():
-        return None
     divergence = held.divergence
-    _, scales, losses = engine.assign(held, divergence.unsmoothed().templates(centroids))
+    _, scales, losses = engine.assign(held, divergence.unsmoothed().templates(W))
     labels, _ = engine.collect(held)
     weights = np.ones(len(labels)) if held.weights is None else held.weights
     rounding = NOISE * (np.abs(held.constants) + scales * divergence.weight(scales, held.terms))
     losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
     losses[list(tried)] = 0.0
-    if not losses.any():
-        return None
-    centroids = centroids.copy()
+    filled = np.flatnonzero(~step.empty)
+    changed = False
     for k in np.flatnonzero(step.empty):
-        by_cluster = np.bincount(labels, weights=weights * losses, minlength=len(centroids))
-        if not by_cluster.any():
-            break
-        row = int(np.argmax(np.where(labels == np.argmax(by_cluster), losses, -1.0)))
-        centroids[k] = engine.rows(held.data, np.array([row]))[0]
-        losses[row] = 0.0
-        tried.add(row)
-    return centroids
+        by_cluster = np.bincount(labels, weights=weights * losses, minlength=len(W))
+        if by_cluster.any():
+            row = int(np.argmax(np.where(labels == np.argmax(by_cluster), losses, -1.0)))
+            W[k] = engine.rows(held.data, np.array([row]))[0]
+            losses[row] = 0.0
+            tried.add(row)
+            changed = True
+        elif len(filled):
+            W[k] = W[filled[0]]
+            changed |= bool(k < filled[0])  # the tie is then the empty cluster's to win
+    return changed

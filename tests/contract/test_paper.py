@@ -1,5 +1,7 @@
 """The paper's tables: SNPA's rows, iterations, cluster sizes, objective, accuracy and MRSA, to the digit."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -68,13 +70,16 @@ def test_snpa_against_a_quadratic_program(paper_set):
 
 
 def hull_distance(x, S):
-    from scipy.optimize import nnls
-
-    # Σ h ≤ 1 as an equality with a slack, by a heavy row.
-    heavy = 1e4 * np.linalg.norm(S)
-    A = np.vstack([np.column_stack([S.T, np.zeros(S.shape[1])]), np.full(len(S) + 1, heavy)])
-    h, _ = nnls(A, np.append(x, heavy))
-    return np.sum((x - h[:-1] @ S) ** 2)
+    """Squared distance to the hull of 0 and the rows of S, by trying every face of it."""
+    vertices = np.vstack([np.zeros(S.shape[1]), S])
+    best = np.inf
+    for size in range(1, len(vertices) + 1):
+        for face in combinations(range(len(vertices)), size):
+            V = vertices[list(face)]
+            h, *_ = np.linalg.lstsq((V[1:] - V[0]).T, x - V[0], rcond=None)
+            if (h >= 0).all() and h.sum() <= 1:
+                best = min(best, np.sum((x - V[0] - h @ (V[1:] - V[0])) ** 2))
+    return best
 
 
 def test_smoothed_objective_may_end_above_its_lowest_iterate(paper_set):

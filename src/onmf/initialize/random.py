@@ -9,12 +9,9 @@ import numpy as np
 from onmf.divergence import FloatArray
 from onmf.engine import Engine, Held
 
-from .seeds import Start, fill_up, inner_products, squared_norms, start_from_rows, usable_rows, warn_directions
+from .seeds import Start, inner_products, parallel, squared_norms, start_from_rows, usable_rows
 
 LossUnder = Callable[[int], FloatArray]
-
-PARALLEL = 1 - 1e-12
-"""Squared cosine from which two rows count as one direction."""
 
 
 def plus_plus(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
@@ -52,9 +49,8 @@ def random_partition(engine: Engine, held: Held, k: int, rng: np.random.Generato
 def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, loss_under: LossUnder | None) -> Start:
     """Draw k rows of different directions, by weight, or by weight times the smallest loss under the rows before."""
     squares = squared_norms(engine, held)
-    usable = usable_rows(held, squares)
     weights = np.ones(len(squares)) if held.weights is None else held.weights
-    open_rows = usable.copy()
+    open_rows = usable_rows(held, squares)
     losses = np.ones(len(squares))
     chosen: list[int] = []
     while len(chosen) < k:
@@ -68,12 +64,9 @@ def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, loss_und
         row = min(row, int(np.flatnonzero(chances)[-1]))
         chosen.append(row)
         products = inner_products(engine, held, row)
-        open_rows &= ~((products > 0) & (products**2 >= PARALLEL * squares * squares[row]))
+        open_rows &= ~parallel(products, np.append(squares, squares[row]))
         open_rows[row] = False
         if loss_under is not None:
             new = np.maximum(loss_under(row), 0.0)
             losses = new if len(chosen) == 1 else np.minimum(losses, new)
-    if len(chosen) < k:
-        warn_directions(len(chosen), k)
-        chosen = fill_up(chosen, k, usable, held.weights)
-    return start_from_rows(engine, held, chosen)
+    return start_from_rows(engine, held, chosen, k)

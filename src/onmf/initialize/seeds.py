@@ -11,6 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held
 
+PARALLEL = 1 - 1e-12
+"""Squared cosine from which two rows count as one direction."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -20,10 +23,25 @@ class Start:
     rows: Array | None = None
 
 
-def start_from_rows(engine: Engine, held: Held, rows: list[int]) -> Start:
-    """The rows themselves as centroids."""
+def start_from_rows(engine: Engine, held: Held, rows: list[int], k: int) -> Start:
+    """The chosen rows as centroids; where X ran out of directions, the first rows not chosen yet make up the k."""
+    found = len(rows)
+    if found < k:
+        warn_directions(found, k)
+        rows = fill_up(rows, k, usable_rows(held, squared_norms(engine, held)), held.weights)
     index = np.asarray(rows, dtype=np.int64)
-    return Start(engine.rows(held.data, index), index)
+    centroids = engine.rows(held.data, index)
+    for c in range(found, k):
+        # Two starts of one direction must tie to the last bit, so that rounding cannot share the rows out between them.
+        same = np.flatnonzero(parallel(centroids[:c] @ centroids[c], np.square(centroids[: c + 1]).sum(axis=1)))
+        if len(same):
+            centroids[c] = centroids[same[0]]
+    return Start(centroids, index)
+
+
+def parallel(products: FloatArray, squares: FloatArray) -> Array:
+    """Which rows have the direction of the last one: ``products`` with it, ``squares`` of all and of it. → bool"""
+    return (products > 0) & (products**2 >= PARALLEL * squares[:-1] * squares[-1])
 
 
 def inner_products(engine: Engine, held: Held, row: int) -> FloatArray:

@@ -13,7 +13,7 @@ from onmf.divergence import Array, Frobenius
 from onmf.engine import Engine, Held, get_engine
 from onmf.validate import check_data
 
-from .seeds import Start, fill_up, inner_products, squared_norms, start_from_rows, usable_rows, warn_directions
+from .seeds import Start, inner_products, squared_norms, start_from_rows, usable_rows
 
 EXHAUSTED = 1e-12
 """Largest squared residual, in units of the largest squared norm, at which X has no direction left."""
@@ -79,11 +79,7 @@ def snpa_rows(engine: Engine, held: Held, k: int) -> list[int]:
 
 def snpa_start(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
     """Start from the rows that SNPA chooses; deterministic."""
-    chosen = snpa_rows(engine, held, k)
-    if len(chosen) < k:
-        warn_directions(len(chosen), k)
-        chosen = fill_up(chosen, k, usable_rows(held, squared_norms(engine, held)), held.weights)
-    return start_from_rows(engine, held, chosen)
+    return start_from_rows(engine, held, snpa_rows(engine, held, k), k)
 
 
 def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
