@@ -2,11 +2,12 @@
 
     min_h ‖x − Σ_c h_c s_c‖²   subject to   h ≥ 0, Σ h ≤ 1
 
-The origin, as vertex 0, takes the weight that is left, so h lives on a simplex, and each move shifts weight from one
-vertex to another: to the vertex of the smallest derivative, from the one that gains most (second order). With d the
-derivatives, max{d_c : h_c > 0} − min d bounds how far the objective is from its minimum; the moves stop when that is
-negligible. The distance only falls as vertices are added, so h and the distance of an earlier call are a good start
-and an upper bound.
+The origin, as vertex 0, takes the weight that is left, so h lives on a simplex. Two moves alternate. The first shifts
+weight from one vertex to another: to the vertex of the smallest derivative, from the one that gains most; it brings
+vertices in. The second goes to the minimum over the face of the vertices in use, or as far as h ≥ 0 allows; it finds
+the weights at once and drops vertices. With d the derivatives, max{d_c : h_c > 0} − min d bounds how far the
+objective is from its minimum; the moves stop when that is negligible. The distance only falls as vertices are added,
+so h and the distance of an earlier call are a good start and an upper bound.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ def project_on_hull(
 ) -> None:
     """Project rows[start:stop]."""
     vertices = gram.shape[0]
-    d = np.empty(vertices)
+    d, move = np.empty(vertices), np.empty(vertices)
+    used = np.empty(vertices, np.int64)
+    L = np.empty((vertices, vertices))
     for position in range(start, stop):
         i = rows[position]
         h = weights[i, :vertices]
         g = products[i, :vertices]
-        for c in range(vertices):
-            d[c] = -g[c]
-            for e in range(vertices):
-                d[c] += gram[c, e] * h[e]
         residual = squares[i]
-        for _ in range(1000 * vertices):
+        for _ in range(100 * vertices):
             residual = squares[i]
             to = 0
             for c in range(vertices):
+                d[c] = -g[c]
+                for e in range(vertices):
+                    d[c] += gram[c, e] * h[e]
                 residual += h[c] * (d[c] - g[c])
                 if d[c] < d[to]:
                     to = c
@@ -67,4 +69,55 @@ def project_on_hull(
             h[source] -= length
             for c in range(vertices):
                 d[c] += length * (gram[c, to] - gram[c, source])
+            minimise_over_face(gram, d, h, used, L, move)
         residuals[i] = max(residual, 0.0)
+
+
+@jit
+def minimise_over_face(gram: Any, d: Any, h: Any, used: Any, L: Any, move: Any) -> None:
+    """Move h towards the minimum over the face of the vertices with h > 0, as far as it stays ≥ 0."""
+    m = -1  # directions of the face: from its first vertex, the base, to each of the others
+    for c in range(len(h)):
+        if h[c] > 0.0:
+            m += 1
+            used[m] = c
+    base = used[0]
+    # Cholesky factor L of the Gram matrix of the directions; a direction that depends on those before is left out.
+    for a in range(m):
+        u = used[a + 1]
+        for b in range(a + 1):
+            v = used[b + 1]
+            value = gram[u, v] - gram[u, base] - gram[v, base] + gram[base, base]
+            size = value
+            for e in range(b):
+                value -= L[a, e] * L[b, e]
+            if b < a:
+                L[a, b] = value / L[b, b] if L[b, b] > 0.0 else 0.0
+            else:
+                L[a, a] = np.sqrt(value) if value > 1e-13 * size else 0.0
+    # Solve L Lᵀ move = d_base − d.
+    for a in range(m):
+        value = d[base] - d[used[a + 1]]
+        for e in range(a):
+            value -= L[a, e] * move[e]
+        move[a] = value / L[a, a] if L[a, a] > 0.0 else 0.0
+    for a in range(m - 1, -1, -1):
+        value = move[a]
+        for e in range(a + 1, m):
+            value -= L[e, a] * move[e]
+        move[a] = value / L[a, a] if L[a, a] > 0.0 else 0.0
+    back = 0.0
+    for a in range(m):
+        back -= move[a]
+    length, blocking = 1.0, -1
+    for a in range(-1, m):
+        delta = back if a < 0 else move[a]
+        c = used[a + 1]
+        if delta < 0.0 and -delta * length > h[c]:
+            length, blocking = h[c] / -delta, c
+    for a in range(-1, m):
+        h[used[a + 1]] += length * (back if a < 0 else move[a])
+    if blocking >= 0:
+        h[blocking] = 0.0
+    for a in range(-1, m):
+        h[used[a + 1]] = max(h[used[a + 1]], 0.0)
