@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
 
 
 @pytest.fixture(scope="session")
 def paper_set():
     """Load a set of the paper by name: (X, truth), truth being classes or endmembers. Skips where it is not found."""
-    folder = os.environ.get("ONMF_DATA")
+    folder = DATA
     loaded = {}
 
     def load(name):
@@ -31,6 +32,23 @@ def paper_set():
         return loaded[name]
 
     return load
+
+
+@pytest.fixture
+def original():
+    """Path of a file as the public serves it, by name. Skips where it is not found."""
+    folder = Path(DATA or ".")
+
+    def path(name):
+        found = folder / "original" / name
+        if not found.exists():
+            pytest.skip(f"original/{name} is not in ONMF_DATA={DATA}")
+        return found
+
+    path.folder = folder
+    if not (folder / "original").is_dir():
+        pytest.skip("ONMF_DATA is not set or has no originals: the public's own files are not at hand")
+    return path
 
 
 def _documents(file):

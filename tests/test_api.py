@@ -9,6 +9,10 @@ import pytest
 from scipy.sparse import csc_array, csr_array, issparse
 
 import onmf
+import onmf.datasets
+import onmf.engine
+import onmf.plot
+import onmf.reproduce
 
 SOURCE = Path(onmf.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -16,6 +20,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Data flows downwards: a module imports only from those before it.
 LAYERS = [
     ("_version",),
+    ("files",),
     ("divergence",),
     ("kernels",),
     ("engine",),
@@ -29,6 +34,9 @@ LAYERS = [
     ("metrics",),
     ("paper", "datasets", "versions"),
     ("plot",),
+    ("reproduce",),
+    ("cli",),
+    ("__main__",),
 ]
 
 
@@ -64,13 +72,13 @@ def test_only_public_scikit_learn(path):
 
 
 def test_all_is_complete_and_real():
-    for module in (onmf, onmf.metrics, onmf.divergence, onmf.datasets, onmf.engine, onmf.plot):
+    for module in (onmf, onmf.metrics, onmf.divergence, onmf.datasets, onmf.engine, onmf.plot, onmf.reproduce):
         for name in module.__all__:
             assert hasattr(module, name)
 
 
 def test_public_functions_are_documented():
-    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot):
+    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot, onmf.reproduce):
         for name in module.__all__:
             if callable(member := getattr(module, name)):
                 assert member.__doc__, name

@@ -50,7 +50,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     tol : float, default=1e-6
         Stop when H changes by less than this in the Frobenius norm; 0 runs to a fixed point.
     smoothing : float, default=1e-3
-        The ε that keeps a zero in a centroid from costing infinity (β ≤ 1; the others need none).
+        The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
+        centroids of sum 1.
     engine : str or Engine, default="auto"
         What runs the passes over the data: ``"cpu"`` (which ``"auto"`` takes) or ``"reference"``, plain NumPy.
     n_threads : int or None, default=None

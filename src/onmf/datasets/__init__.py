@@ -1,8 +1,29 @@
-"""Data to try things on."""
+"""Data to try things on: the paper's sets, a real corpus that is always at hand, and data drawn from the model."""
 
 from __future__ import annotations
 
+from .catalogue import DatasetInfo, data_home, list_datasets
 from .docstrings import load_docstrings
 from .documents import Documents
+from .download import DownloadError, fetch
+from .generate import make_counts, make_scene
+from .load import load_documents, load_hyperspectral
+from .readers import read_documents, read_scene
+from .scene import Scene
 
-__all__ = ["Documents", "load_docstrings"]
+__all__ = [
+    "DatasetInfo",
+    "Documents",
+    "DownloadError",
+    "Scene",
+    "data_home",
+    "fetch",
+    "list_datasets",
+    "load_docstrings",
+    "load_documents",
+    "load_hyperspectral",
+    "make_counts",
+    "make_scene",
+    "read_documents",
+    "read_scene",
+]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scipy.sparse import csr_array
 
-from onmf.divergence import Array
+from onmf.divergence import Array, FloatArray
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Documents:
     ----------
     X : (documents, words) CSR array
         Counts.
-    y : (documents,) array of int
-        Class of each document.
+    y : (documents,) array of int or None
+        Class of each document, where known.
     name : str
         Name of the collection.
     source : str
@@ -29,12 +29,15 @@ class Documents:
         The name of each class, where known.
     ids : (documents,) array of str or None
         What each document is called, where known.
+    profiles : (n_classes, words) array or None
+        The word probabilities each class was drawn from, for generated counts.
     """
 
     X: csr_array
-    y: Array
+    y: Array | None
     name: str
     source: str
     words: Array | None = None
     classes: Array | None = None
     ids: Array | None = None
+    profiles: FloatArray | None = None

@@ -38,7 +38,7 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
     beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence
         A number is β: 1 is Kullback–Leibler, 2 Frobenius, 0 Itakura–Saito.
     smoothing : float, default=1e-3
-        ε of the divergences that need one (β ≤ 1); the others, and a Divergence object, do without it.
+        ε of the divergences that need one (0 < β ≤ 1); the others, and a Divergence object, do without it.
 
     Returns
     -------
@@ -53,15 +53,15 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
         if β == 1:
             return KullbackLeibler(smoothing)
         if β == 0:
-            return ItakuraSaito(smoothing=smoothing)
-        return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, smoothing)
+            return ItakuraSaito()
+        return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, smoothing if β > 0 else 0.0)
     match beta_loss:
         case "kullback-leibler":
             return KullbackLeibler(smoothing)
         case "frobenius":
             return Frobenius()
         case "itakura-saito":
-            return ItakuraSaito(smoothing=smoothing)
+            return ItakuraSaito()
         case "cosine":
             return Cosine()
     raise ValueError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms
+from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class BetaBelowOne(Beta):
     Divergence
         D(x, y) = Σ_j [x_j^β + (β − 1) y_j^β − β x_j y_j^(β−1)] / (β (β − 1))
     Template
-        b = −c̃^(β−1), with c̃ = c + ε brought back into the gauge mean_j c_j^β = 1
+        b = −c̃^(β−1), with c̃ = c + ε for c of sum 1, in the gauge mean_j c̃_j^β = 1
     Scale
         a = −⟨x, b⟩ / p
     Centroid
@@ -105,8 +105,9 @@ class BetaBelowOne(Beta):
     Reference
         Cichocki and Amari (2010) for the family; the *Method* page for the closed forms.
 
-    A zero in the centroid where the row is positive costs infinity, so template, scale and loss all come from c̃. In
-    this gauge a typical entry of c is 1 whatever p and β are, so ε has one meaning for the whole family.
+    A zero in the centroid where the row is positive costs infinity, so template, scale and loss all come from c̃. ε
+    is added to the centroid at sum 1, as Kullback–Leibler does it, so that it means the same for the whole family. β
+    < 0 needs none: X is positive there and so are the centroids.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ class BetaBelowOne(Beta):
         return self.normalise(sums) if self.smoothing > 0 else super().centers(sums, mass)
 
     def smooth(self, centroids: FloatArray) -> FloatArray:
-        return self.normalise(self.normalise(centroids) + self.smoothing)
+        return self.normalise(divide(centroids, centroids.sum(axis=1, keepdims=True)) + self.smoothing)
 
     def unsmoothed(self) -> BetaBelowOne:
         return replace(self, smoothing=0.0)
@@ -163,7 +164,7 @@ class ItakuraSaito(BetaBelowOne):
     Divergence
         D(x, y) = Σ_j x_j / y_j − log(x_j / y_j) − 1
     Template
-        b = −1 / c̃, with c̃ = c + ε brought back into the gauge of geometric mean 1
+        b = −1 / c, c in the gauge of geometric mean 1
     Scale
         a = −⟨x, b⟩ / p
     Centroid
@@ -171,13 +172,11 @@ class ItakuraSaito(BetaBelowOne):
     Reference
         Févotte, Bertin and Durrieu (2009) for the divergence; the *Method* page for the closed forms.
 
-    Parameters
-    ----------
-    smoothing : float, default=1e-3
-        ε.
+    X is positive and so are the centroids: no smoothing is needed.
     """
 
     beta: float = 0.0
+    smoothing: float = 0.0
     name = "itakura-saito"
 
     @property

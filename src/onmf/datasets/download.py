@@ -1,0 +1,197 @@
+"""Download the paper's data sets: verified, converted once, and never half-written."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onmf.files import write_whole
+
+from .catalogue import DOCUMENTS, IMAGES, DatasetInfo, RemoteFile, info_of, remote_files
+from .documents import Documents
+from .readers import read_documents, read_scene, smallest_indices
+from .scene import Scene
+
+NG3SIM = (16, 17, 18)
+"""The classes of NG20 that ng3sim is cut from: the newsgroups on guns, the Middle East and politics at large."""
+
+RETRIES = 2
+"""How often a download is tried again."""
+
+SECONDS = 30
+"""How long a server may stay silent."""
+
+
+class DownloadError(OSError):
+    """A data set could not be downloaded; the message says why and what to do."""
+
+
+def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
+    """Download data sets of the paper that are not on this machine yet.
+
+    Files come from the public repositories that hold them and are verified by their hash. They go to ``$ONMF_DATA``
+    if set, else to the user's cache. This needs pooch: ``pip install onmf[data]``.
+
+    Parameters
+    ----------
+    name : str, default="all"
+        A data set (see :func:`list_datasets`), ``"documents"``, ``"hyperspectral"`` or ``"all"``.
+    progress : bool, optional
+        Show progress bars; by default on a terminal.
+
+    Returns
+    -------
+    list of Path
+        Where the data sets lie.
+    """
+    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
+    infos = [info_of(each) for each in groups.get(name, (name,))]
+    if progress is None:
+        progress = sys.stderr.isatty()
+    for info in infos:
+        if not info.available:
+            _make(info, progress)
+    return [info.path for info in infos]
+
+
+def _make(info: DatasetInfo, progress: bool) -> None:
+    """Download one data set, convert it and put it in its place."""
+    if info.name == "ng3sim":
+        [ng20] = fetch("NG20", progress=progress)
+        save_documents(cut_ng3sim(read_documents(ng20)), info.path)
+        return
+    with tempfile.TemporaryDirectory(prefix="onmf-") as folder:
+        originals = [_download(file, Path(folder), info, progress) for file in remote_files(info)]
+        try:
+            if info.kind == "documents":
+                save_documents(read_documents(originals[0]), info.path)
+            else:
+                save_scene(read_scene(*originals, name=info.name), info.path)
+        except OSError as error:
+            raise DownloadError(
+                f"{info.name} was downloaded but could not be written to {info.path}: {error}. "
+                "Make room or set ONMF_DATA to a folder that can be written."
+            ) from error
+
+
+def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool) -> Path:
+    """One file, verified, in ``folder``."""
+    try:
+        import pooch
+        import requests
+    except ImportError as error:
+        raise ImportError(
+            f"Downloading {info.name} needs pooch: pip install onmf[data]. Or set ONMF_DATA to a folder that has it."
+        ) from error
+    pooch.get_logger().setLevel(logging.WARNING)
+    source = pooch.create(
+        path=folder,
+        base_url="",
+        registry={file.name: file.sha256 and f"sha256:{file.sha256}"},
+        urls={file.name: file.url},
+        retry_if_failed=RETRIES,
+    )
+    downloader = pooch.HTTPDownloader(timeout=SECONDS, progressbar=_Bar(file.name) if progress else False)
+    remedy = (
+        f"Try again later, or put {info.name}.npz into a folder {info.kind}/ and set ONMF_DATA to the folder above it."
+    )
+    try:
+        path = Path(source.fetch(file.name, downloader=downloader))
+    except requests.HTTPError as error:
+        status = error.response.status_code if error.response is not None else "an error"
+        raise DownloadError(f"{info.name}: the server answered {status} for {file.url}. {remedy}") from error
+    except requests.RequestException as error:
+        raise DownloadError(
+            f"{info.name}: {file.url} could not be reached ({type(error).__name__}). Is this machine online? {remedy}"
+        ) from error
+    except ValueError as error:
+        raise DownloadError(
+            f"{info.name}: what came from {file.url} is not the file that was expected (its hash differs), and was "
+            f"thrown away. {remedy}"
+        ) from error
+    if git_blob_sha1(path) != file.git_blob_sha1:
+        path.unlink()
+        raise DownloadError(
+            f"{info.name}: what came from {file.url} is not the file that was expected (its git hash differs), and was "
+            f"thrown away. {remedy}"
+        )
+    return path
+
+
+def git_blob_sha1(path: Path) -> str:
+    """The hash by which git knows a file's content."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def cut_ng3sim(ng20: Documents) -> Documents:
+    """Three similar newsgroups of NG20, with the words that occur in at least three of their messages."""
+    assert ng20.y is not None
+    rows = np.flatnonzero(np.isin(ng20.y, NG3SIM))
+    X = ng20.X[rows]
+    X = X[:, np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]) >= 3)]
+    return Documents(X=X, y=ng20.y[rows] - min(NG3SIM), name="ng3sim", source=f"cut from {ng20.source}")
+
+
+def save_documents(documents: Documents, path: Path) -> None:
+    """Write counts and classes as npz, whole or not at all."""
+    X = documents.X
+    indices, indptr = smallest_indices(X)
+    arrays = {"data": X.data, "indices": indices, "indptr": indptr, "shape": np.array(X.shape)}
+    if documents.y is not None:
+        arrays["y"] = documents.y.astype(np.uint8)
+    write_whole(path, lambda file: np.savez_compressed(file, **arrays))
+
+
+def save_scene(scene: Scene, path: Path) -> None:
+    """Write a scene as npz, whole or not at all."""
+    arrays: dict[str, Any] = {key: getattr(scene, key) for key in ("X", "height", "width", "order", "source")}
+    for key in ("endmembers", "abundances", "names"):
+        if (value := getattr(scene, key)) is not None:
+            arrays[key] = value
+    write_whole(path, lambda file: np.savez_compressed(file, scale_num=1.0, scale_den=1.0, **arrays))
+
+
+class _Bar:
+    """A progress bar as pooch wants one: rich if it is installed, else a line at the start and the end."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.total = 0
+        self._bar: Any = None
+        self._task: Any = None
+
+    def reset(self) -> None:
+        self.close()
+
+    def update(self, amount: int) -> None:
+        if self._bar is None:
+            try:
+                from rich.console import Console
+                from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+            except ImportError:
+                return
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self.name, total=self.total or None)
+        self._bar.update(self._task, advance=amount)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

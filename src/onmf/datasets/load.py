@@ -1,0 +1,103 @@
+"""Load the paper's data sets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf.divergence import Array, FloatArray
+
+from .catalogue import DatasetInfo, info_of
+from .documents import Documents
+from .download import fetch
+from .readers import read_documents
+from .scene import Scene
+
+SAMSON_NANOMETRES = (400.938721, 899.074585)
+"""First and last of Samson's 156 equally spaced bands, from the header of its ENVI file."""
+
+
+@overload
+def load_documents(name: str, *, return_X_y: Literal[False] = False, download_if_missing: bool = True) -> Documents: ...
+@overload
+def load_documents(
+    name: str, *, return_X_y: Literal[True], download_if_missing: bool = True
+) -> tuple[csr_array, Array]: ...
+def load_documents(
+    name: str, *, return_X_y: bool = False, download_if_missing: bool = True
+) -> Documents | tuple[csr_array, Array]:
+    """Load one of the paper's 15 document collections.
+
+    Parameters
+    ----------
+    name : str
+        NG20, ng3sim, classic, ohscal, k1b, hitech, reviews, sports, la1, la12, la2, tr11, tr23, tr41 or tr45.
+    return_X_y : bool, default=False
+        Return ``(X, y)`` instead, as scikit-learn's loaders do.
+    download_if_missing : bool, default=True
+        Download it if it is not on this machine.
+
+    Returns
+    -------
+    Documents, or tuple (X, y)
+    """
+    info = _find(name, "documents", download_if_missing)
+    read = read_documents(info.path)
+    assert read.y is not None
+    if return_X_y:
+        return read.X, read.y
+    return Documents(X=read.X, y=read.y, name=info.name, source=read.source)
+
+
+def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
+    """Load one of the paper's three hyperspectral scenes.
+
+    The ground truth of Moffett, where there is one, was transferred from another release of the same scene: its spectra
+    can be compared, the paper's MRSA cannot.
+
+    Parameters
+    ----------
+    name : str
+        samson, jasper or moffett.
+    download_if_missing : bool, default=True
+        Download it if it is not on this machine.
+
+    Returns
+    -------
+    Scene
+    """
+    info = _find(name, "hyperspectral", download_if_missing)
+    with np.load(info.path, allow_pickle=False) as file:
+        X: FloatArray = np.asarray(file["X"] * file["scale_num"] / file["scale_den"], dtype=np.float64)
+        known: dict[str, Any] = {key: file[key] for key in ("endmembers", "abundances", "names") if key in file}
+        if "abundances_partial" in file:
+            known["abundances"] = file["abundances_partial"]
+        if info.name == "samson":
+            known["wavelengths"] = np.linspace(*SAMSON_NANOMETRES, X.shape[1])
+        return Scene(
+            X=X,
+            height=int(file["height"]),
+            width=int(file["width"]),
+            order=str(file["order"]),  # type: ignore[arg-type]
+            name=info.name,
+            source=str(file["source"]),
+            **known,
+        )
+
+
+def _find(name: str, kind: str, download: bool) -> DatasetInfo:
+    """The data set, on this machine."""
+    info = info_of(name)
+    if info.kind != kind:
+        loader = "load_documents" if info.kind == "documents" else "load_hyperspectral"
+        raise ValueError(f"{info.name} is a {info.kind} data set: load it with {loader}.")
+    if not info.available:
+        if not download:
+            raise FileNotFoundError(
+                f"{info.name} is not at {info.path}: fetch it with onmf.datasets.fetch({info.name!r}), or set "
+                "ONMF_DATA to the folder that has it."
+            )
+        fetch(info.name)
+    return info

@@ -1,0 +1,203 @@
+"""Downloads, against a server of our own: good, wrong, truncated, refused, dropped, unreachable, and two at once."""
+
+import hashlib
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+from scipy.sparse import csr_array
+
+from onmf.datasets import DownloadError, fetch, load_documents, load_hyperspectral
+from onmf.datasets.catalogue import HOST, RemoteFile, info_of, remote_files
+
+pytest.importorskip("pooch", reason="pooch is not installed")
+
+# A connection that is dropped under requests leaves its socket to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the contents it is given, by file name, and misbehaves on demand."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.contents = {}
+        self.trouble = []  # one entry is used up by each request
+        self.requests = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.requests.append(self.path)
+        trouble = self.server.trouble.pop(0) if self.server.trouble else None
+        if trouble == "drop":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if isinstance(trouble, int):
+            self.send_error(trouble)
+            return
+        content = self.server.contents[self.path.rsplit("/", 1)[-1]]
+        if trouble == "wrong":
+            content = content[:-1] + b"!"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if trouble == "truncate" else content)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("ONMF_DATA", str(tmp_path / "data"))
+        monkeypatch.setattr("time.sleep", lambda _: None)  # pooch waits before it tries again
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def small(server, monkeypatch, tmp_path):
+    """A small stand-in for tr11, with hashes of its own: (X, y)."""
+    X, y = csr_array(np.array([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])), np.array([1, 2])
+    savemat(tmp_path / "tr11.mat", {"dtm": X, "classid": y[:, None]})
+    content = (tmp_path / "tr11.mat").read_bytes()
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    file = RemoteFile("github.com/o/r", "c" * 40, "some dir/tr11.mat", blob, hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
+    server.contents["tr11.mat"] = content
+    return X, y
+
+
+def left_in_cache(tmp_path):
+    folder = tmp_path / "data"
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_good_download(server, small, tmp_path):
+    X, _ = small
+    docs = load_documents("tr11")
+    assert (docs.X != X).nnz == 0
+    assert docs.y.tolist() == [0, 1]
+    assert server.requests == [f"/o/r/{'c' * 40}/some%20dir/tr11.mat"]
+    assert left_in_cache(tmp_path) == ["documents/tr11.npz"]
+    load_documents("tr11")
+    assert len(server.requests) == 1, "what is there is not downloaded again"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        ("wrong", r"tr11: what came from http://127.0.0.1.* is not the file that was expected \(its hash differs\)"),
+        ("truncate", "tr11: "),
+        (404, "tr11: the server answered 404 for http://127.0.0.1"),
+        (500, "tr11: the server answered 500"),
+        ("drop", r"tr11: .* could not be reached \(ConnectionError\). Is this machine online\?"),
+    ],
+)
+def test_trouble_that_lasts(server, small, tmp_path, trouble, message):
+    server.trouble = [trouble] * 3
+    with pytest.raises(DownloadError, match=message) as caught:
+        fetch("tr11")
+    assert "Try again later, or put tr11.npz into a folder documents/ and set ONMF_DATA" in str(caught.value)
+    assert len(server.requests) == 3, "two more tries"
+    assert left_in_cache(tmp_path) == []
+
+
+@pytest.mark.parametrize("trouble", ["wrong", "truncate", 500, "drop"])
+def test_trouble_that_passes(server, small, tmp_path, trouble):
+    server.trouble = [trouble]
+    [path] = fetch("tr11")
+    assert path.exists()
+    assert len(server.requests) == 2
+
+
+def test_no_network(small, monkeypatch, tmp_path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(DownloadError, match="Is this machine online"):
+            fetch("tr11")
+    assert left_in_cache(tmp_path) == []
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_files_known_by_their_git_hash_alone(server, small, monkeypatch, tmp_path, right):
+    content = server.contents["tr11.mat"]
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    file = RemoteFile("github.com/o/r", "c" * 40, "tr11.mat", blob if right else "0" * 40)
+    monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
+    if right:
+        assert fetch("tr11")[0].exists()
+    else:
+        with pytest.raises(DownloadError, match="its git hash differs"):
+            fetch("tr11")
+        assert left_in_cache(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written(small, monkeypatch, tmp_path):
+    (tmp_path / "data").write_text("a file in the place of the folder")
+    with pytest.raises(DownloadError, match=r"was downloaded but could not be written to .*set ONMF_DATA"):
+        fetch("tr11")
+
+
+def test_without_pooch(small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(ImportError, match=r"Downloading tr11 needs pooch: pip install onmf\[data\]"):
+        fetch("tr11")
+
+
+def test_the_real_originals(server, original, tmp_path):
+    """The public's own files, with the hashes in the catalogue: as good as the data at hand, bit for bit."""
+    for name in ("tr11.mat", "tr23.mat", "samson_1.mat", "end3.mat", "jasperRidge2_R198.mat", "end4.mat"):
+        server.contents[name] = original(name).read_bytes()
+    for name in ("tr11", "tr23"):
+        fetched, expected = load_documents(name), np.load(original.folder / "documents" / f"{name}.npz")
+        assert np.array_equal(fetched.X.data, expected["data"])
+        assert np.array_equal(fetched.X.indices, expected["indices"])
+        assert np.array_equal(fetched.y, expected["y"])
+    for name in ("samson", "jasper"):
+        fetched, expected = load_hyperspectral(name), np.load(original.folder / "hyperspectral" / f"{name}.npz")
+        assert np.array_equal(fetched.X, expected["X"] * expected["scale_num"] / expected["scale_den"])
+        assert np.array_equal(fetched.endmembers, expected["endmembers"])
+        assert np.array_equal(fetched.abundances, expected["abundances"])
+    assert len(left_in_cache(tmp_path)) == 4
+
+
+def test_two_processes_at_once(server, original, tmp_path):
+    server.contents["tr23.mat"] = original("tr23.mat").read_bytes()
+    code = "from onmf.datasets import load_documents; print(load_documents('tr23').X.sum())"
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    answers = {process.communicate(timeout=120)[0].strip() for process in running}
+    assert len(answers) == 1
+    assert answers.pop().isdigit()
+    assert left_in_cache(tmp_path) == ["documents/tr23.npz"]
+
+
+def test_ng3sim_is_cut_from_a_fetched_ng20(server, original, tmp_path):
+    (tmp_path / "data" / "documents").mkdir(parents=True)
+    (tmp_path / "data" / "documents" / "NG20.npz").symlink_to((original.folder / "documents" / "NG20.npz").resolve())
+    cut, expected = load_documents("ng3sim"), np.load(original.folder / "documents" / "ng3sim.npz")
+    assert server.requests == []
+    assert np.array_equal(cut.X.data, expected["data"])
+    assert np.array_equal(cut.X.indices, expected["indices"])
+    assert np.array_equal(cut.y, expected["y"])
+
+
+def test_every_set_has_a_source(monkeypatch):
+    monkeypatch.delenv("ONMF_MIRROR", raising=False)
+    for info in map(info_of, ("NG20", "sports", "la12", "moffett", "tr45")):
+        for file in remote_files(info):
+            assert file.url.startswith(f"{HOST}/")
+            assert len(file.git_blob_sha1) == 40
+            assert " " not in file.url

@@ -1,0 +1,149 @@
+"""The paper's tables and figures from the command line."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from onmf import __version__
+from onmf.cli import app
+from onmf.datasets import make_scene
+from onmf.reproduce import Cell, FamilyPoint, FamilyReport, paper_tables, plot_family, reproduce_images
+from onmf.reproduce.family import lift_zeros
+
+matplotlib.use("Agg")
+
+
+def onmf(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+class TestCell:
+    @pytest.mark.parametrize(
+        ("ours", "paper", "agrees"),
+        [(26.4926, 26.5, True), (26.44, 26.5, False), (3.6377, 3.6, True), (2.7502, 2.75, True), (38, 38, True)],
+    )
+    def test_agrees_to_the_printed_digit(self, ours, paper, agrees):
+        assert Cell(ours, paper).agrees is agrees
+
+    def test_shows_what_differs(self):
+        assert Cell(26.44, 26.5).show(1) == "26.4 ✗ 26.5"
+        assert Cell(26.4926, 26.5).show(1) == "26.5 ✓"
+        assert Cell(25.098).show(2) == "25.10"
+        assert Cell(25.098).agrees is None
+
+
+def test_paper_tables_are_whole():
+    tables = paper_tables()
+    assert len(tables["documents"]) == 15
+    weights = [row["documents"] for row in tables["documents"].values()]
+    for short in ("frobenius", "kl"):
+        mean = np.average([row[f"accuracy_{short}"] for row in tables["documents"].values()], weights=weights)
+        assert mean == pytest.approx(tables["documents_averages"][f"accuracy_{short}"], abs=0.06)
+
+
+def test_documents(paper_set, tmp_path):
+    paper_set("tr11")
+    done = onmf("reproduce", "documents", "--only", "tr11", "--only", "TR45", "--out", tmp_path / "out", "--runs", 2)
+    assert done.exit_code == 0, done.output
+    assert "50.5 ✓" in done.output
+    assert "✗" not in done.output
+    assert "over the 2 sets above" in done.output
+    rows = json.loads((tmp_path / "out" / "documents.json").read_text())
+    assert [row["name"] for row in rows] == ["tr11", "tr45"]
+    assert all(value for row in rows for key, value in row.items() if key.endswith("_agrees"))
+    with (tmp_path / "out" / "documents.csv").open() as file:
+        assert [row["accuracy_KL_paper"] for row in csv.DictReader(file)] == ["54.1", "59.6"]
+    assert "| tr11 | 414 | 6424 | 9 | 50.5 ✓ | 54.1 ✓ |" in (tmp_path / "out" / "documents.md").read_text()
+
+
+def test_images(paper_set, tmp_path):
+    paper_set("samson")
+    done = onmf("reproduce", "images", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    for text in ("2.74 ✓", "2.75 ✓", "19.6 ✓", "3.6 ✓", "The MRSA of moffett is not compared"):
+        assert text in done.output
+    figures = ["maps-jasper", "maps-moffett", "maps-samson", "spectra"]
+    expected = sorted([f"{name}.{suffix}" for name in figures for suffix in ("png", "svg")])
+    tables = [f"images.{suffix}" for suffix in ("csv", "json", "md")]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(expected + tables)
+
+
+def test_a_number_that_differs_fails(paper_set, tmp_path, monkeypatch):
+    paper_set("tr23")
+    wrong = paper_tables()
+    wrong["documents"]["tr23"]["iterations_kl"] = 17
+    monkeypatch.setattr("onmf.reproduce.documents.paper_tables", lambda: wrong)
+    done = onmf("reproduce", "documents", "--only", "tr23")
+    assert done.exit_code == 1
+    assert "16 ✗ 17" in done.output
+    assert "Some numbers differ from the paper's" in done.output
+
+
+def test_says_what_is_missing(paper_set, tmp_path, monkeypatch):
+    paper_set("tr23")
+    done = onmf("reproduce", "documents", "--only", "sports")
+    assert done.exit_code == 2
+    assert "sports.npz is missing. Run 'onmf fetch sports', or set ONMF_DATA" in done.output.replace("\n", " ")
+    done = onmf("reproduce", "documents", "--only", "tr99")
+    assert done.exit_code == 2
+    assert "--only tr99: no such data set. Choose from NG20" in done.output
+    monkeypatch.setenv("ONMF_DATA", str(tmp_path))
+    done = onmf("reproduce", "all")
+    assert done.exit_code == 2
+    assert "No data set was found" in done.output
+    assert reproduce_images().missing == ["moffett", "samson", "jasper"]
+
+
+def test_family(paper_set, tmp_path):
+    paper_set("tr23")
+    done = onmf("reproduce", "family", "--only", "tr23", "--only", "moffett", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    points = json.loads((tmp_path / "family.json").read_text())
+    assert {p["beta"] for p in points if p["name"] == "moffett"} >= {0.0, 1.0, 2.5, "cosine"}
+    assert min(p["beta"] for p in points if p["name"] == "tr23" and p["beta"] != "cosine") == 0.25
+    assert next(p for p in points if p["name"] == "tr23" and p["beta"] == 1)["value"] == pytest.approx(
+        34.3137, abs=1e-3
+    )
+    assert (tmp_path / "family.png").stat().st_size > 10_000
+
+
+def test_family_average_weighs_by_documents():
+    points = [FamilyPoint(n, "documents", size, 1.0, v, None, 5, True) for n, size, v in [("a", 1, 10), ("b", 3, 50)]]
+    report = FamilyReport(points)
+    assert report.average(1.0) == 40
+    assert report.table().rows == [["1.0", "10.0", "50.0", "40.0"]]
+
+
+def test_family_of_scenes_alone():
+    points = [FamilyPoint("s", "hyperspectral", 9, b, 5.0, None, 5, True) for b in (0.0, 1.0, "cosine")]
+    assert len(plot_family(FamilyReport(points))) == 1
+    assert FamilyReport(points).table().columns == ["β", "s"]
+
+
+def test_lift_zeros():
+    X = make_scene(5, 5, 6, 2, random_state=0).X
+    X[0, 0] = 0
+    assert lift_zeros(X).min() == X[X > 0].min()
+
+
+def test_version_and_help():
+    assert onmf("--version").output.strip() == f"onmf {__version__}"
+    assert "reproduce" in onmf("--help").output
+    for command in ("documents", "images", "all", "family"):
+        assert "Example: onmf reproduce" in onmf("reproduce", command, "--help").output
+
+
+def test_the_installed_command_says_sentences(tmp_path):
+    run = [sys.executable, "-m", "onmf", "fetch", "nonsense"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("onmf: 'nonsense' is not a data set")
+    code = "import sys; sys.modules['typer'] = None; from onmf.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.strip() == "onmf: the command line needs typer and rich: pip install onmf[cli]"
