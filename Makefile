@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo test check docs paper bench clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
@@ -18,6 +18,11 @@ check: $(VENV)/.dev docs  ## lint, types, docs
 
 docs: $(VENV)/.dev  ## build the documentation in docs/_build/html, warnings being errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+paper: $(VENV)/.dev  ## make the tables and figures of the docs again, from the data in $$ONMF_DATA
+	$(BIN)/onmf reproduce all --out docs/_build/paper
+	$(BIN)/onmf reproduce family --out docs/_build/paper
+	cp docs/_build/paper/*.md docs/_build/paper/*.png docs/paper/
 
 bench: $(VENV)/.dev  ## measure against the peers, side by side
 	$(BIN)/python -m benchmarks
