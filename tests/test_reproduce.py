@@ -59,7 +59,7 @@ def test_documents(paper_set, tmp_path):
     assert all(value for row in rows for key, value in row.items() if key.endswith("_agrees"))
     with (tmp_path / "out" / "documents.csv").open() as file:
         assert [row["accuracy_KL_paper"] for row in csv.DictReader(file)] == ["54.1", "59.6"]
-    assert "| tr11 | 414 | 6424 | 9 | 50.5 ✓ | 54.1 ✓ |" in (tmp_path / "out" / "documents.md").read_text()
+    assert "| tr11 | 414 | 6424 | 9 | 50.5\u00a0✓ | 54.1\u00a0✓ |" in (tmp_path / "out" / "documents.md").read_text()
 
 
 def test_images(paper_set, tmp_path):

@@ -17,6 +17,16 @@ from .jit import jit
 
 
 @jit
+def lowest_argmax(scores: Any) -> int:
+    """The lowest index of the largest score."""
+    winner = 0
+    for c in range(1, len(scores)):
+        if scores[c] > scores[winner]:
+            winner = c
+    return winner
+
+
+@jit
 def best_template_csr(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN (nnz,)
@@ -38,11 +48,7 @@ def best_template_csr(
                 b = BT[indices[entry]]
                 for c in range(k):
                     scores[c] += x * b[c]
-        winner = 0
-        for c in range(1, k):
-            if scores[c] > scores[winner]:
-                winner = c
-        labels[i] = winner
+        labels[i] = winner = lowest_argmax(scores)
         best[i] = scores[winner]
 
 
@@ -66,9 +72,5 @@ def best_template_dense(
                 b = BT[j]
                 for c in range(k):
                     scores[c] += x * b[c]
-        winner = 0
-        for c in range(1, k):
-            if scores[c] > scores[winner]:
-                winner = c
-        labels[i] = winner
+        labels[i] = winner = lowest_argmax(scores)
         best[i] = scores[winner]

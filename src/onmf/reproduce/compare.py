@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from onmf.datasets import list_datasets
+
 LOSSES = {"F": "frobenius", "KL": "kullback-leibler"}
 """The paper's short names of the two algorithms, and the divergences they minimise."""
 
@@ -21,6 +23,12 @@ Progress = Callable[[str], None]
 def paper_tables() -> dict[str, Any]:
     """Every cell of the paper's two tables."""
     return json.loads(files("onmf.reproduce").joinpath("paper_tables.json").read_text())
+
+
+def at_hand(kind: str | None, only: list[str] | None) -> tuple[list[str], list[str]]:
+    """Names of the data sets of a kind that are on this machine, and of those that are not."""
+    chosen = [info for info in list_datasets() if kind in (None, info.kind) and (not only or info.name in only)]
+    return [info.name for info in chosen if info.available], [info.name for info in chosen if not info.available]
 
 
 @dataclass(frozen=True)
@@ -69,5 +77,5 @@ class Table:
     def to_markdown(self) -> str:
         """The table as Markdown."""
         lines = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        body = "\n".join("| " + " | ".join(line) + " |" for line in lines).replace(" ✓", "\u00a0✓")  # no break there
         return "\n\n".join([f"**{self.title}**", body, *self.notes]) + "\n"

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from onmf.datasets import list_datasets, load_documents, make_counts
+from onmf.datasets import load_documents, make_counts
 from onmf.estimator import ONMF
 from onmf.metrics import clustering_accuracy
 
-from .compare import LOSSES, Cell, Progress, Table, paper_tables
+from .compare import LOSSES, Cell, Progress, Table, at_hand, paper_tables
 
 
 @dataclass(frozen=True)
@@ -115,22 +115,18 @@ def reproduce_documents(
     """
     warm_up()
     paper = paper_tables()["documents"]
-    rows, missing = [], []
-    for info in list_datasets():
-        if info.kind != "documents" or (only and info.name not in only):
-            continue
-        if not info.available:
-            missing.append(info.name)
-            continue
-        progress(info.name)
-        X, y = load_documents(info.name, return_X_y=True)
+    names, missing = at_hand("documents", only)
+    rows = []
+    for name in names:
+        progress(name)
+        X, y = load_documents(name, return_X_y=True)
         clusters = int(y.max()) + 1
-        row = DocumentsRow(info.name, X.shape[0], X.shape[1], clusters, {}, {}, {}, {}, {})
+        row = DocumentsRow(name, X.shape[0], X.shape[1], clusters, {}, {}, {}, {}, {})
         for short, loss in LOSSES.items():
             model, row.seconds[short] = timed_fit(ONMF(clusters, beta_loss=loss), X, runs)
             accuracy = 100 * clustering_accuracy(y, model.labels_)
-            row.accuracy[short] = Cell(accuracy, paper[info.name][f"accuracy_{_long(short)}"])
-            row.iterations[short] = Cell(model.n_iter_, paper[info.name][f"iterations_{_long(short)}"])
+            row.accuracy[short] = Cell(accuracy, paper[name][f"accuracy_{_long(short)}"])
+            row.iterations[short] = Cell(model.n_iter_, paper[name][f"iterations_{_long(short)}"])
             row.nmi[short] = normalized_mutual_info_score(y, model.labels_)
             row.ari[short] = adjusted_rand_score(y, model.labels_)
         rows.append(row)

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 
-from onmf.datasets import list_datasets, load_documents, load_hyperspectral
+from onmf.datasets import load_documents, load_hyperspectral
 from onmf.divergence import FloatArray
 from onmf.estimator import ONMF
 from onmf.metrics import clustering_accuracy, mrsa
 
-from .compare import Progress, Table
+from .compare import Progress, Table, at_hand
 from .images import CLUSTERS
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
@@ -92,32 +92,32 @@ def reproduce_family(only: list[str] | None = None, *, progress: Progress = lamb
     FamilyReport
     """
     points: list[FamilyPoint] = []
-    for info in list_datasets():
-        if not info.available or (only and info.name not in only):
-            continue
-        progress(info.name)
-        if info.kind == "documents":
-            X, truth = load_documents(info.name, return_X_y=True)
+    names, _ = at_hand(None, only)
+    for name in names:
+        progress(name)
+        kind = "hyperspectral" if name in CLUSTERS else "documents"
+        if kind == "documents":
+            X, truth = load_documents(name, return_X_y=True)
             k = int(truth.max()) + 1
         else:
-            scene = load_hyperspectral(info.name)
+            scene = load_hyperspectral(name)
             if scene.endmembers is None:
                 continue
-            X, truth, k = scene.X, scene.endmembers, CLUSTERS[info.name]
+            X, truth, k = scene.X, scene.endmembers, CLUSTERS[name]
         for beta in (*BETAS, "cosine"):
-            if beta == 0 and info.kind == "documents":
+            if beta == 0 and kind == "documents":
                 continue
             data = lift_zeros(X) if beta == 0 else X
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model = ONMF(k, beta_loss=beta, max_iter=MAX_ITER).fit(data)
-            if info.kind == "documents":
+            if kind == "documents":
                 value = 100 * clustering_accuracy(truth, model.labels_)
                 nmi = float(normalized_mutual_info_score(truth, model.labels_))
             else:
                 value, nmi = mrsa(truth, model.cluster_centers_), None
             converged = model.stop_reason_ != "max_iter"
-            points.append(FamilyPoint(info.name, info.kind, X.shape[0], beta, value, nmi, model.n_iter_, converged))
+            points.append(FamilyPoint(name, kind, X.shape[0], beta, value, nmi, model.n_iter_, converged))
     return FamilyReport(points)
 
 

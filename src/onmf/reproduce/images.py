@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets import Scene, list_datasets, load_hyperspectral
+from onmf.datasets import Scene, load_hyperspectral
 from onmf.divergence import Array
 from onmf.estimator import ONMF
 from onmf.metrics import SpectraMatch, match_spectra
 
-from .compare import ALGORITHMS, LOSSES, Cell, Progress, Table, paper_tables
+from .compare import ALGORITHMS, LOSSES, Cell, Progress, Table, at_hand, paper_tables
 from .documents import timed_fit, warm_up
 
 PAPER_NAMES = {"moffett": "Moffet", "samson": "Samson", "jasper": "Jasper"}
@@ -110,17 +110,13 @@ def reproduce_images(
     """
     warm_up()
     paper = paper_tables()["hyperspectral"]
-    rows, missing = [], []
-    for info in list_datasets():
-        if info.kind != "hyperspectral" or (only and info.name not in only):
-            continue
-        if not info.available:
-            missing.append(info.name)
-            continue
-        progress(info.name)
-        scene = load_hyperspectral(info.name)
-        printed = paper[PAPER_NAMES[info.name]]
-        row = ImageRow(scene, CLUSTERS[info.name])
+    names, missing = at_hand("hyperspectral", only)
+    rows = []
+    for name in names:
+        progress(name)
+        scene = load_hyperspectral(name)
+        printed = paper[PAPER_NAMES[name]]
+        row = ImageRow(scene, CLUSTERS[name])
         for short, loss in LOSSES.items():
             model, row.seconds[short] = timed_fit(ONMF(row.clusters, beta_loss=loss), scene.X, runs)
             row.models[short] = model
@@ -128,7 +124,7 @@ def reproduce_images(
             row.iterations[short] = Cell(model.n_iter_, printed[f"iterations_{long}"])
             if scene.endmembers is not None:
                 row.matches[short] = match_spectra(scene.endmembers, model.cluster_centers_)
-                reference = None if info.name in TRANSFERRED else printed[f"mrsa_{long}"]
+                reference = None if name in TRANSFERRED else printed[f"mrsa_{long}"]
                 row.mrsa[short] = Cell(row.matches[short].mean, reference)
         rows.append(row)
     return ImagesReport(rows, missing)
