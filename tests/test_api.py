@@ -21,6 +21,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     ("_version",),
     ("files",),
+    ("warn",),
     ("divergence",),
     ("kernels",),
     ("engine",),
@@ -49,6 +50,10 @@ def imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.module
+            if node.module == "onmf":
+                yield from (f"onmf.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level > 1:
+            yield "onmf." + (node.module or node.names[0].name)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
@@ -112,3 +117,15 @@ def test_the_papers_orientation(counts, container):
         again = function(container(X.T), 3, init=found.W)
         assert again.n_iter == 2
         assert again.parameters["init"].shape == (3, X.shape[1])
+
+
+def test_the_papers_orientation_of_lists_and_errors(counts):
+    X = counts[0].T
+    given = onmf.kl_onmf(X, 3)
+    assert onmf.kl_onmf(X.tolist(), 3).labels.tolist() == given.labels.tolist()
+    assert onmf.kl_onmf(X, 3, init=given.W.tolist()).n_iter == 2
+    bad = X.astype(float)
+    bad[2, 5] = np.nan
+    with pytest.raises(ValueError, match=r"X\[5, 2\] = nan") as caught:
+        onmf.kl_onmf(bad, 3)
+    assert "X[i, j] above is entry X[j, i] of the array you passed" in caught.value.__notes__[0]

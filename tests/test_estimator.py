@@ -1,15 +1,21 @@
 """The estimator: what it returns, small cases by hand, and every sentence it refuses with."""
 
+import copy
 import inspect
+import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from onmf import ONMF
-from onmf.divergence import BetaAboveOne, KullbackLeibler
+from onmf.datasets import make_counts
+from onmf.divergence import BetaAboveOne, BetaBelowOne, KullbackLeibler
 from onmf.engine import get_engine
 
 ALL_LOSSES = ("kullback-leibler", "frobenius", "cosine", "itakura-saito", 0.5, 1.5, 3, -1)
@@ -292,6 +298,10 @@ class TestRefusals:
             ({"tol": "small"}, "tol='small' is not allowed"),
             ({"smoothing": np.nan}, "smoothing=nan is not allowed"),
             ({"n_threads": 0}, "n_threads=0 is not allowed"),
+            ({"n_threads": 1.5}, "n_threads=1.5 is not allowed"),
+            ({"tol": True}, "tol=True is not allowed"),
+            ({"sparse_output": "no"}, "sparse_output='no' is not allowed: sparse_output must be True or False"),
+            ({"verbose": "no"}, "verbose='no' is not allowed"),
             ({"n_threads": 2, "engine": "reference"}, "engine='reference' runs on one thread"),
             ({"init": "best"}, "init='best' is not allowed: init must be one of 'snpa'"),
             ({"beta_loss": "kl"}, "beta_loss='kl' is not a divergence: use one of 'kullback-leibler'"),
@@ -343,7 +353,7 @@ class TestRefusals:
         ("weights", "message"),
         [
             ([1, 2], r"sample_weight has shape \(2,\), but X has 60 rows"),
-            (np.full(60, -1.0), r"sample_weight\[0\] = -1.0: weights must be finite and not negative"),
+            (np.full(60, -1.0), r"sample_weight\[0\] = -1.0: weights must be finite, not negative, and at most 1e\+30"),
             (np.full(60, np.nan), r"sample_weight\[0\] = nan"),
             (np.zeros(60), "sample_weight is zero for every row"),
         ],
@@ -458,3 +468,147 @@ def test_signature_is_the_promised_one():
         "sparse_output": True,
         "verbose": 0,
     }
+
+
+class TestFoundByReview:
+    """Cases that were wrong once."""
+
+    @pytest.mark.parametrize(
+        ("loss", "X"),
+        [
+            ("cosine", [[0, 0, 10**7, 10**7], [0, 0, 0, 10**7], [0, 4, 0, 0], [0, 1, 0, 1], [1, 0, 0, 1]]),
+            ("kullback-leibler", [[0, 10**7, 0, 0], [3 * 10**7, 0, 0, 0], [1, 1, 0, 1], [0, 0, 0, 1], [0, 3, 0, 1]]),
+        ],
+    )
+    def test_rows_too_small_to_show_in_h_still_count(self, loss, X):
+        model = ONMF(2, beta_loss=loss).fit(np.array(X))
+        assert model.history_["moved"][-1] == 0
+        assert np.array_equal(model.predict(np.array(X)), model.labels_)
+
+    def test_a_large_tol_still_stops_early(self, counts):
+        X = make_counts(2000, 300, 8, overlap=0.9, length=30, random_state=0).X
+        assert ONMF(8, tol=0.5).fit(X).n_iter_ < ONMF(8).fit(X).n_iter_
+
+    def test_entries_times_clusters_beyond_32_bits(self):
+        X = csr_array(np.ones((3000, 1000), dtype=np.uint8))
+        engine = get_engine("cpu", X, 2)
+        assert X.indptr.dtype == np.int32
+        engine.over_blocks(lambda start, stop: None, X.indptr, 1000)  # overflowed: 3 · 10⁶ · 10³
+
+    def test_an_engine_object_is_copied_and_pickled_after_a_fit(self):
+        X = make_counts(3000, 200, 5, random_state=0).X
+        model = ONMF(5, engine=get_engine("cpu", X, 2)).fit(X)
+        assert model.engine._pool is not None
+        for again in (pickle.loads(pickle.dumps(model)), clone(model).fit(X), copy.deepcopy(model)):
+            assert np.array_equal(again.predict(X), model.labels_)
+
+    def test_a_sparse_frame_is_sparse_too(self):
+        frame = pd.DataFrame([[1.0, 0, 2], [3, 1, 1], [0.5, 2, 1]]).astype(pd.SparseDtype("float", 0.0))
+        frame.columns = list("abc")
+        with pytest.raises(ValueError, match="Sparse input holds zeros"):
+            ONMF(2, beta_loss=0).fit(frame)
+
+    @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+    @pytest.mark.parametrize("container", [np.asarray, csr_array])
+    def test_no_copy_of_the_data(self, dtype, container):
+        X = container(np.random.default_rng(0).integers(1, 9, (4000, 1000)).astype(dtype))
+        start = np.random.default_rng(1).random((2, 1000))
+        ONMF(2, init=start).fit(X[:10])
+        tracemalloc.start()
+        try:
+            ONMF(2, init=start).fit(X)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 8_000_000, "less than twice the smallest of these matrices, an eighth of the others in float64"
+
+    def test_top_features_know_weights(self):
+        X, w = np.array([[9, 1, 0], [8, 2, 1], [0, 1, 9], [0, 3, 8]]), [3, 1, 1, 2]
+        weighted, repeated = ONMF(2).fit(X, sample_weight=w), ONMF(2).fit(np.repeat(X, w, axis=0))
+        for one, other in zip(weighted.top_features(), repeated.top_features(), strict=True):
+            assert one == pytest.approx(other)
+
+    def test_top_features_of_nothing(self):
+        with pytest.warns(UserWarning, match="3 of 3 rows of X are zero everywhere"):
+            model = fit_and_ignore_convergence(ONMF(1), np.zeros((3, 4)))
+        assert set(model.top_features()[0].values()) == {0.0}
+
+    @pytest.mark.parametrize("loss", [1, 0.5])
+    def test_score_of_unseen_words_is_finite_without_smoothing_too(self, loss):
+        model = ONMF(1, beta_loss=loss, smoothing=0).fit([[1, 2, 0]])
+        assert np.isfinite(model.score([[1, 2, 3]]))
+        assert model.score([[1, 2, 3]]) < model.score([[1, 2, 0]])
+
+    def test_score_knows_weights(self, counts):
+        X, w = counts[0], np.arange(60.0)
+        model = ONMF(3).fit(X)
+        each = [model.score(X[i : i + 1]) for i in range(60)]
+        assert model.score(X, sample_weight=w) == pytest.approx(np.average(each, weights=w))
+
+    def test_entries_and_weights_that_leave_float64(self, counts):
+        X = counts[0] + 1.0
+        X[3, 1] = 1e-150
+        with pytest.raises(ValueError, match="the smallest entry of row 3 is 1e-150"):
+            ONMF(3, beta_loss=-3).fit(X)
+        with pytest.raises(ValueError, match=r"sample_weight\[0\] = 1e\+160: weights must be finite"):
+            ONMF(3).fit(counts[0], sample_weight=np.full(60, 1e160))
+
+    @pytest.mark.parametrize("unit", [1e80, 1e-80])
+    def test_random_rows_in_any_unit(self, counts, unit):
+        plain, scaled = (ONMF(3, init="random", random_state=0).fit(counts[0] * u) for u in (1.0, unit))
+        assert np.array_equal(plain.init_rows_, scaled.init_rows_)
+        assert np.array_equal(plain.labels_, scaled.labels_)
+
+    def test_parallel_starts_tie(self):
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            X = np.outer(rng.random(25), rng.random(6) + 0.1)
+            with pytest.warns(ConvergenceWarning, match="Only 1 of 3 clusters hold rows"):
+                assert not ONMF(3, init=X[:3]).fit(X).labels_.any()
+
+    def test_a_failed_fit_leaves_no_half_fitted_model(self, counts):
+        model = ONMF(3)
+        with pytest.raises(ValueError, match="Negative"):
+            model.fit(-counts[0])
+        with pytest.raises(NotFittedError):
+            model.predict(counts[0])
+
+    def test_warnings_point_at_the_users_line(self, counts):
+        with pytest.warns(ConvergenceWarning) as warned:
+            ONMF(3, max_iter=1).fit(counts[0])
+        assert warned[0].filename == __file__
+
+    def test_a_stopped_fit_does_not_blame_the_data(self):
+        X = np.eye(3)
+        with pytest.warns(ConvergenceWarning) as warned:
+            ONMF(3, init=np.ones((3, 3)), max_iter=1).fit(X)
+        assert "Only 1 of 3 clusters hold rows: the fit was stopped" in str(warned[0].message)
+
+    def test_a_callable_start_cannot_write_to_the_data(self, counts):
+        def vandal(X, n_clusters, random_state):
+            X *= 2
+            return X[:n_clusters]
+
+        with pytest.raises(ValueError, match="read-only"):
+            ONMF(3, init=vandal).fit(counts[0])
+
+
+def fit_and_ignore_convergence(model, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BetaAboveOne(1.0),
+        lambda: BetaAboveOne(0.5),
+        lambda: BetaBelowOne(0.0),
+        lambda: BetaBelowOne(2.0),
+        lambda: KullbackLeibler(-1.0),
+    ],
+)
+def test_divergence_objects_refuse_parameters_that_make_no_sense(make):
+    with pytest.raises(ValueError, match="is not allowed"):
+        make()

@@ -3,6 +3,7 @@
 from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
@@ -80,3 +81,12 @@ def test_kl_divergence():
         metrics.kl_divergence(-X, Y)
     with pytest.raises(ValueError, match="they must be equal"):
         metrics.kl_divergence(X, Y[:1])
+    with pytest.raises(ValueError, match="needs X ≥ 0 and Y ≥ 0"):
+        metrics.kl_divergence(csr_array([[1.0, 0.0]]), csr_array([[1.0, -3.0]]))
+
+
+def test_labels_of_any_kind():
+    assert metrics.match_clusters(pd.Series(["a", "b", "a"]), [0, 1, 0]) == {0: "a", 1: "b"}
+    assert metrics.clustering_accuracy(np.array(["a", "b"], dtype=object), pd.Series([3, 4])) == 1
+    with pytest.raises(ValueError, match="There are no labels to compare"):
+        metrics.clustering_accuracy([], [])

@@ -62,7 +62,8 @@ def alternate(
     max_iter : int
         Most iterations.
     tol : float
-        Stop when ‖H − H_prev‖_F < tol. In any case the loop stops where nothing changes any more.
+        Stop when ‖H − H_prev‖_F < tol and no larger share of the rows moved (a row far smaller than the others hardly
+        shows in H). In any case the loop stops where nothing changes any more.
     watch : callable, optional
         Called after each iteration with what it did and its centroids; a true answer stops the loop.
 
@@ -86,9 +87,10 @@ def alternate(
         if watch is not None and watch(iterations[-1], W):
             stop_reason = "callback"
             break
+        W = W.copy() if step.empty.any() else W  # refill() writes into it, and the watcher may have kept it
         if number < max_iter and step.empty.any() and refill(engine, held, W, step, tried):
             pass  # there is a new centroid to assign rows to
-        elif change < tol:
+        elif change < tol and step.moved <= tol * held.shape[0]:
             stop_reason = "converged"
             break
         elif step.moved == 0 and np.abs(W - W_before).max() <= FIXED * np.abs(W).max():
@@ -100,7 +102,8 @@ def alternate(
 
 def objective(held: Held, step: StepSums) -> float:
     """D(X, WH) for the labels of a step and the centroids made from them."""
-    return held.divergence.objective(step.sums, step.mass, float(step.loss.sum()), held.constant)
+    value = held.divergence.objective(step.sums, step.mass, float(step.loss.sum()), held.constant)
+    return max(value, 0.0)  # an exact fit may end a rounding error below
 
 
 def updated(divergence: Divergence, step: StepSums, centroids: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from onmf.alternate import Iteration
-from onmf.divergence import FloatArray
+from onmf.divergence import Divergence, FloatArray
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
 
@@ -30,8 +30,9 @@ class FitReporter:
     With one run the iterations are the tasks of the fit; with several, the runs are, and the iterations theirs.
     """
 
-    def __init__(self, estimator: Any, X: Any, sample_weight: Any, n_init: int) -> None:
+    def __init__(self, estimator: Any, divergence: Divergence, X: Any, sample_weight: Any, n_init: int) -> None:
         self.estimator = estimator
+        self.divergence = divergence
         self.several = n_init > 1
         self.listening = bool(getattr(estimator, "_skl_callbacks", None))
         self.arguments = {
@@ -72,7 +73,7 @@ class FitReporter:
         return bool(
             task.call_on_fit_task_end(
                 estimator=self.estimator,
-                reconstruction_attributes=lambda: {"cluster_centers_": centroids},
+                reconstruction_attributes=lambda: {"cluster_centers_": centroids, "_divergence": self.divergence},
                 **self.arguments,
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
@@ -18,10 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
 from onmf.engine import Assignment, Engine, Held, get_engine
-from onmf.initialize import RANDOM, STARTS, Start
+from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.result import Clustering, membership
 from onmf.solve import solve
-from onmf.validate import check_centroids, check_data, check_weights
+from onmf.validate import check_centroids, check_data, check_weights, read_only
+from onmf.warn import warn
+
+UNSEEN = 1e-10
+"""The least smoothing of :meth:`ONMF.score`, also for models that were fitted without."""
 
 
 class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
@@ -158,17 +161,17 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
+        engine = get_engine(self.engine, n_threads=self.n_threads)
         rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
         if rows.shape[0] < self.n_clusters:
             raise ValueError(
                 f"n_samples={rows.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer clusters."
             )
         weights = check_weights(sample_weight, rows.shape[0])
-        engine = get_engine(self.engine, rows, self.n_threads)
+        engine = get_engine(engine, rows)
         n_init = self._runs()
-        self._divergence = divergence
         held = engine.hold(rows, divergence, weights)
-        reporter = FitReporter(self, X, sample_weight, n_init)
+        reporter = FitReporter(self, divergence, X, sample_weight, n_init)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
 
         def start(run: int) -> Start:
@@ -185,6 +188,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             watch=reporter.iteration if reporter.wanted else None,
             parameters=self.get_params(deep=False),
         )
+        self._divergence = divergence
         self._adopt(clustering, engine)
         reporter.end()
         return self
@@ -298,7 +302,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         float
         """
         check_is_fitted(self)
-        smoothed = self._divergence.smooth(self.cluster_centers_)
+        smoothed = self._divergence.smooth(self.cluster_centers_, at_least=UNSEEN)
         losses = self._assign(X, self._divergence.unsmoothed().templates(smoothed)).losses
         return -float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
 
@@ -331,11 +335,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         if len(names) != p:
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if (W < 0).any():
-            weights = W / np.linalg.norm(W, axis=1, keepdims=True)
+            weights = divide(W, np.linalg.norm(W, axis=1, keepdims=True))
         else:
-            C = W / W.sum(axis=1, keepdims=True)
-            whole = np.bincount(self.labels_, weights=self.scales_, minlength=len(W)) @ W
-            q = whole / whole.sum()
+            C = divide(W, W.sum(axis=1, keepdims=True))
+            whole = self.clustering_.masses @ W
+            q = divide(whole, whole.sum())
             weights = xlogy(C, np.divide(C, q, out=np.ones_like(C), where=q > 0))
         tops = np.argsort(-np.abs(weights) if (W < 0).any() else -weights, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(row[j]) for j in top} for row, top in zip(weights, tops, strict=True)]
@@ -355,6 +359,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         tags.input_tags.positive_only = domain != "real"
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "cluster_centers_")
+
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
@@ -370,13 +377,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer, at least 1")
         for name in ("tol", "smoothing"):
             value = getattr(self, name)
-            require(isinstance(value, Real) and 0 <= float(value) < np.inf, name, "a number, at least 0")
-        n_threads = self.n_threads
-        require(
-            n_threads is None or (_is_integer(n_threads) and n_threads >= 1),
-            "n_threads",
-            "None or an integer, at least 1",
-        )
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            require(number and 0 <= float(value) < np.inf, name, "a number, at least 0")
+        require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
+        require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(
             (isinstance(self.init, str) and self.init in STARTS) or callable(self.init) or np.ndim(self.init) > 0,
             "init",
@@ -386,11 +390,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def _runs(self) -> int:
         """Number of runs that make sense for this start."""
         if self.n_init > 1 and not callable(self.init) and not (isinstance(self.init, str) and self.init in RANDOM):
-            warnings.warn(
+            warn(
                 f"n_init={self.n_init} runs would all be the same from a deterministic start: running once. "
                 f"Use one of {', '.join(map(repr, sorted(RANDOM)))} as init.",
                 RuntimeWarning,
-                stacklevel=3,
             )
             return 1
         return self.n_init
@@ -401,8 +404,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return STARTS[self.init](engine, held, self.n_clusters, np.random.default_rng(seed))
         init = self.init
         if callable(init):
-            init = init(rows, self.n_clusters, random_state=check_random_state(seed))
-        return Start(check_centroids(init, self.n_clusters, held.shape[1], held.divergence))
+            init = init(read_only(rows), self.n_clusters, random_state=check_random_state(seed))
+        centroids = check_centroids(init, self.n_clusters, held.shape[1], held.divergence)
+        tie_parallel(centroids)
+        return Start(centroids)
 
     def _adopt(self, clustering: Clustering, engine: Engine) -> None:
         """Take over a result as fitted attributes."""

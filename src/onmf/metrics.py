@@ -40,9 +40,9 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
     {0: 'milk', 1: 'tea'}
     """
     rows, columns = linear_sum_assignment(_contingency(y_true, y_pred), maximize=True)
-    classes, clusters = np.unique(y_true), np.unique(y_pred)
+    classes, clusters = np.unique(y_true).tolist(), np.unique(y_pred).tolist()
     pairs = sorted(zip(columns.tolist(), rows.tolist(), strict=True))
-    return {clusters[c].item(): classes[r].item() for c, r in pairs}
+    return {clusters[c]: classes[r] for c, r in pairs}
 
 
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -75,6 +75,8 @@ def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 def _contingency(y_true: ArrayLike, y_pred: ArrayLike) -> Array:
     """How many samples each class and cluster share. → (classes, clusters)"""
     check_consistent_length(y_true, y_pred)
+    if len(column_or_1d(y_true)) == 0:
+        raise ValueError("There are no labels to compare: y_true and y_pred are empty.")
     return contingency_matrix(column_or_1d(y_true), column_or_1d(y_pred))
 
 
@@ -186,7 +188,7 @@ def kl_divergence(X: Any, Y: Any) -> float:
     else:
         x = np.asarray(X, dtype=np.float64)
         y = np.asarray(Y.toarray() if issparse(Y) else Y, dtype=np.float64)
-    if (x < 0).any() or y.min(initial=0.0) < 0:
+    if (x < 0).any() or (Y.data if issparse(Y) else y).min(initial=0) < 0:
         raise ValueError("The Kullback-Leibler divergence needs X ≥ 0 and Y ≥ 0: remove or clip negative entries.")
     with np.errstate(divide="ignore"):
         ratio = np.divide(x, y, out=np.full_like(x, np.inf), where=y > 0)

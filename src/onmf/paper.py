@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from onmf.estimator import ONMF
 from onmf.result import Clustering
 
@@ -52,6 +54,15 @@ def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
 
 
 def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clustering:
-    if hasattr(options.get("init"), "T"):
-        options = {**options, "init": options["init"].T}
-    return ONMF(r, beta_loss=beta_loss, **options).fit(X.T).clustering_
+    init = options.get("init")
+    if init is not None and not isinstance(init, str) and not callable(init):
+        options = {**options, "init": _transposed(init)}
+    try:
+        return ONMF(r, beta_loss=beta_loss, **options).fit(_transposed(X)).clustering_
+    except ValueError as error:
+        error.add_note("X is features × samples here: an entry X[i, j] above is entry X[j, i] of the array you passed.")
+        raise
+
+
+def _transposed(A: Any) -> Any:
+    return A.T if hasattr(A, "T") else np.asarray(A).T

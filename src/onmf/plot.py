@@ -91,12 +91,12 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     matplotlib.axes.Axes
     """
     plt = _pyplot()
-    values, clusters = np.unique(y_true), np.unique(labels)
+    values, clusters = np.unique(y_true), np.unique(labels).tolist()
     names = [str(c) for c in (values if classes is None else classes)]
     table = contingency_matrix(y_true, labels)
     matched = match_clusters(y_true, labels)
     home = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
-    order = sorted(range(len(clusters)), key=lambda c: (home.get(clusters[c].item(), len(values)), c))
+    order = sorted(range(len(clusters)), key=lambda c: (home.get(clusters[c], len(values)), c))
     table = table[:, order]
     if ax is None:
         _, ax = plt.subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")

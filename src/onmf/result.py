@@ -32,6 +32,8 @@ class Clustering:
     history : dict of str to array
         For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if asked
         for.
+    masses : (k,) array
+        Sum of the scales of each cluster, with the rows' weights: ``masses @ centroids`` is the fitted sum of all rows.
     n_filled : int
         Clusters that hold rows of positive scale.
     init_rows : (k,) array of int or None
@@ -47,6 +49,7 @@ class Clustering:
     n_iter: int
     stop_reason: str
     history: dict[str, Array]
+    masses: FloatArray
     n_filled: int
     init_rows: Array | None
     parameters: dict[str, Any]

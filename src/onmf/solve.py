@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held
 from onmf.initialize import Start
 from onmf.result import Clustering
+from onmf.warn import warn
 
 Watch = Callable[[int, Iteration, FloatArray], bool]
 
@@ -66,6 +66,8 @@ def clustering_of(
 ) -> Clustering:
     """The result of a loop that has just ended, in the gauge H Hᵀ = I."""
     labels, scales = engine.collect(held)
+    scales = scales / ended.step.norms[labels]
+    weighted = scales if held.weights is None else scales * held.weights
     iterations = ended.iterations
     history: dict[str, Array] = {
         "moved": np.array([i.moved for i in iterations]),
@@ -76,12 +78,13 @@ def clustering_of(
         history["objective"] = np.array([i.objective for i in iterations])
     return Clustering(
         labels=labels,
-        scales=scales / ended.step.norms[labels],
+        scales=scales,
         centroids=ended.centroids,
         objective=objective(held, ended.step),
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
         history=history,
+        masses=np.bincount(labels, weights=weighted, minlength=len(ended.centroids)).astype(np.float64, copy=False),
         n_filled=int(np.count_nonzero(~ended.step.empty)),
         init_rows=init_rows,
         parameters=parameters,
@@ -91,17 +94,17 @@ def clustering_of(
 def warn_about(clustering: Clustering, max_iter: int) -> None:
     """Say what a user should know before trusting the result."""
     k = len(clustering.centroids)
+    stopped = clustering.stop_reason in ("max_iter", "callback")
     if clustering.n_filled < k:
-        warnings.warn(
-            f"Only {clustering.n_filled} of {k} clusters hold rows: X has fewer distinct directions than "
-            f"n_clusters={k}. Ask for fewer clusters.",
-            ConvergenceWarning,
-            stacklevel=4,
+        why = (
+            "the fit was stopped before they could be filled."
+            if stopped
+            else f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
         )
+        warn(f"Only {clustering.n_filled} of {k} clusters hold rows: {why}", ConvergenceWarning)
     if clustering.stop_reason == "max_iter":
-        warnings.warn(
+        warn(
             f"Not converged after max_iter={max_iter} iterations: H still changes by "
             f"{clustering.history['change'][-1]:.1e} an iteration. Raise max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=4,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,10 @@ from sklearn.utils.validation import validate_data
 
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Data
+from onmf.warn import warn as warn_user
+
+LARGEST_WEIGHT = 1e30
+"""Keeps sums of weighted squares inside float64."""
 
 
 def check_data(
@@ -21,21 +24,20 @@ def check_data(
 
     The caller's arrays are never changed; they are used as they are where they already have that form.
     """
+    options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
+    X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
     if issparse(X) and divergence.domain == "positive":
         raise ValueError(
             f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
             "pass a dense array, or use beta_loss > 0 (1, Kullback-Leibler, is made for sparse counts)."
         )
-    options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
-    X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
     X = as_rows(X)
     sizes = check_entries(X, divergence)
     if warn and not sizes.all():
-        warnings.warn(
+        warn_user(
             f"{np.count_nonzero(sizes == 0)} of {len(sizes)} rows of X are zero everywhere: they get scale 0 and the "
             "label of the tie rule, the lowest. Leave them out if they mean nothing.",
             UserWarning,
-            stacklevel=3,
         )
     return X
 
@@ -90,11 +92,13 @@ def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArra
             f"{divergence.name} divergence needs {name} > 0 everywhere. Add a small constant, or use beta_loss > 0."
         )
     limit = 1e250 ** (1 / divergence.power)
-    beyond = (sizes > limit) | ((sizes > 0) & (sizes < 1 / limit))
+    smallest = low if divergence.domain == "positive" else sizes
+    beyond = (sizes > limit) | ((smallest > 0) & (smallest < 1 / limit))
     if beyond.any():
         row = int(np.argmax(beyond))
+        which, value = ("largest", sizes[row]) if smallest is sizes or sizes[row] > limit else ("smallest", low[row])
         raise ValueError(
-            f"Input {name} is out of range: the largest entry of row {row} is {sizes[row]:g}, and its power "
+            f"Input {name} is out of range: the {which} entry of row {row} is {value:g}, and its power "
             f"{divergence.power:g} leaves float64. Multiply {name} by a constant that brings its entries near 1: the "
             "clusters do not depend on the unit."
         )
@@ -123,6 +127,15 @@ def first_entry(X: Data, mask: Array) -> tuple[int, int, Any, int]:
     return row, column, X[row, column], int(mask.sum())
 
 
+def read_only(X: Data) -> Data:
+    """``X`` for eyes that must not write to it."""
+    if issparse(X):
+        return csr_array((read_only(X.data), read_only(X.indices), read_only(X.indptr)), shape=X.shape)
+    view = X.view()
+    view.flags.writeable = False
+    return view
+
+
 def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
     """Sample weights as float64, or None."""
     if sample_weight is None:
@@ -132,10 +145,12 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n} rows: give one weight for each row.")
-    bad = ~(np.isfinite(weights) & (weights >= 0))
+    bad = ~((weights >= 0) & (weights <= LARGEST_WEIGHT))
     if bad.any():
         i = int(np.argmax(bad))
-        raise ValueError(f"sample_weight[{i}] = {weights[i]}: weights must be finite and not negative.")
+        raise ValueError(
+            f"sample_weight[{i}] = {weights[i]}: weights must be finite, not negative, and at most {LARGEST_WEIGHT:g}."
+        )
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one row must count.")
     return weights

@@ -105,13 +105,19 @@ class Divergence(ABC):
         """``vectors`` in the gauge; a zero row stays zero."""
         return divide(vectors, self.size(vectors)[:, None])
 
-    def smooth(self, centroids: FloatArray) -> FloatArray:
-        """Centroids in the gauge under which every row of the domain has a finite loss."""
+    def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
+        """Centroids in the gauge, smoothed by ε or ``at_least``: under them every row has a finite loss."""
         return self.normalise(centroids)
 
     def unsmoothed(self) -> Self:
         """The same divergence with ``smoothing=0``: its loss is zero exactly where x is a multiple of c."""
         return self
+
+
+def require(fine: bool, message: str) -> None:
+    """Refuse a parameter."""
+    if not fine:
+        raise ValueError(message)
 
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide
+from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide, require
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,9 @@ class BetaAboveOne(Beta):
 
     domain = "nonnegative"
 
+    def __post_init__(self) -> None:
+        require(1 < self.beta < np.inf, f"beta={self.beta} is not allowed here: it must be greater than 1.")
+
     def size(self, vectors: FloatArray) -> FloatArray:
         return np.power(np.power(vectors, self.beta).sum(axis=1), 1 / self.beta)
 
@@ -120,6 +123,11 @@ class BetaBelowOne(Beta):
     beta: float = 0.5
     smoothing: float = 1e-3
 
+    def __post_init__(self) -> None:
+        allowed = -np.inf < self.beta < 1 and (self.beta != 0 or isinstance(self, ItakuraSaito))
+        require(allowed, f"beta={self.beta} is not allowed here: it must be less than 1, and ItakuraSaito is β = 0.")
+        require(0 <= self.smoothing < np.inf, f"smoothing={self.smoothing} is not allowed: it must be at least 0.")
+
     @property
     def domain(self) -> Domain:
         return "nonnegative" if self.beta > 0 else "positive"
@@ -148,11 +156,12 @@ class BetaBelowOne(Beta):
         # The scales belong to c̃, so the centroid keeps the gauge instead of refitting its size to them.
         return self.normalise(sums) if self.smoothing > 0 else super().centers(sums, mass)
 
-    def smooth(self, centroids: FloatArray) -> FloatArray:
-        return self.normalise(divide(centroids, centroids.sum(axis=1, keepdims=True)) + self.smoothing)
+    def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
+        ε = max(self.smoothing, at_least)
+        return self.normalise(divide(centroids, centroids.sum(axis=1, keepdims=True)) + ε)
 
     def unsmoothed(self) -> BetaBelowOne:
-        return replace(self, smoothing=0.0)
+        return self if self.smoothing == 0 else replace(self, smoothing=0.0)
 
 
 @dataclass(frozen=True)
@@ -175,8 +184,8 @@ class ItakuraSaito(BetaBelowOne):
     X is positive and so are the centroids: no smoothing is needed.
     """
 
-    beta: float = 0.0
-    smoothing: float = 0.0
+    beta: float = field(default=0.0, init=False)
+    smoothing: float = field(default=0.0, init=False)
     name = "itakura-saito"
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import xlogy
 
-from .base import Divergence, Elementwise, FloatArray, RowTerms, divide
+from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, require
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class KullbackLeibler(Divergence):
     """
 
     smoothing: float = 1e-3
+
+    def __post_init__(self) -> None:
+        require(0 <= self.smoothing < np.inf, f"smoothing={self.smoothing} is not allowed: it must be at least 0.")
+
     name = "kullback-leibler"
     domain = "nonnegative"
 
@@ -68,8 +72,8 @@ class KullbackLeibler(Divergence):
         # Σ x log x − Σ s log s − Σ_kj S_kj log(S_kj / T_k)
         return constant - float(xlogy(sums, divide(sums, mass[:, None])).sum())
 
-    def smooth(self, centroids: FloatArray) -> FloatArray:
-        return self.normalise(self.normalise(centroids) + self.smoothing)
+    def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
+        return self.normalise(self.normalise(centroids) + max(self.smoothing, at_least))
 
     def unsmoothed(self) -> KullbackLeibler:
         return replace(self, smoothing=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
@@ -12,14 +13,14 @@ __all__ = ["Assignment", "Data", "Engine", "Held", "StepSums", "get_engine"]
 NAMES = ("auto", "cpu", "reference")
 
 
-def get_engine(engine: str | Engine, X: Any, n_threads: int | None = None) -> Engine:
+def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None) -> Engine:
     """The engine of that name, if it can hold ``X``.
 
     Parameters
     ----------
     engine : {"auto", "cpu", "reference"} or Engine
         ``"auto"`` is the CPU engine.
-    X : array or CSR
+    X : array or CSR, optional
         The data it will have to hold.
     n_threads : int or None
         Threads of the CPU engine; None takes every core this process may use.
@@ -28,11 +29,13 @@ def get_engine(engine: str | Engine, X: Any, n_threads: int | None = None) -> En
     -------
     Engine
     """
+    if n_threads is not None and (not isinstance(n_threads, Integral) or n_threads < 1):
+        raise ValueError(f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer, at least 1.")
     if isinstance(engine, str):
         engine = _named(engine, n_threads)
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
-    reason = engine.supports(X)
+    reason = None if X is None else engine.supports(X)
     if reason is not None:
         raise ValueError(f"engine={engine.name!r} cannot take this data: {reason}")
     return engine

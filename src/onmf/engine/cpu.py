@@ -16,8 +16,8 @@ from onmf.divergence import Array, FloatArray
 
 from .base import Data, Engine
 
-ROWS_AT_A_TIME = 4096
-"""Rows whose terms are computed together: bounds the float64 copy that :meth:`CpuEngine.row_term` makes."""
+ENTRIES_AT_A_TIME = 1 << 18
+"""Entries whose row terms are computed together: bounds the float64 copy that :meth:`CpuEngine.row_term` makes."""
 
 WORTH_A_THREAD = 200_000
 """Stored entries times templates below which a block is not worth handing to a thread."""
@@ -41,6 +41,9 @@ class CpuEngine(Engine):
         self.n_threads = n_threads
         self._pool: ThreadPoolExecutor | None = None
         self._pool_process = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}  # threads cannot be pickled, nor copied
 
     def supports(self, X: Any) -> str | None:
         return None
@@ -86,13 +89,14 @@ class CpuEngine(Engine):
     def row_term(self, data: Data, function: Any) -> FloatArray:
         n = data.shape[0]
         out = np.zeros(n)
-        for start in range(0, n, ROWS_AT_A_TIME):
-            stop = min(start + ROWS_AT_A_TIME, n)
+        step = max(1, ENTRIES_AT_A_TIME * n // max(1, data.size))
+        for start in range(0, n, step):
+            stop = min(start + step, n)
             if not issparse(data):
-                out[start:stop] = function(data[start:stop].astype(np.float64)).sum(axis=1)
+                out[start:stop] = function(data[start:stop].astype(np.float64, copy=False)).sum(axis=1)
                 continue
             bounds = data.indptr[start : stop + 1]
-            values = function(data.data[bounds[0] : bounds[-1]].astype(np.float64))
+            values = function(data.data[bounds[0] : bounds[-1]].astype(np.float64, copy=False))
             filled = np.flatnonzero(np.diff(bounds))
             if len(filled):
                 out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
@@ -111,7 +115,7 @@ class CpuEngine(Engine):
         ``before`` (m + 1,) holds how many entries lie before each item; ``work`` is what an entry costs.
         """
         m = len(before) - 1
-        blocks = min(4 * self.n_threads, m, int((before[-1] - before[0]) * work // WORTH_A_THREAD))
+        blocks = min(4 * self.n_threads, m, int(before[-1] - before[0]) * work // WORTH_A_THREAD)
         if self.n_threads == 1 or blocks < 2:
             kernel(0, m)
             return

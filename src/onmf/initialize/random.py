@@ -9,7 +9,7 @@ import numpy as np
 from onmf.divergence import FloatArray
 from onmf.engine import Engine, Held
 
-from .seeds import Start, inner_products, parallel, squared_norms, start_from_rows, usable_rows
+from .seeds import Start, inner_products, parallel, squared_norms, start_from_rows, tie_parallel, usable_rows
 
 LossUnder = Callable[[int], FloatArray]
 
@@ -43,6 +43,7 @@ def random_partition(engine: Engine, held: Held, k: int, rng: np.random.Generato
     centroids = engine.sum_by_label(held.data, labels, weights, k)
     whole = centroids.sum(axis=0)
     centroids[~centroids.any(axis=1)] = whole  # a cluster without rows starts from all of them
+    tie_parallel(centroids)
     return Start(centroids)
 
 

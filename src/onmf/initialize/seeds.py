@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, FloatArray, divide
 from onmf.engine import Engine, Held
+from onmf.warn import warn
 
-PARALLEL = 1 - 1e-12
-"""Squared cosine from which two rows count as one direction."""
+COSINE = 1 - 5e-13
+"""Cosine from which two rows count as one direction."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,28 @@ def start_from_rows(engine: Engine, held: Held, rows: list[int], k: int) -> Star
         rows = fill_up(rows, k, usable_rows(held, squared_norms(engine, held)), held.weights)
     index = np.asarray(rows, dtype=np.int64)
     centroids = engine.rows(held.data, index)
-    for c in range(found, k):
-        # Two starts of one direction must tie to the last bit, so that rounding cannot share the rows out between them.
-        same = np.flatnonzero(parallel(centroids[:c] @ centroids[c], np.square(centroids[: c + 1]).sum(axis=1)))
-        if len(same):
-            centroids[c] = centroids[same[0]]
+    tie_parallel(centroids, found)
     return Start(centroids, index)
+
+
+def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
+    """Make centroids of one direction equal to the last bit, so that rounding cannot share rows out between them.
+
+    In place, from the centroid of index ``first`` on. Only those that a random projection leaves alike are compared.
+    """
+    squares = np.square(centroids).sum(axis=1)
+    norms = np.sqrt(squares)
+    shadows = divide(centroids @ np.random.default_rng(0).random(centroids.shape[1]), norms)
+    for c in range(max(first, 1), len(centroids)):
+        alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
+        for other in alike[parallel(centroids[alike] @ centroids[c], np.append(squares[alike], squares[c]))][:1]:
+            centroids[c] = centroids[other]
 
 
 def parallel(products: FloatArray, squares: FloatArray) -> Array:
     """Which rows have the direction of the last one: ``products`` with it, ``squares`` of all and of it. → bool"""
-    return (products > 0) & (products**2 >= PARALLEL * squares[:-1] * squares[-1])
+    norms = np.sqrt(squares)
+    return products >= COSINE * norms[:-1] * norms[-1]
 
 
 def inner_products(engine: Engine, held: Held, row: int) -> FloatArray:
@@ -72,9 +83,8 @@ def fill_up(rows: list[int], k: int, usable: Array, weights: FloatArray | None) 
 
 def warn_directions(found: int, k: int) -> None:
     """Say that X holds fewer directions than clusters were asked for."""
-    warnings.warn(
+    warn(
         f"X has run out of directions after {found} of {k} seeds: the other {k - found} are the first rows not chosen "
         "yet. Ask for fewer clusters, or remove duplicate rows.",
         ConvergenceWarning,
-        stacklevel=2,
     )

@@ -5,6 +5,7 @@ Reference: Gillis, Successive nonnegative projection algorithm for robust nonneg
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     X : (n, p) array or sparse matrix
         Data.
     r : int
-        Number of rows, at most n.
+        Number of rows, at most n. Two n × r arrays of float64 are needed while choosing.
     n_threads : int or None, default=None
         Threads; None uses all cores. The choice does not depend on it.
 
@@ -115,7 +116,7 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     array([2, 1])
     """
     data = check_data(X, Frobenius())
-    if not 1 <= r <= data.shape[0]:
+    if not isinstance(r, Integral) or not 1 <= r <= data.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {data.shape[0]} rows of X.")
     engine = get_engine("auto", data, n_threads)
     rows = snpa_start(engine, engine.hold(data, Frobenius()), r, np.random.default_rng()).rows
