@@ -65,13 +65,13 @@ def alternate(
         Stop when ‖H − H_prev‖_F < tol and no larger share of the rows moved (a row far smaller than the others hardly
         shows in H). In any case the loop stops where nothing changes any more.
     watch : callable, optional
-        Called after each iteration with what it did and its centroids; a true answer stops the loop.
+        Called after each iteration with what it did and its centroids, to be copied if kept; a true answer stops.
 
     Returns
     -------
     Alternation
     """
-    divergence, W = held.divergence, centroids
+    divergence, W = held.divergence, np.array(centroids, dtype=np.float64, order="C")
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()
@@ -79,21 +79,20 @@ def alternate(
     engine.forget(held)
     for number in range(1, max_iter + 1):
         began = perf_counter()
-        step = engine.step(held, divergence.templates(W))
-        W_before, W = W, updated(divergence, step, W)
+        step = engine.step(held, engine.prepare(held.data, W, divergence.templates))
+        drift = update(engine, divergence, step, W)
         change = np.inf if previous is None else step.change_from(previous)
         value = None if watch is None else objective(held, step)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
         if watch is not None and watch(iterations[-1], W):
             stop_reason = "callback"
             break
-        W = W.copy() if step.empty.any() else W  # refill() writes into it, and the watcher may have kept it
         if number < max_iter and step.empty.any() and refill(engine, held, W, step, tried):
             pass  # there is a new centroid to assign rows to
         elif change < tol and step.moved <= tol * held.shape[0]:
             stop_reason = "converged"
             break
-        elif step.moved == 0 and np.abs(W - W_before).max() <= FIXED * np.abs(W).max():
+        elif step.moved == 0 and drift <= FIXED:
             stop_reason = "fixed point"
             break
         previous = step
@@ -106,10 +105,23 @@ def objective(held: Held, step: StepSums) -> float:
     return max(value, 0.0)  # an exact fit may end a rounding error below
 
 
-def updated(divergence: Divergence, step: StepSums, centroids: FloatArray) -> FloatArray:
-    """Centroids from the sums of a step, in the gauge H Hᵀ = I; an empty cluster keeps the one it has."""
-    W = step.norms[:, None] * divergence.centers(step.sums, step.mass)
-    return np.where(step.empty[:, None], centroids, W)
+def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray) -> float:
+    """Centroids from the sums of a step, in the gauge H Hᵀ = I, into W; an empty cluster keeps the one it has.
+
+    Returns the largest change of an entry, in units of the largest entry.
+    """
+    changes, sizes = [0.0], [0.0]
+
+    def block(start: int, stop: int) -> None:
+        for k in range(start, stop):
+            if not step.empty[k]:
+                new = step.norms[k] * divergence.centers(step.sums[k : k + 1], step.mass[k : k + 1])[0]
+                changes.append(np.abs(new - W[k]).max())
+                W[k] = new
+            sizes.append(np.abs(W[k]).max())
+
+    engine.over_clusters(block, *W.shape)
+    return float(max(changes) / max(sizes)) if max(sizes) > 0 else 0.0
 
 
 def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set[int]) -> bool:

@@ -73,7 +73,10 @@ class FitReporter:
         return bool(
             task.call_on_fit_task_end(
                 estimator=self.estimator,
-                reconstruction_attributes=lambda: {"cluster_centers_": centroids, "_divergence": self.divergence},
+                reconstruction_attributes=lambda: {
+                    "cluster_centers_": centroids.copy(),
+                    "_divergence": self.divergence,
+                },
                 **self.arguments,
             )
         )

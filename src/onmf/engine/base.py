@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ class StepSums:
     Attributes
     ----------
     sums : (k, p) array
-        Σ w·weight·x by cluster, with the row weights of the divergence.
+        Σ w·weight·x by cluster, with the row weights of the divergence. The engine's own: the next step may change it.
     mass : (k,) array
         Σ w·weight·a by cluster; a cluster of mass 0 is empty.
     counts : (k,) array
@@ -96,6 +96,8 @@ class Held:
     constants: FloatArray
     labels: Array | None = None
     scales: FloatArray | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What an engine keeps from step to step for itself."""
 
     @property
     def constant(self) -> float:
@@ -121,8 +123,11 @@ class Engine(ABC):
         """``X`` in the form that the two kernels read."""
 
     @abstractmethod
-    def best_template(self, data: Any, templates: FloatArray) -> tuple[Array, FloatArray]:
-        """Index and score of the template with the largest inner product with each row; ties go to the lowest index."""
+    def best_template(self, data: Any, templates: Any) -> tuple[Array, FloatArray]:
+        """Index and score of the template with the largest inner product with each row; ties go to the lowest index.
+
+        ``templates`` is a (k, p) array, or what :meth:`prepare` made.
+        """
 
     @abstractmethod
     def sum_by_label(self, data: Any, labels: Array, weights: FloatArray, k: int) -> FloatArray:
@@ -136,6 +141,20 @@ class Engine(ABC):
     def rows(self, data: Any, index: Array) -> FloatArray:
         """The rows of that index as a dense float64 array."""
 
+    def prepare(
+        self, data: Any, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
+    ) -> Any:
+        """``templates(centroids)``, or the centroids as they are, in the form :meth:`best_template` reads with ``data``."""
+        return centroids if templates is None else templates(centroids)
+
+    def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:
+        """The sums of a step; an engine may keep them and update them by the rows that moved."""
+        return self.sum_by_label(held.data, labels, weights, k)
+
+    def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
+        """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""
+        kernel(0, k)
+
     def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of rows that together cover all n."""
         kernel(0, n)
@@ -147,13 +166,13 @@ class Engine(ABC):
         terms["features"] = np.float64(X.shape[1])  # type: ignore[assignment]
         return Held(data, X.shape, divergence, sample_weight, terms, divergence.constant(terms))
 
-    def assign(self, held: Held, templates: FloatArray) -> Assignment:
+    def assign(self, held: Held, templates: Any) -> Assignment:
         """Assign every row, and leave no trace of it."""
         labels, best = self.best_template(held.data, templates)
         scales = held.divergence.scale(best, held.terms)
         return Assignment(labels, scales, held.constants - held.divergence.gain(best, scales, held.terms))
 
-    def step(self, held: Held, templates: FloatArray) -> StepSums:
+    def step(self, held: Held, templates: Any) -> StepSums:
         """One pass: assign every row, and sum by label."""
         k = len(templates)
         labels, scales, losses = self.assign(held, templates)
@@ -173,7 +192,7 @@ class Engine(ABC):
             overlap = by_cluster(ones * scales * held.scales * stayed)
         held.labels, held.scales = labels, scales
         return StepSums(
-            sums=self.sum_by_label(held.data, labels, weights, k),
+            sums=self.sums_of(held, labels, weights, k),
             mass=by_cluster(weights * scales),
             counts=by_cluster(ones),
             scale_squares=by_cluster(ones * scales * scales),
@@ -185,6 +204,7 @@ class Engine(ABC):
     def forget(self, held: Held) -> None:
         """Drop the labels of the last step, before another start."""
         held.labels = held.scales = None
+        held.memory.clear()
 
     def collect(self, held: Held) -> tuple[Array, FloatArray]:
         """Labels and scales of the last step."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -14,13 +15,31 @@ from scipy.sparse import csr_array, issparse
 from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
-from .base import Data, Engine
+from .base import Data, Engine, Held
 
 ENTRIES_AT_A_TIME = 1 << 18
 """Entries whose row terms are computed together: bounds the float64 copy that :meth:`CpuEngine.row_term` makes."""
 
 WORTH_A_THREAD = 200_000
 """Stored entries times templates below which a block is not worth handing to a thread."""
+
+CLUSTERS_AT_A_TIME = 8
+"""Clusters whose templates or centroids are computed together: a cache line of their transpose."""
+
+EXACT = 2.0**53
+"""Sums of integers below this are exact in float64."""
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Templates as the kernels read them: transposed, padded for dense rows, −∞ as a huge number."""
+
+    BT: FloatArray
+    k: int
+    infinite: bool
+
+    def __len__(self) -> int:
+        return self.k
 
 
 class CpuEngine(Engine):
@@ -51,20 +70,40 @@ class CpuEngine(Engine):
     def place(self, X: Data) -> Data:
         return X
 
-    def best_template(self, data: Data, templates: FloatArray) -> tuple[Array, FloatArray]:
-        n, k = data.shape[0], len(templates)
+    def prepare(
+        self, data: Data, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
+    ) -> Templates:
+        k, p = centroids.shape
+        width = k if issparse(data) or k <= 4 else -(-k // CLUSTERS_AT_A_TIME) * CLUSTERS_AT_A_TIME
+        BT = np.zeros((p, width)) if width > k else np.empty((p, width))
+        infinite = []
+
+        def block(start: int, stop: int) -> None:
+            for first in range(start, stop, CLUSTERS_AT_A_TIME):
+                C = centroids[first : min(first + CLUSTERS_AT_A_TIME, stop)]
+                infinite.append(kernels.transpose_templates(C if templates is None else templates(C), BT, first))
+
+        self.over_clusters(block, k, p)
+        return Templates(BT, k, any(infinite))
+
+    def best_template(self, data: Data, templates: FloatArray | Templates) -> tuple[Array, FloatArray]:
+        if not isinstance(templates, Templates):
+            templates = self.prepare(data, templates)
+        n, k, BT = data.shape[0], templates.k, templates.BT
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        BT = np.ascontiguousarray(templates.T)
         if issparse(data):
 
             def kernel(start: int, stop: int) -> None:
-                kernels.best_template_csr(data.indptr, data.indices, data.data, BT, start, stop, labels, best)
+                kernels.best_template_csr(data.indptr, data.indices, data.data, BT, k, start, stop, labels, best)
         else:
 
             def kernel(start: int, stop: int) -> None:
-                kernels.best_template_dense(data, BT, start, stop, labels, best)
+                kernels.best_template_dense(data, BT, k, start, stop, labels, best)
 
         self.over_blocks(kernel, entries_before(data), k)
+        if templates.infinite:  # a row that no template can explain is a tie
+            hopeless = best < INFINITE_SCORE
+            labels[hopeless], best[hopeless] = 0, -np.inf
         return labels, best
 
     def sum_by_label(self, data: Data, labels: Array, weights: FloatArray, k: int) -> FloatArray:
@@ -85,6 +124,33 @@ class CpuEngine(Engine):
 
         self.over_blocks(kernel, bounds, max(1, data.size // max(1, data.shape[0])))
         return sums
+
+    def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:
+        """The sums of a step; where they are exact and few rows moved, those of the last step follow these rows."""
+        last: _Sums | None = held.memory.get("sums")
+        if last is not None and len(last.sums) == k and np.array_equal(weights, last.weights) and self.exact(held):
+            moved = np.flatnonzero(labels != last.labels)
+            if 4 * len(moved) < len(labels):
+                if issparse(held.data):
+                    X = held.data
+                    kernels.move_rows_csr(X.indptr, X.indices, X.data, moved, last.labels, labels, weights, last.sums)
+                else:
+                    kernels.move_rows_dense(held.data, moved, last.labels, labels, weights, last.sums)
+                held.memory["sums"] = _Sums(last.sums, labels, weights)
+                return last.sums
+        held.memory["sums"] = None  # frees the old sums before the new ones are made
+        sums = self.sum_by_label(held.data, labels, weights, k)
+        held.memory["sums"] = _Sums(sums, labels, weights)
+        return sums
+
+    def exact(self, held: Held) -> bool:
+        """Whether sums of these rows are exact in any order: integers, of a total that float64 can count."""
+        if "exact" not in held.memory:
+            weights = np.ones(held.shape[0]) if held.weights is None else held.weights
+            whole = is_integral(weights) and is_integral(held.data.data if issparse(held.data) else held.data)
+            total = float(weights @ self.row_term(held.data, np.abs))
+            held.memory["exact"] = whole and total < EXACT
+        return bool(held.memory["exact"])
 
     def row_term(self, data: Data, function: Any) -> FloatArray:
         n = data.shape[0]
@@ -109,6 +175,15 @@ class CpuEngine(Engine):
     def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
         self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)
 
+    def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
+        m = -(-k // CLUSTERS_AT_A_TIME)
+
+        def groups(start: int, stop: int) -> None:
+            for group in range(start, stop):
+                kernel(group * CLUSTERS_AT_A_TIME, min((group + 1) * CLUSTERS_AT_A_TIME, k))
+
+        self.over_blocks(groups, np.arange(m + 1), 8 * CLUSTERS_AT_A_TIME * p)
+
     def over_blocks(self, kernel: Callable[[int, int], None], before: Array, work: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of about equal work that together cover everything.
 
@@ -132,6 +207,28 @@ class CpuEngine(Engine):
         return self._pool
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """Sums by label, and the labels and weights they are of."""
+
+    sums: FloatArray
+    labels: Array
+    weights: FloatArray
+
+
+INFINITE_SCORE = kernels.INFINITE / 1e150
+"""Scores below this hold an infinite cost: entries are validated to lie far enough from the ends of float64."""
+
+
 def entries_before(data: Data) -> Array:
     """How many stored entries lie before each row, and in all. → (n + 1,)"""
     return data.indptr if isinstance(data, csr_array) else np.arange(data.shape[0] + 1) * data.shape[1]
+
+
+def is_integral(values: Array) -> bool:
+    """Whether all values are whole numbers."""
+    if values.dtype.kind != "f":
+        return True
+    flat = values.reshape(-1)
+    steps = range(0, len(flat), ENTRIES_AT_A_TIME)
+    return all(np.array_equal(part := flat[i : i + ENTRIES_AT_A_TIME], np.rint(part)) for i in steps)
