@@ -69,6 +69,11 @@ class TestCounts:
         )
         assert easy > hard + 0.2
 
+    def test_shows_itself_in_a_line(self):
+        made = make_counts(20, 30, 2, random_state=0)
+        assert repr(made) == f"<Documents made: 20 × 30 counts, {made.X.nnz} nonzeros, 2 classes>"
+        assert repr(make_scene(4, 5, 6, 2)) == "<Scene made: 4 × 5 pixels, 6 bands, 2 materials>"
+
     def test_refuses_nonsense(self):
         with pytest.raises(ValueError, match="overlap=2 is not allowed"):
             make_counts(overlap=2)
@@ -252,6 +257,13 @@ class TestReaders:
         savemat(tmp_path / "b.mat", {"dtm": np.eye(3), "classid": [1, 2]})
         with pytest.raises(ValueError, match="has 3 rows, but 2 classes"):
             read_documents(tmp_path / "b.mat")
+        savemat(tmp_path / "d.mat", {"V": np.ones((4, 9))})
+        for truth, message in ((tmp_path / "a.mat", "holds no A and M, but other"), (tmp_path, "is not a file")):
+            with pytest.raises((ValueError, FileNotFoundError), match=message):
+                read_scene(tmp_path / "d.mat", truth)
+        savemat(tmp_path / "e.mat", {"M": np.ones((5, 2)), "A": np.ones((2, 8))})
+        with pytest.raises(ValueError, match=r"e.mat belongs to another image: it has 5 bands and 8 pixels"):
+            read_scene(tmp_path / "d.mat", tmp_path / "e.mat")
         savemat(tmp_path / "c.mat", {"V": np.ones((4, 7))})
         with pytest.raises(ValueError, match="has 7 pixels, which are not 3 × 3: nRow and nCol are needed"):
             read_scene(tmp_path / "c.mat")

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse
 from sklearn.base import clone
@@ -368,6 +369,16 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"n_samples=2 should be >= n_clusters=3: ask for fewer clusters"):
             ONMF(3).fit(np.eye(2))
 
+    @pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+    def test_texts(self, kind):
+        with pytest.raises(ValueError, match="X holds texts, not numbers: turn them into counts first"):
+            ONMF(2).fit(kind(["red tea", "milk"]))
+
+    def test_a_column_of_texts(self):
+        for frame in (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})):
+            with pytest.raises(ValueError, match=r"not numbers|could not convert string to float"):
+                ONMF(2).fit(frame)
+
     def test_not_fitted(self, counts):
         for method in ("predict", "transform", "inverse_transform", "score"):
             with pytest.raises(NotFittedError):
@@ -428,7 +439,17 @@ class TestTopFeatures:
         assert tops[model.labels_[0]]["tea"] == pytest.approx(c[1] * np.log(c[1] / q[1]))
 
     def test_default_names(self, counts):
-        assert set(ONMF(3).fit(counts[0]).top_features(24)[0]) == {f"x{j}" for j in range(24)}
+        top = ONMF(3).fit(counts[0]).top_features(24)[0]
+        assert set(top) < {f"x{j}" for j in range(24)}
+        assert min(top.values()) > 0, "what does not set the cluster apart is left out"
+        assert ONMF(1).fit(counts[0]).top_features() == [{}]
+
+    def test_refusals(self, counts):
+        model = ONMF(3).fit(counts[0])
+        with pytest.raises(ValueError, match=r"n=2\.5 is not allowed"):
+            model.top_features(2.5)
+        with pytest.raises(ValueError, match="holds the same name twice"):
+            model.top_features(2, ["a"] * 24)
 
     def test_negative_entries_rank_by_size(self):
         X = np.array([[1.0, -5.0, 0.1], [1.0, -6.0, 0.0]])
@@ -531,7 +552,7 @@ class TestFoundByReview:
     def test_top_features_of_nothing(self):
         with pytest.warns(UserWarning, match="3 of 3 rows of X are zero everywhere"):
             model = fit_and_ignore_convergence(ONMF(1), np.zeros((3, 4)))
-        assert set(model.top_features()[0].values()) == {0.0}
+        assert model.top_features() == [{}]
 
     @pytest.mark.parametrize("loss", [1, 0.5])
     def test_score_of_unseen_words_is_finite_without_smoothing_too(self, loss):

@@ -122,6 +122,14 @@ def test_trouble_that_passes(server, small, tmp_path, trouble):
     assert len(server.requests) == 2
 
 
+def test_one_that_fails_does_not_keep_the_others_away(server, small, tmp_path, monkeypatch):
+    server.trouble = [404] * 3
+    monkeypatch.setattr("onmf.datasets.download.DOCUMENTS", ("tr23", "tr11"))
+    with pytest.raises(DownloadError, match=r"^tr23: the server answered 404"):
+        fetch("documents")
+    assert left_in_cache(tmp_path) == ["documents/tr11.npz"]
+
+
 def test_no_network(small, monkeypatch, tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -153,7 +161,7 @@ def test_a_folder_that_cannot_be_written(small, monkeypatch, tmp_path):
 
 def test_without_pooch(small, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ImportError, match=r"Downloading tr11 needs pooch: pip install onmf\[data\]"):
+    with pytest.raises(ImportError, match=r"Downloading tr11 needs pooch: pip install 'onmf\[data\]'"):
         fetch("tr11")
 
 

@@ -108,4 +108,4 @@ def test_pictures_without_matplotlib_say_what_to_install():
         plot_confusion([0, 1], [0, 1])
         """
     )
-    assert "ImportError: Pictures need matplotlib: pip install onmf[report]" in done.stderr
+    assert "ImportError: Pictures need matplotlib: pip install 'onmf[report]'" in done.stderr

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from onmf import __version__
 from onmf.cli import app
-from onmf.datasets import make_scene
+from onmf.datasets import load_documents, load_hyperspectral, make_scene
 from onmf.reproduce import Cell, FamilyPoint, FamilyReport, paper_tables, plot_family, reproduce_images
 from onmf.reproduce.family import lift_zeros
 
@@ -53,7 +53,7 @@ def test_documents(paper_set, tmp_path):
     assert done.exit_code == 0, done.output
     assert "50.5 ✓" in done.output
     assert "✗" not in done.output
-    assert "over the 2 sets above" in done.output
+    assert "over the sets above (2)" in done.output
     rows = json.loads((tmp_path / "out" / "documents.json").read_text())
     assert [row["name"] for row in rows] == ["tr11", "tr45"]
     assert all(value for row in rows for key, value in row.items() if key.endswith("_agrees"))
@@ -146,4 +146,40 @@ def test_the_installed_command_says_sentences(tmp_path):
     assert done.stderr.startswith("onmf: 'nonsense' is not a data set")
     code = "import sys; sys.modules['typer'] = None; from onmf.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr.strip() == "onmf: the command line needs typer and rich: pip install onmf[cli]"
+    assert done.stderr.strip() == "onmf: the command line needs typer and rich: pip install 'onmf[cli]'"
+
+
+class TestFoundByANewcomer:
+    def test_a_bad_out_is_refused_before_any_work(self, paper_set, tmp_path):
+        paper_set("tr23")
+        (tmp_path / "file").write_text("")
+        for out in (tmp_path / "file", tmp_path / "file" / "sub"):
+            done = onmf("reproduce", "documents", "--only", "tr23", "--out", out)
+            assert done.exit_code == 2
+            assert "nothing can be written there" in done.output
+            assert "✓" not in done.output
+
+    def test_tables_are_never_cut(self, paper_set, monkeypatch):
+        paper_set("tr23")
+        monkeypatch.setenv("COLUMNS", "60")
+        assert "…" not in onmf("reproduce", "documents", "--only", "tr23").output
+
+    def test_all_with_one_kind_of_data(self, paper_set, original, tmp_path, monkeypatch):
+        paper_set("tr23")
+        (tmp_path / "documents").mkdir()
+        (tmp_path / "documents" / "tr23.npz").symlink_to((original.folder / "documents" / "tr23.npz").resolve())
+        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
+        done = onmf("reproduce", "all")
+        assert done.exit_code == 0
+        assert "34.3 ✓" in done.output
+        assert "No hyperspectral data set was found" in done.output
+
+    @pytest.mark.parametrize("name", ["documents/tr11.npz", "hyperspectral/jasper.npz"])
+    def test_a_damaged_file_gets_a_sentence(self, tmp_path, monkeypatch, name):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_bytes(b"PK\x03\x04 half a file")
+        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
+        load = load_documents if "documents" in name else load_hyperspectral
+        with pytest.raises(ValueError, match=r"cannot be read as npz: .* Delete the file if it is damaged"):
+            load(path.stem)

@@ -24,3 +24,12 @@ __all__ = [
     "show_versions",
     "snpa",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """``onmf.datasets`` and the like, imported when they are first asked for."""
+    if name in ("datasets", "plot", "reproduce"):
+        from importlib import import_module
+
+        return import_module(f"onmf.{name}")
+    raise AttributeError(f"module 'onmf' has no attribute {name!r}")

@@ -12,7 +12,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit("onmf: the command line needs typer and rich: pip install onmf[cli]")
+        sys.exit("onmf: the command line needs typer and rich: pip install 'onmf[cli]'")
     run()
 
 

@@ -108,20 +108,21 @@ def objective(held: Held, step: StepSums) -> float:
 def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray) -> float:
     """Centroids from the sums of a step, in the gauge H Hᵀ = I, into W; an empty cluster keeps the one it has.
 
-    Returns the largest change of an entry, in units of the largest entry.
+    Returns the largest change of an entry, in units of its centroid's largest; unless rows moved, which says enough.
     """
-    changes, sizes = [0.0], [0.0]
+    drifts = [0.0 if step.moved == 0 else np.inf]
 
     def block(start: int, stop: int) -> None:
         for k in range(start, stop):
             if not step.empty[k]:
-                new = step.norms[k] * divergence.centers(step.sums[k : k + 1], step.mass[k : k + 1])[0]
-                changes.append(np.abs(new - W[k]).max())
+                [new] = divergence.centers(step.sums[k : k + 1], step.mass[k : k + 1])
+                new *= step.norms[k]
+                if step.moved == 0:
+                    drifts.append(float(np.abs(new - W[k]).max() / np.abs(new).max()))
                 W[k] = new
-            sizes.append(np.abs(W[k]).max())
 
     engine.over_clusters(block, *W.shape)
-    return float(max(changes) / max(sizes)) if max(sizes) > 0 else 0.0
+    return max(drifts)
 
 
 def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set[int]) -> bool:

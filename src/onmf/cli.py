@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +16,13 @@ from rich.table import Table as RichTable
 from onmf._version import __version__
 from onmf.datasets import DownloadError, data_home, list_datasets
 from onmf.datasets import fetch as fetch_data
+from onmf.datasets.catalogue import DOCUMENTS, IMAGES
 
 app = typer.Typer(
     help="Cluster counts: orthogonal nonnegative matrix factorization.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 reproduce = typer.Typer(
     help="Make the paper's tables and figures again, and compare number by number.", no_args_is_help=True
@@ -51,14 +53,24 @@ def main_options(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A data set, 'documents', 'hyperspectral' or 'all'.")] = "all",
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets, 'documents', 'hyperspectral' or 'all', the default.")
+    ] = None,
 ) -> None:
     """Download the paper's data sets, verified, into $ONMF_DATA or the user's cache.
 
-    Example: onmf fetch tr11
+    Example: onmf fetch tr11 k1b
     """
-    for path in fetch_data(name):
-        print(path)
+    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
+    failed = False
+    for name in (each for given in names or ["all"] for each in groups.get(given, (given,))):
+        try:
+            print(*fetch_data(name))
+        except DownloadError as error:
+            _say(str(error))
+            failed = True
+    if failed:
+        raise typer.Exit(2)
 
 
 @reproduce.command("documents")
@@ -67,7 +79,7 @@ def documents_command(only: Only = None, out: Out = None, runs: Runs = 1) -> Non
 
     Example: onmf reproduce documents --only tr11 --only k1b
     """
-    _exit(_documents(_names(only, "documents"), out, runs))
+    _exit(_documents(_names(only, "documents"), _folder(out), runs))
 
 
 @reproduce.command("images")
@@ -76,7 +88,7 @@ def images_command(only: Only = None, out: Out = None, runs: Runs = 1) -> None:
 
     Example: onmf reproduce images --out results
     """
-    _exit(_images(_names(only, "hyperspectral"), out, runs))
+    _exit(_images(_names(only, "hyperspectral"), _folder(out), runs))
 
 
 @reproduce.command("all")
@@ -85,7 +97,16 @@ def all_command(out: Out = None, runs: Runs = 1) -> None:
 
     Example: onmf reproduce all --out results
     """
-    _exit(_documents(_names(None, "documents"), out, runs), _images(_names(None, "hyperspectral"), out, runs))
+    out = _folder(out)
+    _names(None, None)  # at least one set must be there
+    kinds = {info.kind for info in list_datasets() if info.available}
+    agree = []
+    for kind, run in (("documents", _documents), ("hyperspectral", _images)):
+        if kind in kinds:
+            agree.append(run(_names(None, kind), out, runs))
+        else:
+            _say(f"No {kind} data set was found in {data_home()}: skipped. Run 'onmf fetch {kind}' to have them.")
+    _exit(*agree)
 
 
 @reproduce.command("family")
@@ -96,7 +117,7 @@ def family_command(only: Only = None, out: Out = None) -> None:
     """
     from onmf.reproduce import plot_family, reproduce_family, write_figure, write_table
 
-    names = _names(only, None)
+    names, out = _names(only, None), _folder(out)
     with _progress("family", names) as step:
         report = reproduce_family(names, progress=step)
     _show(report.table())
@@ -150,7 +171,8 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
             chosen.append(info.name)
     if not only:
         if not any(info.available for info in known):
-            _fail(f"No data set was found in {data_home()}. Run 'onmf fetch {kind or 'all'}', or set ONMF_DATA.")
+            what = f"{kind} data set" if kind else "data set"
+            _fail(f"No {what} was found in {data_home()}. Run 'onmf fetch {kind or 'all'}', or set ONMF_DATA.")
         chosen = [info.name for info in known]
     return chosen
 
@@ -173,14 +195,29 @@ def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
         yield step
 
 
+def _folder(out: Path | None) -> Path | None:
+    """The folder of ``--out``, made before any work is done."""
+    if out is None:
+        return None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        _fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
+    return out
+
+
 def _show(table: Any) -> None:
-    """A table of results on the terminal."""
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    """A table of results on the terminal, at its own width: a number is never cut."""
     shown = RichTable(title=table.title, title_justify="left", box=None, pad_edge=False)
     for i, column in enumerate(table.columns):
         shown.add_column(column, justify="right" if i else "left", no_wrap=True)
     for row in table.rows:
         shown.add_row(*row)
+    console = Console()
+    natural = console.measure(shown, options=console.options.update(max_width=1000)).maximum
+    console = Console(width=max(console.width, natural))
     console.print(shown)
     for note in table.notes:
         console.print(note, style="dim", highlight=False)
@@ -195,14 +232,18 @@ def _exit(*agree: bool) -> None:
 
 
 def _fail(message: str) -> None:
-    Console(stderr=True).print(f"onmf: {message}", highlight=False, soft_wrap=True)
+    _say(message)
     raise typer.Exit(2)
+
+
+def _say(message: str) -> None:
+    Console(stderr=True).print(f"onmf: {message}", highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:
     """Run the command line; errors that a user can mend are sentences, not tracebacks."""
     try:
         app()
-    except (DownloadError, ValueError, FileNotFoundError, ImportError, PermissionError) as error:
-        Console(stderr=True).print(f"onmf: {error}", highlight=False, markup=False, soft_wrap=True)
+    except (ValueError, OSError, ImportError) as error:
+        _say(str(error))
         raise SystemExit(2) from None

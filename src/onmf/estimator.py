@@ -23,6 +23,9 @@ from onmf.solve import solve
 from onmf.validate import check_centroids, check_data, check_weights, read_only
 from onmf.warn import warn
 
+NOTHING = 1e-12
+"""Weight of a feature that rounding can make."""
+
 UNSEEN = 1e-10
 """The least smoothing of :meth:`ONMF.score`, also for models that were fitted without."""
 
@@ -51,7 +54,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     max_iter : int, default=100
         Most iterations of a run.
     tol : float, default=1e-6
-        Stop when H changes by less than this in the Frobenius norm; 0 runs to a fixed point.
+        Stop when the matrix of scales changes by less than this in the Frobenius norm, and no larger share of the rows
+        changes its cluster; 0 runs to a fixed point.
     smoothing : float, default=1e-3
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
         centroids of sum 1.
@@ -73,7 +77,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     scales_ : (n,) array
         Scale of each row. Within a cluster their squares sum to one.
     cluster_centers_ : (n_clusters, n_features) array
-        Centroids, in the gauge where H Hᵀ = I: the paper's Wᵀ.
+        Centroids, at the size that goes with the normalised scales: the paper's Wᵀ.
     components_ : (n_clusters, n_features) array
         The same array under its name in scikit-learn's decompositions.
     n_iter_ : int
@@ -237,7 +241,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return self._assign(X, self._templates()).labels
 
     def transform(self, X: Any) -> Any:
-        """The scale of each row of ``X`` in the column of its cluster: one nonzero a row.
+        """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
 
         Parameters
         ----------
@@ -324,9 +328,12 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Returns
         -------
         list of dict
-            For each cluster, the weights of its features by name, the most telling first.
+            For each cluster, the weights of its features by name, the most telling first; fewer than ``n`` where fewer
+            set it apart.
         """
         check_is_fitted(self)
+        if not _is_integer(n) or n < 1:
+            raise ValueError(f"n={n!r} is not allowed: n must be an integer, at least 1.")
         W = self.cluster_centers_
         p = W.shape[1]
         if feature_names is None:
@@ -334,6 +341,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         names = [str(name) for name in feature_names]
         if len(names) != p:
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
+        if len(set(names)) < p:
+            raise ValueError("feature_names holds the same name twice: every feature needs one of its own.")
         if (W < 0).any():
             weights = divide(W, np.linalg.norm(W, axis=1, keepdims=True))
         else:
@@ -341,8 +350,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             whole = self.clustering_.masses @ W
             q = divide(whole, whole.sum())
             weights = xlogy(C, np.divide(C, q, out=np.ones_like(C), where=q > 0))
-        tops = np.argsort(-np.abs(weights) if (W < 0).any() else -weights, axis=1, kind="stable")[:, :n]
-        return [{names[j]: float(row[j]) for j in top} for row, top in zip(weights, tops, strict=True)]
+        sizes = np.abs(weights) if (W < 0).any() else weights
+        tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
+        return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NOTHING} for k, top in enumerate(tops)]
 
     @property
     def components_(self) -> FloatArray:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
 from onmf.result import Clustering
+from onmf.validate import check_data
 
 __all__ = ["fro_onmf", "kl_onmf"]
 
@@ -59,8 +61,8 @@ def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clust
         options = {**options, "init": _transposed(init)}
     try:
         return ONMF(r, beta_loss=beta_loss, **options).fit(_transposed(X)).clustering_
-    except ValueError as error:
-        error.add_note("X is features × samples here: an entry X[i, j] above is entry X[j, i] of the array you passed.")
+    except ValueError:
+        check_data(X, get_divergence(beta_loss))  # says the same in the caller's orientation, if it is about the data
         raise
 
 

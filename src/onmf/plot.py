@@ -1,6 +1,6 @@
-"""Pictures of a clustering. Each function draws into axes it is given or makes, returns them, and never shows them.
+"""Pictures of a clustering. Each function returns the axes it drew into, and never shows them.
 
-They need matplotlib: ``pip install onmf[report]``.
+They need matplotlib: ``pip install 'onmf[report]'``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics.cluster import contingency_matrix
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from onmf.estimator import ONMF
 from onmf.metrics import match_clusters
@@ -43,9 +44,11 @@ def plot_top_features(
         In the order of the labels.
     """
     plt = _pyplot()
+    check_is_fitted(model)
     sizes = np.bincount(model.labels_, minlength=len(model.cluster_centers_))
     tops = model.top_features(n, feature_names)
     k = len(tops)
+    columns = min(columns, k)
     rows = -(-k // columns)
     figure, grid = plt.subplots(
         rows, columns, figsize=(2.6 * columns, (0.55 + 0.23 * n) * rows), layout="constrained", squeeze=False
@@ -75,6 +78,8 @@ def plot_top_features(
 def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None, ax: Any = None) -> Any:
     """How many samples of each class lie in each cluster, each cluster in the column of its matching class.
 
+    The darker, the larger the share of the class.
+
     Parameters
     ----------
     y_true : (n,) array
@@ -93,6 +98,9 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     plt = _pyplot()
     values, clusters = np.unique(y_true), np.unique(labels).tolist()
     names = [str(c) for c in (values if classes is None else classes)]
+    if len(names) != len(values):
+        raise ValueError(f"classes has {len(names)} names, but y_true holds {len(values)} classes.")
+    check_consistent_length(y_true, labels)
     table = contingency_matrix(y_true, labels)
     matched = match_clusters(y_true, labels)
     home = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
@@ -109,6 +117,7 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     )
     ax.set_xticks(range(len(order)), [str(clusters[c]) for c in order])
     ax.set_xlabel("cluster")
+    ax.set_ylabel("class")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -118,5 +127,5 @@ def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install onmf[report]") from error
+        raise ImportError("Pictures need matplotlib: pip install 'onmf[report]'") from error
     return plt

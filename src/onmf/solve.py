@@ -104,7 +104,7 @@ def warn_about(clustering: Clustering, max_iter: int) -> None:
         warn(f"Only {clustering.n_filled} of {k} clusters hold rows: {why}", ConvergenceWarning)
     if clustering.stop_reason == "max_iter":
         warn(
-            f"Not converged after max_iter={max_iter} iterations: H still changes by "
-            f"{clustering.history['change'][-1]:.1e} an iteration. Raise max_iter or tol.",
+            f"Not converged after max_iter={max_iter} iterations: {clustering.history['moved'][-1]} rows moved in the "
+            f"last one, and H changed by {clustering.history['change'][-1]:.1e}. Raise max_iter or tol.",
             ConvergenceWarning,
         )

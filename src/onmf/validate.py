@@ -24,8 +24,15 @@ def check_data(
 
     The caller's arrays are never changed; they are used as they are where they already have that form.
     """
+    if isinstance(first_of(X), str):
+        raise ValueError(
+            "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "
+            "sklearn.feature_extraction.text."
+        )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
     X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    if X.dtype.kind not in "buif":
+        raise ValueError(f"X holds {X.dtype} values: leave out, or encode, the columns that are not numbers.")
     if issparse(X) and divergence.domain == "positive":
         raise ValueError(
             f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
@@ -40,6 +47,13 @@ def check_data(
             UserWarning,
         )
     return X
+
+
+def first_of(X: Any) -> Any:
+    """The first element of a sequence, or None."""
+    if issparse(X) or not hasattr(X, "__len__") or np.ndim(X) != 1 or len(X) == 0:
+        return None
+    return next(iter(X))
 
 
 def as_rows(X: Any) -> Data:

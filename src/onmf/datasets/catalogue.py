@@ -111,7 +111,10 @@ def info_of(name: str) -> DatasetInfo:
         for known in names:
             if known.lower() == str(name).lower():
                 return DatasetInfo(known, kind, data_home() / kind / f"{known}.npz")
-    raise ValueError(f"{name!r} is not a data set: choose one of {', '.join((*DOCUMENTS, *IMAGES))}.")
+    raise ValueError(
+        f"{name!r} is not a data set: choose one of {', '.join((*DOCUMENTS, *IMAGES))}; or fetch 'documents', "
+        "'hyperspectral' or 'all'."
+    )
 
 
 def remote_files(info: DatasetInfo) -> list[RemoteFile]:

@@ -41,3 +41,8 @@ class Documents:
     classes: Array | None = None
     ids: Array | None = None
     profiles: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        n, p = self.X.shape
+        classes = "" if self.y is None else f", {len(set(self.y.tolist()))} classes"
+        return f"<Documents {self.name}: {n} × {p} counts, {self.X.nnz} nonzeros{classes}>"

@@ -35,8 +35,10 @@ class DownloadError(OSError):
 def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
     """Download data sets of the paper that are not on this machine yet.
 
+    A set that cannot be had does not keep the others from coming; a :class:`DownloadError` names those that failed.
+
     Files come from the public repositories that hold them and are verified by their hash. They go to ``$ONMF_DATA``
-    if set, else to the user's cache. This needs pooch: ``pip install onmf[data]``.
+    if set, else to the user's cache. This needs pooch: ``pip install 'onmf[data]'``.
 
     Parameters
     ----------
@@ -54,9 +56,15 @@ def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
     infos = [info_of(each) for each in groups.get(name, (name,))]
     if progress is None:
         progress = sys.stderr.isatty()
+    failed = []
     for info in infos:
-        if not info.available:
-            _make(info, progress)
+        try:
+            if not info.available:
+                _make(info, progress)
+        except DownloadError as error:
+            failed.append(str(error))
+    if failed:
+        raise DownloadError("\n".join(failed))
     return [info.path for info in infos]
 
 
@@ -87,7 +95,7 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         import requests
     except ImportError as error:
         raise ImportError(
-            f"Downloading {info.name} needs pooch: pip install onmf[data]. Or set ONMF_DATA to a folder that has it."
+            f"Downloading {info.name} needs pooch: pip install 'onmf[data]'. Or set ONMF_DATA to a folder that has it."
         ) from error
     pooch.get_logger().setLevel(logging.WARNING)
     source = pooch.create(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -17,6 +18,8 @@ from .scene import Scene
 
 SAMSON_NANOMETRES = (400.938721, 899.074585)
 """First and last of Samson's 156 equally spaced bands, from the header of its ENVI file."""
+
+DAMAGED = "Delete the file if it is damaged, and fetch it again."
 
 
 @overload
@@ -44,7 +47,10 @@ def load_documents(
     Documents, or tuple (X, y)
     """
     info = _find(name, "documents", download_if_missing)
-    read = read_documents(info.path)
+    try:
+        read = read_documents(info.path)
+    except ValueError as error:
+        raise ValueError(f"{error} {DAMAGED}") from error
     assert read.y is not None
     if return_X_y:
         return read.X, read.y
@@ -69,7 +75,14 @@ def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
     Scene
     """
     info = _find(name, "hyperspectral", download_if_missing)
-    with np.load(info.path, allow_pickle=False) as file:
+    try:
+        return _scene(info)
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{info.path} cannot be read as npz: {error}. {DAMAGED}") from error
+
+
+def _scene(info: DatasetInfo) -> Scene:
+    with info.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         X: FloatArray = np.asarray(file["X"] * file["scale_num"] / file["scale_den"], dtype=np.float64)
         known: dict[str, Any] = {key: file[key] for key in ("endmembers", "abundances", "names") if key in file}
         if "abundances_partial" in file:

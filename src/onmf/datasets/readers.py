@@ -126,20 +126,32 @@ def read_scene(image: str | Path, truth: str | Path | None = None, *, name: str 
     known: dict[str, Any] = {}
     if truth is not None:
         content = _load_mat(Path(truth))
+        if missing := {"M", "A"} - set(content):
+            raise ValueError(f"{truth} holds no {' and '.join(sorted(missing))}, but {', '.join(_names(content))}.")
         known["endmembers"] = np.ascontiguousarray(np.asarray(content["M"], dtype=np.float64).T)
         known["abundances"] = np.asarray(content["A"], dtype=np.float64)
         if "cood" in content:
             known["names"] = np.array(
                 [str(np.squeeze(cell)).split("-")[-1].lower() for cell in content["cood"].ravel()]
             )
+        r = len(known["endmembers"])
+        if known["endmembers"].shape[1] != X.shape[1] or known["abundances"].shape != (r, len(X)):
+            raise ValueError(
+                f"{truth} belongs to another image: it has {known['endmembers'].shape[1]} bands and "
+                f"{known['abundances'].shape[1]} pixels, {image} has {X.shape[1]} and {len(X)}."
+            )
     return Scene(X, height, width, "F", name or image.stem, str(image), **known)
 
 
 def _load_mat(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     try:
         return loadmat(path)
     except NotImplementedError as error:
         raise ValueError(f"{path} is a MATLAB 7.3 file: save it with -v7, or as an npz file.") from error
+    except (ValueError, TypeError, OSError, KeyError) as error:
+        raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
 
 
 def _names(content: dict[str, Any]) -> list[str]:

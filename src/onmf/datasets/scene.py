@@ -45,6 +45,10 @@ class Scene:
     names: Array | None = None
     wavelengths: FloatArray | None = None
 
+    def __repr__(self) -> str:
+        materials = "" if self.endmembers is None else f", {len(self.endmembers)} materials"
+        return f"<Scene {self.name}: {self.height} × {self.width} pixels, {self.X.shape[1]} bands{materials}>"
+
     def to_image(self, values: Array) -> Array:
         """Values of the pixels laid out as the image. (pixels,) → (height, width)"""
         return values.reshape(self.height, self.width, order=self.order)

@@ -121,5 +121,6 @@ def require(fine: bool, message: str) -> None:
 
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
-    """A / b, and 0 where b = 0."""
-    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b != 0)
+    """Quotient of two arrays, and 0 where b = 0."""
+    zero = b == 0
+    return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b

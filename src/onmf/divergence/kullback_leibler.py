@@ -53,8 +53,9 @@ class KullbackLeibler(Divergence):
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         C = self.normalise(centroids)
+        C += self.smoothing
         with np.errstate(divide="ignore"):
-            return np.log(C + self.smoothing)
+            return np.log(C, out=C)
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         return terms["sum"]

@@ -144,7 +144,7 @@ class Engine(ABC):
     def prepare(
         self, data: Any, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
     ) -> Any:
-        """``templates(centroids)``, or the centroids as they are, in the form :meth:`best_template` reads with ``data``."""
+        """``templates(centroids)``, or the centroids, in the form that :meth:`best_template` reads with ``data``."""
         return centroids if templates is None else templates(centroids)
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:

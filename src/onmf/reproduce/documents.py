@@ -86,8 +86,8 @@ class DocumentsReport:
         notes = [
             "✓: the paper has the same number, to the digit it prints. Times are ours, in seconds; NMI and ARI are not "
             "in the paper. n documents, m words, r clusters; F: Fro-ONMF, KL: KL-ONMF.",
-            f"Averages are over the {len(self.rows)} sets above, accuracy weighted by documents, with the paper's over "
-            f"the same sets in brackets. Over its 15 sets the paper has {all_sets['accuracy_frobenius']} and "
+            f"Averages are over the sets above ({len(self.rows)}), accuracy weighted by documents, with the paper's "
+            f"over the same sets in brackets. Over its 15 sets the paper has {all_sets['accuracy_frobenius']} and "
             f"{all_sets['accuracy_kl']}.",
         ]
         if self.missing:

@@ -70,9 +70,12 @@ class FamilyReport:
             "Document sets: accuracy in percent, higher is better; scenes: MRSA, lower is better. One run from SNPA "
             f"each, at most {MAX_ITER} iterations; {sum(not p.converged for p in self.points)} of {len(self.points)} "
             "fits used them all.",
-            "β = 0 is defined for positive data only: it was run on the scenes with their few zeros lifted to the "
-            "smallest positive entry.",
         ]
+        if any(p.beta == 0 for p in self.points):
+            notes.append(
+                "β = 0 is defined for positive data only: it was run on the scenes with their few zeros lifted to the "
+                "smallest positive entry."
+            )
         columns = ["β", *names, *(["all documents"] if has_documents else [])]
         return Table("Accuracy and MRSA against β", columns, rows, notes)
 
