@@ -1,1 +1,1 @@
-"""Speed, measured side by side with the peers. Run with ``make bench`` or ``python -m benchmarks``."""
+"""Speed and memory, measured side by side with the peers. ``make bench``, or ``python -m benchmarks --help``."""

@@ -1,76 +1,94 @@
-"""One iteration of ONMF against one of scikit-learn's KMeans, on the same data from the same centroids.
-
-The contenders take turns in one process, warm; what counts is the ratio of their medians, since machines are noisy.
-"""
+"""Run the benchmark: ``python -m benchmarks [PART …] [--quick] [--repeats N] [--out DIR]``."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import warnings
-from collections.abc import Callable
+import json
+import platform
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 from typing import Any
 
-import numpy as np
-from scipy.sparse import csr_array
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
+import sklearn
 
-from onmf import ONMF
-from onmf.datasets import load_docstrings
+import onmf
 
-ITERATIONS = 10
-
-
-def corpora() -> dict[str, csr_array]:
-    """The embedded corpus, and NG20 where ``ONMF_DATA`` has it."""
-    found = {"docstrings": load_docstrings().X.astype(np.float64)}
-    path = Path(os.environ.get("ONMF_DATA", "."), "documents", "NG20.npz")
-    if path.exists():
-        with np.load(path) as file:
-            found["NG20"] = csr_array(
-                (file["data"].astype(np.float64), file["indices"].astype(np.int32), file["indptr"].astype(np.int32)),
-                shape=tuple(file["shape"]),
-            )
-    return found
-
-
-def seconds_an_iteration(contenders: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds an iteration of each contender, the contenders taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(repeats + 1):
-        for name, fit in contenders.items():
-            began = perf_counter()
-            n_iter = fit().n_iter_
-            if repeat:  # the first turn warms up
-                times[name].append((perf_counter() - began) / n_iter)
-    return {name: median(values) for name, values in times.items()}
+from .parts import PARTS, Row
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--clusters", type=int, nargs="+", default=[20, 100])
+    """Measure, print, and write JSON, Markdown and a figure."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure onmf side by side with its peers."
+    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure; by default everything")
+    parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats, of which the median counts")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder for the results")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)  # a fixed number of iterations, on purpose
-    for name, X in corpora().items():
-        for k in arguments.clusters:
-            start = X[np.random.default_rng(0).choice(X.shape[0], k, replace=False)].toarray() + 1e-3
-            options = {"init": start, "max_iter": ITERATIONS, "tol": 0}
-            contenders = {
-                "KMeans": lambda X=X, k=k, o=options: KMeans(k, n_init=1, algorithm="lloyd", **o).fit(X),
-                "KL-ONMF": lambda X=X, k=k, o=options: ONMF(k, **o).fit(X),
-                "Fro-ONMF": lambda X=X, k=k, o=options: ONMF(k, beta_loss="frobenius", **o).fit(X),
-            }
-            times = seconds_an_iteration(contenders, arguments.repeats)
-            print(f"{name}, {X.shape[0]} × {X.shape[1]}, {X.nnz} nonzeros, {k} clusters")
-            for contender, value in times.items():
-                ratio = times["KMeans"] / value
-                print(f"  {contender:9} {1e3 * value:8.2f} ms an iteration   {ratio:5.2f} × the speed of KMeans")
+    rows: list[Row] = []
+    machine = describe_machine()
+    print(machine)
+    for part in arguments.parts or PARTS:
+        for row in PARTS[part](arguments.quick, arguments.repeats):
+            rows.append(row)
+            mark = {None: "", True: "✓", False: "✗"}[row.met]
+            print(f"  {row.what:80} {row.value:10.3g} {row.unit:4} {row.target:7} {mark}", flush=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    content = {"machine": machine, "rows": [row.record() for row in rows]}
+    (arguments.out / "results.json").write_text(json.dumps(content, indent=1, default=float) + "\n")
+    (arguments.out / "performance.md").write_text(to_markdown(machine, rows))
+    plot(rows, arguments.out / "performance.png")
+    print(f"Written to {arguments.out}")
+
+
+def describe_machine() -> str:
+    """The machine and the versions, in a line."""
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    cores = onmf.engine.available_cores()
+    return f"{model}, {cores} cores; Python {platform.python_version()}, scikit-learn {sklearn.__version__}"
+
+
+def to_markdown(machine: str, rows: list[Row]) -> str:
+    """A table of everything that has a target, and one of the rest."""
+    lines = [f"Measured on {machine}.", ""]
+    for title, wanted in (("Targets", True), ("Other figures", False)):
+        chosen = [row for row in rows if bool(row.target) is wanted]
+        if chosen:
+            lines += [f"**{title}**", "", "| | measured | target | |", "|---|---:|---:|---|"]
+            for row in chosen:
+                mark = {None: "", True: "✓", False: "**missed**"}[row.met]
+                lines.append(f"| {row.what} | {row.value:.3g} {row.unit} | {row.target} | {mark} |")
+            lines.append("")
+    return "\n".join(lines)
+
+
+def plot(rows: list[Row], path: Path) -> None:
+    """Ratios as bars, with their targets."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    chosen = [row for row in rows if row.target.startswith("≥")]
+    if not chosen:
+        return
+    figure, ax = plt.subplots(figsize=(9, 0.32 * len(chosen) + 1), layout="constrained")
+    places: Any = range(len(chosen))[::-1]
+    ax.barh(places, [row.value for row in chosen], color=["#2a6f97" if row.met else "#c1121f" for row in chosen])
+    for place, row in zip(places, chosen, strict=True):
+        target = float(row.target.removeprefix("≥ "))
+        ax.plot([target, target], [place - 0.4, place + 0.4], color="#1b263b", lw=2)
+        ax.text(row.value, place, f" {row.value:.1f}", va="center", fontsize=8)
+    ax.set_yticks(places, [row.what for row in chosen], fontsize=8)
+    ax.set_xscale("log")
+    ax.set_xlabel("times as fast (bars); what was to be reached (black)", fontsize=9)
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def alternate(
     engine.forget(held)
     for number in range(1, max_iter + 1):
         began = perf_counter()
-        step = engine.step(held, engine.prepare(held.data, W, divergence.templates))
+        step = engine.step(held, engine.prepare(held, W, divergence.templates))
         drift = update(engine, divergence, step, W)
         change = np.inf if previous is None else step.change_from(previous)
         value = None if watch is None else objective(held, step)

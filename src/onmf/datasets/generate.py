@@ -68,7 +68,7 @@ def make_counts(
     y = rng.integers(n_clusters, size=n_samples)
     spread = 0.8
     lengths = np.maximum(rng.lognormal(np.log(length) - spread**2 / 2, spread, n_samples).astype(np.int64), 1)
-    documents = np.repeat(np.arange(n_samples), lengths)
+    documents = np.repeat(np.arange(n_samples, dtype=np.int32), lengths)
     words = np.empty(len(documents), dtype=np.int32)
     for k in range(n_clusters):
         of_cluster = y[documents] == k
@@ -76,6 +76,7 @@ def make_counts(
         words[of_cluster] = np.searchsorted(cumulated, rng.random(of_cluster.sum()) * cumulated[-1], side="right")
     X = csr_array((np.ones(len(words), dtype=np.int32), (documents, words)), shape=(n_samples, n_features))
     X.sum_duplicates()
+    X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
     return Documents(X=X, y=y, name="made", source="onmf.datasets.make_counts", profiles=profiles)
 
 

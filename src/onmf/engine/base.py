@@ -142,9 +142,9 @@ class Engine(ABC):
         """The rows of that index as a dense float64 array."""
 
     def prepare(
-        self, data: Any, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
+        self, held: Held, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
     ) -> Any:
-        """``templates(centroids)``, or the centroids, in the form that :meth:`best_template` reads with ``data``."""
+        """``templates(centroids)``, or the centroids, in the form that :meth:`best_template` reads, until the next."""
         return centroids if templates is None else templates(centroids)
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:

@@ -71,24 +71,34 @@ class CpuEngine(Engine):
         return X
 
     def prepare(
-        self, data: Data, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
+        self, held: Held, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
     ) -> Templates:
         k, p = centroids.shape
-        width = k if issparse(data) or k <= 4 else -(-k // CLUSTERS_AT_A_TIME) * CLUSTERS_AT_A_TIME
-        BT = np.zeros((p, width)) if width > k else np.empty((p, width))
+        shape = (p, k if issparse(held.data) or k <= 4 else -(-k // CLUSTERS_AT_A_TIME) * CLUSTERS_AT_A_TIME)
+        BT = held.memory.get("BT")
+        if BT is None or BT.shape != shape:  # fresh memory is slow: what an iteration needs is kept for the next
+            BT = held.memory["BT"] = np.zeros(shape)
+        return self.transposed(centroids, templates, BT)
+
+    def transposed(self, centroids: FloatArray, templates: Any, BT: FloatArray) -> Templates:
+        """Templates by blocks of clusters, written into BT as columns."""
+        k, p = centroids.shape
         infinite = []
 
         def block(start: int, stop: int) -> None:
-            for first in range(start, stop, CLUSTERS_AT_A_TIME):
-                C = centroids[first : min(first + CLUSTERS_AT_A_TIME, stop)]
-                infinite.append(kernels.transpose_templates(C if templates is None else templates(C), BT, first))
+            B = centroids[start:stop]
+            if templates is not None:
+                B = np.empty((stop - start, p))
+                for c in range(start, stop):
+                    B[c - start] = templates(centroids[c : c + 1])[0]
+            infinite.append(kernels.transpose_templates(B, BT, start))
 
         self.over_clusters(block, k, p)
         return Templates(BT, k, any(infinite))
 
     def best_template(self, data: Data, templates: FloatArray | Templates) -> tuple[Array, FloatArray]:
         if not isinstance(templates, Templates):
-            templates = self.prepare(data, templates)
+            templates = self.transposed(templates, None, np.empty(templates.shape[::-1]))
         n, k, BT = data.shape[0], templates.k, templates.BT
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
         if issparse(data):
@@ -106,8 +116,14 @@ class CpuEngine(Engine):
             labels[hopeless], best[hopeless] = 0, -np.inf
         return labels, best
 
-    def sum_by_label(self, data: Data, labels: Array, weights: FloatArray, k: int) -> FloatArray:
-        sums = np.zeros((k, data.shape[1]))
+    def sum_by_label(
+        self, data: Data, labels: Array, weights: FloatArray, k: int, out: FloatArray | None = None
+    ) -> FloatArray:
+        if out is None:
+            sums = np.zeros((k, data.shape[1]))
+        else:
+            sums = out
+            sums[:] = 0.0
         order = np.argsort(labels, kind="stable")
         bounds = np.zeros(k + 1, dtype=np.int64)
         np.cumsum(np.bincount(labels, minlength=k), out=bounds[1:])
@@ -138,8 +154,8 @@ class CpuEngine(Engine):
                     kernels.move_rows_dense(held.data, moved, last.labels, labels, weights, last.sums)
                 held.memory["sums"] = _Sums(last.sums, labels, weights)
                 return last.sums
-        held.memory["sums"] = None  # frees the old sums before the new ones are made
-        sums = self.sum_by_label(held.data, labels, weights, k)
+        room = None if last is None or len(last.sums) != k else last.sums
+        sums = self.sum_by_label(held.data, labels, weights, k, out=room)
         held.memory["sums"] = _Sums(sums, labels, weights)
         return sums
 

@@ -1,0 +1,37 @@
+"""What the contenders are measured on."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf.datasets import list_datasets, load_documents, load_hyperspectral, make_counts, make_scene
+
+
+@functools.cache
+def corpus(name: str) -> csr_array | None:
+    """A documents × words matrix in float64; None where its data are not at hand.
+
+    ``"NG20"`` is the paper's; ``"zipf-N"`` is generated: N documents of about 110 different words out of 30,000 (50,000
+    for the largest), with frequencies after Zipf's law.
+    """
+    if name == "NG20":
+        found = any(info.name == name and info.available for info in list_datasets())
+        return load_documents(name).X.astype(np.float64) if found else None
+    n = int(name.removeprefix("zipf-"))
+    words, length = (50_000, 148) if n >= 200_000 else (30_000, 152)
+    return make_counts(n, words, 20, length=length, overlap=0.3, random_state=0).X.astype(np.float64)
+
+
+@functools.cache
+def image(name: str) -> Any:
+    """Pixels × bands; None where the data are not at hand. ``"made-H×W"`` is generated: 200 bands, float32."""
+    if name == "jasper":
+        found = any(info.name == name and info.available for info in list_datasets())
+        return load_hyperspectral(name).X if found else None
+    height, width = map(int, name.removeprefix("made-").split("×"))
+    small = make_scene(min(height, 250), min(width, 250), 200, 6, random_state=0).X.astype(np.float32)
+    return np.tile(small, (height * width // len(small), 1))

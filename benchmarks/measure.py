@@ -1,0 +1,53 @@
+"""How things are measured: warm, in turns, as medians."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+Run = Callable[[int], int]
+"""Runs at most so many iterations, and says how many it did."""
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Time of one call."""
+    gc.collect()
+    began = perf_counter()
+    function()
+    return perf_counter() - began
+
+
+def timed(run: Run, n: int) -> tuple[float, int]:
+    """Time of so many iterations, and how many there were."""
+    gc.collect()
+    began = perf_counter()
+    done = run(n)
+    return perf_counter() - began, done
+
+
+def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> dict[str, float]:
+    """Median seconds of one iteration of each contender, the contenders taking turns.
+
+    Each comes with a few iterations and more of them: the difference of the two times is iterations alone, without
+    checks of the input, copies and starts.
+    """
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for repeat in range(repeats + 1):
+        for name, (run, few, more) in contenders.items():
+            (short, done_few), (long, done_more) = timed(run, few), timed(run, more)
+            if repeat:  # the first turn warms up
+                times[name].append((long - short) / max(done_more - done_few, 1))
+    return {name: median(values) for name, values in times.items()}
+
+
+def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of a call of each contender, the contenders taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for repeat in range(repeats + 1):
+        for name, function in contenders.items():
+            spent = seconds(function)
+            if repeat:
+                times[name].append(spent)
+    return {name: median(values) for name, values in times.items()}

@@ -1,0 +1,301 @@
+"""The parts of the benchmark. Each returns rows: what was measured, the number, and the target where there is one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.cluster import KMeans
+from sklearn.decomposition import NMF
+
+from onmf import ONMF, snpa
+
+from .data import corpus, image
+from .measure import Run, an_iteration, in_turns, seconds
+from .plain import plain_fit, plain_snpa
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number. ``target`` says what it should be at least or at most, as text; ``met`` whether it is."""
+
+    part: str
+    what: str
+    value: float
+    unit: str
+    target: str = ""
+    met: bool | None = None
+
+    def record(self) -> dict[str, Any]:
+        """For a data file."""
+        return asdict(self)
+
+
+def at_least(part: str, what: str, value: float, target: float | None) -> Row:
+    """A ratio that should not be smaller than its target."""
+    met = None if target is None else value >= target
+    return Row(part, what, value, "×", "" if target is None else f"≥ {target:g}", met)
+
+
+def start_of(X: Any, k: int) -> Any:
+    """The same first centroids for everybody: rows, lifted off zero."""
+    rows = X[np.sort(np.random.default_rng(0).choice(X.shape[0], k, replace=False))]
+    return (rows.toarray() if hasattr(rows, "toarray") else rows).astype(np.float64) + 1e-3
+
+
+def onmf_run(X: Any, start: Any, beta_loss: Any = 1, n_threads: int | None = None) -> Run:
+    """ONMF for so many iterations."""
+    options = {"beta_loss": beta_loss, "init": start, "tol": 0, "n_threads": n_threads}
+    return lambda n: ONMF(len(start), max_iter=n, **options).fit(X).n_iter_
+
+
+def kmeans_run(X: Any, start: Any) -> Run:
+    """KMeans (Lloyd) for so many iterations."""
+    start = start.astype(X.dtype)
+    return lambda n: KMeans(len(start), init=start, n_init=1, algorithm="lloyd", tol=0, max_iter=n).fit(X).n_iter_
+
+
+def iterations(quick: bool, repeats: int) -> Iterator[Row]:
+    """One iteration against one of KMeans, on sparse counts."""
+    targets = {("KL", 20): 2, ("KL", 100): 4, ("Frobenius", 20): 1.4, ("Frobenius", 100): 1.4}
+    for name in ("zipf-2000",) if quick else ("NG20", "zipf-20000"):
+        X = corpus(name)
+        if X is None:
+            continue
+        for dtype in ("float64", "float32"):
+            data = X.astype(dtype)
+            for k in (20,) if quick else (20, 100):
+                start = start_of(X, k)
+                few, more = (3, 8) if k == 20 else (2, 6)
+                contenders = {
+                    "KMeans": (kmeans_run(data, start), few, more),
+                    "KL": (onmf_run(data, start), few, more),
+                    "Frobenius": (onmf_run(data, start, 2), few, more),
+                }
+                times = an_iteration(contenders, repeats)
+                yield Row("iteration", f"KMeans, {name}, {dtype}, r = {k}", 1e3 * times["KMeans"], "ms")
+                for loss in ("KL", "Frobenius"):
+                    what = f"{loss}, {name}, {dtype}, r = {k}"
+                    yield Row("iteration", what, 1e3 * times[loss], "ms")
+                    ratio = times["KMeans"] / times[loss]
+                    yield at_least("iteration", f"{what}, against KMeans", ratio, targets[loss, k])
+
+
+def nmf(quick: bool, repeats: int) -> Iterator[Row]:
+    """One iteration against one of NMF with the KL divergence, and against one pass of sIB."""
+    X = corpus("zipf-2000" if quick else "NG20")
+    if X is None:
+        X = corpus("zipf-20000")
+    k = 20
+    start = start_of(X, k)
+    rng = np.random.default_rng(0)
+
+    def run_nmf(n: int) -> int:
+        model = NMF(k, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=n, tol=0)
+        model.fit_transform(X, W=rng.random((X.shape[0], k)), H=start.copy())
+        return n
+
+    contenders: dict[str, tuple[Run, int, int]] = {
+        "KL": (onmf_run(X, start), 3, 8),
+        "NMF": (run_nmf, 1, 3),
+        "plain SciPy": (lambda n: plain_fit(X, k, max_iter=n, tol=0, init=start), 2, 6),
+    }
+    sib = sib_run(X, k)
+    if sib is not None:
+        contenders["sIB"] = (sib, 1, 2)
+    times = an_iteration(contenders, repeats)
+    yield at_least("peers", "KL against NMF-KL, r = 20", times["NMF"] / times["KL"], 60)
+    yield at_least("peers", "KL against plain SciPy, r = 20", times["plain SciPy"] / times["KL"], None)
+    if sib is not None:
+        yield at_least("peers", "KL against one pass of sIB (2 jobs), r = 20", times["sIB"] / times["KL"], None)
+
+
+def sib_run(X: Any, k: int) -> Run | None:
+    """The sequential information bottleneck for so many passes; None where it is not installed."""
+    try:
+        from sib import SIB
+    except ImportError:
+        return None
+    data = csr_matrix(X.astype(np.int32))
+    data.indices, data.indptr = data.indices.astype(np.int32), data.indptr.astype(np.int32)
+    options = {"n_clusters": k, "n_init": 1, "n_jobs": 2, "uniform_prior": False, "random_state": 0, "tol": 0.0}
+
+    def run(n: int) -> int:
+        SIB(max_iter=n, **options).fit(data)
+        return n
+
+    return run
+
+
+def whole_fit(quick: bool, repeats: int) -> Iterator[Row]:
+    """The whole fit, SNPA included, against plain SciPy."""
+    X = corpus("zipf-2000" if quick else "NG20")
+    if X is None:
+        X = corpus("zipf-20000")
+    k = 20
+    model = ONMF(k).fit(X)
+    start = X[model.init_rows_].toarray()
+    ours = in_turns(
+        {"fit": lambda: ONMF(k).fit(X), "snpa": lambda: snpa(X, k), "loop": lambda: ONMF(k, init=start).fit(X)}, repeats
+    )
+    plain = seconds(lambda: plain_fit(X, k))
+    yield Row("fit", "whole fit, SNPA included", ours["fit"], "s")
+    yield at_least("fit", "whole fit against plain SciPy with a NumPy SNPA", plain / ours["fit"], 15)
+    ratio = ours["snpa"] / ours["loop"]
+    yield Row("fit", "SNPA against the loop that follows it", ratio, "×", "≤ 1", ratio <= 1)
+    yield at_least("fit", "SNPA against a NumPy SNPA", seconds(lambda: plain_snpa(X, k)) / ours["snpa"], None)
+
+
+def images(quick: bool, repeats: int) -> Iterator[Row]:
+    """One iteration against one of KMeans, on dense images."""
+    for name in ("made-60×60",) if quick else ("jasper", "made-1000×1000"):
+        X = image(name)
+        if X is None:
+            continue
+        for k, target in ((4, 1.5), (20, 1.0)):
+            start = start_of(X, k)
+            for loss, beta in (("KL", 1), ("Frobenius", 2)):
+                contenders = {"KMeans": (kmeans_run(X, start), 3, 13), loss: (onmf_run(X, start, beta), 3, 13)}
+                if len(X) > 100_000:
+                    contenders = {key: (run, 2, 5) for key, (run, _, _) in contenders.items()}
+                times = an_iteration(contenders, repeats)
+                what = f"{loss}, {name}, {X.dtype}, r = {k}, against KMeans"
+                yield at_least("image", what, times["KMeans"] / times[loss], target)
+
+
+def threads(quick: bool, repeats: int) -> Iterator[Row]:
+    """Two threads against one."""
+    X = corpus("zipf-2000" if quick else "zipf-20000")
+    for k in (20, 100):
+        start = start_of(X, k)
+        contenders = {f"{n}": (onmf_run(X, start, n_threads=n), 3, 9) for n in (1, 2)}
+        times = an_iteration(contenders, repeats)
+        yield at_least(
+            "threads", f"two threads against one, KL, r = {k}", times["1"] / times["2"], 1.7 if k == 100 else None
+        )
+
+
+def growth(quick: bool, repeats: int) -> Iterator[Row]:
+    """How the time of an iteration grows with the data and with the clusters."""
+    sizes = (500, 1000, 2000) if quick else (10_000, 30_000, 90_000, 200_000)
+    points = []
+    for n in sizes:
+        X = corpus(f"zipf-{n}")
+        times = an_iteration({"KL": (onmf_run(X, start_of(X, 20)), 2, 6)}, repeats)
+        points.append((X.nnz, times["KL"]))
+        yield Row("growth", f"KL, {X.nnz / 1e6:.1f} M nonzeros, r = 20", 1e3 * times["KL"], "ms")
+    slope = float(np.polyfit(*np.log(np.array(points).T), 1)[0])
+    yield Row("growth", "log–log slope of time over nonzeros, 1 M to 20 M", slope, "", "≤ 1.05", slope <= 1.05)
+    X = corpus("zipf-2000" if quick else "zipf-30000")
+    points = []
+    for k in (10, 20, 40, 80, 160):
+        times = an_iteration({"KL": (onmf_run(X, start_of(X, k)), 3, 8)}, repeats)
+        points.append((k, times["KL"]))
+        yield Row("growth", f"KL, {X.nnz / 1e6:.1f} M nonzeros, r = {k}", 1e3 * times["KL"], "ms")
+    slope = float(np.polyfit(*np.log(np.array(points).T), 1)[0])
+    yield Row("growth", "log–log slope of time over clusters, 10 to 160", slope, "", "≤ 1.05", slope <= 1.05)
+
+
+def floor(quick: bool, repeats: int) -> Iterator[Row]:
+    """How far the assignment is from what the machine can do."""
+    from onmf.divergence import KullbackLeibler
+    from onmf.engine import get_engine
+
+    X = corpus("zipf-2000" if quick else "zipf-200000")
+    engine = get_engine("cpu", X, 2)
+    big = np.ones((1 << 20 if quick else 1 << 27,), dtype=np.float64)
+    halves = np.array_split(big, 2)
+    bandwidth = big.nbytes / in_turns({"read": lambda: list(engine._threads().map(np.sum, halves))}, repeats)["read"]
+    A = np.ones((1500, 1500))
+    rate = 1500**3 / in_turns({"gemm": lambda: A @ A}, repeats)["gemm"]
+    yield Row("floor", "memory read by two threads", bandwidth / 1e9, "GB/s")
+    yield Row("floor", "multiply-adds of two threads (matrix product, float64)", rate / 1e9, "G/s")
+    for k in (20, 100):
+        held = engine.hold(X, KullbackLeibler())
+        templates = engine.prepare(held, start_of(X, k), KullbackLeibler().templates)
+        spent = in_turns({"assign": lambda h=held, t=templates: engine.best_template(h.data, t)}, repeats)["assign"]
+        stream = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / bandwidth
+        work = X.nnz * k / rate
+        gathered = X.nnz * k * 8
+        yield Row("floor", f"assignment, {X.nnz / 1e6:.0f} M nonzeros, r = {k}", 1e3 * spent, "ms")
+        yield Row("floor", f"… against one stream over the CSR arrays, r = {k}", spent / stream, "×")
+        yield Row("floor", f"… against its multiply-adds at the machine's rate, r = {k}", spent / work, "×")
+        yield Row("floor", f"… template entries read, r = {k}", gathered / spent / 1e9, "GB/s")
+
+
+def memory(quick: bool, repeats: int) -> Iterator[Row]:
+    """Peak memory beyond the data, with given centroids."""
+    X = corpus("zipf-2000" if quick else "zipf-20000")
+    k = 20
+    start = start_of(X, k)
+    ONMF(k, init=start, max_iter=3).fit(X)
+    for loss in (1, 2):
+        tracemalloc.start()
+        ONMF(k, init=start, max_iter=5, beta_loss=loss).fit(X)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        allowed = 3 * X.shape[1] * k * 8 + 40 * X.shape[0]
+        name = "KL" if loss == 1 else "Frobenius"
+        ratio = peak / allowed
+        yield Row(
+            "memory",
+            f"{name}: peak beyond the data, of three p × r arrays and 40 bytes a row",
+            ratio,
+            "×",
+            "≤ 1",
+            ratio <= 1,
+        )
+
+
+def starting(quick: bool, repeats: int) -> Iterator[Row]:
+    """Import, first fit with cached kernels, and first fit ever."""
+
+    def child(code: str, **environment: str) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+        )
+        return float(done.stdout or 0)
+
+    timed = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+    times = {name: median(child(timed.format(name)) for _ in range(repeats)) for name in ("onmf", "sklearn.cluster")}
+    ratio = times["onmf"] / times["sklearn.cluster"]
+    yield Row("start", "import onmf against import sklearn.cluster", ratio, "×", "≤ 1.3", ratio <= 1.3)
+    fits = (
+        "import time, numpy as np; from onmf import ONMF; from onmf.datasets import make_counts;"
+        "X = make_counts(2000, 1000, 5, random_state=0).X; times = []\n"
+        "for _ in range(2):\n t = time.perf_counter(); ONMF(5).fit(X); times.append(time.perf_counter() - t)\n"
+        "print(times[0] - times[1])"
+    )
+    cached = median(child(fits) for _ in range(repeats))
+    yield Row("start", "first fit in a fresh process, more than the second", cached, "s", "≤ 0.6", cached <= 0.6)
+    with tempfile.TemporaryDirectory() as folder:
+        ever = child(fits, NUMBA_CACHE_DIR=folder)
+    yield Row("start", "first fit ever (compilation), more than the second", ever, "s", "≤ 5", ever <= 5)
+
+
+PARTS = {
+    "iterations": iterations,
+    "peers": nmf,
+    "fit": whole_fit,
+    "images": images,
+    "threads": threads,
+    "growth": growth,
+    "floor": floor,
+    "memory": memory,
+    "start": starting,
+}
+
+warnings.filterwarnings(
+    "ignore", category=UserWarning
+)  # ConvergenceWarning: the number of iterations is set on purpose
+warnings.filterwarnings("ignore", category=FutureWarning, module="sib")
