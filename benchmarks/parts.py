@@ -76,7 +76,7 @@ def iterations(quick: bool, repeats: int) -> Iterator[Row]:
             data = X.astype(dtype)
             for k in (20,) if quick else (20, 100):
                 start = start_of(X, k)
-                few, more = (3, 8) if k == 20 else (2, 6)
+                few, more = (3, 13) if k == 20 else (3, 9)
                 contenders = {
                     "KMeans": (kmeans_run(data, start), few, more),
                     "KL": (onmf_run(data, start), few, more),

@@ -113,13 +113,13 @@ def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray
     drifts = [0.0 if step.moved == 0 else np.inf]
 
     def block(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            if not step.empty[k]:
-                [new] = divergence.centers(step.sums[k : k + 1], step.mass[k : k + 1])
-                new *= step.norms[k]
-                if step.moved == 0:
-                    drifts.append(float(np.abs(new - W[k]).max() / np.abs(new).max()))
-                W[k] = new
+        filled = start + np.flatnonzero(~step.empty[start:stop])
+        part = slice(start, stop) if len(filled) == stop - start else filled
+        new = divergence.centers(step.sums[part], step.mass[part])
+        new *= step.norms[part, None]
+        if step.moved == 0 and len(filled):
+            drifts.append(float(np.max(np.abs(new - W[part]).max(axis=1) / np.abs(new).max(axis=1))))
+        W[part] = new
 
     engine.over_clusters(block, *W.shape)
     return max(drifts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,11 +88,7 @@ class CpuEngine(Engine):
 
         def block(start: int, stop: int) -> None:
             B = centroids[start:stop]
-            if templates is not None:
-                B = np.empty((stop - start, p))
-                for c in range(start, stop):
-                    B[c - start] = templates(centroids[c : c + 1])[0]
-            infinite.append(kernels.transpose_templates(B, BT, start))
+            infinite.append(kernels.transpose_templates(B if templates is None else templates(B), BT, start))
 
         self.over_clusters(block, k, p)
         return Templates(BT, k, any(infinite))
@@ -164,7 +161,8 @@ class CpuEngine(Engine):
         if "exact" not in held.memory:
             weights = np.ones(held.shape[0]) if held.weights is None else held.weights
             whole = is_integral(weights) and is_integral(held.data.data if issparse(held.data) else held.data)
-            total = float(weights @ self.row_term(held.data, np.abs))
+            # No BLAS (@) here: its threads keep spinning for a while after a call, on the cores our own need.
+            total = float(np.sum(weights * self.row_term(held.data, np.abs)))
             held.memory["exact"] = whole and total < EXACT
         return bool(held.memory["exact"])
 
@@ -213,13 +211,26 @@ class CpuEngine(Engine):
         pool = self._threads()
         targets = np.linspace(before[0], before[-1], blocks + 1)
         cuts = np.unique([0, *np.searchsorted(before, targets[1:-1]), m])
-        for future in [pool.submit(kernel, int(a), int(b)) for a, b in pairwise(cuts)]:
-            future.result()
+        tasks = deque((int(a), int(b)) for a, b in pairwise(cuts))
+
+        def work_off() -> None:
+            while tasks:
+                try:
+                    start, stop = tasks.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                kernel(start, stop)
+
+        # The caller works too: a thread that only waited would leave the scheduler to put the others on one core.
+        helpers = [pool.submit(work_off) for _ in range(self.n_threads - 1)]
+        work_off()
+        for helper in helpers:
+            helper.result()
 
     def _threads(self) -> ThreadPoolExecutor:
         # Threads do not survive a fork: a child that finds its parent's pool makes one of its own.
         if self._pool is None or self._pool_process != os.getpid():
-            self._pool, self._pool_process = ThreadPoolExecutor(self.n_threads), os.getpid()
+            self._pool, self._pool_process = ThreadPoolExecutor(self.n_threads - 1), os.getpid()
         return self._pool
 
 

@@ -42,10 +42,13 @@ def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
     """
     squares = np.square(centroids).sum(axis=1)
     norms = np.sqrt(squares)
-    shadows = divide(centroids @ np.random.default_rng(0).random(centroids.shape[1]), norms)
+    direction = np.random.default_rng(0).random(centroids.shape[1])
+    shadows = divide(np.einsum("kp,p->k", centroids, direction), norms)  # BLAS threads would spin on for a while
     for c in range(max(first, 1), len(centroids)):
         alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
-        for other in alike[parallel(centroids[alike] @ centroids[c], np.append(squares[alike], squares[c]))][:1]:
+        for other in alike[
+            parallel(np.einsum("kp,p->k", centroids[alike], centroids[c]), np.append(squares[alike], squares[c]))
+        ][:1]:
             centroids[c] = centroids[other]
 
 
