@@ -24,7 +24,8 @@ paper: $(VENV)/.dev  ## make the tables and figures of the docs again, from the 
 	$(BIN)/onmf reproduce family --out docs/_build/paper
 	cp docs/_build/paper/*.md docs/_build/paper/*.png docs/paper/
 
-bench: $(VENV)/.dev  ## measure against the peers, side by side
+bench: $(VENV)/.dev  ## measure against the peers, side by side; writes the tables and the figure of the docs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove everything that make made

@@ -12,6 +12,7 @@ import sklearn
 
 import onmf
 
+from . import measure
 from .parts import PARTS, Row
 
 
@@ -23,8 +24,10 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure; by default everything")
     parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
     parser.add_argument("--repeats", type=int, default=5, help="repeats, of which the median counts")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder for the results")
+    parser.add_argument("--out", type=Path, default=Path("docs/performance"), help="folder for the results")
     arguments = parser.parse_args()
+    if arguments.quick:
+        measure.REST = 0.0
     rows: list[Row] = []
     machine = describe_machine()
     print(machine)
@@ -34,8 +37,14 @@ def main() -> None:
             mark = {None: "", True: "✓", False: "✗"}[row.met]
             print(f"  {row.what:80} {row.value:10.3g} {row.unit:4} {row.target:7} {mark}", flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
+    results = arguments.out / "results.json"
+    if arguments.parts and results.exists():  # parts measured before, on the same machine, stay
+        before = json.loads(results.read_text())
+        measured = {row.part for row in rows}
+        if before["machine"] == machine:
+            rows = [*(Row(**row) for row in before["rows"] if row["part"] not in measured), *rows]
     content = {"machine": machine, "rows": [row.record() for row in rows]}
-    (arguments.out / "results.json").write_text(json.dumps(content, indent=1, default=float) + "\n")
+    results.write_text(json.dumps(content, indent=1, default=float) + "\n")
     (arguments.out / "performance.md").write_text(to_markdown(machine, rows))
     plot(rows, arguments.out / "performance.png")
     print(f"Written to {arguments.out}")

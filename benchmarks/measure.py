@@ -5,15 +5,24 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
+
+REST = 0.3
+"""Seconds between two measurements."""
 
 Run = Callable[[int], int]
 """Runs at most so many iterations, and says how many it did."""
 
 
+def rest() -> None:
+    """Let the threads of whoever ran before come to rest: OpenMP's and BLAS's spin on for a while."""
+    gc.collect()
+    sleep(REST)
+
+
 def seconds(function: Callable[[], object]) -> float:
     """Time of one call."""
-    gc.collect()
+    rest()
     began = perf_counter()
     function()
     return perf_counter() - began
@@ -21,7 +30,7 @@ def seconds(function: Callable[[], object]) -> float:
 
 def timed(run: Run, n: int) -> tuple[float, int]:
     """Time of so many iterations, and how many there were."""
-    gc.collect()
+    rest()
     began = perf_counter()
     done = run(n)
     return perf_counter() - began, done
@@ -36,6 +45,7 @@ def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> d
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for repeat in range(repeats + 1):
         for name, (run, few, more) in contenders.items():
+            run(1)  # what changed hands since this contender's last turn (caches, memory, spinning threads) comes back
             (short, done_few), (long, done_more) = timed(run, few), timed(run, more)
             if repeat:  # the first turn warms up
                 times[name].append((long - short) / max(done_more - done_few, 1))

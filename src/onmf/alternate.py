@@ -58,7 +58,7 @@ def alternate(
     engine, held : Engine, Held
         Where the data lives.
     centroids : (k, p) array
-        First centroids, in any scale.
+        First centroids, in any scale; they are written over.
     max_iter : int
         Most iterations.
     tol : float
@@ -71,7 +71,7 @@ def alternate(
     -------
     Alternation
     """
-    divergence, W = held.divergence, np.array(centroids, dtype=np.float64, order="C")
+    divergence, W = held.divergence, np.ascontiguousarray(centroids, dtype=np.float64)
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()

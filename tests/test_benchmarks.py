@@ -1,0 +1,48 @@
+"""The benchmark runs and prints, at reduced size. Nothing is said of its times."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.plain import plain_fit, plain_snpa, project  # noqa: E402
+
+from onmf import ONMF, snpa  # noqa: E402
+from onmf.datasets import make_counts  # noqa: E402
+
+
+def test_every_part_runs(tmp_path):
+    run = [sys.executable, "-m", "benchmarks", "--quick", "--repeats", "1", "--out", str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    parts = {row["part"] for row in rows}
+    assert parts == {"iteration", "peers", "fit", "image", "threads", "growth", "floor", "memory", "start"}
+    assert all(np.isfinite(row["value"]) or row["part"] == "growth" for row in rows)
+    for name in ("performance.md", "performance.png"):
+        assert (tmp_path / name).stat().st_size > 500
+    assert "against KMeans" in done.stdout
+
+
+def test_the_plain_version_is_the_same_algorithm():
+    """What onmf is measured against does the same work: the same seeds, the same number of iterations."""
+    X = make_counts(300, 80, 4, random_state=0).X.astype(float)
+    assert plain_snpa(X, 4) == snpa(X, 4).tolist()
+    assert plain_fit(X, 4) == ONMF(4).fit(X).n_iter_
+
+
+def test_projection_of_the_plain_version():
+    H = np.random.default_rng(0).normal(size=(50, 4))
+    P = project(H)
+    assert P.min() >= 0
+    assert P.sum(axis=1).max() <= 1 + 1e-12
+    inside = (H >= 0).all(axis=1) & (H.sum(axis=1) <= 1)
+    assert P[inside] == pytest.approx(H[inside])
+    assert csr_array(P).shape == (50, 4)
