@@ -79,7 +79,7 @@ class Divergence(ABC):
 
     @abstractmethod
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
-        """D(X, WH) for the centroids that :meth:`centers` gives.
+        """D(X, WH) for the centroids that :meth:`centers` gives; a sum over the clusters, so that parts of it add up.
 
         Parameters
         ----------

@@ -31,12 +31,17 @@ EXACT = 2.0**53
 """Sums of integers below this are exact in float64."""
 
 
+FEW = 16
+"""Templates up to which dense rows are scored by inner products, one by one, instead of all templates at a time."""
+
+
 @dataclass(frozen=True)
 class Templates:
-    """Templates as the kernels read them: transposed, padded for dense rows, −∞ as a huge number."""
+    """Templates as the kernels read them: −∞ as a huge number, and transposed unless few meet dense rows."""
 
-    BT: FloatArray
+    B: FloatArray
     k: int
+    few: bool
     infinite: bool
 
     def __len__(self) -> int:
@@ -74,38 +79,45 @@ class CpuEngine(Engine):
     def prepare(
         self, held: Held, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
     ) -> Templates:
-        k, p = centroids.shape
-        shape = (p, k if issparse(held.data) or k <= 4 else -(-k // CLUSTERS_AT_A_TIME) * CLUSTERS_AT_A_TIME)
-        BT = held.memory.get("BT")
-        if BT is None or BT.shape != shape:  # fresh memory is slow: what an iteration needs is kept for the next
-            BT = held.memory["BT"] = np.zeros(shape)
-        return self.transposed(centroids, templates, BT)
+        return self._prepared(held.data, centroids, templates, held.memory)
 
-    def transposed(self, centroids: FloatArray, templates: Any, BT: FloatArray) -> Templates:
-        """Templates by blocks of clusters, written into BT as columns."""
+    def _prepared(self, data: Data, centroids: FloatArray, templates: Any, memory: dict[str, Any]) -> Templates:
         k, p = centroids.shape
+        few = k <= FEW and not issparse(data)
+        if few:
+            shape = (round_up(k, 4), p)
+        else:
+            shape = (p, k if issparse(data) else round_up(k, CLUSTERS_AT_A_TIME))
+        B = memory.get("templates")
+        if B is None or B.shape != shape:  # fresh memory is slow: what an iteration needs is kept for the next
+            B = memory["templates"] = np.zeros(shape)
         infinite = []
 
         def block(start: int, stop: int) -> None:
-            B = centroids[start:stop]
-            infinite.append(kernels.transpose_templates(B if templates is None else templates(B), BT, start))
+            part = centroids[start:stop] if templates is None else templates(centroids[start:stop])
+            if few:
+                infinite.append(bool((part < kernels.INFINITE).any()))
+                np.maximum(part, kernels.INFINITE, out=B[start:stop])
+            else:
+                infinite.append(kernels.transpose_templates(part, B, start))
 
         self.over_clusters(block, k, p)
-        return Templates(BT, k, any(infinite))
+        return Templates(B, k, few, any(infinite))
 
     def best_template(self, data: Data, templates: FloatArray | Templates) -> tuple[Array, FloatArray]:
         if not isinstance(templates, Templates):
-            templates = self.transposed(templates, None, np.empty(templates.shape[::-1]))
-        n, k, BT = data.shape[0], templates.k, templates.BT
+            templates = self._prepared(data, templates, None, {})
+        n, k, B = data.shape[0], templates.k, templates.B
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
         if issparse(data):
 
             def kernel(start: int, stop: int) -> None:
-                kernels.best_template_csr(data.indptr, data.indices, data.data, BT, k, start, stop, labels, best)
+                kernels.best_template_csr(data.indptr, data.indices, data.data, B, k, start, stop, labels, best)
         else:
+            dense = kernels.best_template_few if templates.few else kernels.best_template_dense
 
             def kernel(start: int, stop: int) -> None:
-                kernels.best_template_dense(data, BT, k, start, stop, labels, best)
+                dense(data, B, k, start, stop, labels, best)
 
         self.over_blocks(kernel, entries_before(data), k)
         if templates.infinite:  # a row that no template can explain is a tie
@@ -190,7 +202,7 @@ class CpuEngine(Engine):
         self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)
 
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
-        m = -(-k // CLUSTERS_AT_A_TIME)
+        m = round_up(k, CLUSTERS_AT_A_TIME) // CLUSTERS_AT_A_TIME
 
         def groups(start: int, stop: int) -> None:
             for group in range(start, stop):
@@ -250,6 +262,11 @@ INFINITE_SCORE = kernels.INFINITE / 1e150
 def entries_before(data: Data) -> Array:
     """How many stored entries lie before each row, and in all. → (n + 1,)"""
     return data.indptr if isinstance(data, csr_array) else np.arange(data.shape[0] + 1) * data.shape[1]
+
+
+def round_up(number: int, step: int) -> int:
+    """The next multiple of ``step``."""
+    return -(-number // step) * step
 
 
 def is_integral(values: Array) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .assign import INFINITE, best_template_csr, best_template_dense, transpose_templates
+from .assign import INFINITE, best_template_csr, best_template_dense, best_template_few, transpose_templates
 from .project import project_on_hull
 from .sums import move_rows_csr, move_rows_dense, sum_by_label_csr, sum_by_label_dense
 
@@ -10,6 +10,7 @@ __all__ = [
     "INFINITE",
     "best_template_csr",
     "best_template_dense",
+    "best_template_few",
     "move_rows_csr",
     "move_rows_dense",
     "project_on_hull",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import jit
+from .jit import jit, jit_any_order
 
 INFINITE = -1e300
 """Stands for −∞ in a template: its product with 0 is 0, and with any other entry it is below every finite score."""
@@ -77,6 +77,34 @@ def best_template_csr(
             for c in range(width):
                 scores[c] += x0 * b0[c]
             e += 1
+        labels[i] = winner = lowest_argmax(scores, k)
+        best[i] = scores[winner]
+
+
+@jit_any_order
+def best_template_few(
+    X: Any,  # IN (n, p)
+    B: Any,  # IN (k or more, p) float64, its length a multiple of 4; not transposed
+    k: int,  # IN number of templates
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    labels: Any,  # OUT (n,) int32
+    best: Any,  # OUT (n,) float64
+) -> None:
+    """Label and best score of rows start to stop of an array, for few templates: four inner products at once."""
+    scores = np.empty(len(B))
+    for i in range(start, stop):
+        x = X[i]
+        for c in range(0, len(B), 4):
+            b0, b1, b2, b3 = B[c], B[c + 1], B[c + 2], B[c + 3]
+            s0 = s1 = s2 = s3 = 0.0
+            for j in range(len(x)):
+                t = np.float64(x[j])
+                s0 += t * b0[j]
+                s1 += t * b1[j]
+                s2 += t * b2[j]
+                s3 += t * b3[j]
+            scores[c], scores[c + 1], scores[c + 2], scores[c + 3] = s0, s1, s2, s3
         labels[i] = winner = lowest_argmax(scores, k)
         best[i] = scores[winner]
 
