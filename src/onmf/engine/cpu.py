@@ -84,10 +84,7 @@ class CpuEngine(Engine):
     def _prepared(self, data: Data, centroids: FloatArray, templates: Any, memory: dict[str, Any]) -> Templates:
         k, p = centroids.shape
         few = k <= FEW and not issparse(data)
-        if few:
-            shape = (round_up(k, 4), p)
-        else:
-            shape = (p, k if issparse(data) else round_up(k, CLUSTERS_AT_A_TIME))
+        shape = (round_up(k, 4), p) if few else (p, k if issparse(data) else round_up(k, CLUSTERS_AT_A_TIME))
         B = memory.get("templates")
         if B is None or B.shape != shape:  # fresh memory is slow: what an iteration needs is kept for the next
             B = memory["templates"] = np.zeros(shape)
