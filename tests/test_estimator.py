@@ -491,7 +491,7 @@ def test_signature_is_the_promised_one():
     }
 
 
-class TestFoundByReview:
+class TestOnceWrong:
     """Cases that were wrong once."""
 
     @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_the_installed_command_says_sentences(tmp_path):
     assert done.stderr.strip() == "onmf: the command line needs typer and rich: pip install 'onmf[cli]'"
 
 
-class TestFoundByANewcomer:
+class TestRoughEdges:
     def test_a_bad_out_is_refused_before_any_work(self, paper_set, tmp_path):
         paper_set("tr23")
         (tmp_path / "file").write_text("")
