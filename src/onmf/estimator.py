@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from scipy.special import xlogy
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +17,7 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
 from onmf.engine import Assignment, Engine, Held, get_engine
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
-from onmf.result import Clustering, membership
+from onmf.result import Clustering, membership, telling
 from onmf.solve import solve
 from onmf.validate import check_centroids, check_data, check_weights, read_only
 from onmf.warn import warn
@@ -334,8 +333,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not _is_integer(n) or n < 1:
             raise ValueError(f"n={n!r} is not allowed: n must be an integer, at least 1.")
-        W = self.cluster_centers_
-        p = W.shape[1]
+        p = self.cluster_centers_.shape[1]
         if feature_names is None:
             feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
         names = [str(name) for name in feature_names]
@@ -343,14 +341,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if len(set(names)) < p:
             raise ValueError("feature_names holds the same name twice: every feature needs one of its own.")
-        if (W < 0).any():
-            weights = divide(W, np.linalg.norm(W, axis=1, keepdims=True))
-        else:
-            C = divide(W, W.sum(axis=1, keepdims=True))
-            whole = self.clustering_.masses @ W
-            q = divide(whole, whole.sum())
-            weights = xlogy(C, np.divide(C, q, out=np.ones_like(C), where=q > 0))
-        sizes = np.abs(weights) if (W < 0).any() else weights
+        weights = telling(self.cluster_centers_, self.clustering_.masses)
+        sizes = np.abs(weights) if (self.cluster_centers_ < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NOTHING} for k, top in enumerate(tops)]
 

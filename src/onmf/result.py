@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import xlogy
 
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, FloatArray, divide
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,17 @@ def membership(labels: Array, scales: FloatArray, k: int) -> csr_array:
     starts = np.zeros(len(labels) + 1, dtype=labels.dtype)
     np.cumsum(filled, out=starts[1:])
     return csr_array((scales[filled], labels[filled], starts), shape=(len(labels), k))
+
+
+def telling(centroids: FloatArray, masses: FloatArray) -> FloatArray:
+    """How much each feature sets each cluster apart from the whole. → (k, p)
+
+    With c a centroid and q the whole, ``masses @ centroids``, both summing to one: c log(c / q). Centroids with
+    negative entries stand for themselves, at unit length.
+    """
+    if (centroids < 0).any():
+        return divide(centroids, np.linalg.norm(centroids, axis=1, keepdims=True))
+    C = divide(centroids, centroids.sum(axis=1, keepdims=True))
+    whole = masses @ centroids
+    q = divide(whole, whole.sum())
+    return xlogy(C, np.divide(C, q, out=np.ones_like(C), where=q > 0))

@@ -148,7 +148,7 @@ def _load_mat(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     try:
         return loadmat(path)
-    except NotImplementedError as error:
+    except NotImplementedError as error:  # how SciPy says that a file is of version 7.3
         raise ValueError(f"{path} is a MATLAB 7.3 file: save it with -v7, or as an npz file.") from error
     except (ValueError, TypeError, OSError, KeyError) as error:
         raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error

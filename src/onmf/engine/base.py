@@ -204,7 +204,6 @@ class Engine(ABC):
     def forget(self, held: Held) -> None:
         """Drop the labels of the last step, before another start."""
         held.labels = held.scales = None
-        held.memory.clear()
 
     def collect(self, held: Held) -> tuple[Array, FloatArray]:
         """Labels and scales of the last step."""
