@@ -167,7 +167,7 @@ def images(quick: bool, repeats: int) -> Iterator[Row]:
             for loss, beta in (("KL", 1), ("Frobenius", 2)):
                 contenders = {"KMeans": (kmeans_run(X, start), 3, 13), loss: (onmf_run(X, start, beta), 3, 13)}
                 if len(X) > 100_000:
-                    contenders = {key: (run, 1, 3) for key, (run, _, _) in contenders.items()}
+                    contenders = {key: (run, 2, 6) for key, (run, _, _) in contenders.items()}
                 times = an_iteration(contenders, repeats)
                 what = f"{loss}, {name}, {X.dtype}, r = {k}, against KMeans"
                 yield at_least("image", what, times["KMeans"] / times[loss], target)

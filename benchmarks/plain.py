@@ -8,8 +8,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 
-def plain_snpa(X: Any, r: int, steps: int = 100) -> list[int]:
-    """SNPA with the projection of all rows at once by accelerated projected gradient."""
+def plain_snpa(X: Any, r: int, steps: int = 500, tol: float = 1e-6) -> list[int]:
+    """SNPA with the projection of all rows at once by accelerated projected gradient.
+
+    The gradient steps end, as is usual for this method, when one moves by less than tol times what the first did.
+    """
     squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
     residuals, chosen = squares.copy(), []
     H = np.zeros((X.shape[0], 0))
@@ -19,11 +22,15 @@ def plain_snpa(X: Any, r: int, steps: int = 100) -> list[int]:
         S = X[chosen].toarray()
         G, Q = X @ S.T, S @ S.T
         H = np.column_stack([H, np.zeros(X.shape[0])])
-        Y, t, L = H, 1.0, np.linalg.norm(Q, 2)
+        Y, t, L, first = H, 1.0, np.linalg.norm(Q, 2), 0.0
         for _ in range(steps):
             new = project(Y - (Y @ Q - G) / L)
             t_new = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            moved = np.linalg.norm(new - H)
             Y, H, t = new + (t - 1) / t_new * (new - H), new, t_new
+            first = first or moved
+            if moved <= tol * first:
+                break
         residuals = squares - 2 * np.einsum("ij,ij->i", H, G) + np.einsum("ij,ij->i", H @ Q, H)
     return chosen
 

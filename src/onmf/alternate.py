@@ -103,8 +103,8 @@ def objective(held: Held, step: StepSums) -> float:
     """D(X, WH) for the labels of a step and the centroids made from them."""
     # Clusters add up; a few at a time need no second array of the size of the sums.
     value, loss, constant = 0.0, float(step.loss.sum()), held.constant
-    for start in range(0, len(step.sums), 8):
-        part = slice(start, start + 8)
+    for start in range(0, len(step.sums), 2):
+        part = slice(start, start + 2)
         value += held.divergence.objective(step.sums[part], step.mass[part], loss, constant)
         loss = constant = 0.0
     return max(value, 0.0)  # an exact fit may end a rounding error below

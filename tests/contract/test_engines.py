@@ -164,9 +164,13 @@ def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
 
 
 def test_sums_of_what_is_not_whole_are_always_made_anew(counts):
-    X = counts[0] / 3
-    engine = get_engine("cpu", X)
-    held = engine.hold(X, get_divergence(1))
-    assert not engine.exact(held)
-    assert engine.exact(engine.hold(counts[0].astype(np.float32), get_divergence(1)))
-    assert not engine.exact(engine.hold(counts[0] * 2.0**50, get_divergence(1)))
+    engine, ones = get_engine("cpu", counts[0]), np.ones(len(counts[0]))
+
+    def exact(X, weights=ones):
+        return engine.exact(engine.hold(X, get_divergence(1)), weights)
+
+    assert exact(counts[0].astype(np.float32))
+    assert exact(counts[0], 3 * ones)
+    assert not exact(counts[0] / 3)
+    assert not exact(counts[0] * 2.0**50)
+    assert not exact(counts[0], ones / 3)

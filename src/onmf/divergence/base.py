@@ -53,6 +53,11 @@ class Divergence(ABC):
         """The highest power of an entry that is computed; it bounds the entries that float64 can take."""
         return 2.0
 
+    @property
+    def fixed_weights(self) -> bool:
+        """Whether :meth:`weight` does not depend on the scale, so that it is the same in every iteration."""
+        return False
+
     @abstractmethod
     def size(self, vectors: FloatArray) -> FloatArray:
         """The size of each row of ``vectors`` (k, p) that the gauge sets to one. → (k,)"""

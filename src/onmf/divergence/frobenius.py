@@ -83,6 +83,7 @@ class Cosine(Euclidean):
     """
 
     name = "cosine"
+    fixed_weights = True
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
         return divide(np.ones_like(scale), np.sqrt(terms["square"]))

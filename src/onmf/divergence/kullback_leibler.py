@@ -43,6 +43,7 @@ class KullbackLeibler(Divergence):
 
     name = "kullback-leibler"
     domain = "nonnegative"
+    fixed_weights = True
 
     @property
     def row_terms(self) -> Mapping[str, Elementwise]:

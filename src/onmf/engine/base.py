@@ -86,7 +86,10 @@ class Assignment(NamedTuple):
 
 @dataclass
 class Held:
-    """Data as an engine keeps it, with what is computed once and the labels and scales of the last step."""
+    """Data as an engine keeps it, with what is computed once and the labels and scales of the last step.
+
+    ``weights`` are the rows' own, None for all one; ``fixed`` the weights of their sums where no step changes them.
+    """
 
     data: Any
     shape: tuple[int, int]
@@ -96,6 +99,7 @@ class Held:
     constants: FloatArray
     labels: Array | None = None
     scales: FloatArray | None = None
+    fixed: FloatArray | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     """What an engine keeps from step to step for itself."""
 
@@ -175,31 +179,37 @@ class Engine(ABC):
     def step(self, held: Held, templates: Any) -> StepSums:
         """One pass: assign every row, and sum by label."""
         k = len(templates)
-        labels, scales, losses = self.assign(held, templates)
+        found = self.assign(held, templates)
+        weights = self.row_weights(held, found.scales)
+        moved, table = self.tally(held, found, weights, k)
+        held.labels, held.scales = found.labels, found.scales
+        del found  # the losses have been counted, and the sums may need the room
+        sums = self.sums_of(held, held.labels, weights, k)
+        mass, counts, scale_squares, overlap, loss = table
+        return StepSums(sums, mass, counts, scale_squares, overlap, loss, moved)
+
+    def row_weights(self, held: Held, scales: FloatArray) -> FloatArray:
+        """Weight of each row in the sums, its own included."""
+        if held.fixed is not None:
+            return held.fixed
         weights = held.divergence.weight(scales, held.terms)
-        ones = held.weights if held.weights is not None else np.ones(len(labels))
         if held.weights is not None:
             weights = weights * held.weights
+        if held.divergence.fixed_weights:
+            held.fixed = weights
+        return weights
 
-        def by_cluster(values: FloatArray) -> FloatArray:
-            return np.bincount(labels, weights=values, minlength=k).astype(np.float64, copy=False)
-
-        if held.labels is None or held.scales is None:
-            moved, overlap = len(labels), np.zeros(k)
-        else:
+    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
+        """How many rows moved, and mass, counts, scale squares, overlap and loss by cluster. → int, (5, k)"""
+        labels, scales, losses = found
+        ones = held.weights if held.weights is not None else np.ones(len(labels))
+        moved, overlaps = len(labels), np.zeros(len(labels))
+        if held.labels is not None and held.scales is not None:
             stayed = labels == held.labels
-            moved = len(labels) - int(np.count_nonzero(stayed))
-            overlap = by_cluster(ones * scales * held.scales * stayed)
-        held.labels, held.scales = labels, scales
-        return StepSums(
-            sums=self.sums_of(held, labels, weights, k),
-            mass=by_cluster(weights * scales),
-            counts=by_cluster(ones),
-            scale_squares=by_cluster(ones * scales * scales),
-            overlap=overlap,
-            loss=by_cluster(ones * losses),
-            moved=moved,
-        )
+            moved = int(np.count_nonzero(~stayed))
+            overlaps = ones * scales * held.scales * stayed
+        values = (weights * scales, ones, ones * scales * scales, overlaps, ones * losses)
+        return moved, np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
 
     def forget(self, held: Held) -> None:
         """Drop the labels of the last step, before another start."""

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
-from .base import Data, Engine, Held
+from .base import Assignment, Data, Engine, Held
 
 ENTRIES_AT_A_TIME = 1 << 18
 """Entries whose row terms are computed together: bounds the float64 copy that :meth:`CpuEngine.row_term` makes."""
@@ -27,21 +27,21 @@ WORTH_A_THREAD = 200_000
 CLUSTERS_AT_A_TIME = 8
 """Clusters whose templates or centroids are computed together: a cache line of their transpose."""
 
+PARTS = 8
+"""Parts of the rows of an array that are summed on their own, whatever the number of threads."""
+
+NOTHING = np.empty(0)
+
 EXACT = 2.0**53
 """Sums of integers below this are exact in float64."""
 
 
-FEW = 16
-"""Templates up to which dense rows are scored by inner products, one by one, instead of all templates at a time."""
-
-
 @dataclass(frozen=True)
 class Templates:
-    """Templates as the kernels read them: −∞ as a huge number, and transposed unless few meet dense rows."""
+    """Templates as the kernels read them: −∞ as a huge number, and transposed for sparse rows."""
 
     B: FloatArray
     k: int
-    few: bool
     infinite: bool
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class CpuEngine(Engine):
     """Dense and CSR rows in memory.
 
     Results do not depend on the number of threads: the score of a row depends on that row alone, and a sum by label is
-    added up by one thread in the order of the rows.
+    added up by one thread in the order of the rows, or for an array in parts that are always the same.
 
     Parameters
     ----------
@@ -83,8 +83,7 @@ class CpuEngine(Engine):
 
     def _prepared(self, data: Data, centroids: FloatArray, templates: Any, memory: dict[str, Any]) -> Templates:
         k, p = centroids.shape
-        few = k <= FEW and not issparse(data)
-        shape = (round_up(k, 4), p) if few else (p, k if issparse(data) else round_up(k, CLUSTERS_AT_A_TIME))
+        shape = (p, k) if issparse(data) else (round_up(k, 2), p)
         B = memory.get("templates")
         if B is None or B.shape != shape:  # fresh memory is slow: what an iteration needs is kept for the next
             B = memory["templates"] = np.zeros(shape)
@@ -92,14 +91,14 @@ class CpuEngine(Engine):
 
         def block(start: int, stop: int) -> None:
             part = centroids[start:stop] if templates is None else templates(centroids[start:stop])
-            if few:
+            if issparse(data):
+                infinite.append(kernels.transpose_templates(part, B, start))
+            else:
                 infinite.append(bool((part < kernels.INFINITE).any()))
                 np.maximum(part, kernels.INFINITE, out=B[start:stop])
-            else:
-                infinite.append(kernels.transpose_templates(part, B, start))
 
         self.over_clusters(block, k, p)
-        return Templates(B, k, few, any(infinite))
+        return Templates(B, k, any(infinite))
 
     def best_template(self, data: Data, templates: FloatArray | Templates) -> tuple[Array, FloatArray]:
         if not isinstance(templates, Templates):
@@ -111,10 +110,9 @@ class CpuEngine(Engine):
             def kernel(start: int, stop: int) -> None:
                 kernels.best_template_csr(data.indptr, data.indices, data.data, B, k, start, stop, labels, best)
         else:
-            dense = kernels.best_template_few if templates.few else kernels.best_template_dense
 
             def kernel(start: int, stop: int) -> None:
-                dense(data, B, k, start, stop, labels, best)
+                kernels.best_template_dense(data, B, k, start, stop, labels, best)
 
         self.over_blocks(kernel, entries_before(data), k)
         if templates.infinite:  # a row that no template can explain is a tie
@@ -130,27 +128,43 @@ class CpuEngine(Engine):
         else:
             sums = out
             sums[:] = 0.0
-        order = np.argsort(labels, kind="stable")
-        bounds = np.zeros(k + 1, dtype=np.int64)
-        np.cumsum(np.bincount(labels, minlength=k), out=bounds[1:])
+        work = max(1, data.size // max(1, data.shape[0]))
         if issparse(data):
+            order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
+            bounds = np.zeros(k + 1, dtype=np.int64)
+            kernels.order_by_label(labels, bounds, order)
 
-            def kernel(start: int, stop: int) -> None:
+            def clusters(start: int, stop: int) -> None:
                 kernels.sum_by_label_csr(
                     data.indptr, data.indices, data.data, order, bounds, weights, start, stop, sums
                 )
-        else:
 
-            def kernel(start: int, stop: int) -> None:
-                kernels.sum_by_label_dense(data, order, bounds, weights, start, stop, sums)
+            self.over_blocks(clusters, bounds, work)
+            return sums
+        cuts = np.linspace(0, len(labels), PARTS + 1).astype(np.int64)
+        parts = [sums, *np.zeros((PARTS - 1, *sums.shape))]
 
-        self.over_blocks(kernel, bounds, max(1, data.size // max(1, data.shape[0])))
+        def rows(start: int, stop: int) -> None:
+            for part in range(start, stop):
+                kernels.sum_by_label_dense(data, labels, weights, cuts[part], cuts[part + 1], parts[part])
+
+        self.over_blocks(rows, cuts, work)
+        for part in parts[1:]:
+            sums += part
         return sums
+
+    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
+        labels, scales, losses = found
+        before = NOTHING.astype(labels.dtype) if held.labels is None else held.labels
+        scales_before = NOTHING if held.scales is None else held.scales
+        own = NOTHING if held.weights is None else held.weights
+        table = np.zeros((5, k))
+        return kernels.tally(labels, before, scales, scales_before, losses, weights, own, table), table
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:
         """The sums of a step; where they are exact and few rows moved, those of the last step follow these rows."""
         last: _Sums | None = held.memory.get("sums")
-        if last is not None and len(last.sums) == k and np.array_equal(weights, last.weights) and self.exact(held):
+        if last is not None and len(last.sums) == k and weights is last.weights and self.exact(held, weights):
             moved = np.flatnonzero(labels != last.labels)
             if 4 * len(moved) < len(labels):
                 if issparse(held.data):
@@ -165,14 +179,18 @@ class CpuEngine(Engine):
         held.memory["sums"] = _Sums(sums, labels, weights)
         return sums
 
-    def exact(self, held: Held) -> bool:
-        """Whether sums of these rows are exact in any order: integers, of a total that float64 can count."""
+    def exact(self, held: Held, weights: FloatArray) -> bool:
+        """Whether sums of rows with these weights, fixed ones, are exact: integers that float64 can count."""
         if "exact" not in held.memory:
-            weights = np.ones(held.shape[0]) if held.weights is None else held.weights
-            whole = is_integral(weights) and is_integral(held.data.data if issparse(held.data) else held.data)
-            # No BLAS (@) here: its threads keep spinning for a while after a call, on the cores our own need.
-            total = float(np.sum(weights * self.row_term(held.data, np.abs)))
-            held.memory["exact"] = whole and total < EXACT
+            entries = (held.data.data if issparse(held.data) else held.data).reshape(-1)
+            cuts = np.linspace(0, len(entries), 65).astype(np.int64)
+            totals = [np.inf]
+            if np.isfinite(kernels.total_if_whole(weights, 0, len(weights))):
+                totals = []
+                self.over_blocks(
+                    lambda start, stop: totals.append(kernels.total_if_whole(entries, cuts[start], cuts[stop])), cuts, 1
+                )
+            held.memory["exact"] = float(weights.max()) * sum(totals) < EXACT
         return bool(held.memory["exact"])
 
     def row_term(self, data: Data, function: Any) -> FloatArray:
@@ -264,12 +282,3 @@ def entries_before(data: Data) -> Array:
 def round_up(number: int, step: int) -> int:
     """The next multiple of ``step``."""
     return -(-number // step) * step
-
-
-def is_integral(values: Array) -> bool:
-    """Whether all values are whole numbers."""
-    if values.dtype.kind != "f":
-        return True
-    flat = values.reshape(-1)
-    steps = range(0, len(flat), ENTRIES_AT_A_TIME)
-    return all(np.array_equal(part := flat[i : i + ENTRIES_AT_A_TIME], np.rint(part)) for i in steps)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from .assign import INFINITE, best_template_csr, best_template_dense, best_template_few, transpose_templates
+from .assign import INFINITE, best_template_csr, best_template_dense, transpose_templates
 from .project import project_on_hull
-from .sums import move_rows_csr, move_rows_dense, sum_by_label_csr, sum_by_label_dense
+from .sums import move_rows_csr, move_rows_dense, order_by_label, sum_by_label_csr, sum_by_label_dense, total_if_whole
+from .tally import tally
 
 __all__ = [
     "INFINITE",
     "best_template_csr",
     "best_template_dense",
-    "best_template_few",
     "move_rows_csr",
     "move_rows_dense",
+    "order_by_label",
     "project_on_hull",
     "sum_by_label_csr",
     "sum_by_label_dense",
+    "tally",
+    "total_if_whole",
     "transpose_templates",
 ]

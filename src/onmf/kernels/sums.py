@@ -2,8 +2,9 @@
 
     sums_k = Σ_{i : label_i = k} w_i x_i
 
-Rows come sorted by label, in their own order within a label. Each call sums whole clusters, so every sum is added up in
-the order of the rows whatever runs at the same time.
+Sparse rows come sorted by label, in their own order within a label. Each call sums whole clusters, so every sum is
+added up in the order of the rows whatever runs at the same time. Dense rows are read in their order, once; each call
+sums a part of them.
 
 Where sums are exact, as with counts, they can follow the rows that changed their label instead:
 
@@ -16,7 +17,40 @@ from typing import Any
 
 import numpy as np
 
-from .jit import jit
+from .jit import jit, jit_any_order
+
+
+@jit_any_order
+def total_if_whole(
+    values: Any,  # IN
+    start: int,  # IN first entry
+    stop: int,  # IN one past the last entry
+) -> float:
+    """Σ |x| of entries start to stop if all are whole numbers, else infinity."""
+    total = fraction = 0.0
+    for i in range(start, stop):
+        x = np.float64(values[i])
+        total += abs(x)
+        fraction += abs(x - np.rint(x))
+    return total if fraction == 0.0 else np.inf
+
+
+@jit
+def order_by_label(
+    labels: Any,  # IN (n,)
+    bounds: Any,  # OUT (k + 1,) where each label starts in order; zero on entry
+    order: Any,  # OUT (n,) rows sorted by label, in their own order within a label
+) -> None:
+    """Sort rows by label, by counting."""
+    k = len(bounds) - 1
+    for label in labels:
+        bounds[label + 1] += 1
+    for c in range(k):
+        bounds[c + 1] += bounds[c]
+    place = bounds[:k].copy()
+    for i in range(len(labels)):
+        order[place[labels[i]]] = i
+        place[labels[i]] += 1
 
 
 @jit
@@ -44,22 +78,17 @@ def sum_by_label_csr(
 @jit
 def sum_by_label_dense(
     X: Any,  # IN (n, p)
-    order: Any,  # IN (n,) rows sorted by label
-    bounds: Any,  # IN (k + 1,) where each label starts in order
+    labels: Any,  # IN (n,)
     weights: Any,  # IN (n,) float64
-    start: int,  # IN first cluster
-    stop: int,  # IN one past the last cluster
-    sums: Any,  # OUT (k, p) float64, zero on entry
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    sums: Any,  # IN/OUT (k, p) float64
 ) -> None:
-    """Sums of clusters start to stop over an array."""
-    p = X.shape[1]
-    for c in range(start, stop):
-        total = sums[c]
-        for position in range(bounds[c], bounds[c + 1]):
-            i = order[position]
-            w = weights[i]
-            for j in range(p):
-                total[j] += w * np.float64(X[i, j])
+    """Add rows start to stop of an array to the sums."""
+    for i in range(start, stop):
+        total, x, w = sums[labels[i]], X[i], weights[i]
+        for j in range(len(x)):
+            total[j] += w * np.float64(x[j])
 
 
 @jit

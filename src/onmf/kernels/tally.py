@@ -1,0 +1,40 @@
+"""What a step counts by cluster, in one pass over the rows.
+
+    mass_k = Σ v a,  counts_k = Σ w,  squares_k = Σ w a²,  overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss
+
+over the rows of cluster k, with w the weight of a row, v its weight in the sums, a its scale and a' the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .jit import jit
+
+
+@jit
+def tally(
+    labels: Any,  # IN (n,)
+    before: Any,  # IN (n,) labels of the last step, or () if there was none
+    scales: Any,  # IN (n,)
+    scales_before: Any,  # IN (n,), or ()
+    losses: Any,  # IN (n,)
+    weights: Any,  # IN (n,) v
+    own: Any,  # IN (n,) w, or () where all are one
+    table: Any,  # OUT (5, k) mass, counts, squares, overlap, loss; zero on entry
+) -> int:
+    """Fill the table; return how many rows moved."""
+    moved = 0
+    first, weighted = len(before) == 0, len(own) > 0
+    for i in range(len(labels)):
+        k, a = labels[i], scales[i]
+        w = own[i] if weighted else 1.0
+        table[0, k] += weights[i] * a
+        table[1, k] += w
+        table[2, k] += w * a * a
+        table[4, k] += w * losses[i]
+        if first or before[i] != k:
+            moved += 1
+        else:
+            table[3, k] += w * a * scales_before[i]
+    return moved
