@@ -28,10 +28,16 @@ def corpus(name: str) -> csr_array | None:
 
 @functools.cache
 def image(name: str) -> Any:
-    """Pixels × bands; None where the data are not at hand. ``"made-H×W"`` is generated: 200 bands, float32."""
+    """Pixels × bands; None where the data are not at hand.
+
+    ``"made-H×W"`` is generated: 200 bands, float32. Its pixels are mixtures, so that no method is done after two steps.
+    """
     if name == "jasper":
         found = any(info.name == name and info.available for info in list_datasets())
         return load_hyperspectral(name).X if found else None
     height, width = map(int, name.removeprefix("made-").split("×"))
-    small = make_scene(min(height, 250), min(width, 250), 200, 6, random_state=0).X.astype(np.float32)
+    rng = np.random.default_rng(0)
+    spectra = make_scene(10, 10, 200, 6, random_state=0).endmembers
+    mixtures = rng.dirichlet(np.ones(6), min(height, 250) * min(width, 250)) @ spectra
+    small = rng.poisson(mixtures).astype(np.float32)
     return np.tile(small, (height * width // len(small), 1))

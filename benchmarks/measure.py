@@ -47,8 +47,10 @@ def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> d
         for name, (run, few, more) in contenders.items():
             run(1)  # what changed hands since this contender's last turn (caches, memory, spinning threads) comes back
             (short, done_few), (long, done_more) = timed(run, few), timed(run, more)
+            if done_more == done_few:
+                raise ValueError(f"{name} converged after {done_few} iterations: there is no iteration to measure.")
             if repeat:  # the first turn warms up
-                times[name].append((long - short) / max(done_more - done_few, 1))
+                times[name].append((long - short) / (done_more - done_few))
     return {name: median(values) for name, values in times.items()}
 
 

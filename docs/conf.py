@@ -16,7 +16,7 @@ extensions = [
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "paper/*.md", "performance/*.md"]
+exclude_patterns = ["_build", "_templates", "paper/*.md", "performance/*.md", "optima/*.md"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -33,4 +33,4 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "start", "method", "reproduce", "performance", "decisions")}
+html_sidebars = {page: [] for page in ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "decisions")}

@@ -10,17 +10,21 @@ from onmf._version import __version__
 from onmf.estimator import ONMF
 from onmf.initialize import snpa
 from onmf.paper import fro_onmf, kl_onmf
-from onmf.result import Clustering
+from onmf.result import Agreement, Clustering
+from onmf.select import Selection, select_n_clusters
 from onmf.versions import show_versions
 
 __all__ = [
     "ONMF",
+    "Agreement",
     "Clustering",
+    "Selection",
     "__version__",
     "divergence",
     "fro_onmf",
     "kl_onmf",
     "metrics",
+    "select_n_clusters",
     "show_versions",
     "snpa",
 ]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
+from onmf.consensus import consensus_start
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
 from onmf.engine import Assignment, Engine, Held, get_engine
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
-from onmf.result import Clustering, membership, telling
-from onmf.solve import solve
+from onmf.refine import check_refine
+from onmf.result import Agreement, Clustering, membership, telling
+from onmf.solve import Plan, all_losses, solve
 from onmf.validate import check_centroids, check_data, check_weights, read_only
 from onmf.warn import warn
 
@@ -45,9 +49,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     init : str, array or callable, default="snpa"
         Where to start. ``"snpa"``: the rows that the successive nonnegative projection algorithm chooses,
         deterministic. ``"++"``: rows drawn with probability proportional to their loss under those drawn before.
-        ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition. An
-        array gives the centroids, one row each, in any scale. A callable is called as ``init(X, n_clusters,
-        random_state=...)`` and returns such an array.
+        ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition.
+        ``"consensus"``: what ``n_consensus`` runs from random partitions agree on; it takes their time and finds the
+        best clusters, with ``refine="local-search"`` above all. An array gives the centroids, one row each, in any
+        scale. A callable is called as ``init(X, n_clusters, random_state=...)`` and returns such an array.
     n_init : int, default=1
         Number of runs from different random starts; the one with the lowest objective is kept.
     max_iter : int, default=100
@@ -55,6 +60,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     tol : float, default=1e-6
         Stop when the matrix of scales changes by less than this in the Frobenius norm, and no larger share of the rows
         changes its cluster; 0 runs to a fixed point.
+    refine : None or "local-search", default=None
+        What follows the loop. None is the paper. ``"local-search"`` moves single rows to other clusters while the
+        objective falls, which finds better optima; for Kullback–Leibler and cosine.
+    n_consensus : int, default=15
+        Runs that vote if ``init="consensus"``.
     smoothing : float, default=1e-3
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
         centroids of sum 1.
@@ -92,6 +102,13 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Name of the engine that ran.
     init_rows_ : (n_clusters,) array of int or None
         Rows of X that served as first centroids, where rows did.
+    margins_ : (n,) array
+        How sure each row is of its cluster: by how much the best other one is worse, per unit of the row (per word, for
+        counts).
+    n_sweeps_ : int
+        Sweeps of the local search over the rows; 0 without one.
+    agreement_ : Agreement or None
+        With ``init="consensus"``, how far its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
     clustering_ : Clustering
         The result as one object, with the paper's ``W`` and ``H``.
     n_features_in_ : int
@@ -125,6 +142,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-6,
+        refine: str | None = None,
+        n_consensus: int = 15,
         smoothing: float = 1e-3,
         engine: str | Engine = "auto",
         n_threads: int | None = None,
@@ -138,6 +157,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.refine = refine
+        self.n_consensus = n_consensus
         self.smoothing = smoothing
         self.engine = engine
         self.n_threads = n_threads
@@ -164,6 +185,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
+        check_refine(self.refine, divergence)
         engine = get_engine(self.engine, n_threads=self.n_threads)
         rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
         if rows.shape[0] < self.n_clusters:
@@ -174,25 +196,34 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         engine = get_engine(engine, rows)
         n_init = self._runs()
         held = engine.hold(rows, divergence, weights)
-        reporter = FitReporter(self, divergence, X, sample_weight, n_init)
+        voters = self.n_consensus if self._by_consensus else 0
+        reporter = FitReporter(self, divergence, X, sample_weight, n_init * (1 + voters))
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
+        plan = Plan(self.max_iter, self.tol, self.refine)
+        watch = reporter.iteration if reporter.wanted else None
+        agreement: Agreement | None = None
 
         def start(run: int) -> Start:
+            nonlocal agreement
+            if not voters:
+                reporter.begin_run()
+                return self._start(engine, held, rows, int(seeds[run]))
+            found, agreement = consensus_start(
+                engine,
+                held,
+                self.n_clusters,
+                np.random.default_rng(int(seeds[run])),
+                n_runs=voters,
+                plan=plan,
+                watch=watch,
+                begin=reporter.begin_run,
+            )
             reporter.begin_run()
-            return self._start(engine, held, rows, int(seeds[run]))
+            return found
 
-        clustering = solve(
-            engine,
-            held,
-            start,
-            n_init=n_init,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            watch=reporter.iteration if reporter.wanted else None,
-            parameters=self.get_params(deep=False),
-        )
+        clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
         self._divergence = divergence
-        self._adopt(clustering, engine)
+        self._adopt(replace(clustering, agreement=agreement), engine)
         reporter.end()
         return self
 
@@ -226,7 +257,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return self._output(self.labels_, self.scales_)
 
     def predict(self, X: Any) -> Array:
-        """The cluster of each row of ``X``.
+        """The cluster of each row of ``X``, by the assignment rule alone.
+
+        After ``refine="local-search"`` some training rows are better off in another cluster than the one the rule
+        gives them: ``labels_``, :meth:`fit_predict` and :meth:`fit_transform` have that one.
 
         Parameters
         ----------
@@ -238,6 +272,35 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         labels : (n,) array of int
         """
         return self._assign(X, self._templates()).labels
+
+    def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
+        """The probability of each cluster for each row of ``X``, under the likelihood that the divergence stands for.
+
+        With loss_k the divergence of a row from cluster k, it is proportional to exp(−loss_k / temperature). For counts
+        and Kullback–Leibler at temperature 1 that is the posterior of a multinomial mixture with equal weights. Every
+        word of a long row counts as evidence of its own, so its probabilities are nearly always 0 and 1; words of
+        real texts are not independent, and a temperature of about the number of words that come together (10 to 100)
+        gives probabilities that can be compared.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data.
+        temperature : float, default=1.0
+            Divides the losses; greater than 0.
+
+        Returns
+        -------
+        probabilities : (n, n_clusters) array
+            Rows sum to one.
+        """
+        check_is_fitted(self)
+        if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
+            raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
+        rows = check_data(X, self._divergence, estimator=self)
+        engine = get_engine(self.engine, rows, self.n_threads)
+        losses = all_losses(engine, engine.hold(rows, self._divergence), self._templates())
+        return softmax(-losses / float(temperature), axis=1)
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -375,7 +438,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             if not fine:
                 raise ValueError(f"{name}={getattr(self, name)!r} is not allowed: {name} must be {what}.")
 
-        for name in ("n_clusters", "n_init", "max_iter"):
+        for name in ("n_clusters", "n_init", "n_consensus", "max_iter"):
             require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer, at least 1")
         for name in ("tol", "smoothing"):
             value = getattr(self, name)
@@ -384,13 +447,20 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
         require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(
-            (isinstance(self.init, str) and self.init in STARTS) or callable(self.init) or np.ndim(self.init) > 0,
+            (isinstance(self.init, str) and self.init in (*STARTS, "consensus"))
+            or callable(self.init)
+            or np.ndim(self.init) > 0,
             "init",
-            f"one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
+            f"one of {', '.join(map(repr, STARTS))}, 'consensus', an array of centroids, or a callable",
         )
 
     def _runs(self) -> int:
         """Number of runs that make sense for this start."""
+        if self.n_init > 1 and self._by_consensus:
+            raise ValueError(
+                f"n_init={self.n_init} is not allowed with init='consensus': a consensus is one start made of many "
+                "runs. Set n_consensus to their number instead."
+            )
         if self.n_init > 1 and not callable(self.init) and not (isinstance(self.init, str) and self.init in RANDOM):
             warn(
                 f"n_init={self.n_init} runs would all be the same from a deterministic start: running once. "
@@ -399,6 +469,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             )
             return 1
         return self.n_init
+
+    @property
+    def _by_consensus(self) -> bool:
+        return isinstance(self.init, str) and self.init == "consensus"
 
     def _start(self, engine: Engine, held: Held, rows: Any, seed: int) -> Start:
         """The first centroids of a run."""
@@ -423,6 +497,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.stop_reason_ = clustering.stop_reason
         self.engine_ = engine.name
         self.init_rows_ = clustering.init_rows
+        self.margins_ = clustering.margins
+        self.n_sweeps_ = clustering.n_sweeps
+        self.agreement_ = clustering.agreement
 
     def _templates(self) -> FloatArray:
         check_is_fitted(self)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from onmf.estimator import ONMF
 from onmf.metrics import match_clusters
+from onmf.select import Selection
 
-__all__ = ["plot_confusion", "plot_top_features"]
+__all__ = ["plot_confusion", "plot_selection", "plot_top_features"]
 
 BAR, INK, FAINT = "#2a6f97", "#1b263b", "#8d99ae"
 
@@ -129,3 +130,36 @@ def _pyplot() -> Any:
     except ImportError as error:
         raise ImportError("Pictures need matplotlib: pip install 'onmf[report]'") from error
     return plt
+
+
+def plot_selection(selection: Selection) -> Any:
+    """Held-out likelihood, stability and BIC over the number of clusters, with the choice of each.
+
+    Parameters
+    ----------
+    selection : Selection
+        What :func:`onmf.select_n_clusters` returned.
+
+    Returns
+    -------
+    (3,) array of matplotlib.axes.Axes
+    """
+    plt = _pyplot()
+    _, axes = plt.subplots(1, 3, figsize=(10.5, 3.0), layout="constrained")
+    curves = {
+        "held-out": ("log-likelihood of a held-out count", selection.held_out),
+        "stability": ("agreement of two runs (adjusted Rand)", selection.stability),
+        "bic": ("BIC (lower is better)", selection.bic),
+    }
+    for place, (name, (title, values)) in zip(axes, curves.items(), strict=True):
+        place.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
+        if name == "held-out":
+            low, high = values - selection.held_out_error, values + selection.held_out_error
+            place.fill_between(selection.candidates, low, high, color=BAR, alpha=0.15, linewidth=0)
+        k = selection.chosen[name]
+        place.axvline(k, color=FAINT, linestyle=":", linewidth=1)
+        place.set_title(f"{title}: {k}", fontsize=9, color=INK)
+        place.set_xlabel("clusters", fontsize=8, color=INK)
+        place.tick_params(labelsize=8, colors=INK)
+        place.spines[["top", "right"]].set_visible(False)
+    return axes

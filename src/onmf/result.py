@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from onmf.divergence import Array, FloatArray, divide
+from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
+
+
+class Agreement(NamedTuple):
+    """How far several runs agree with a consensus of theirs.
+
+    Attributes
+    ----------
+    overall : float
+        The mean over the rows: 1 where all runs found the same clusters, whatever they call them.
+    rows : (n,) array
+        For each row: take another row of its cluster and one of the runs at random; the probability that this run, too,
+        has them together.
+    """
+
+    overall: float
+    rows: FloatArray
 
 
 @dataclass(frozen=True)
@@ -41,6 +57,12 @@ class Clustering:
         The rows of X that the centroids started from, where they started from rows.
     parameters : dict
         What it was found with.
+    margins : (n,) array
+        How much worse the best other cluster is than the row's own, in units of the row (for counts: per word).
+    n_sweeps : int
+        Sweeps of the local search over the rows; 0 without one.
+    agreement : Agreement or None
+        How far the runs behind a consensus agreed.
     """
 
     labels: Array
@@ -53,7 +75,10 @@ class Clustering:
     masses: FloatArray
     n_filled: int
     init_rows: Array | None
-    parameters: dict[str, Any]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    margins: FloatArray | None = None
+    n_sweeps: int = 0
+    agreement: Agreement | None = None
 
     @property
     def W(self) -> FloatArray:
@@ -72,6 +97,21 @@ def membership(labels: Array, scales: FloatArray, k: int) -> csr_array:
     starts = np.zeros(len(labels) + 1, dtype=labels.dtype)
     np.cumsum(filled, out=starts[1:])
     return csr_array((scales[filled], labels[filled], starts), shape=(len(labels), k))
+
+
+def margins(divergence: Divergence, own: FloatArray, following: FloatArray, terms: RowTerms) -> FloatArray:
+    """How much worse the best other cluster of each row is than its own, from the two scores, in units of the row.
+
+    Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing. → (n,)
+    """
+
+    def gain(scores: FloatArray) -> FloatArray:
+        return divergence.gain(scores, divergence.scale(scores, terms), terms)
+
+    sizes = divergence.row_size(terms)
+    with np.errstate(invalid="ignore"):  # two costs of infinity: no difference
+        difference = gain(own) - gain(following)
+    return np.where(sizes > 0, divide(np.where(np.isnan(difference), 0.0, difference), sizes), 0.0)
 
 
 def telling(centroids: FloatArray, masses: FloatArray) -> FloatArray:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,24 +15,33 @@ from onmf.alternate import Alternation, Iteration, alternate, objective
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held
 from onmf.initialize import Start
-from onmf.result import Clustering
+from onmf.refine import local_search, settle
+from onmf.result import Clustering, margins
 from onmf.warn import warn
 
 Watch = Callable[[int, Iteration, FloatArray], bool]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every run does, whatever its start: the parameters of :class:`onmf.ONMF` of the same names."""
+
+    max_iter: int = 100
+    tol: float = 1e-6
+    refine: str | None = None
 
 
 def solve(
     engine: Engine,
     held: Held,
     starts: Callable[[int], Start],
+    seeds: Array,
+    plan: Plan,
     *,
-    n_init: int,
-    max_iter: int,
-    tol: float,
     watch: Watch | None = None,
     parameters: dict[str, Any] | None = None,
 ) -> Clustering:
-    """Run the loop from ``n_init`` starts and keep the result of the lowest objective, the first of equals.
+    """Run the loop from several starts and keep the result of the lowest objective, the first of equals.
 
     Parameters
     ----------
@@ -37,8 +49,10 @@ def solve(
         Where the data lives.
     starts : callable
         The start of run i.
-    n_init, max_iter, tol
-        As in :class:`onmf.ONMF`.
+    seeds : (runs,) array of int
+        Random numbers of each run.
+    plan : Plan
+        What a run does.
     watch : callable, optional
         Called after each iteration as ``watch(run, iteration, centroids)``; a true answer stops that run.
     parameters : dict, optional
@@ -48,22 +62,73 @@ def solve(
     -------
     Clustering
     """
-    best: Clustering | None = None
-    for run in range(n_init):
-        start = starts(run)
-        listener = None if watch is None else (lambda iteration, W, run=run: watch(run, iteration, W))
-        ended = alternate(engine, held, start.centroids, max_iter=max_iter, tol=tol, watch=listener)
-        found = clustering_of(engine, held, ended, start.rows, parameters or {})
-        if best is None or found.objective < best.objective:
-            best = found
-    assert best is not None
-    warn_about(best, max_iter)
-    return best
+    best = min(runs(engine, held, starts, seeds, plan, watch), key=lambda found: found.objective)
+    warn_about(best, plan.max_iter)
+    return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
 
 
-def clustering_of(
-    engine: Engine, held: Held, ended: Alternation, init_rows: Array | None, parameters: dict[str, Any]
-) -> Clustering:
+def runs(
+    engine: Engine,
+    held: Held,
+    starts: Callable[[int], Start],
+    seeds: Array,
+    plan: Plan,
+    watch: Watch | None = None,
+) -> Iterator[Clustering]:
+    """The result of each run, in their order.
+
+    Several runs at the same time need no threads to wait for each other within an iteration; where there are fewer runs
+    than threads, or somebody watches, the threads share the rows of one run. The results are the same.
+    """
+
+    def run(number: int, start: Start, engine: Engine, held: Held) -> Clustering:
+        listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
+        ended = alternate(engine, held, start.centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
+        n_sweeps = 0
+        if plan.refine is not None:
+            labels, _ = engine.collect(held)
+            rng = np.random.default_rng([int(seeds[number]), 1])
+            search = local_search(engine, held, labels, len(ended.centroids), rng)
+            ended, n_sweeps = settle(engine, held, search.labels, ended), search.n_sweeps
+        return clustering_of(engine, held, ended, start.rows, n_sweeps)
+
+    at_once = min(engine.runs_at_once, len(seeds))
+    if watch is not None or at_once < max(engine.runs_at_once, 2):
+        for number in range(len(seeds)):
+            yield run(number, starts(number), engine, held)
+        return
+    engine.warm_up(held)
+    pending: deque[Future[Clustering]] = deque()
+    with ThreadPoolExecutor(at_once) as pool:
+        for number in range(len(seeds)):
+            pending.append(pool.submit(run, number, starts(number), engine.share(), engine.fork(held)))
+            if len(pending) > 2 * at_once:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def margins_of(engine: Engine, held: Held, found: Clustering) -> FloatArray:
+    """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
+    divergence = held.divergence
+    templates = engine.prepare(held, found.centroids, divergence.templates)
+    own, following = engine.own_and_next(held.data, templates, found.labels)
+    return margins(divergence, own, following, held.terms)
+
+
+def all_losses(engine: Engine, held: Held, templates: FloatArray) -> FloatArray:
+    """The loss of each row under each template, up to what all of them share where that is infinite. → (n, k)"""
+    divergence = held.divergence
+    scores = engine.scores(held.data, templates)
+    losses = np.empty_like(scores)
+    for k in range(scores.shape[1]):
+        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], held.terms), held.terms)
+        losses[:, k] = held.constants - gains
+    losses[np.isposinf(losses).all(axis=1)] = 0.0  # no template can explain the row: all are as good
+    return losses
+
+
+def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None, n_sweeps: int) -> Clustering:
     """The result of a loop that has just ended, in the gauge H Hᵀ = I."""
     labels, scales = engine.collect(held)
     scales = scales / ended.step.norms[labels]
@@ -87,7 +152,7 @@ def clustering_of(
         masses=np.bincount(labels, weights=weighted, minlength=len(ended.centroids)).astype(np.float64, copy=False),
         n_filled=int(np.count_nonzero(~ended.step.empty)),
         init_rows=init_rows,
-        parameters=parameters,
+        n_sweeps=n_sweeps,
     )
 
 

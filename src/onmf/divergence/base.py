@@ -58,6 +58,19 @@ class Divergence(ABC):
         """Whether :meth:`weight` does not depend on the scale, so that it is the same in every iteration."""
         return False
 
+    @property
+    def moves(self) -> Literal["entropy", "length"] | None:
+        """Which closed form tells what moving one row to another cluster gains, None if there is none.
+
+        ``"entropy"``: the objective is a constant minus Σ_kj f(S_kj) − Σ_k f(T_k), f(t) = t log t, with S the sums and
+        T their totals; ``"length"``: a constant minus Σ_k ‖S_k‖.
+        """
+        return None
+
+    @abstractmethod
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        """What the loss of a row is measured in, so that the losses of long rows and short ones compare. → (n,)"""
+
     @abstractmethod
     def size(self, vectors: FloatArray) -> FloatArray:
         """The size of each row of ``vectors`` (k, p) that the gauge sets to one. → (k,)"""

@@ -32,6 +32,9 @@ class Beta(Divergence):
     def row_terms(self) -> Mapping[str, Elementwise]:
         return {"power": lambda x: np.power(x, self.beta)}
 
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return terms["power"]
+
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
         return np.power(scale, self.beta - 1, out=np.zeros_like(scale), where=scale > 0)
 
@@ -195,6 +198,9 @@ class ItakuraSaito(BetaBelowOne):
     def size(self, vectors: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             return np.exp(np.log(vectors).mean(axis=1))
+
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return np.full_like(terms["log"], terms["features"])
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         return -best / terms["features"]

@@ -20,6 +20,9 @@ class Euclidean(Divergence):
     def row_terms(self) -> Mapping[str, Elementwise]:
         return {"square": np.square}
 
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return terms["square"]
+
     def size(self, vectors: FloatArray) -> FloatArray:
         return np.sqrt(np.square(vectors).sum(axis=1))
 
@@ -84,9 +87,13 @@ class Cosine(Euclidean):
 
     name = "cosine"
     fixed_weights = True
+    moves = "length"
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
         return divide(np.ones_like(scale), np.sqrt(terms["square"]))
+
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return self.constant(terms)
 
     def constant(self, terms: RowTerms) -> FloatArray:
         return (terms["square"] > 0).astype(np.float64)

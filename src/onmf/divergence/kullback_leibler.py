@@ -44,10 +44,14 @@ class KullbackLeibler(Divergence):
     name = "kullback-leibler"
     domain = "nonnegative"
     fixed_weights = True
+    moves = "entropy"
 
     @property
     def row_terms(self) -> Mapping[str, Elementwise]:
         return {"sum": lambda x: x, "x log x": lambda x: xlogy(x, x)}
+
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return terms["sum"]
 
     def size(self, vectors: FloatArray) -> FloatArray:
         return vectors.sum(axis=1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -134,12 +134,20 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def own_and_next(self, data: Any, templates: Any, labels: Array) -> tuple[FloatArray, FloatArray]:
+        """Score of the template of each row's label, and the largest score of the others (−∞ if there are none)."""
+
+    @abstractmethod
     def sum_by_label(self, data: Any, labels: Array, weights: FloatArray, k: int) -> FloatArray:
         """Σ weights·x over the rows of each label. → (k, p)"""
 
     @abstractmethod
     def row_term(self, data: Any, function: Any) -> FloatArray:
         """Σ_j function(x_j) for each row, in float64. → (n,)"""
+
+    @abstractmethod
+    def scores(self, data: Any, templates: FloatArray) -> FloatArray:
+        """All inner products of rows and templates, for callers that bring few rows at a time. → (n, k)"""
 
     @abstractmethod
     def rows(self, data: Any, index: Array) -> FloatArray:
@@ -154,6 +162,22 @@ class Engine(ABC):
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:
         """The sums of a step; an engine may keep them and update them by the rows that moved."""
         return self.sum_by_label(held.data, labels, weights, k)
+
+    @property
+    def runs_at_once(self) -> int:
+        """How many runs this engine can work on at the same time, each on a :meth:`share` of it."""
+        return 1
+
+    def share(self) -> Engine:
+        """An engine for one of several runs at the same time; it gives the same bits."""
+        return self
+
+    def warm_up(self, held: Held) -> None:  # noqa: B027 (most engines have nothing to do)
+        """Compute now what all runs would compute each for itself."""
+
+    def on_host(self, data: Any) -> Data:
+        """The rows where a kernel of this machine's CPU can read them."""
+        return data
 
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""
@@ -210,6 +234,10 @@ class Engine(ABC):
             overlaps = ones * scales * held.scales * stayed
         values = (weights * scales, ones, ones * scales * scales, overlaps, ones * losses)
         return moved, np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+
+    def fork(self, held: Held) -> Held:
+        """The same data for another run at the same time, without what steps leave behind."""
+        return replace(held, labels=None, scales=None, memory={})
 
     def forget(self, held: Held) -> None:
         """Drop the labels of the last step, before another start."""

@@ -17,6 +17,7 @@ from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
 from .base import Assignment, Data, Engine, Held
+from .reference import all_scores
 
 ENTRIES_AT_A_TIME = 1 << 18
 """Entries whose row terms are computed together: bounds the float64 copy that :meth:`CpuEngine.row_term` makes."""
@@ -101,24 +102,43 @@ class CpuEngine(Engine):
         return Templates(B, k, any(infinite))
 
     def best_template(self, data: Data, templates: FloatArray | Templates) -> tuple[Array, FloatArray]:
-        if not isinstance(templates, Templates):
-            templates = self._prepared(data, templates, None, {})
-        n, k, B = data.shape[0], templates.k, templates.B
-        labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        if issparse(data):
-
-            def kernel(start: int, stop: int) -> None:
-                kernels.best_template_csr(data.indptr, data.indices, data.data, B, k, start, stop, labels, best)
-        else:
-
-            def kernel(start: int, stop: int) -> None:
-                kernels.best_template_dense(data, B, k, start, stop, labels, best)
-
-        self.over_blocks(kernel, entries_before(data), k)
+        templates = self._ready(data, templates)
+        labels, best = np.empty(data.shape[0], dtype=np.int32), np.empty(data.shape[0])
+        self._score(kernels.best_template_csr, kernels.best_template_dense, data, templates, labels, best)
         if templates.infinite:  # a row that no template can explain is a tie
             hopeless = best < INFINITE_SCORE
             labels[hopeless], best[hopeless] = 0, -np.inf
         return labels, best
+
+    def own_and_next(
+        self, data: Data, templates: FloatArray | Templates, labels: Array
+    ) -> tuple[FloatArray, FloatArray]:
+        templates = self._ready(data, templates)
+        own, following = np.empty(data.shape[0]), np.empty(data.shape[0])
+        self._score(kernels.own_and_next_csr, kernels.own_and_next_dense, data, templates, labels, own, following)
+        if templates.infinite:
+            own[own < INFINITE_SCORE] = following[following < INFINITE_SCORE] = -np.inf
+        return own, following
+
+    def _ready(self, data: Data, templates: FloatArray | Templates) -> Templates:
+        return templates if isinstance(templates, Templates) else self._prepared(data, templates, None, {})
+
+    def _score(self, sparse: Any, dense: Any, data: Data, templates: Templates, *arrays: Array) -> None:
+        """Run the kernel for the kind of data over all rows, with arrays it reads or writes by row."""
+        k, B = templates.k, templates.B
+        if issparse(data):
+
+            def kernel(start: int, stop: int) -> None:
+                sparse(data.indptr, data.indices, data.data, B, k, start, stop, *arrays)
+        else:
+
+            def kernel(start: int, stop: int) -> None:
+                dense(data, B, k, start, stop, *arrays)
+
+        self.over_blocks(kernel, entries_before(data), k)
+
+    def scores(self, data: Data, templates: FloatArray) -> FloatArray:
+        return all_scores(data, templates)
 
     def sum_by_label(
         self, data: Data, labels: Array, weights: FloatArray, k: int, out: FloatArray | None = None
@@ -212,6 +232,23 @@ class CpuEngine(Engine):
     def rows(self, data: Data, index: Array) -> FloatArray:
         chosen = data[index]
         return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
+
+    @property
+    def runs_at_once(self) -> int:
+        return self.n_threads
+
+    def share(self) -> CpuEngine:
+        return CpuEngine(1)
+
+    def warm_up(self, held: Held) -> None:
+        if held.divergence.fixed_weights:
+            self.exact(held, self.row_weights(held, np.ones(held.shape[0])))
+
+    def fork(self, held: Held) -> Held:
+        forked = super().fork(held)
+        if "exact" in held.memory:
+            forked.memory["exact"] = held.memory["exact"]
+        return forked
 
     def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
         self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)

@@ -23,14 +23,20 @@ class ReferenceEngine(Engine):
     def place(self, X: Data) -> Data:
         return X.astype(np.float64)
 
+    def scores(self, data: Data, templates: FloatArray) -> FloatArray:
+        return all_scores(data, templates)
+
     def best_template(self, data: Data, templates: FloatArray) -> tuple[Array, FloatArray]:
-        if np.isneginf(templates).any():  # 0 · (−∞) counts as 0
-            finite = np.where(np.isneginf(templates), 0.0, templates)
-            scores = np.where((data != 0) @ np.isneginf(templates).T.astype(float) > 0, -np.inf, data @ finite.T)
-        else:
-            scores = data @ templates.T
+        scores = all_scores(data, templates)
         labels = scores.argmax(axis=1).astype(np.int32)
         return labels, scores[np.arange(len(labels)), labels]
+
+    def own_and_next(self, data: Data, templates: FloatArray, labels: Array) -> tuple[FloatArray, FloatArray]:
+        scores = all_scores(data, templates)
+        rows = np.arange(len(labels))
+        own = scores[rows, labels]
+        scores[rows, labels] = -np.inf
+        return own, scores.max(axis=1)
 
     def sum_by_label(self, data: Data, labels: Array, weights: FloatArray, k: int) -> FloatArray:
         n = len(labels)
@@ -47,3 +53,12 @@ class ReferenceEngine(Engine):
 
     def rows(self, data: Data, index: Array) -> FloatArray:
         return data[index].toarray() if issparse(data) else data[index]
+
+
+def all_scores(data: Data, templates: FloatArray) -> FloatArray:
+    """Inner products of all rows with all templates; 0 · (−∞) counts as 0. → (n, k)"""
+    infinite = np.isneginf(templates)
+    if not infinite.any():
+        return data @ templates.T
+    finite = np.where(infinite, 0.0, templates)
+    return np.where((data != 0) @ infinite.T.astype(float) > 0, -np.inf, data @ finite.T)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .assign import INFINITE, best_template_csr, best_template_dense, transpose_templates
+from .assign import (
+    INFINITE,
+    best_template_csr,
+    best_template_dense,
+    own_and_next_csr,
+    own_and_next_dense,
+    transpose_templates,
+)
+from .hartigan import sweep_counts, sweep_entropy, sweep_length
 from .project import project_on_hull
 from .sums import move_rows_csr, move_rows_dense, order_by_label, sum_by_label_csr, sum_by_label_dense, total_if_whole
 from .tally import tally
@@ -14,9 +22,14 @@ __all__ = [
     "move_rows_csr",
     "move_rows_dense",
     "order_by_label",
+    "own_and_next_csr",
+    "own_and_next_dense",
     "project_on_hull",
     "sum_by_label_csr",
     "sum_by_label_dense",
+    "sweep_counts",
+    "sweep_entropy",
+    "sweep_length",
     "tally",
     "total_if_whole",
     "transpose_templates",

@@ -36,6 +36,16 @@ def transpose_templates(B: Any, BT: Any, start: int) -> bool:
 
 
 @jit
+def best_but(scores: Any, k: int, label: int) -> float:
+    """The largest of the first k scores but one; −∞ if there is no other."""
+    best = -np.inf
+    for c in range(k):
+        if c != label and scores[c] > best:
+            best = scores[c]
+    return best
+
+
+@jit
 def lowest_argmax(scores: Any, k: int) -> int:
     """The lowest index of the largest of the first k scores."""
     winner = 0
@@ -58,30 +68,55 @@ def best_template_csr(
     best: Any,  # OUT (n,) float64
 ) -> None:
     """Label and best score of rows start to stop of a CSR matrix."""
-    width = BT.shape[1]
-    scores = np.empty(width)
+    scores = np.empty(BT.shape[1])
     for i in range(start, stop):
-        scores[:] = 0.0
-        e, end = indptr[i], indptr[i + 1]
-        while e + 4 <= end:
-            x0, x1 = np.float64(data[e]), np.float64(data[e + 1])
-            x2, x3 = np.float64(data[e + 2]), np.float64(data[e + 3])
-            b0, b1 = BT[indices[e]], BT[indices[e + 1]]
-            b2, b3 = BT[indices[e + 2]], BT[indices[e + 3]]
-            for c in range(width):
-                scores[c] += (x0 * b0[c] + x1 * b1[c]) + (x2 * b2[c] + x3 * b3[c])
-            e += 4
-        while e < end:
-            x0 = np.float64(data[e])
-            b0 = BT[indices[e]]
-            for c in range(width):
-                scores[c] += x0 * b0[c]
-            e += 1
+        score_csr(indptr[i], indptr[i + 1], indices, data, BT, scores)
         labels[i] = winner = lowest_argmax(scores, k)
         best[i] = scores[winner]
 
 
-@jit_any_order
+@jit
+def own_and_next_csr(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    data: Any,  # IN (nnz,)
+    BT: Any,  # IN (p, k or more) float64
+    k: int,  # IN number of templates
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    labels: Any,  # IN (n,)
+    own: Any,  # OUT (n,) score of the template of the label
+    following: Any,  # OUT (n,) largest score of the others
+) -> None:
+    """Score of each row's own template and of the best other one, rows start to stop of a CSR matrix."""
+    scores = np.empty(BT.shape[1])
+    for i in range(start, stop):
+        score_csr(indptr[i], indptr[i + 1], indices, data, BT, scores)
+        own[i], following[i] = scores[labels[i]], best_but(scores, k, labels[i])
+
+
+@jit
+def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, scores: Any) -> None:
+    """Scores of the sparse row that is entries e to end."""
+    width = BT.shape[1]
+    scores[:] = 0.0
+    while e + 4 <= end:
+        x0, x1 = np.float64(data[e]), np.float64(data[e + 1])
+        x2, x3 = np.float64(data[e + 2]), np.float64(data[e + 3])
+        b0, b1 = BT[indices[e]], BT[indices[e + 1]]
+        b2, b3 = BT[indices[e + 2]], BT[indices[e + 3]]
+        for c in range(width):
+            scores[c] += (x0 * b0[c] + x1 * b1[c]) + (x2 * b2[c] + x3 * b3[c])
+        e += 4
+    while e < end:
+        x0 = np.float64(data[e])
+        b0 = BT[indices[e]]
+        for c in range(width):
+            scores[c] += x0 * b0[c]
+        e += 1
+
+
+@jit
 def best_template_dense(
     X: Any,  # IN (n, p)
     B: Any,  # IN (k, or k + 1 if k is odd, p) float64; not transposed
@@ -91,31 +126,56 @@ def best_template_dense(
     labels: Any,  # OUT (n,) int32
     best: Any,  # OUT (n,) float64
 ) -> None:
-    """Label and best score of rows start to stop of an array: inner products of four rows with two templates at once.
-
-    The last rows, fewer than four, are scored together with a copy of the last one: a score is the same in whatever
-    company.
-    """
+    """Label and best score of rows start to stop of an array."""
     scores = np.empty((4, len(B)))
     for first in range(start, stop, 4):
-        last = stop - 1
-        x0, x1, x2, x3 = X[first], X[min(first + 1, last)], X[min(first + 2, last)], X[min(first + 3, last)]
-        for c in range(0, len(B), 2):
-            b, d = B[c], B[c + 1]
-            b0 = b1 = b2 = b3 = d0 = d1 = d2 = d3 = 0.0
-            for j in range(len(b)):
-                bj, dj = b[j], d[j]
-                t0, t1, t2, t3 = np.float64(x0[j]), np.float64(x1[j]), np.float64(x2[j]), np.float64(x3[j])
-                b0 += t0 * bj
-                b1 += t1 * bj
-                b2 += t2 * bj
-                b3 += t3 * bj
-                d0 += t0 * dj
-                d1 += t1 * dj
-                d2 += t2 * dj
-                d3 += t3 * dj
-            scores[0, c], scores[1, c], scores[2, c], scores[3, c] = b0, b1, b2, b3
-            scores[0, c + 1], scores[1, c + 1], scores[2, c + 1], scores[3, c + 1] = d0, d1, d2, d3
+        score_dense(X, B, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
             labels[first + r] = winner = lowest_argmax(scores[r], k)
             best[first + r] = scores[r, winner]
+
+
+@jit
+def own_and_next_dense(
+    X: Any,  # IN (n, p)
+    B: Any,  # IN (k, or k + 1 if k is odd, p) float64; not transposed
+    k: int,  # IN number of templates
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    labels: Any,  # IN (n,)
+    own: Any,  # OUT (n,) score of the template of the label
+    following: Any,  # OUT (n,) largest score of the others
+) -> None:
+    """Score of each row's own template and of the best other one, rows start to stop of an array."""
+    scores = np.empty((4, len(B)))
+    for first in range(start, stop, 4):
+        score_dense(X, B, first, stop - 1, scores)
+        for r in range(min(4, stop - first)):
+            i = first + r
+            own[i], following[i] = scores[r, labels[i]], best_but(scores[r], k, labels[i])
+
+
+@jit_any_order
+def score_dense(X: Any, B: Any, first: int, last: int, scores: Any) -> None:
+    """Scores of rows first to first + 3 of an array: inner products of four rows with two templates at once.
+
+    Where rows are missing at the end, the last one is scored again in their place: a score is the same in whatever
+    company.
+    """
+    x0, x1, x2, x3 = X[first], X[min(first + 1, last)], X[min(first + 2, last)], X[min(first + 3, last)]
+    for c in range(0, len(B), 2):
+        b, d = B[c], B[c + 1]
+        b0 = b1 = b2 = b3 = d0 = d1 = d2 = d3 = 0.0
+        for j in range(len(b)):
+            bj, dj = b[j], d[j]
+            t0, t1, t2, t3 = np.float64(x0[j]), np.float64(x1[j]), np.float64(x2[j]), np.float64(x3[j])
+            b0 += t0 * bj
+            b1 += t1 * bj
+            b2 += t2 * bj
+            b3 += t3 * bj
+            d0 += t0 * dj
+            d1 += t1 * dj
+            d2 += t2 * dj
+            d3 += t3 * dj
+        scores[0, c], scores[1, c], scores[2, c], scores[3, c] = b0, b1, b2, b3
+        scores[0, c + 1], scores[1, c + 1], scores[2, c + 1], scores[3, c + 1] = d0, d1, d2, d3

@@ -1,0 +1,235 @@
+"""How many clusters? Three criteria that need no labels, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import check_random_state
+
+from onmf import kernels
+from onmf.divergence import Array, FloatArray, KullbackLeibler
+from onmf.engine import Data, Engine, get_engine
+from onmf.initialize import STARTS, Start
+from onmf.result import Clustering
+from onmf.solve import Plan, runs
+from onmf.validate import check_data
+
+PRIOR = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+"""Words of the whole that a cluster's profile is mixed with before it predicts; the best of these is taken."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What each criterion says on each number of clusters.
+
+    Attributes
+    ----------
+    candidates : (m,) array of int
+        Numbers of clusters that were tried.
+    held_out : (m,) array
+        Mean log-likelihood of a held-out count; higher is better.
+    held_out_error : (m,) array
+        Standard error of ``held_out`` over the folds.
+    stability : (m,) array
+        Mean adjusted Rand index of two runs; 1 where all runs found the same clusters.
+    bic : (m,) array
+        Bayesian information criterion; lower is better.
+    """
+
+    candidates: Array
+    held_out: FloatArray
+    held_out_error: FloatArray
+    stability: FloatArray
+    bic: FloatArray
+
+    @property
+    def chosen(self) -> dict[str, int]:
+        """The number of clusters that each criterion chooses."""
+        best = {
+            "held-out": np.argmax(self.held_out),
+            "stability": np.argmax(self.stability),
+            "bic": np.argmin(self.bic),
+        }
+        return {name: int(self.candidates[place]) for name, place in best.items()}
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters under which unseen counts are likeliest."""
+        return self.chosen["held-out"]
+
+    def table(self) -> list[dict[str, float]]:
+        """One row for each number of clusters, for ``pandas.DataFrame`` and the like."""
+        columns = zip(self.candidates, self.held_out, self.held_out_error, self.stability, self.bic, strict=True)
+        names = ("n_clusters", "held_out", "held_out_error", "stability", "bic")
+        return [{"n_clusters": int(row[0])} | dict(zip(names[1:], map(float, row[1:]), strict=True)) for row in columns]
+
+    def plot(self) -> Any:
+        """Draw the three criteria; see :func:`onmf.plot.plot_selection`."""
+        from onmf.plot import plot_selection
+
+        return plot_selection(self)
+
+    def __str__(self) -> str:
+        lines = ["clusters   held-out          stability   BIC"]
+        for row in self.table():
+            marks = "".join(f"  ← {name}" for name, k in self.chosen.items() if k == row["n_clusters"])
+            lines.append(
+                f"{row['n_clusters']:8d}   {row['held_out']:.4f} ± {row['held_out_error']:.4f}"
+                f"   {row['stability']:9.3f}   {row['bic']:.6g}{marks}"
+            )
+        return "\n".join(lines)
+
+
+def select_n_clusters(
+    X: Any,
+    candidates: Iterable[int] = range(2, 21),
+    *,
+    n_splits: int = 3,
+    n_init: int = 5,
+    refine: str | None = "local-search",
+    max_iter: int = 100,
+    random_state: Any = None,
+    n_threads: int | None = None,
+    verbose: int = 0,
+) -> Selection:
+    """Try several numbers of clusters on counts, and judge each by three criteria.
+
+    *Held-out likelihood*: the rows are split into folds. The clusters are found without a fold; each of its rows is
+    then halved word by word at random (binomial thinning: for Poisson counts the halves are independent), one half
+    finds the row's cluster, and the other is predicted by it. *Stability*: how far runs from random partitions
+    agree. *BIC*: the likelihood of the fit with a price for every parameter, (log n) / 2 for each of the k (p − 1).
+
+    Parameters
+    ----------
+    X : (n, n_features) array or sparse matrix of counts
+        Data: whole numbers ≥ 0.
+    candidates : iterable of int, default=range(2, 21)
+        Numbers of clusters to try.
+    n_splits : int, default=3
+        Folds of the rows; at least 2.
+    n_init : int, default=5
+        Runs for each fit; at least 2.
+    refine : None or "local-search", default="local-search"
+        As in :class:`onmf.ONMF`.
+    max_iter : int, default=100
+        As in :class:`onmf.ONMF`.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds, the halves and the runs.
+    n_threads : int or None, default=None
+        Threads; None uses all cores.
+    verbose : int, default=0
+        Show a progress bar.
+
+    Returns
+    -------
+    Selection
+        With a table, the choice of each criterion, and a plot.
+
+    Examples
+    --------
+    >>> from onmf import select_n_clusters
+    >>> from onmf.datasets import make_counts
+    >>> X = make_counts(300, 200, 4, overlap=0.2, random_state=0).X
+    >>> select_n_clusters(X, range(2, 7), random_state=0).n_clusters
+    4
+    """
+    divergence = KullbackLeibler()
+    rows = check_data(X, divergence)
+    values = rows.data if issparse(rows) else rows.reshape(-1)
+    if not np.isfinite(kernels.total_if_whole(values, 0, len(values))):
+        raise ValueError(
+            "X holds numbers that are not whole: held-out likelihood halves counts word by word. Pass the raw counts, "
+            "not frequencies or tf-idf."
+        )
+    numbers = np.unique(np.fromiter(candidates, dtype=np.int64))
+    smallest = rows.shape[0] - -(-rows.shape[0] // max(n_splits, 1))
+    if n_splits < 2 or n_init < 2:
+        raise ValueError(f"n_splits={n_splits} and n_init={n_init} must both be at least 2.")
+    if len(numbers) == 0 or numbers[0] < 1 or numbers[-1] > smallest:
+        raise ValueError(
+            f"candidates must be numbers of clusters from 1 to {smallest}, the rows that are left when a fold is held "
+            "out."
+        )
+    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    engine = get_engine("cpu", rows, n_threads)
+    plan = Plan(max_iter=max_iter, refine=refine)
+    folds = rng.permutation(rows.shape[0]) % n_splits
+    splits = [_split(rows, folds == fold, rng) for fold in range(n_splits)]
+    held_out = np.empty((len(numbers), n_splits))
+    stability, bic = np.empty(len(numbers)), np.empty(len(numbers))
+    with _progress(len(numbers) * (n_splits + 1), verbose) as advance:
+        for place, k in enumerate(map(int, numbers)):
+            found = _fits(engine, rows, k, n_init, plan, rng)
+            best = min(found, key=lambda run: run.objective)
+            pairs = list(combinations((run.labels for run in found), 2))
+            stability[place] = np.mean([adjusted_rand_score(a, b) for a, b in pairs])
+            bic[place] = 2 * best.objective + k * (rows.shape[1] - 1) * np.log(rows.shape[0])
+            advance()
+            for fold, (train, first, second) in enumerate(splits):
+                best = min(_fits(engine, train, k, n_init, plan, rng), key=lambda run: run.objective)
+                held_out[place, fold] = _predicted(engine, train, best.labels, k, first, second)
+                advance()
+    error = held_out.std(axis=1, ddof=1) / np.sqrt(n_splits)
+    return Selection(numbers, held_out.mean(axis=1), error, stability, bic)
+
+
+def _split(rows: Data, out: Array, rng: np.random.Generator) -> tuple[Data, Data, Data]:
+    """The rows that are not held out, and the two random halves of those that are."""
+    held = rows[out]
+    if not issparse(held):
+        half = rng.binomial(held.astype(np.int64), 0.5)
+        return rows[~out], half, held.astype(np.int64) - half
+    half = rng.binomial(held.data.astype(np.int64), 0.5)
+    first, second = (
+        csr_array((data, held.indices, held.indptr), shape=held.shape)
+        for data in (half, held.data.astype(np.int64) - half)
+    )
+    return rows[~out], first, second
+
+
+def _fits(engine: Engine, rows: Data, k: int, n: int, plan: Plan, rng: np.random.Generator) -> list[Clustering]:
+    """Results of n runs from random partitions."""
+    held = engine.hold(rows, KullbackLeibler())
+    seeds = rng.integers(np.iinfo(np.int32).max, size=n)
+
+    def start(run: int) -> Start:
+        return STARTS["random-partition"](engine, held, k, np.random.default_rng(int(seeds[run])))
+
+    return list(runs(engine, held, start, seeds, plan))
+
+
+def _predicted(engine: Engine, train: Data, labels: Array, k: int, first: Data, second: Data) -> float:
+    """Mean log-likelihood of a count of the second halves, in the clusters that the first halves choose."""
+    sums = engine.sum_by_label(train, labels, np.ones(len(labels)), k)
+    whole = sums.sum(axis=0) + 0.5  # a word that was never seen counts as half a word
+    whole /= whole.sum()
+    totals = sums.sum(axis=1, keepdims=True)
+    best = -np.inf
+    for prior in PRIOR:
+        templates = np.log((sums + prior * whole) / (totals + prior))
+        chosen, _ = engine.best_template(first, templates)
+        own, _ = engine.own_and_next(second, templates, chosen)
+        best = max(best, float(own.sum()))
+    return best / max(float(second.sum()), 1.0)
+
+
+@contextmanager
+def _progress(steps: int, verbose: int) -> Iterator[Callable[[], None]]:
+    """A progress bar of so many steps, or none."""
+    if not verbose:
+        yield lambda: None
+        return
+    try:
+        from rich.progress import Progress
+    except ImportError as error:
+        raise ImportError("verbose=1 shows a progress bar, which needs rich: pip install 'onmf[cli]'.") from error
+    with Progress() as progress:
+        task = progress.add_task("Numbers of clusters", total=steps)
+        yield lambda: progress.advance(task)

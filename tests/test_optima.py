@@ -1,0 +1,222 @@
+"""Better optima: local search, restarts in parallel, consensus, margins, probabilities."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.special import xlogy
+
+from onmf import ONMF
+from onmf.consensus import agreement_of, votes_of
+from onmf.datasets import make_counts
+from onmf.divergence import get_divergence
+from onmf.engine import get_engine
+from onmf.metrics import clustering_accuracy
+from onmf.refine import local_search
+
+
+def kl_objective(X, labels, k):
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)
+    S = np.stack([X[labels == c].sum(axis=0) for c in range(k)])
+    s, T = X.sum(axis=1), S.sum(axis=1)
+    return xlogy(X, X).sum() - xlogy(s, s).sum() - xlogy(S, S).sum() + xlogy(T, T).sum()
+
+
+def cosine_objective(X, labels, k):
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    U = np.divide(X, norms, out=np.zeros_like(X), where=norms > 0)
+    return (norms > 0).sum() - sum(np.linalg.norm(U[labels == c].sum(axis=0)) for c in range(k))
+
+
+OBJECTIVES = {"kullback-leibler": kl_objective, "cosine": cosine_objective}
+
+
+def kinds(X):
+    """The same rows in every form that has code of its own: whole numbers or not, sparse or dense, small or large."""
+    return {
+        "counts": csr_array(X.astype(np.int32)),
+        "counts in float32": csr_array(X.astype(np.float32)),
+        "dense counts": X.astype(np.int64),
+        "large counts": X.astype(np.float64) * 2**20,
+        "fractions": csr_array(X / 7),
+        "dense fractions": X / 7,
+    }
+
+
+@pytest.fixture(scope="module")
+def small():
+    made = make_counts(60, 25, 4, length=30, overlap=0.6, random_state=3)
+    X = made.X.toarray()
+    X[11] = 0
+    return X
+
+
+@pytest.mark.parametrize("beta_loss", OBJECTIVES)
+@pytest.mark.parametrize("kind", list(kinds(np.ones((2, 2)))))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_single_move_improves_what_local_search_leaves(small, beta_loss, kind, seed):
+    X, k = kinds(small)[kind], 4
+    rng = np.random.default_rng(seed)
+    engine = get_engine("cpu", X)
+    held = engine.hold(X, get_divergence(beta_loss))
+    start = rng.integers(k, size=len(small)).astype(np.int32)
+    found = local_search(engine, held, start, k, rng)
+    objective = OBJECTIVES[beta_loss]
+    before, after = objective(X, start, k), objective(X, found.labels, k)
+    assert found.moved > 0
+    assert before - after == pytest.approx(found.gain, rel=1e-9)
+    assert set(found.labels) == set(range(k))
+    for i in range(len(small)):
+        for c in range(k):
+            other = found.labels.copy()
+            other[i] = c
+            assert objective(X, other, k) >= after * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("beta_loss", OBJECTIVES)
+def test_weights_are_repeats(small, beta_loss):
+    X = np.delete(small, 11, axis=0)
+    weights = np.arange(len(X)) % 3 + 1.0
+    engine = get_engine("cpu", X)
+    held = engine.hold(X, get_divergence(beta_loss), weights)
+    found = local_search(engine, held, np.arange(len(X), dtype=np.int32) % 3, 3, np.random.default_rng(0))
+    often = np.repeat(X, weights.astype(int), axis=0)
+    objective = OBJECTIVES[beta_loss]
+    after = objective(often, np.repeat(found.labels, weights.astype(int)), 3)
+    for i in range(len(X)):
+        for c in range(3):
+            other = found.labels.copy()
+            other[i] = c
+            assert objective(often, np.repeat(other, weights.astype(int)), 3) >= after * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("beta_loss", OBJECTIVES)
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+def test_refined_fits_are_consistent_and_never_worse(small, beta_loss, kind):
+    X = kind(np.delete(small, 11, axis=0))
+    plain = ONMF(4, beta_loss=beta_loss).fit(X)
+    fine = ONMF(4, beta_loss=beta_loss, refine="local-search", random_state=0).fit(X)
+    assert fine.reconstruction_err_ <= plain.reconstruction_err_ * (1 + 1e-12)
+    assert fine.reconstruction_err_ == pytest.approx(OBJECTIVES[beta_loss](X, fine.labels_, 4), rel=1e-9)
+    assert (plain.n_sweeps_, fine.n_sweeps_ > 0) == (0, True)
+    H = fine._output(fine.labels_, fine.scales_)
+    assert (H.T @ H).toarray() == pytest.approx(np.eye(4), abs=1e-9)
+    again = ONMF(4, beta_loss=beta_loss, refine="local-search", random_state=0)
+    assert np.array_equal(again.fit_predict(X), fine.labels_)
+
+
+def test_a_cluster_never_empties():
+    X = np.array([[9, 0, 0], [8, 1, 0], [9, 0, 1], [7, 1, 1]])
+    for seed in range(5):
+        model = ONMF(4, init="random", refine="local-search", random_state=seed).fit(X)
+        assert sorted(model.labels_) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("beta_loss", [2, 0.5, 0])
+def test_a_divergence_without_a_closed_form_says_so(small, beta_loss):
+    with pytest.raises(ValueError, match=r"has none: use beta_loss='kullback-leibler' or 'cosine'"):
+        ONMF(3, beta_loss=beta_loss, refine="local-search").fit(small + 1)
+    with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
+        ONMF(3, refine="annealing").fit(small)
+
+
+@pytest.mark.parametrize("refine", [None, "local-search"])
+@pytest.mark.parametrize("init", ["random-partition", "++", "consensus"])
+def test_the_same_bits_on_any_number_of_threads(init, refine):
+    X = make_counts(300, 120, 5, random_state=0).X
+    options = {"init": init, "n_init": 1 if init == "consensus" else 5, "refine": refine, "random_state": 4}
+    one, two, eight = (ONMF(5, n_threads=n, **options).fit(X) for n in (1, 2, 8))
+    for other in (two, eight):
+        assert np.array_equal(one.labels_, other.labels_)
+        assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
+        assert one.reconstruction_err_ == other.reconstruction_err_
+        assert np.array_equal(one.margins_, other.margins_)
+
+
+def test_restarts_in_parallel_keep_the_best():
+    X = make_counts(300, 120, 5, overlap=0.7, random_state=0).X
+    kept = ONMF(5, init="random-partition", n_init=6, random_state=1, n_threads=3).fit(X)
+    seen = []
+    for seed in np.random.RandomState(1).randint(np.iinfo(np.int32).max, size=6):
+        rng = np.random.default_rng(int(seed))
+        labels = rng.integers(5, size=300)
+        start = np.stack([X[labels == c].sum(axis=0) for c in range(5)])
+        seen.append(ONMF(5, init=start).fit(X).reconstruction_err_)
+    assert kept.reconstruction_err_ == min(seen)
+
+
+class TestConsensus:
+    def test_votes_are_counts_of_labels(self):
+        votes = votes_of(np.array([[0, 1], [1, 1]], dtype=np.int32), 2)
+        assert votes.toarray().tolist() == [[1, 0, 0, 1], [0, 1, 0, 1]]
+
+    def test_agreement_by_hand(self):
+        labels = np.array([[0, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=np.int32)  # rows × runs
+        found = agreement_of(votes_of(labels, 2), np.array([0, 0, 1]), 2)
+        assert found.rows.tolist() == pytest.approx([2 / 3, 2 / 3, 1.0])  # together in two of the three runs; alone
+        assert found.overall == pytest.approx(7 / 9)
+
+    def test_runs_that_agree_agree(self):
+        made = make_counts(200, 150, 3, overlap=0.0, length=200, random_state=0)
+        model = ONMF(3, init="consensus", refine="local-search", random_state=0).fit(made.X)
+        assert model.agreement_.overall == pytest.approx(1.0, abs=0.05)
+        assert len(model.agreement_.rows) == 200
+        assert ONMF(3).fit(made.X).agreement_ is None
+
+    def test_finds_what_most_runs_find(self):
+        made = make_counts(400, 300, 8, overlap=0.5, length=60, random_state=1)
+        single = [
+            clustering_accuracy(made.y, ONMF(8, init="random-partition", random_state=s).fit_predict(made.X))
+            for s in range(5)
+        ]
+        model = ONMF(8, init="consensus", refine="local-search", random_state=0)
+        assert clustering_accuracy(made.y, model.fit_predict(made.X)) > np.mean(single)
+
+    def test_n_init_is_refused(self, small):
+        with pytest.raises(ValueError, match="Set n_consensus to their number"):
+            ONMF(3, init="consensus", n_init=3).fit(small + 1)
+
+
+class TestHowSure:
+    @pytest.mark.parametrize("beta_loss", [1, 2, 0.5, 0, 1.5, "cosine"])
+    @pytest.mark.parametrize("engine", ["cpu", "reference"])
+    def test_margins_are_differences_of_losses(self, small, beta_loss, engine):
+        X = np.delete(small, 11, axis=0) + 1.0
+        model = ONMF(4, beta_loss=beta_loss, engine=engine).fit(X)
+        divergence = get_divergence(beta_loss)
+        oracle = get_engine("reference", X)
+        held = oracle.hold(X, divergence)
+        losses = np.stack(
+            [oracle.assign(held, divergence.templates(model.cluster_centers_[[c]])).losses for c in range(4)], axis=1
+        )
+        rows = np.arange(len(X))
+        own = losses[rows, model.labels_]
+        losses[rows, model.labels_] = np.inf
+        expected = (losses.min(axis=1) - own) / divergence.row_size(held.terms)
+        assert model.margins_ == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+    def test_margins_of_rows_without_anything_and_of_one_cluster(self, small):
+        with pytest.warns(UserWarning, match="1 of 60 rows"):
+            model = ONMF(4).fit(small)
+        assert model.margins_[11] == 0
+        assert np.isinf(ONMF(1).fit(np.delete(small, 11, axis=0)).margins_).all()
+
+    def test_probabilities(self, small):
+        X = np.delete(small, 11, axis=0)
+        model = ONMF(4).fit(X)
+        sharp, soft = model.predict_proba(X), model.predict_proba(X, temperature=20)
+        assert sharp.shape == (59, 4)
+        assert sharp.sum(axis=1) == pytest.approx(np.ones(59))
+        assert np.array_equal(sharp.argmax(axis=1), model.predict(X))
+        assert np.array_equal(soft.argmax(axis=1), model.predict(X))
+        assert soft.max(axis=1).mean() < sharp.max(axis=1).mean()
+        C = model.cluster_centers_ / model.cluster_centers_.sum(axis=1, keepdims=True)
+        likelihood = np.exp(X @ np.log(C + 1e-3).T)
+        assert sharp == pytest.approx(likelihood / likelihood.sum(axis=1, keepdims=True))
+        with pytest.raises(ValueError, match="temperature=0 is not allowed"):
+            model.predict_proba(X, temperature=0)
+
+    def test_probabilities_where_nothing_explains_a_row(self):
+        model = ONMF(2, smoothing=0).fit(np.array([[3, 1, 0, 0], [4, 1, 0, 0], [0, 0, 5, 0], [0, 0, 4, 0]]))
+        assert model.predict_proba([[0, 0, 0, 2]]).tolist() == [[0.5, 0.5]]
+        assert model.predict_proba([[1, 0, 0, 0]]).max() == 1
