@@ -38,8 +38,9 @@ LAYERS = [
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
+    ("text",),
     ("plot",),
-    ("reproduce",),
+    ("reproduce", "report"),
     ("cli",),
     ("__main__",),
 ]

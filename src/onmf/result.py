@@ -28,6 +28,24 @@ class Agreement(NamedTuple):
     rows: FloatArray
 
 
+class Assigned(NamedTuple):
+    """What a model says of new rows.
+
+    Attributes
+    ----------
+    labels : (n,) array of int
+        Cluster of each row.
+    scales : (n,) array
+        Scale of each row, as :meth:`onmf.ONMF.transform` gives it.
+    margins : (n,) array
+        How much worse the best other cluster is than the row's own, in units of the row (for counts: per word).
+    """
+
+    labels: Array
+    scales: FloatArray
+    margins: FloatArray
+
+
 @dataclass(frozen=True)
 class Clustering:
     """Row i of X is about ``scales[i] · centroids[labels[i]]``.
