@@ -114,7 +114,7 @@ def decompressed(stream: IO[bytes], name: str) -> io.BufferedReader:
         case "gz":
             inner = gzip.GzipFile(fileobj=io.BufferedReader(source))
         case "bz2":
-            inner = bz2.BZ2File(io.BufferedReader(source))  # noqa: SIM115 — closed with its source
+            inner = bz2.BZ2File(io.BufferedReader(source))
         case "xz":
             inner = lzma.LZMAFile(io.BufferedReader(source))  # noqa: SIM115
         case _:
