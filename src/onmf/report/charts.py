@@ -62,7 +62,7 @@ def _apart(plane: FloatArray, diameters: FloatArray, width: float = 620.0, heigh
             for j in range(i):
                 gap = xy[i] - xy[j]
                 reach = (diameters[i] + diameters[j]) / 2
-                need = np.array([max(reach, 70.0), reach / 2 + 22.0])  # a name is wider than high
+                need = np.array([max(reach, 90.0), reach / 2 + 30.0])  # a name is wider than high
                 over = 1 - np.hypot(*(gap / need))
                 if over > 0.01:
                     away = np.where(gap >= 0, 1.0, -1.0) * need * over * (0.1, 0.4)

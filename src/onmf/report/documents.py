@@ -98,7 +98,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
         data=data,
         subtitle=_subtitle(found),
         facts=_facts(found),
-        notes=_notes(found),
+        notes=found.notes(),
         cards=cards,
         comparison=comparison,
         n_aside=int(np.count_nonzero(found.clusters == NOBODY)),
@@ -154,36 +154,12 @@ def _facts(found: DocumentClusters) -> list[tuple[str, str]]:
     return facts
 
 
-def _notes(found: DocumentClusters) -> list[str]:
-    """What a reader should know before trusting the page."""
-    notes = []
-    source = found.source
-    if aside := found.set_aside:
-        notes.append(f"{len(aside):,} documents have none of the words and are set aside: {_some(aside)}.")
-    if repaired := source.get("repaired"):
-        notes.append(f"{sum(repaired.values()):,} documents were not UTF-8 and were read as {', '.join(repaired)}.")
-    if encoded := source.get("encoded"):
-        notes.append(f"Encoded attachments were dropped from {encoded:,} documents.")
-    if skipped := source.get("skipped"):
-        notes.append(f"{len(skipped):,} files were left out: {_some([f'{name} ({why})' for name, why in skipped])}.")
-    if found.model.stop_reason_ == "max_iter":
-        notes.append("The fit was stopped before it converged.")
-    if found.selection is not None:
-        chosen = ", ".join(f"{name} {k}" for name, k in found.selection.chosen.items())
-        notes.append(f"The number of clusters was chosen by held-out likelihood. Each criterion's choice: {chosen}.")
-    return notes
-
-
 def _subtitle(found: DocumentClusters) -> str:
     params = found.model.get_params()
     start = params["init"] if isinstance(params["init"], str) else "given centroids"
     divergence = params["beta_loss"] if isinstance(params["beta_loss"], str) else f"β = {params['beta_loss']}"
     refined = ", then local search" if params["refine"] else ""
     return f"{found.n_clusters} clusters, {divergence}, start {start}{refined}"
-
-
-def _some(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _safe(text: str) -> str:

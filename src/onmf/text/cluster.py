@@ -162,6 +162,26 @@ class DocumentClusters:
             matched={int(cluster): str(name) for cluster, name in match_clusters(y, found).items()},
         )
 
+    def notes(self) -> list[str]:
+        """What a reader should know before trusting the clusters, as sentences."""
+        notes = []
+        source = self.source
+        if aside := self.set_aside:
+            notes.append(f"{_so_many(aside, 'document')} without a word that counts, set aside: {_some(aside)}.")
+        if repaired := source.get("repaired"):
+            notes.append(f"{sum(repaired.values()):,} documents were not UTF-8 and were read as {', '.join(repaired)}.")
+        if encoded := source.get("encoded"):
+            notes.append(f"Encoded attachments were dropped from {encoded:,} documents.")
+        if skipped := source.get("skipped"):
+            names = [f"{name} ({why})" for name, why in skipped]
+            notes.append(f"{_so_many(skipped, 'file')} left out: {_some(names)}.")
+        if self.selection is not None:
+            chosen = ", ".join(f"{name} {k}" for name, k in self.selection.chosen.items())
+            notes.append(f"The number of clusters was chosen by held-out likelihood. Choices by criterion: {chosen}.")
+        if self.model.stop_reason_ == "max_iter":
+            notes.append("The fit was stopped before it converged.")
+        return notes
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model with its vocabulary; :func:`assign_documents` takes what :func:`onmf.load` reads from it."""
         extra = {
@@ -178,7 +198,7 @@ def cluster_documents(
     n_clusters: int | str = 8,
     *,
     vectorizer: CountVectorizer | None = None,
-    min_df: int | float | None = None,
+    automatic: bool | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> DocumentClusters:
@@ -190,7 +210,7 @@ def cluster_documents(
         Documents, for instance from :func:`read_texts`; they are gone through once and not kept.
     n_clusters : int or "auto", default=8
         Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes its time.
-    vectorizer, min_df
+    vectorizer, automatic
         As in :func:`count_words`.
     progress : callable, optional
         Called with the name of each step: ``"counting"``, ``"choosing"``, ``"fitting"``.
@@ -213,7 +233,7 @@ def cluster_documents(
     """
     step = progress or (lambda name: None)
     step("counting")
-    counts = count_words(texts, vectorizer, min_df=min_df)
+    counts = count_words(texts, vectorizer, automatic=automatic)
     filled = np.flatnonzero(~counts.empty)
     X = csr_array(counts.X[filled])
     selection = None
@@ -298,6 +318,14 @@ def describe(texts: Texts) -> dict[str, Any]:
         "encoded": texts.n_encoded,
         "skipped": [list(skipped) for skipped in texts.skipped],
     }
+
+
+def _so_many(things: Sequence[Any], name: str) -> str:
+    return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _described(

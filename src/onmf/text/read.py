@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
@@ -70,6 +70,8 @@ class Texts:
         Files that were left out, each with the reason.
     n_encoded : int
         Documents from which encoded attachments (uuencode, base64) were dropped.
+    watch : callable or None
+        Called with ``n_read`` now and then, for a progress bar.
     """
 
     def __init__(self, name: str, kind: str, strip: Iterable[str], texts: Iterable[Text] = ()) -> None:
@@ -80,6 +82,7 @@ class Texts:
         self.repaired: Counter[str] = Counter()
         self.skipped: list[Skipped] = []
         self.n_encoded = 0
+        self.watch: Callable[[int], object] | None = None
         self._texts = iter(texts)
 
     def __iter__(self) -> Iterator[Text]:
@@ -88,6 +91,8 @@ class Texts:
     def __next__(self) -> Text:
         text = next(self._texts)
         self.n_read += 1
+        if self.watch is not None and self.n_read % 50 == 0:
+            self.watch(self.n_read)
         return text
 
 

@@ -143,7 +143,7 @@ class Counts:
 
 
 def count_words(
-    texts: Iterable[Text | str], vectorizer: CountVectorizer | None = None, *, min_df: int | float | None = None
+    texts: Iterable[Text | str], vectorizer: CountVectorizer | None = None, *, automatic: bool | None = None
 ) -> Counts:
     """Count the words of documents, which are gone through once.
 
@@ -153,18 +153,18 @@ def count_words(
         Documents, for instance from :func:`read_texts`.
     vectorizer : CountVectorizer, optional
         Says what a word is; :func:`make_vectorizer` by default. One with a ``vocabulary`` counts those words alone.
-    min_df : int, float or None
-        Leave out words that fewer documents have (a float: a smaller share of them). By default this grows with the
-        corpus: 1 below 100 documents, 2 below 1,000, 3 below 10,000, then 5. With a ``vectorizer`` of your own, its
-        ``min_df`` counts.
+    automatic : bool, optional
+        Whether to leave out words that few documents have, however many those are: 1 below 100 documents, 2 below
+        1,000, 3 below 10,000, then 5. By default only without a ``vectorizer``, whose ``min_df`` decides otherwise.
 
     Returns
     -------
     Counts
     """
-    automatic = vectorizer is None and min_df is None
+    if automatic is None:
+        automatic = vectorizer is None
     if vectorizer is None:
-        vectorizer = make_vectorizer() if min_df is None else make_vectorizer(min_df=min_df)
+        vectorizer = make_vectorizer()
     return _count(texts, vectorizer, automatic)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from onmf.files import write_whole
 
 from .cluster import NOBODY, DocumentClusters
@@ -31,12 +33,17 @@ def assignments(found: DocumentClusters) -> Iterator[dict[str, Any]]:
 
 
 def clusters(found: DocumentClusters) -> Iterator[dict[str, Any]]:
-    """One row for each cluster."""
-    matched = found.comparison.matched if found.comparison else None
+    """One row for each cluster, with the class that most of its documents have and their share, where known."""
     rows = zip(found.sizes, found.frequent(WORDS), found.distinctive(WORDS), strict=True)
     for k, (size, frequent, distinctive) in enumerate(rows):
         row = {"cluster": k, "size": int(size), "frequent": ", ".join(frequent), "distinctive": ", ".join(distinctive)}
-        yield row if matched is None else row | {"label": matched.get(k)}
+        if found.comparison is not None:
+            inside = found.comparison.counts[:, k]
+            most = int(np.argmax(inside))
+            some = bool(inside[most])
+            row["label"] = found.comparison.classes[most] if some else None
+            row["share"] = float(inside[most] / inside.sum()) if some else None
+        yield row
 
 
 def write_rows(path: Path, rows: Iterator[dict[str, Any]], columns: list[str]) -> None:
@@ -68,7 +75,9 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
     label = ["label"] if any(label is not None for label in found.classes) else []
     paths = [folder / f"{name}.{format}" for name in ("assignments", "clusters")]
     write_rows(paths[0], assignments(found), ["id", "cluster", "scale", "margin", *label])
-    write_rows(paths[1], clusters(found), ["cluster", "size", "frequent", "distinctive", *label])
+    write_rows(
+        paths[1], clusters(found), ["cluster", "size", "frequent", "distinctive", *label, *(["share"] if label else [])]
+    )
     return paths
 
 
