@@ -26,7 +26,7 @@ from onmf.datasets import docstring_texts
 from onmf.text import assign_documents, cluster_documents, count_words, make_vectorizer, read_texts, stop_words
 from onmf.text.decode import decode, is_binary, repair
 from onmf.text.mail import drop_encoded, strip_headers
-from onmf.text.streams import check_growth
+from onmf.text.streams import check_growth, decompressed
 
 TEXTS = {
     "tea/one.txt": "green tea and black tea",
@@ -200,16 +200,16 @@ class TestArchives:
     @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
     def test_bombs(self, tmp_path, compress):
         path = tmp_path / "bomb.txt"
-        path.write_bytes(compress(b"tea " * 45_000_000))
+        path.write_bytes(compress(bytes(102_000_000)))
         assert path.stat().st_size < 200_000
-        with pytest.raises(ValueError, match="grows to more than 250 times its length"):
-            list(read_texts(path, kind="lines"))
+        with path.open("rb") as file, pytest.raises(ValueError, match="grows to more than 250 times its length"):
+            decompressed(file, "bomb").read()
 
     def test_a_zip_bomb(self, tmp_path):
         path = tmp_path / "bomb.zip"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in "ab":
-                archive.writestr(name, b"tea " * 20_000_000)
+                archive.writestr(name, b"tea " * 13_000_000)
         with pytest.raises(ValueError, match="grows to more than 250 times its length"):
             list(read_texts(path))
         check_growth("text", 10_000_000, 1)

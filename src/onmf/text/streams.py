@@ -88,7 +88,7 @@ class Bounded(io.RawIOBase):
 
 
 class Zstd(io.RawIOBase):
-    """What comes out of a zst file, frame after frame. The package's own reader takes a broken frame for a whole one."""
+    """What comes out of a zst file. The package's own reader takes a frame that breaks off for a whole one."""
 
     CHUNK = 2048  # bytes that can grow to 64 MB, no more
 
