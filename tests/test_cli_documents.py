@@ -225,8 +225,8 @@ def test_words_and_estimator_options_arrive(docstrings, tmp_path):
         "documents", docstrings / "first.jsonl", "-k", 5, "--text", "body", "--id", "name", "--labels", "part",
         "--stop-words", tmp_path / "stop.txt", "--min-df", "0.01", "--max-df", "0.5", "--max-features", 500,
         "--ngrams", "1-2", "--strip-accents", "unicode", "--binary", "--divergence", "0.5", "--init", "++",
-        "--n-init", 2, "--max-iter", 50, "--tol", "1e-4", "--smoothing", "0.01", "--seed", 3, "--threads", 1, "--no-report",
-        "--out", tmp_path / "out",
+        "--n-init", 2, "--max-iter", 50, "--tol", "1e-4", "--smoothing", "0.01", "--seed", 3, "--threads", 1,
+        "--no-report", "--out", tmp_path / "out",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN[:3]
