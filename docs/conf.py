@@ -1,6 +1,11 @@
 """Sphinx configuration."""
 
+from pathlib import Path
+
 from onmf import __version__
+from onmf.datasets import docstring_texts
+from onmf.report import write_documents_report
+from onmf.text import Text, cluster_documents
 
 project = "onmf"
 author = "The onmf developers"
@@ -33,5 +38,28 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
-PAGES = ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "decisions")
+PAGES = (
+    "index",
+    "start",
+    "documents",
+    "gallery",
+    "model-file",
+    "method",
+    "optima",
+    "clusters",
+    "reproduce",
+    "performance",
+    "decisions",
+)
 html_sidebars = {page: [] for page in PAGES}
+
+# The live example of the guide to documents, made anew with every build.
+LIVE = Path(__file__).parent / "_build" / "live"
+html_extra_path = ["_build/live"]
+write_documents_report(
+    LIVE / "report-documents.html",
+    cluster_documents(
+        [Text(*triple) for triple in docstring_texts()], 13, init="consensus", refine="local-search", random_state=0
+    ),
+    title="SciPy's docstrings",
+)
