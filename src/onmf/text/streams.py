@@ -97,7 +97,7 @@ class Zstd(io.RawIOBase):
         self.source = source
         self.decompressor = decompressor
         self.frame: Any = None
-        self.ready = b""
+        self.ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -109,13 +109,15 @@ class Zstd(io.RawIOBase):
                 if self.frame is not None:
                     raise EOFError("it breaks off")
                 return 0
+            parts = []
             while data:
                 if self.frame is None:
                     self.frame = self.decompressor.decompressobj()
-                self.ready += self.frame.decompress(data)
+                parts.append(self.frame.decompress(data))
                 data = b""
                 if self.frame.eof:
                     data, self.frame = self.frame.unused_data, None
+            self.ready = memoryview(b"".join(parts))
         part, self.ready = self.ready[: len(buffer)], self.ready[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
