@@ -156,7 +156,7 @@ def documents_command(
     ] = None,
     n_consensus: Annotated[
         int, typer.Option("--n-consensus", min=1, help="Runs that vote with --init consensus.", rich_help_panel=FIT)
-    ] = 15,
+    ] = 30,
     max_iter: Annotated[
         int, typer.Option("--max-iter", min=1, help="Most iterations of a run.", rich_help_panel=FIT)
     ] = 100,
