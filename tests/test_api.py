@@ -33,6 +33,8 @@ LAYERS = [
     ("solve",),
     ("consensus", "select"),
     ("callbacks",),
+    ("container",),
+    ("model_file",),
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onmf import divergence, metrics
 from onmf._version import __version__
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, load
 from onmf.initialize import snpa
 from onmf.paper import fro_onmf, kl_onmf
 from onmf.result import Agreement, Clustering
@@ -23,6 +23,7 @@ __all__ = [
     "divergence",
     "fro_onmf",
     "kl_onmf",
+    "load",
     "metrics",
     "select_n_clusters",
     "show_versions",
