@@ -201,19 +201,25 @@ def system_of(info: list[str] | None, header: dict[str, Any]) -> str | None:
     except ImportError:
         return None
     words = [word.strip() for word in info or []]
+    datum = words[9].replace("-", "").replace(" ", "").upper() if len(words) > 9 else ""
+    if words and words[0].upper() == "UTM" and datum in UTM and len(words) > 8 and words[7].isdigit():
+        base = UTM[datum].get(words[8].lower())
+        if base is not None and 1 <= int(words[7]) <= 60:
+            # Before the string, of which damaged ones are about.
+            return CRS.from_epsg(base + int(words[7])).to_wkt()
     text = header.get("coordinate system string")
     text = ",".join(text) if isinstance(text, list) else text
     if text:
         try:
             return CRS.from_wkt(str(text).strip("{} ")).to_wkt()
         except CRSError:
-            pass  # headers with damaged strings are about: the zone in map info says the same
-    north = {"north": 32600, "south": 32700}
-    datum = words[9].replace("-", "").replace(" ", "").upper() if len(words) > 9 else ""
-    if words and words[0].upper() == "UTM" and datum in ("WGS84", "") and len(words) > 8:
-        base, zone = north.get(words[8].lower()), words[7]
-        if base is not None and zone.isdigit() and 1 <= int(zone) <= 60:
-            return CRS.from_epsg(base + int(zone)).to_wkt()
+            return None
     if words and words[0].lower().startswith("geographic") and "WGS84" in "".join(words).replace("-", "").upper():
         return CRS.from_epsg(4326).to_wkt()
     return None
+
+
+UTM = {"WGS84": {"north": 32600, "south": 32700}, "": {"north": 32600, "south": 32700}}
+UTM |= {name: {"north": 26900} for name in ("NAD83", "NORTHAMERICA1983")}
+UTM |= {name: {"north": 26700} for name in ("NAD27", "NORTHAMERICA1927")}
+"""EPSG's numbers of zone 0, by datum and half of the globe."""
