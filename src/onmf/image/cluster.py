@@ -151,8 +151,8 @@ class ImageClustering:
             attributes["crs_wkt"] = self.cube.crs
         return xarray.Dataset(variables, coords, attributes)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write maps (GeoTIFF, ENVI), spectra (CSV, ENVI), figures, the model and the report into a new folder.
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write maps (GeoTIFF, ENVI), spectra (CSV, ENVI), figures and the model into a folder.
 
         The folder is written as a whole or not at all.
 
@@ -160,6 +160,8 @@ class ImageClustering:
         ----------
         folder : path
             Where to; it must not exist, or be empty.
+        overwrite : bool, default=False
+            Whether a folder that is there is replaced, with all it holds.
 
         Returns
         -------
@@ -168,7 +170,7 @@ class ImageClustering:
         """
         from .write import write_folder
 
-        return write_folder(self, Path(folder))
+        return write_folder(self, Path(folder), overwrite=overwrite)
 
 
 def cluster_image(

@@ -1,0 +1,152 @@
+"""Pictures of an image and its materials. They need matplotlib: ``pip install 'onmf[report]'``."""
+
+from __future__ import annotations
+
+import colorsys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onmf.divergence import Array
+
+from .cube import Cube
+
+if TYPE_CHECKING:
+    from .cluster import ImageClustering
+
+COLOURS = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a000", "#332288"),
+    *("#999933", "#882255", "#44aa99", "#7f5539"),
+)
+"""Colours of the first clusters: told apart by most eyes, colour-blind ones included."""
+
+INK = "#1b263b"
+
+SIDE = 1000
+"""Pixels to which the longer side of a picture is thinned out."""
+
+TRUE_COLOUR = (650.0, 550.0, 450.0)
+FALSE_COLOUR = (2200.0, 1650.0, 1000.0)
+NEAR_INFRARED = (850.0, 650.0, 550.0)
+"""Nanometres shown as red, green and blue."""
+
+
+def colours(k: int) -> list[str]:
+    """A colour for each of k clusters, as ``#rrggbb``."""
+    more = (colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.55 + 0.3 * (i % 2), 0.85 - 0.25 * (i % 3) / 2) for i in range(k))
+    extra = ["#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in more]
+    return [*COLOURS, *extra[len(COLOURS) :]][:k]
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """Three bands of an image as a picture.
+
+    Attributes
+    ----------
+    picture : (lines, samples, 3) array of uint8
+        Red, green and blue.
+    title : str
+        What it shows.
+    step : int
+        Every so many lines and samples are shown.
+    """
+
+    picture: Array
+    title: str
+    step: int
+
+
+def thinned(cube: Cube, step: int) -> Array:
+    """Every so many lines and samples of the used bands. → (lines, samples, used bands)"""
+    if step == 1:
+        return cube.read(0, cube.shape[0])
+    return np.concatenate([cube.read(line, line + 1)[:, ::step] for line in range(0, cube.shape[0], step)])
+
+
+def bands_to_show(cube: Cube) -> tuple[list[int], str]:
+    """Three of the used bands to show as red, green and blue, and what that is."""
+    waves = cube.nanometres
+    used = int(cube.good_bands.sum())
+    if waves is not None:
+        for wanted, title in ((TRUE_COLOUR, "true colour"), (NEAR_INFRARED, "false colour"), (FALSE_COLOUR, "false colour")):
+            nearest = [int(np.argmin(np.abs(waves - wave))) for wave in wanted]
+            if len(set(nearest)) == 3 and max(abs(waves[b] - w) for b, w in zip(nearest, wanted, strict=True)) < 60:
+                return nearest, f"{title} ({', '.join(f'{waves[band]:.0f}' for band in nearest)} nm)"
+    bands = [round((used - 1) * share) for share in (0.75, 0.45, 0.15)]
+    numbers = np.flatnonzero(cube.good_bands)[bands] + 1
+    return bands, f"false colour (bands {', '.join(map(str, numbers))})"
+
+
+def composite(cube: Cube, inside: Array, side: int = SIDE) -> Composite:
+    """Three bands as a picture: each stretched between its 2nd and 98th percentile over the pixels inside."""
+    step = max(1, -(-max(cube.shape[:2]) // side))
+    bands, title = bands_to_show(cube)
+    values = thinned(cube, step)[:, :, bands].astype(np.float64)
+    within = inside[::step, ::step]
+    picture = np.full(values.shape, 255, dtype=np.uint8)
+    if within.any():
+        low, high = np.percentile(values[within], (2, 98), axis=0)
+        spread = np.where(high > low, high - low, 1.0)
+        picture[within] = np.clip(255 * (values[within] - low) / spread, 0, 255).astype(np.uint8)
+    return Composite(picture, title, step)
+
+
+def plot_map(found: ImageClustering, ax: Any = None) -> Any:
+    """The map, one colour a cluster; white outside."""
+    plt = _pyplot()
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Patch
+
+    lines, samples = found.labels.shape
+    step = max(1, -(-max(lines, samples) // SIDE))
+    if ax is None:
+        width = min(9.0, max(3.5, 5.0 * samples / lines))
+        _, ax = plt.subplots(figsize=(width + 1.6, min(9.0, max(2.5, width * lines / samples))), layout="constrained")
+    shades = colours(len(found.spectra))
+    palette = np.array([*(to_rgb(colour) for colour in shades), (1.0, 1.0, 1.0)])
+    ax.imshow(palette[found.labels[::step, ::step]], interpolation="nearest", extent=(0, samples, lines, 0))
+    handles = [
+        Patch(color=colour, label=f"{name} ({size:,})")
+        for colour, name, size in zip(shades, found.names, found.sizes, strict=True)
+    ]
+    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    ax.set_title(found.cube.name, fontsize=10, loc="left", color=INK, fontweight="bold")
+    ax.tick_params(labelsize=8, colors=INK)
+    return ax
+
+
+def plot_spectra(found: ImageClustering, ax: Any = None) -> Any:
+    """The spectra at the mean brightness of their clusters, over wavelengths where they are known."""
+    plt = _pyplot()
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.5, 4.0), layout="constrained")
+    at, label = axis(found)
+    values = np.full((len(found.spectra), len(found.cube.good_bands)), np.nan)
+    values[:, found.cube.good_bands] = found.spectra  # a gap where bands are bad
+    for spectrum, name, colour in zip(values, found.names, colours(len(values)), strict=True):
+        ax.plot(at, spectrum, color=colour, lw=1.6, label=name)
+    ax.set_xlabel(label, fontsize=9, color=INK)
+    ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)
+    ax.legend(frameon=False, fontsize=9)
+    ax.tick_params(labelsize=8, colors=INK)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def axis(found: ImageClustering) -> tuple[Array, str]:
+    """Where all bands lie on an axis, and what it is called."""
+    cube = found.cube
+    if cube.wavelengths is None:
+        return np.arange(1, cube.shape[2] + 1), "band"
+    unit = cube.wavelength_unit
+    return cube.wavelengths, f"wavelength ({unit})" if unit and unit.lower() != "unknown" else "wavelength"
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need matplotlib: pip install 'onmf[report]'") from error
+    return plt
