@@ -38,6 +38,7 @@ LAYERS = [
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
+    ("image",),
     ("plot",),
     ("reproduce",),
     ("cli",),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 from onmf._version import __version__
@@ -71,6 +71,80 @@ def fetch(
             failed = True
     if failed:
         raise typer.Exit(2)
+
+
+@app.command()
+def image(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="ENVI (.hdr or data), GeoTIFF, MATLAB, npy or npz.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; as a whole or not at all.")],
+    clusters: Annotated[
+        str, typer.Option("-k", "--clusters", metavar="K", help="Number of clusters, or 'auto'.")
+    ] = "auto",
+    loss: Annotated[str, typer.Option(help="Divergence: a name, or a number β.")] = "kullback-leibler",
+    negatives: Annotated[str, typer.Option(metavar="refuse|clip", help="What to do with negative values.")] = "refuse",
+    truth: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Endmembers or a label map, to compare with.")
+    ] = None,
+    variable: Annotated[str | None, typer.Option(help="Variable of a MATLAB or npz file that is the cube.")] = None,
+    mask: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Image of one band: pixels to use are not 0.")
+    ] = None,
+    ignore: Annotated[float | None, typer.Option(metavar="VALUE", help="Value of pixels without data.")] = None,
+    drop_bands: Annotated[
+        str | None, typer.Option(metavar="BANDS", help="Bands to leave out, counted from 1: 1-3,104-110.")
+    ] = None,
+    keep_bad_bands: Annotated[
+        bool, typer.Option("--keep-bad-bands", help="Use bands that the file marks as bad.")
+    ] = False,
+    init: Annotated[str, typer.Option(help="Start: snpa, ++, random, random-partition or consensus.")] = "snpa",
+    restarts: Annotated[int, typer.Option(min=1, help="Runs from random starts; the best is kept.")] = 1,
+    refine: Annotated[bool, typer.Option("--refine", help="Follow with a local search (in memory only).")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of random starts.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; by default all cores.")] = None,
+    blocks: Annotated[
+        bool | None,
+        typer.Option("--blocks/--in-memory", help="Read by blocks or at once; by default blocks above 512 MB."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it is there.")] = False,
+) -> None:
+    """Cluster the pixels of a hyperspectral image: maps, spectra, a model and a report.
+
+    Example: onmf image scene.hdr -k 4 --negatives clip --out result
+    """
+    from onmf.image import cluster_image, read_cube
+    from onmf.image.write import write_folder
+
+    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
+        _fail(f"--out {out} is there already: name another folder, or say --overwrite.")
+    if not (clusters == "auto" or (clusters.isdigit() and int(clusters) > 0)):
+        _fail(f"-k {clusters}: give a number of clusters, at least 1, or 'auto'.")
+    cube = read_cube(
+        file,
+        variable=variable,
+        mask=mask,
+        drop_bands=None if drop_bands is None else _band_numbers(drop_bands),
+        keep_bad_bands=keep_bad_bands,
+        ignore_value=ignore,
+    )
+    with _phases() as progress:
+        found = cluster_image(
+            cube,
+            clusters if clusters == "auto" else int(clusters),
+            negatives=negatives,  # type: ignore[arg-type]
+            truth=truth,
+            in_memory=None if blocks is None else not blocks,
+            progress=progress,
+            beta_loss=_number_or_name(loss),
+            init=init,
+            n_init=restarts,
+            refine="local-search" if refine else None,
+            random_state=seed,
+            n_threads=threads,
+        )
+        progress("writing", 0.0)
+        write_folder(found, out, overwrite=overwrite)
+    _show_image(found)
+    print(f"Written to {out}")
 
 
 @reproduce.command("documents")
@@ -193,6 +267,67 @@ def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
             bar.update(task, description=f"{title}: {name}", completed=done)
 
         yield step
+
+
+@contextmanager
+def _phases() -> Iterator[Callable[[str, float], None]]:
+    """A progress bar that starts again for each thing that is done, on a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def step(what: str, share: float) -> None:
+            bar.update(task, description=what, completed=share)
+
+        yield step
+
+
+def _band_numbers(text: str) -> list[int]:
+    """Bands counted from 1, as in ``1-3,104-110``, counted from 0."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()) or int(first) < 1 or int(last or first) < int(first):
+            _fail(
+                f"--drop-bands {text}: {part.strip()!r} is no band or range of bands. Write for instance 1-3,104-110."
+            )
+        numbers += range(int(first) - 1, int(last or first))
+    return numbers
+
+
+def _number_or_name(text: str) -> str | float:
+    """A β as a number, or the name of a divergence."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _show_image(found: Any) -> None:
+    """The clusters of an image on the terminal, and what one should know about them."""
+    angles = {}
+    if found.comparison is not None and found.comparison.spectra is not None:
+        match = found.comparison.spectra
+        angles = dict(zip(match.permutation.tolist(), match.angles.tolist(), strict=True))
+    shown = RichTable(
+        title=f"{found.cube.name}: {len(found.names)} clusters", title_justify="left", box=None, pad_edge=False
+    )
+    for column in ("value in the map", "name", "pixels", "share", *(["MRSA"] if angles else [])):
+        shown.add_column(column, justify="left" if column == "name" else "right", no_wrap=True)
+    sizes = found.sizes
+    for k, name in enumerate(found.names):
+        cells = [str(k + 1), name, f"{sizes[k]:,}", f"{sizes[k] / max(sizes.sum(), 1):.1%}"]
+        shown.add_row(*cells, *([f"{angles[k]:.2f}" if k in angles else ""] if angles else []))
+    console = Console()
+    console.print(shown)
+    if found.comparison is not None:
+        if found.comparison.mrsa is not None:
+            console.print(f"MRSA {found.comparison.mrsa:.2f} (0 to 100, lower is better)", highlight=False)
+        if found.comparison.accuracy is not None:
+            console.print(f"accuracy {found.comparison.accuracy:.1%}", highlight=False)
+    for note in found.notes:
+        console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _folder(out: Path | None) -> Path | None:

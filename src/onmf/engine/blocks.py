@@ -135,9 +135,7 @@ class BlockEngine(Engine):
         """A block as the inner engine holds it."""
         terms = {name: term if np.ndim(term) == 0 else term[rows] for name, term in held.terms.items()}
         weights = None if held.weights is None else held.weights[rows]
-        return Held(
-            self.inner.place(block), block.shape, held.divergence, weights, terms, held.constants[rows]
-        )
+        return Held(self.inner.place(block), block.shape, held.divergence, weights, terms, held.constants[rows])
 
     def assign(self, held: Held, templates: Any) -> Assignment:
         n = held.shape[0]

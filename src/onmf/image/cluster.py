@@ -327,7 +327,10 @@ def match_bands(cube: Cube, known: dict[str, Any]) -> Cube:
         )
     if "wavelengths" in known and cube.wavelengths is not None:
         theirs = Cube(
-            np.empty((1, 1, len(good)), np.uint8), np.asarray(known["wavelengths"]), known["wavelength_unit"], good_bands=good
+            np.empty((1, 1, len(good)), np.uint8),
+            np.asarray(known["wavelengths"]),
+            known["wavelength_unit"],
+            good_bands=good,
         ).nanometres
         ours = matched.nanometres
         assert theirs is not None

@@ -114,7 +114,9 @@ class Cube:
         if good.shape != (bands,):
             raise ValueError(f"{where} has {bands} bands, but its list of good bands has {good.size} entries.")
         if not good.any():
-            raise ValueError(f"{where}: every band is marked as bad, and none is left. Keep some (keep_bad_bands=True).")
+            raise ValueError(
+                f"{where}: every band is marked as bad, and none is left. Keep some (keep_bad_bands=True)."
+            )
         object.__setattr__(self, "good_bands", good)
         if self.mask is not None and np.shape(self.mask) != shape[:2]:
             raise ValueError(

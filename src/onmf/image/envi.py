@@ -17,7 +17,22 @@ TYPES = {"1": "u1", "2": "i2", "3": "i4", "4": "f4", "5": "f8", "12": "u2", "13"
 
 NEEDED = ("samples", "lines", "bands", "data type", "interleave", "byte order")
 
-EXTENSIONS = ("", ".img", ".dat", ".raw", ".bsq", ".bil", ".bip", ".sli", ".IMG", ".DAT", ".RAW", ".BSQ", ".BIL", ".BIP")
+EXTENSIONS = (
+    "",
+    ".img",
+    ".dat",
+    ".raw",
+    ".bsq",
+    ".bil",
+    ".bip",
+    ".sli",
+    ".IMG",
+    ".DAT",
+    ".RAW",
+    ".BSQ",
+    ".BIL",
+    ".BIP",
+)
 
 
 def spectral() -> Any:
@@ -89,7 +104,9 @@ def read_envi(path: Path) -> Cube:
     interleave = str(header["interleave"]).lower()
     if interleave not in ("bsq", "bil", "bip"):
         raise ValueError(f"{where} says interleave = {interleave}: bsq, bil or bip is allowed.")
-    if any(whole(header, key, where, least=0) for key in ("major frame offsets", "minor frame offsets") if key in header):
+    if any(
+        whole(header, key, where, least=0) for key in ("major frame offsets", "minor frame offsets") if key in header
+    ):
         raise ValueError(f"{where} has frame offsets, which are not supported: write the image again without them.")
     data_path = find_data(header_path, path)
     dtype = np.dtype(TYPES[kind]).newbyteorder("<" if order == "0" else ">")

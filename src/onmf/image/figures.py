@@ -21,6 +21,10 @@ COLOURS = (
 )
 """Colours of the first clusters: told apart by most eyes, colour-blind ones included."""
 
+EXPECTED = {"water": "#0072b2", "tree": "#009e73", "vegetation": "#009e73", "dirt": "#e69f00", "soil": "#e69f00"}
+EXPECTED |= {"rock": "#d55e00", "road": "#7f7f7f"}
+"""Colours that people expect of some materials."""
+
 INK = "#1b263b"
 
 SIDE = 1000
@@ -32,11 +36,16 @@ NEAR_INFRARED = (850.0, 650.0, 550.0)
 """Nanometres shown as red, green and blue."""
 
 
-def colours(k: int) -> list[str]:
-    """A colour for each of k clusters, as ``#rrggbb``."""
-    more = (colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.55 + 0.3 * (i % 2), 0.85 - 0.25 * (i % 3) / 2) for i in range(k))
-    extra = ["#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in more]
-    return [*COLOURS, *extra[len(COLOURS) :]][:k]
+def colours(names: list[str]) -> list[str]:
+    """A colour for each cluster, as ``#rrggbb``: the one expected of its material, else the next that is free."""
+    wanted = [EXPECTED.get(name.split()[0].rstrip("s") if name else "") for name in (name.lower() for name in names)]
+    chosen = [colour if colour not in wanted[:place] else None for place, colour in enumerate(wanted)]
+    more = (
+        colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.5 + 0.3 * (i % 2), 0.85 - 0.12 * (i % 3)) for i in range(len(names))
+    )
+    extra = ("#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in more)
+    free = iter([*(colour for colour in COLOURS if colour not in chosen), *extra])
+    return [colour or next(free) for colour in chosen]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +79,11 @@ def bands_to_show(cube: Cube) -> tuple[list[int], str]:
     waves = cube.nanometres
     used = int(cube.good_bands.sum())
     if waves is not None:
-        for wanted, title in ((TRUE_COLOUR, "true colour"), (NEAR_INFRARED, "false colour"), (FALSE_COLOUR, "false colour")):
+        for wanted, title in (
+            (TRUE_COLOUR, "true colour"),
+            (NEAR_INFRARED, "false colour"),
+            (FALSE_COLOUR, "false colour"),
+        ):
             nearest = [int(np.argmin(np.abs(waves - wave))) for wave in wanted]
             if len(set(nearest)) == 3 and max(abs(waves[b] - w) for b, w in zip(nearest, wanted, strict=True)) < 60:
                 return nearest, f"{title} ({', '.join(f'{waves[band]:.0f}' for band in nearest)} nm)"
@@ -104,7 +117,7 @@ def plot_map(found: ImageClustering, ax: Any = None) -> Any:
     if ax is None:
         width = min(9.0, max(3.5, 5.0 * samples / lines))
         _, ax = plt.subplots(figsize=(width + 1.6, min(9.0, max(2.5, width * lines / samples))), layout="constrained")
-    shades = colours(len(found.spectra))
+    shades = colours(found.names)
     palette = np.array([*(to_rgb(colour) for colour in shades), (1.0, 1.0, 1.0)])
     ax.imshow(palette[found.labels[::step, ::step]], interpolation="nearest", extent=(0, samples, lines, 0))
     handles = [
@@ -125,7 +138,7 @@ def plot_spectra(found: ImageClustering, ax: Any = None) -> Any:
     at, label = axis(found)
     values = np.full((len(found.spectra), len(found.cube.good_bands)), np.nan)
     values[:, found.cube.good_bands] = found.spectra  # a gap where bands are bad
-    for spectrum, name, colour in zip(values, found.names, colours(len(values)), strict=True):
+    for spectrum, name, colour in zip(values, found.names, colours(found.names), strict=True):
         ax.plot(at, spectrum, color=colour, lw=1.6, label=name)
     ax.set_xlabel(label, fontsize=9, color=INK)
     ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)

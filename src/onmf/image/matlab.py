@@ -104,7 +104,9 @@ def choose(content: dict[str, Any], variable: str | None, where: str) -> str:
 
 def is_cube(value: Any) -> bool:
     """Whether it is an array of three dimensions."""
-    return isinstance(value, Lines) or (isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "buif")
+    return isinstance(value, Lines) or (
+        isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "buif"
+    )
 
 
 def is_matrix(value: Any) -> bool:

@@ -245,7 +245,9 @@ def _data_array(array: Any) -> Cube:
         )
     turned = array.transpose(*order)
     lines, samples, bands = (turned.coords[dim].values if dim in turned.coords else None for dim in order)
-    wavelengths = next((turned.coords[key].values for key in ("wavelength", "wavelengths") if key in turned.coords), None)
+    wavelengths = next(
+        (turned.coords[key].values for key in ("wavelength", "wavelengths") if key in turned.coords), None
+    )
     if wavelengths is None and bands is not None and str(order[2]).lower() in BANDS[2:]:
         wavelengths = bands
     unit = None
@@ -313,7 +315,9 @@ def read_plane(path: Path) -> Array:
         content = read_variables(path)
     if content is not None:
         planes = {
-            name: value for name, value in content.items() if isinstance(value, np.ndarray) and min(value.shape, default=0) > 1
+            name: value
+            for name, value in content.items()
+            if isinstance(value, np.ndarray) and min(value.shape, default=0) > 1
         }
         planes = {name: value for name, value in planes.items() if value.ndim == 2 and value.dtype.kind in "buif"}
         if len(planes) != 1:

@@ -143,7 +143,9 @@ def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
     try:
         values = np.array([[float(word) for word in row] for row in body])
     except ValueError as error:
-        raise ValueError(f"{path}: {error}. A line of names, then one line of numbers for each band is expected.") from None
+        raise ValueError(
+            f"{path}: {error}. A line of names, then one line of numbers for each band is expected."
+        ) from None
     first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
     spectra = values[:, first:].T
     return Truth(_fitting(spectra, shape, path), names=[name.strip() for name in head[first:]], source=str(path))

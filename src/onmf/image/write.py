@@ -98,7 +98,7 @@ def classes(found: ImageClustering) -> tuple[Array, list[str], list[tuple[int, i
     """The map as files have it: 0 outside, cluster k as k + 1; with a name and a colour for each class."""
     k = len(found.spectra)
     values = (found.labels + 1).astype(np.uint8 if k < 256 else np.uint16)
-    shades = [tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in colours(k)]
+    shades = [tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in colours(found.names)]
     return values, [OUTSIDE, *found.names], [(0, 0, 0), *shades]  # type: ignore[list-item]
 
 
@@ -199,7 +199,10 @@ def map_info(transform: Transform, crs: str | None) -> list[str]:
         system = CRS.from_wkt(crs)
         code = system.to_epsg() or 0
         if code // 100 in (326, 327) and 1 <= code % 100 <= 60:
-            projection, rest = "UTM", [str(code % 100), "North" if code // 100 == 326 else "South", "WGS-84", "units=Meters"]
+            projection, rest = (
+                "UTM",
+                [str(code % 100), "North" if code // 100 == 326 else "South", "WGS-84", "units=Meters"],
+            )
         elif system.is_geographic:
             projection, rest = "Geographic Lat/Lon", ["WGS-84", "units=Degrees"]
     info = [projection, "1", "1", *(repr(float(value)) for value in (c, f, dx, dy)), *rest]
