@@ -192,7 +192,7 @@ def cluster_image(
     n_clusters : int or "auto", default="auto"
         Number of clusters. ``"auto"`` takes the number from which on more clusters do not describe the spectra better.
     negatives : {"refuse", "clip"}, default="refuse"
-        What to do with values below zero where the divergence does not take them: refuse the image, or set them to zero.
+        What to do with values below zero where the divergence takes none: refuse the image, or set them to zero.
     truth : Truth or path, optional
         What is known of the image: endmembers, or a label map. Clusters are then named and compared.
     in_memory : bool or None, default=None
@@ -322,8 +322,8 @@ def match_bands(cube: Cube, known: dict[str, Any]) -> Cube:
         matched = cube
     else:
         raise ValueError(
-            f"{cube.source} has {cube.shape[2]} bands, but the model was fitted on {len(good)}, of which it uses {used}: "
-            "only images of the same sensor can be mapped."
+            f"{cube.source} has {cube.shape[2]} bands, but the model was fitted on {len(good)}, of which it uses "
+            f"{used}: only images of the same sensor can be mapped."
         )
     if "wavelengths" in known and cube.wavelengths is not None:
         theirs = Cube(
@@ -391,8 +391,8 @@ def _fit_blocks(model: ONMF, pixels: Pixels, progress: Progress | None) -> str:
     if how == "it was given":
         return f"The pixels were read in {len(pixels.cuts) - 1} blocks."
     return (
-        f"The pixels were read in {len(pixels.cuts) - 1} blocks, and the start comes from {len(sample):,} of them, evenly "
-        f"spread ({how})."
+        f"The pixels were read in {len(pixels.cuts) - 1} blocks, and the start comes from {len(sample):,} of them, "
+        f"evenly spread ({how})."
     )
 
 
@@ -414,14 +414,16 @@ def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progr
         _describe_block(engine, block, divergence, templates, exact, labels is None, found[rows], out, rows)
         if progress is not None:
             progress("drawing maps", rows.stop / n)
-    counts = np.bincount(found, minlength=k)
-    mean = divide(np.bincount(found, weights=out["scales"], minlength=k), counts.astype(np.float64))
+    counts = np.bincount(found, minlength=k).astype(np.float64)
+    mean = divide(np.bincount(found, weights=out["scales"], minlength=k).astype(np.float64), counts)
     spectra = divergence.normalise(centroids) * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale
     out["scales"] /= np.where(mean > 0, mean, 1.0).astype(np.float32)[found]
     return ImageClustering(
         labels=pixels.image(found, -1),
         spectra=spectra,
-        **{name: pixels.image(values, np.nan) for name, values in out.items()},
+        scales=pixels.image(out["scales"], np.nan),
+        residuals=pixels.image(out["residuals"], np.nan),
+        margins=pixels.image(out["margins"], np.nan),
         names=[f"cluster {number + 1}" for number in range(k)],
         cube=pixels.cube,
         model=model,

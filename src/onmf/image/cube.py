@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
 
@@ -85,7 +85,7 @@ class Cube:
     wavelengths: FloatArray | None = None
     wavelength_unit: str | None = None
     band_names: list[str] | None = None
-    good_bands: Array = field(default=None)  # type: ignore[assignment]
+    good_bands: Array = None  # type: ignore[assignment]
     mask: Array | None = None
     ignore_value: float | None = None
     scale: float = 1.0
@@ -147,10 +147,7 @@ class Cube:
 
     def read(self, start: int, stop: int) -> Array:
         """The used bands of some lines, in native numbers: a copy. → (lines, samples, used bands)"""
-        if isinstance(self.data, Lines):
-            part = self.data.read(start, stop)
-        else:
-            part = np.asarray(self.data[start:stop])
+        part = self.data.read(start, stop) if isinstance(self.data, Lines) else np.asarray(self.data[start:stop])
         if not self.good_bands.all():
             part = part[:, :, self.good_bands]
         part = np.array(part, dtype=native(part.dtype), order="C")

@@ -62,8 +62,8 @@ def find_data(header: Path, given: Path) -> Path:
     found = next((name for name in names if name.is_file()), None)
     if found is None:
         raise FileNotFoundError(
-            f"{header} has no data beside it: {stem.name}, {stem.name}.img, .dat, .raw, .bsq, .bil or .bip is expected. "
-            "Give the path of the data file instead."
+            f"{header} has no data beside it: {stem.name}, or that with .img, .dat, .raw, .bsq, .bil or .bip, is "
+            "expected. Give the path of the data file instead."
         )
     return found
 
@@ -185,10 +185,10 @@ def names(header: dict[str, Any], key: str, n: int) -> list[str] | None:
     return words if isinstance(words, list) and len(words) == n else None
 
 
-def good_bands(header: dict[str, Any], bands: int, where: str) -> Array | None:
-    """The bad-band list: 1 is good, 0 bad."""
+def good_bands(header: dict[str, Any], bands: int, where: str) -> Array:
+    """The bad-band list: 1 is good, 0 bad; without one all are good."""
     values = numbers(header, "bbl", bands, where)
-    return None if values is None else values != 0
+    return np.ones(bands, dtype=bool) if values is None else values != 0
 
 
 def georeference(header: dict[str, Any]) -> tuple[str | None, Transform | None]:

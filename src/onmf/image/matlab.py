@@ -35,7 +35,7 @@ class MatlabLines(Lines):
 
 
 def read_variables(path: Path) -> dict[str, Any]:
-    """The numeric variables of a MATLAB file, in MATLAB's order of axes; large cubes of version 7.3 stay in the file."""
+    """The numeric variables of a MATLAB file, in MATLAB's order of axes; cubes of version 7.3 stay in the file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     with path.open("rb") as file:
@@ -97,8 +97,8 @@ def choose(content: dict[str, Any], variable: str | None, where: str) -> str:
     if len(cubes) == 1:
         return cubes[0]
     raise ValueError(
-        f"{where} holds {'no' if not cubes else 'more than one'} array of three dimensions, and no {', '.join(USUAL[:3])}: "
-        f"say which variable is the cube (variable=, or --variable). It holds {listed}."
+        f"{where} holds {'more than one' if cubes else 'no'} array of three dimensions, and no "
+        f"{', '.join(USUAL[:3])}: say which variable is the cube (variable=, or --variable). It holds {listed}."
     )
 
 

@@ -141,7 +141,7 @@ def _npz(path: Path, variable: str | None) -> Cube:
 
 
 class RasterLines(Lines):
-    """A raster that rasterio opens, read by windows; values of bands with a scale or an offset of their own in float32."""
+    """A raster that rasterio opens, read by windows; in float32 where bands have scales or offsets of their own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -204,7 +204,7 @@ def _raster(path: Path) -> Cube:
             ignore_value=None if file.nodata is None or not data.plain or np.isnan(file.nodata) else float(file.nodata),
             scale=float(data.scales[0]) if data.plain else 1.0,
             crs=file.crs.to_wkt() if file.crs else None,
-            transform=None if file.transform.is_identity else transform,  # type: ignore[arg-type]
+            transform=None if file.transform.is_identity else transform,
             name=path.stem,
             source=str(path),
         )
@@ -233,9 +233,7 @@ def _data_array(array: Any) -> Cube:
     """A DataArray as a cube: its dimensions are told by their names."""
     if array.ndim != 3:
         raise ValueError(f"The DataArray has dimensions {array.dims}: three are needed, lines, samples and bands.")
-    order = []
-    for known in (LINES, SAMPLES, BANDS):
-        order.append(next((dim for dim in array.dims if str(dim).lower() in known), None))
+    order = [next((dim for dim in array.dims if str(dim).lower() in known), None) for known in (LINES, SAMPLES, BANDS)]
     if order.count(None) == 1:  # the one that is left
         order[order.index(None)] = next(dim for dim in array.dims if dim not in order)
     if None in order:
@@ -258,13 +256,13 @@ def _data_array(array: Any) -> Cube:
     wkt = turned.attrs.get("crs_wkt")
     if "spatial_ref" in turned.coords:
         wkt = turned.coords["spatial_ref"].attrs.get("crs_wkt", wkt)
-    named = bands is not None and bands.dtype.kind in "UO"
+    band_names = None if bands is None or bands.dtype.kind not in "UO" else [str(name) for name in bands]
     values = turned.data
     return Cube(
         values if isinstance(values, np.ndarray) else ArrayLines(turned),
         wavelengths=None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64),
         wavelength_unit=unit,
-        band_names=[str(name) for name in bands] if named else None,
+        band_names=band_names,
         ignore_value=None if fill is None or np.isnan(fill) else float(fill),
         crs=wkt,
         transform=_even(lines, samples),

@@ -95,8 +95,8 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
             spectra = plane if plane.shape[1] == shape[2] else plane.T
             return Truth(spectra=spectra.astype(np.float64), source=str(path))
         raise ValueError(
-            f"{path} is {' × '.join(map(str, plane.shape))}, and fits neither the {shape[0]} × {shape[1]} pixels nor the "
-            f"{shape[2]} bands of the image."
+            f"{path} is {' × '.join(map(str, plane.shape))}, and fits neither the {shape[0]} × {shape[1]} pixels nor "
+            f"the {shape[2]} bands of the image."
         )
     values, labels = np.unique(plane[plane > 0], return_inverse=True)
     out = np.full(shape[:2], -1, dtype=np.int32)
@@ -177,19 +177,20 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
     Comparison
     """
     match, accuracy, materials = None, None, {}
-    r = len(truth.spectra) if truth.spectra is not None else int(np.max(truth.labels, initial=-1)) + 1
+    r = 0 if truth.labels is None else int(truth.labels.max()) + 1
+    r = r if truth.spectra is None else len(truth.spectra)
     names = truth.names or [f"material {i + 1}" for i in range(r)]
     if truth.spectra is not None:
         known = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
         if known.shape[1] != spectra.shape[1]:
             raise ValueError(
-                f"{truth.source} holds spectra of {known.shape[1]} bands, but the image has {len(good_bands)}, of which "
-                f"{spectra.shape[1]} are used."
+                f"{truth.source} holds spectra of {known.shape[1]} bands, but the image has {len(good_bands)}, of "
+                f"which {spectra.shape[1]} are used."
             )
         if len(known) > len(spectra):
             raise ValueError(
-                f"{truth.source} holds {len(known)} materials, and {len(spectra)} clusters cannot be matched with all of "
-                f"them: ask for at least {len(known)} clusters."
+                f"{truth.source} holds {len(known)} materials, and {len(spectra)} clusters cannot be matched with all "
+                f"of them: ask for at least {len(known)} clusters."
             )
         match = match_spectra(known, spectra)
         materials = {int(cluster): names[material] for material, cluster in enumerate(match.permutation)}
