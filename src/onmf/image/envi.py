@@ -228,7 +228,9 @@ def system_of(info: list[str] | None, header: dict[str, Any]) -> str | None:
     text = ",".join(text) if isinstance(text, list) else text
     if text:
         try:
-            return CRS.from_wkt(str(text).strip("{} ")).to_wkt()
+            system = CRS.from_wkt(str(text).strip("{} "))
+            code = system.to_epsg()
+            return (system if code is None else CRS.from_epsg(code)).to_wkt()
         except CRSError:
             return None
     if words and words[0].lower().startswith("geographic") and "WGS84" in "".join(words).replace("-", "").upper():

@@ -30,6 +30,9 @@ INK = "#1b263b"
 SIDE = 1000
 """Pixels to which the longer side of a picture is thinned out."""
 
+MOST_NAMES = 20
+"""Clusters that a legend names, the largest ones."""
+
 TRUE_COLOUR = (650.0, 550.0, 450.0)
 FALSE_COLOUR = (2200.0, 1650.0, 1000.0)
 NEAR_INFRARED = (850.0, 650.0, 550.0)
@@ -87,7 +90,7 @@ def bands_to_show(cube: Cube) -> tuple[list[int], str]:
             nearest = [int(np.argmin(np.abs(waves - wave))) for wave in wanted]
             if len(set(nearest)) == 3 and max(abs(waves[b] - w) for b, w in zip(nearest, wanted, strict=True)) < 60:
                 return nearest, f"{title} ({', '.join(f'{waves[band]:.0f}' for band in nearest)} nm)"
-    bands = [round((used - 1) * share) for share in (0.75, 0.45, 0.15)]
+    bands = [round((used - 1) * share) for share in (0.75, 0.5, 0.25)]
     numbers = np.flatnonzero(cube.good_bands)[bands] + 1
     return bands, f"false colour (bands {', '.join(map(str, numbers))})"
 
@@ -120,10 +123,9 @@ def plot_map(found: ImageClustering, ax: Any = None) -> Any:
     shades = colours(found.names)
     palette = np.array([*(to_rgb(colour) for colour in shades), (1.0, 1.0, 1.0)])
     ax.imshow(palette[found.labels[::step, ::step]], interpolation="nearest", extent=(0, samples, lines, 0))
-    handles = [
-        Patch(color=colour, label=f"{name} ({size:,})")
-        for colour, name, size in zip(shades, found.names, found.sizes, strict=True)
-    ]
+    sizes = found.sizes
+    listed = np.sort(np.argsort(-sizes, kind="stable")[:MOST_NAMES])
+    handles = [Patch(color=shades[k], label=f"{found.names[k]} ({sizes[k]:,})") for k in listed]
     ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     ax.set_title(found.cube.name, fontsize=10, loc="left", color=INK, fontweight="bold")
     ax.tick_params(labelsize=8, colors=INK)
@@ -138,8 +140,9 @@ def plot_spectra(found: ImageClustering, ax: Any = None) -> Any:
     at, label = axis(found)
     values = np.full((len(found.spectra), len(found.cube.good_bands)), np.nan)
     values[:, found.cube.good_bands] = found.spectra  # a gap where bands are bad
-    for spectrum, name, colour in zip(values, found.names, colours(found.names), strict=True):
-        ax.plot(at, spectrum, color=colour, lw=1.6, label=name)
+    listed = np.argsort(-found.sizes, kind="stable")[:MOST_NAMES]
+    for k, (spectrum, colour) in enumerate(zip(values, colours(found.names), strict=True)):
+        ax.plot(at, spectrum, color=colour, lw=1.6, label=found.names[k] if k in listed else None)
     ax.set_xlabel(label, fontsize=9, color=INK)
     ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)
     ax.legend(frameon=False, fontsize=9)

@@ -86,7 +86,7 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
         content = read_variables(path)
         if "M" in content:
             return _endmembers(content, path, shape)
-    header = find_header(path)
+    header = None if path.suffix.lower() in (".mat", ".npy", ".npz", ".tif", ".tiff") else find_header(path)
     if header is not None and "library" in str(read_header(header).get("file type", "")).lower():
         return _library(header, path, shape)
     plane = read_plane(path)
