@@ -38,9 +38,9 @@ LAYERS = [
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
-    ("image",),
+    ("image", "text"),
     ("plot",),
-    ("reproduce",),
+    ("reproduce", "report"),
     ("cli",),
     ("__main__",),
 ]

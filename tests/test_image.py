@@ -294,11 +294,11 @@ def test_many_clusters_fit_in_sixteen_bits(tmp_path):
 def test_a_folder_is_whole_or_not_there(cube, tmp_path, monkeypatch):
     found = cluster_image(cube, 2)
     out = found.save(tmp_path / "out")
-    with pytest.raises(FileExistsError, match="is there and not empty"):
+    with pytest.raises(FileExistsError, match="exists and is not empty"):
         found.save(out)
-    (out / "stale").write_text("")
-    found.save(out, overwrite=True)
-    assert not (out / "stale").exists()
+    (out / "report.html").write_text("stale")
+    found.save(out, force=True)
+    assert not (out / "report.html").exists()
     before = sorted(path.name for path in out.iterdir())
 
     def fail(*_):
@@ -307,7 +307,7 @@ def test_a_folder_is_whole_or_not_there(cube, tmp_path, monkeypatch):
     monkeypatch.setattr("onmf.image.write.write_figures", fail)
     for folder in (tmp_path / "new", out):
         with pytest.raises(OSError, match="no space left"):
-            found.save(folder, overwrite=True)
+            found.save(folder, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert sorted(path.name for path in out.iterdir()) == before
 
@@ -398,6 +398,7 @@ def test_the_command(original, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "MRSA 2.75" in done.stdout
     assert re.search(r"3 +water +2,350 +26\.0% +4\.54", done.stdout)
+    assert "Traceback" not in done.stderr
     assert {
         "map.tif",
         "map.hdr",
@@ -428,7 +429,23 @@ def test_the_command_and_its_options(tmp_path, scene):
             "--drop-bands",
             "1-3,60",
         ),
-        *("--ignore", -1, "--loss", "1.5", "--init", "++", "--restarts", 2, "--seed", 0, "--blocks", "--threads", 1),
+        *(
+            "--ignore",
+            -1,
+            "-k",
+            "auto",
+            "--divergence",
+            "1.5",
+            "--init",
+            "++",
+            "--n-init",
+            2,
+            "--seed",
+            0,
+            "--blocks",
+            "--threads",
+            1,
+        ),
         *("--out", tmp_path / "out"),
     )
     assert done.returncode == 0, done.stderr
@@ -441,16 +458,16 @@ def test_the_command_and_its_options(tmp_path, scene):
     ):
         assert words in done.stdout
     for arguments, sentence in {
-        "k": (("-k", "many"), "-k many: give a number of clusters"),
+        "k": (("-k", "many"), "-k many is not a number of clusters"),
         "bands": (("-k", 2, "--drop-bands", "3-1"), "'3-1' is no band or range of bands"),
         "variable": (("-k", 2), "more than one array of three dimensions"),
         "negatives": (("-k", 2, "--variable", "first", "--negatives", "no"), "negatives='no' is not allowed"),
-        "loss": (("-k", 2, "--variable", "first", "--loss", "hubert"), "beta_loss='hubert'"),
+        "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "beta_loss='hubert'"),
     }.values():
         done = run("image", tmp_path / "x.npz", *arguments, "--out", tmp_path / "new")
         assert done.returncode == 2
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "new").exists()
-    done = run("image", tmp_path / "x.npz", "--out", tmp_path / "out")
-    assert "is there already: name another folder, or say --overwrite" in done.stderr
+    done = run("image", tmp_path / "x.npz", "-k", 2, "--out", tmp_path / "out")
+    assert "exists and is not empty: name another folder, or use --force" in done.stderr

@@ -23,7 +23,8 @@ from onmf.engine import Assignment, Engine, Held, get_engine
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
-from onmf.result import Agreement, Clustering, membership, telling
+from onmf.result import Agreement, Assigned, Clustering, membership, telling
+from onmf.result import margins as margins_between
 from onmf.solve import Plan, all_losses, solve
 from onmf.validate import check_centroids, check_data, check_weights, read_only
 from onmf.warn import warn
@@ -321,6 +322,31 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         labels, scales, _ = self._assign(X, self._templates())
         sizes = self._divergence.size(self.cluster_centers_)
         return self._output(labels, divide(scales, sizes[labels]))
+
+    def assign(self, X: Any) -> Assigned:
+        """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data.
+
+        Returns
+        -------
+        Assigned
+            ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
+            in ``margins_``.
+        """
+        templates = self._templates()
+        rows = check_data(X, self._divergence, estimator=self)
+        engine = get_engine(self.engine, rows, self.n_threads)
+        held = engine.hold(rows, self._divergence)
+        labels, scales, _ = engine.assign(held, templates)
+        own, following = engine.own_and_next(held.data, templates, labels)
+        sizes = self._divergence.size(self.cluster_centers_)
+        return Assigned(
+            labels, divide(scales, sizes[labels]), margins_between(self._divergence, own, following, held.terms)
+        )
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -26,36 +26,51 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A new folder to write into, which takes its place when all is written; nothing is left of it if that fails.
+def whole_folder(path: Path, *, force: bool = False, ours: Collection[str] = ()) -> Iterator[Path]:
+    """A folder to write into that takes its place when all went well, and vanishes when not.
 
     Parameters
     ----------
     path : path
-        Where the folder will be. It must not exist, or be empty, unless ``overwrite``.
-    overwrite : bool, default=False
-        Whether a folder that is there is replaced, with all it holds.
+        Where the folder shall be. It must not exist, or be empty.
+    force : bool, default=False
+        Replace a folder that exists, if it holds nothing but files named in ``ours``.
+    ours : collection of str
+        Names of files that may be replaced.
 
     Yields
     ------
-    Path
-        The folder to write into.
+    path
+        The folder under a temporary name, beside its place.
     """
-    if path.exists() and not path.is_dir():
-        raise FileExistsError(f"{path} is a file: name another folder.")
-    if path.is_dir() and any(path.iterdir()) and not overwrite:
-        raise FileExistsError(f"{path} is there and not empty: name another folder, or ask to overwrite it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    path = Path(os.path.abspath(path))
+    if path.exists():
+        if not path.is_dir():
+            raise FileExistsError(f"{path} is a file: name a folder.")
+        held = sorted(os.listdir(path))
+        if held and not force:
+            raise FileExistsError(f"{path} exists and is not empty: name another folder, or use --force to replace it.")
+        if others := [name for name in held if name not in ours or (path / name).is_dir()]:
+            raise FileExistsError(
+                f"{path} holds {others[0]!r}, which was not written by this command: --force replaces only what was."
+            )
     try:
-        yield partial
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise OSError(f"{path}: nothing can be written there ({error.strerror}). Name another folder.") from error
+    try:
         partial.chmod(0o755)
+        yield partial
         if path.exists():
-            # The old folder keeps its content until the new one is complete.
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            os.replace(path, old)
-            os.replace(partial, path)
-            shutil.rmtree(old)
+            aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            os.replace(path, aside)
+            try:
+                os.replace(partial, path)
+            except BaseException:
+                os.replace(aside, path)
+                raise
+            shutil.rmtree(aside, ignore_errors=True)
         else:
             os.replace(partial, path)
     except BaseException:

@@ -11,7 +11,6 @@ from scipy.special import xlogy
 
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 
-
 ROWS_AT_A_TIME = 1 << 18
 """Rows whose margins are computed together: what is computed on the way is as large as several of the results."""
 
@@ -30,6 +29,24 @@ class Agreement(NamedTuple):
 
     overall: float
     rows: FloatArray
+
+
+class Assigned(NamedTuple):
+    """What a model says of new rows.
+
+    Attributes
+    ----------
+    labels : (n,) array of int
+        Cluster of each row.
+    scales : (n,) array
+        Scale of each row, as :meth:`onmf.ONMF.transform` gives it.
+    margins : (n,) array
+        How much worse the best other cluster is than the row's own, in units of the row (for counts: per word).
+    """
+
+    labels: Array
+    scales: FloatArray
+    margins: FloatArray
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.engine import BlockEngine, Engine, get_engine
 from onmf.estimator import ONMF
+from onmf.files import whole_folder
 from onmf.initialize import snpa
 from onmf.result import margins
 
@@ -151,7 +152,7 @@ class ImageClustering:
             attributes["crs_wkt"] = self.cube.crs
         return xarray.Dataset(variables, coords, attributes)
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+    def save(self, folder: str | Path, *, force: bool = False) -> Path:
         """Write maps (GeoTIFF, ENVI), spectra (CSV, ENVI), figures and the model into a folder.
 
         The folder is written as a whole or not at all.
@@ -160,17 +161,19 @@ class ImageClustering:
         ----------
         folder : path
             Where to; it must not exist, or be empty.
-        overwrite : bool, default=False
-            Whether a folder that is there is replaced, with all it holds.
+        force : bool, default=False
+            Whether to replace a folder that holds nothing but what an earlier call wrote.
 
         Returns
         -------
         Path
             The folder.
         """
-        from .write import write_folder
+        from .write import OURS, write_files
 
-        return write_folder(self, Path(folder), overwrite=overwrite)
+        with whole_folder(Path(folder), force=force, ours=OURS) as new:
+            write_files(self, new)
+        return Path(folder)
 
 
 def cluster_image(

@@ -11,7 +11,6 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from onmf.divergence import Array
-from onmf.files import whole_folder
 
 from .cube import Cube, Transform
 from .envi import spectral
@@ -20,33 +19,15 @@ from .figures import colours, plot_map, plot_spectra
 if TYPE_CHECKING:
     from .cluster import ImageClustering
 
+OURS = (
+    *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
+    *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
+    *("model.onmf", "summary.json", "report.html"),
+)
+"""What a folder of ours may hold."""
+
 OUTSIDE = "no data"
 """Name of class 0 of a map: the pixels outside."""
-
-
-def write_folder(found: ImageClustering, folder: Path, *, overwrite: bool = False, more: Any = None) -> Path:
-    """Write all results into a folder, as a whole or not at all.
-
-    Parameters
-    ----------
-    found : ImageClustering
-        What to write.
-    folder : path
-        Where to.
-    overwrite : bool, default=False
-        Whether a folder that is there is replaced.
-    more : callable, optional
-        Called with the folder before it is put in its place, to write more into it.
-
-    Returns
-    -------
-    Path
-    """
-    with whole_folder(folder, overwrite=overwrite) as new:
-        write_files(found, new)
-        if more is not None:
-            more(new)
-    return folder
 
 
 def write_files(found: ImageClustering, folder: Path) -> None:
