@@ -283,7 +283,7 @@ def test_other_systems_of_coordinates(cube, tmp_path):
 
 def test_many_clusters_fit_in_sixteen_bits(tmp_path):
     X = np.eye(300).reshape(15, 20, 300) + 0.001
-    found = cluster_image(X, 300)
+    found = cluster_image(Cube(X, crs=UTM.to_wkt(), transform=PLACE), 300)
     folder = found.save(tmp_path / "out")
     with rasterio.open(folder / "map.tif") as file:
         assert np.array_equal(file.read(1).astype(int) - 1, found.labels)
@@ -346,6 +346,26 @@ def test_composites(cube):
     assert bands_to_show(replace(cube, wavelengths=None)) == ([44, 29, 14], "false colour (bands 46, 31, 16)")
     micrometres = replace(cube, wavelengths=cube.wavelengths / 1e3, wavelength_unit="Micrometers")
     assert bands_to_show(micrometres) == bands_to_show(cube)
+
+
+def test_the_command_maps_another_image(cube, tmp_path):
+    np.save(tmp_path / "first.npy", np.nan_to_num(cube.read(0, 30), nan=-9999))
+    np.save(tmp_path / "other.npy", 3 * np.clip(cube.read(0, 30)[10:], 0, None))
+    done = run("image", tmp_path / "first.npy", "-k", 3, "--ignore", -9999, "--out", tmp_path / "out", "--no-report")
+    assert done.returncode == 0, done.stderr
+    done = run("predict", tmp_path / "out" / "model.onmf", tmp_path / "other.npy", "--out", tmp_path / "mapped")
+    assert done.returncode == 0, done.stderr
+    assert "20 × 40 pixels, 59 bands, 3 clusters" in done.stdout
+    first, other = (envi.open(str(tmp_path / name / "map.hdr")).read_band(0) for name in ("out", "mapped"))
+    assert np.array_equal(first[10:], other)
+    assert (tmp_path / "mapped" / "report.html").exists()
+    np.save(tmp_path / "odd.npy", cube.read(0, 30)[:, :, :40])
+    done = run("predict", tmp_path / "out" / "model.onmf", tmp_path / "odd.npy", "--out", tmp_path / "new")
+    assert done.returncode == 2
+    assert "has 40 bands, but the model was fitted on 59" in done.stderr
+    assert not (tmp_path / "new").exists()
+    done = run("predict", tmp_path / "out" / "model.onmf", tmp_path / "other.npy", "--json")
+    assert [c["pixels"] for c in json.loads(done.stdout)["clusters"]] == np.bincount(other.ravel())[1:].tolist()
 
 
 def test_truths(cube, scene, tmp_path):
@@ -418,36 +438,20 @@ def test_the_command_and_its_options(tmp_path, scene):
     X = scene.X.reshape(30, 40, 60)
     np.savez(tmp_path / "x.npz", first=X, second=X[:, :, ::-1])
     np.save(tmp_path / "mask.npy", np.arange(40) > np.zeros((30, 1)))
-    done = run(
-        *(
-            "image",
-            tmp_path / "x.npz",
-            "--variable",
-            "first",
-            "--mask",
-            tmp_path / "mask.npy",
-            "--drop-bands",
-            "1-3,60",
-        ),
-        *(
-            "--ignore",
-            -1,
-            "-k",
-            "auto",
-            "--divergence",
-            "1.5",
-            "--init",
-            "++",
-            "--n-init",
-            2,
-            "--seed",
-            0,
-            "--blocks",
-            "--threads",
-            1,
-        ),
-        *("--out", tmp_path / "out"),
-    )
+    options = {
+        "--variable": "first",
+        "--mask": tmp_path / "mask.npy",
+        "--drop-bands": "1-3,60",
+        "--ignore": -1,
+        "-k": "auto",
+        "--divergence": 1.5,
+        "--init": "++",
+        "--n-init": 2,
+        "--seed": 0,
+        "--threads": 1,
+        "--out": tmp_path / "out",
+    }
+    done = run("image", tmp_path / "x.npz", "--blocks", *(word for pair in options.items() for word in pair))
     assert done.returncode == 0, done.stderr
     for words in (
         "30 of 1,200 pixels hold no data",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,8 @@ NEAR_INFRARED = (850.0, 650.0, 550.0)
 
 def colours(names: list[str]) -> list[str]:
     """A colour for each cluster, as ``#rrggbb``: the one expected of its material, else the next that is free."""
-    wanted = [EXPECTED.get(name.split()[0].rstrip("s") if name else "") for name in (name.lower() for name in names)]
+    words = (re.match("[a-z]*", name.lower()) for name in names)
+    wanted = [EXPECTED.get(word.group().rstrip("s")) if word else None for word in words]
     chosen = [colour if colour not in wanted[:place] else None for place, colour in enumerate(wanted)]
     more = (
         colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.5 + 0.3 * (i % 2), 0.85 - 0.12 * (i % 3)) for i in range(len(names))
