@@ -225,6 +225,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return found
 
         clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
+        reporter.searched(clustering)
         self._divergence = divergence
         self._adopt(replace(clustering, agreement=agreement), engine.name)
         for stale in ("extra_", "provenance_"):  # of a file that an earlier fit came from
