@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
@@ -217,6 +218,10 @@ def documents_command(
         "binary": binary,
     }
     if token_pattern is not None:
+        try:
+            re.compile(token_pattern)
+        except re.error as error:
+            fail(f"--token-pattern {token_pattern} is not a regular expression: {error}.")
         chosen["token_pattern"] = token_pattern
     if min_df is not None:
         chosen["min_df"] = _number("--min-df", min_df)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -297,7 +298,7 @@ def vectorizer_of(model: ONMF) -> CountVectorizer:
         if len(extra["vocabulary"]) != model.n_features_in_:
             raise ValueError("its vocabulary has another length than its centroids")
         vectorizer.build_analyzer()
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, re.error) as error:
         raise ValueError(f"The model's vocabulary is damaged: {error}.") from error
     return vectorizer
 

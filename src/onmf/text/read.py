@@ -155,17 +155,13 @@ def read_texts(
             raise FileNotFoundError(f"{name}: there is no such file or folder.")
     else:
         name, stream = str(getattr(source, "name", "the stream")), source
-    opened: IO[bytes] | None = None
-    if kind != "folder":
-        if stream is None:
-            stream = opened = Path(name).open("rb")  # noqa: SIM115 — open for as long as it is read
-        raw = buffered(stream)
-        try:
-            kind, unpacked = _recognise(raw, name, kind)
-        except BaseException:
-            if opened is not None:
-                opened.close()
-            raise
+    raw = None if stream is None else buffered(stream)
+    unpacked = raw
+    if raw is not None:
+        kind, unpacked = _recognise(raw, name, kind)
+    elif kind != "folder":
+        with open(name, "rb") as file:
+            kind, _ = _recognise(file, name, kind)
     by_folder = labels == "folder"
     if by_folder and kind not in ("folder", "tar", "zip"):
         raise ValueError(f"labels='folder' needs a folder or an archive, and {name} is neither: name a column instead.")
@@ -177,26 +173,27 @@ def read_texts(
     texts = Texts(name, kind or "", strip)
 
     def documents() -> Iterator[Text]:
-        try:
-            if kind in ("folder", "tar", "zip"):
-                if kind == "folder":
-                    members = _folder_members(Path(name))
-                elif kind == "tar":
-                    members = tar_members(unpacked, name)
-                else:
-                    members = zip_members(unpacked, name, os.path.getsize(name))
-                yield from _files(texts, members, by_folder)
-            elif kind == "lines":
-                yield from _lines(texts, unpacked)
-            else:
-                rows = READERS[kind or ""](unpacked, name, Columns(text, id, labels))
-                for number, (identifier, body, label, encoding) in enumerate(rows, 1):
-                    if encoding is not None:
-                        texts.repaired[encoding] += 1
-                    yield Text(str(number) if identifier is None else identifier, body, label)
-        finally:
-            if opened is not None:
-                opened.close()
+        if kind == "folder":
+            yield from _files(texts, _folder_members(Path(name)), by_folder)
+        elif unpacked is not None:
+            yield from opened(unpacked)
+        else:
+            with open(name, "rb") as file:
+                yield from opened(_recognise(file, name, kind)[1])
+
+    def opened(file: io.BufferedReader) -> Iterator[Text]:
+        if kind == "tar":
+            yield from _files(texts, tar_members(file, name), by_folder)
+        elif kind == "zip":
+            yield from _files(texts, zip_members(file, name, os.path.getsize(name)), by_folder)
+        elif kind == "lines":
+            yield from _lines(texts, file)
+        else:
+            rows = READERS[kind or ""](file, name, Columns(text, id, labels))
+            for number, (identifier, body, label, encoding) in enumerate(rows, 1):
+                if encoding is not None:
+                    texts.repaired[encoding] += 1
+                yield Text(str(number) if identifier is None else identifier, body, label)
 
     def stripped() -> Iterator[Text]:
         for document in documents():
@@ -289,8 +286,10 @@ def _lines(texts: Texts, stream: io.BufferedReader) -> Iterator[Text]:
     number = 0
     encoding = bom_encoding(stream.peek(4)[:4])
     if encoding is not None and encoding != "utf-8-sig":  # a line of UTF-16 does not end with the byte of a newline
-        for number, wide in enumerate(io.TextIOWrapper(stream, encoding, errors="replace"), 1):
-            yield Text(str(number), wide.rstrip("\r\n"), None)
+        wide = io.TextIOWrapper(stream, encoding, errors="replace")
+        for number, text in enumerate(wide, 1):
+            yield Text(str(number), text.rstrip("\r\n"), None)
+        wide.detach()
         return
     while line := stream.readline(LARGEST_DOCUMENT + 1):
         number += 1

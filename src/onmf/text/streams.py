@@ -87,6 +87,39 @@ class Bounded(io.RawIOBase):
         return len(data)
 
 
+class Zstd(io.RawIOBase):
+    """What comes out of a zst file. The package's own reader takes a frame that breaks off for a whole one."""
+
+    CHUNK = 2048  # bytes that can grow to 64 MB, no more
+
+    def __init__(self, source: Counted, decompressor: Any) -> None:
+        self.source = source
+        self.decompressor = decompressor
+        self.frame: Any = None
+        self.ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.ready:
+            data = self.source.read(self.CHUNK)
+            if not data:
+                if self.frame is not None:
+                    raise EOFError("it breaks off")
+                return 0
+            while data:
+                if self.frame is None:
+                    self.frame = self.decompressor.decompressobj()
+                self.ready += self.frame.decompress(data)
+                data = b""
+                if self.frame.eof:
+                    data, self.frame = self.frame.unused_data, None
+        part, self.ready = self.ready[: len(buffer)], self.ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
 def check_growth(name: str, grown: int, length: int) -> None:
     """Refuse what has grown more than text does."""
     if grown > FREE and grown > MOST_GROWTH * max(length, 1):
@@ -122,7 +155,7 @@ def decompressed(stream: IO[bytes], name: str) -> io.BufferedReader:
                 import zstandard
             except ImportError as error:
                 raise ImportError(f"{name} is a zst file, which needs zstandard: pip install 'onmf[text]'.") from error
-            inner = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+            inner = io.BufferedReader(Zstd(source, zstandard.ZstdDecompressor()))
     return io.BufferedReader(Bounded(inner, source, name), 1 << 18)
 
 

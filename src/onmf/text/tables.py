@@ -63,6 +63,7 @@ def csv_rows(stream: IO[bytes], name: str, columns: Columns, delimiter: str | No
         raise ValueError(f"{name}, near line {reader.line_num}: {error}. Is it a CSV file?") from error
     finally:
         csv.field_size_limit(before)
+        lines.detach()  # the stream is the caller's to close
 
 
 def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:

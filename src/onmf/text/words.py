@@ -197,9 +197,9 @@ def _count(texts: Iterable[Text | str], vectorizer: CountVectorizer, automatic: 
     try:
         X = csr_array(vectorizer.fit_transform(bodies()))
     except ValueError as error:
-        if not ids:
-            raise ValueError("There are no documents to count words in.") from error
-        if "empty vocabulary" in str(error) or "no terms remain" in str(error).lower():
+        if "empty vocabulary" in str(error) or "no terms remain" in str(error):
+            if not ids:
+                raise ValueError("There are no documents to count words in.") from error
             raise ValueError(
                 f"None of the {len(ids)} documents has a word that counts: lower min_df, choose the language of the "
                 "stop words, or change token_pattern."
