@@ -100,7 +100,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
             {"name": name, "text": text, "picture": _png(_shaded(values[::step, ::step])), "range": _range(values)}
             for name, (values, text) in planes.items()
         ],
-        pixel_step=pixels["step"],
+        pixel_step=_ordinal(pixels["step"]) if pixels["step"] > 1 else None,
         convergence_text=(
             f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the most allowed')}."
         ),
@@ -231,6 +231,12 @@ def _range(values: Array) -> str:
     fine = values[np.isfinite(values)]
     low, high = np.percentile(fine, (2, 98)) if len(fine) else (0.0, 0.0)
     return f"{low:.3g} (dark) to {high:.3g} (bright)"
+
+
+def _ordinal(number: int) -> str:
+    """2 → 2nd."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number // 10 % 10 != 1 else 0, "th")
+    return f"{number}{ending}"
 
 
 def _mean(values: Array, where: Array) -> float:
