@@ -262,9 +262,8 @@ def passes(quiet: bool) -> Iterator[Callable[[str, float], None]]:
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("opening", total=1.0)
-        yield lambda what, share: bar.update(
-            task, description=what, completed=min(share, 0.999)
-        )  # the clock stops at 1
+        # The clock of a bar stops where it is full.
+        yield lambda what, share: bar.update(task, description=what, completed=min(share, 0.999))
 
 
 def _bands(text: str) -> list[int]:
