@@ -20,7 +20,7 @@ BANDS, MATERIALS, COARSE = 100, 4, 20
 
 def write_cube(path: Path) -> None:
     """Write a scene with photon noise as an ENVI pair, BIP, by blocks of lines."""
-    scene = make_scene(LINES // COARSE, SAMPLES // COARSE, BANDS, MATERIALS, random_state=3)
+    scene = make_scene(LINES // COARSE, SAMPLES // COARSE, BANDS, MATERIALS, darkness=0.15, random_state=3)
     spectra = scene.endmembers.astype(np.float32)
     labels = np.kron(scene.to_image(scene.abundances.argmax(axis=0)), np.ones((COARSE, COARSE), dtype=np.int8))
     rng = np.random.default_rng(0)

@@ -19,7 +19,8 @@ import onmf
 from onmf import ONMF
 from onmf.datasets import make_scene
 from onmf.image import Cube, Truth, cluster_image, predict_image, read_cube, read_truth
-from onmf.image.figures import bands_to_show, colours, composite
+from onmf.image.cube import Lines
+from onmf.image.figures import bands_to_show, colours, composite, thinned
 from onmf.image.write import map_info
 from onmf.metrics import clustering_accuracy
 
@@ -333,6 +334,22 @@ def test_xarray_and_pictures(cube):
     assert ax.get_xlabel() == "wavelength (Nanometers)"
     _, given = plt.subplots()
     assert found.plot_map(given) is given
+
+
+def test_thinned_images(cube, monkeypatch):
+    class Slow(Lines):
+        shape, dtype = cube.data.shape, cube.data.dtype
+
+        def read(self, start, stop):
+            return cube.data[start:stop]
+
+    X = cube.read(0, 30)
+    for size in (1, 20_000, 1 << 23):
+        monkeypatch.setattr("onmf.image.figures.AT_A_TIME", size)
+        for given in (cube, replace(cube, data=Slow())):
+            for step in (1, 3, 7):
+                assert np.array_equal(thinned(given, step), X[::step, ::step], equal_nan=True)
+                assert np.array_equal(thinned(given, step, [4, 2]), X[::step, ::step][:, :, [4, 2]], equal_nan=True)
 
 
 def test_composites(cube):

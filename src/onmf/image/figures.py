@@ -11,7 +11,7 @@ import numpy as np
 
 from onmf.divergence import Array
 
-from .cube import Cube
+from .cube import Cube, Lines
 
 if TYPE_CHECKING:
     from .cluster import ImageClustering
@@ -27,6 +27,9 @@ EXPECTED |= {"rock": "#d55e00", "road": "#7f7f7f"}
 """Colours that people expect of some materials."""
 
 INK = "#1b263b"
+
+AT_A_TIME = 1 << 23
+"""Values that are read at a time from a file that is opened for each reading."""
 
 SIDE = 1000
 """Pixels to which the longer side of a picture is thinned out."""
@@ -72,11 +75,19 @@ class Composite:
     step: int
 
 
-def thinned(cube: Cube, step: int) -> Array:
-    """Every so many lines and samples of the used bands. → (lines, samples, used bands)"""
-    if step == 1:
-        return cube.read(0, cube.shape[0])
-    return np.concatenate([cube.read(line, line + 1)[:, ::step] for line in range(0, cube.shape[0], step)])
+def thinned(cube: Cube, step: int, bands: list[int] | None = None) -> Array:
+    """Every so many lines and samples of the used bands, or of some of them. → (lines, samples, bands)"""
+    chosen = slice(None) if bands is None else bands
+    # A file that is opened for each reading gives several lines at a time.
+    depth = step * (max(1, AT_A_TIME // (step * cube.shape[1] * cube.shape[2])) if isinstance(cube.data, Lines) else 1)
+    starts = range(0, cube.shape[0], depth)
+    if depth == step:
+        parts = [cube.read(line, line + 1)[:, ::step][:, :, chosen].copy() for line in starts]
+    else:
+        parts = [
+            cube.read(line, min(line + depth, cube.shape[0]))[::step, ::step][:, :, chosen].copy() for line in starts
+        ]
+    return np.concatenate(parts)
 
 
 def bands_to_show(cube: Cube) -> tuple[list[int], str]:
@@ -101,7 +112,7 @@ def composite(cube: Cube, inside: Array, side: int = SIDE) -> Composite:
     """Three bands as a picture: each stretched between its 2nd and 98th percentile over the pixels inside."""
     step = max(1, -(-max(cube.shape[:2]) // side))
     bands, title = bands_to_show(cube)
-    values = thinned(cube, step)[:, :, bands].astype(np.float64)
+    values = thinned(cube, step, bands).astype(np.float64)
     within = inside[::step, ::step]
     picture = np.full(values.shape, 255, dtype=np.uint8)
     if within.any():

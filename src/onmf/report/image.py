@@ -56,8 +56,8 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
             "size": int(sizes[k]),
             "share": float(sizes[k]) / max(int(sizes.sum()), 1),
             "angle": angles.get(k),
-            "residual": _mean(found.residuals, found.labels == k),
-            "margin": _mean(found.margins, found.labels == k),
+            "residual": _mean(found.residuals, found.labels, k),
+            "margin": _mean(found.margins, found.labels, k),
         }
         for k in range(len(found.spectra))
     ]
@@ -97,7 +97,12 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
         composite_title=picture.title,
         map=_png(shades[found.labels[::step, ::step]]),
         planes=[
-            {"name": name, "text": text, "picture": _png(_shaded(values[::step, ::step])), "range": _range(values)}
+            {
+                "name": name,
+                "text": text,
+                "picture": _png(_shaded(values[::step, ::step])),
+                "range": _range(values[::step, ::step]),
+            }
             for name, (values, text) in planes.items()
         ],
         pixel_step=_ordinal(pixels["step"]) if pixels["step"] > 1 else None,
@@ -239,8 +244,8 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _mean(values: Array, where: Array) -> float:
-    chosen = values[where]
+def _mean(values: Array, labels: Array, k: int) -> float:
+    chosen = values[labels == k]
     chosen = chosen[np.isfinite(chosen)]
     return float(chosen.mean(dtype=np.float64)) if len(chosen) else 0.0
 
