@@ -95,7 +95,7 @@ class TestInTheBrowser:
         for text in EVIL:
             assert " ".join(text.split())[:60] in table
         assert "<script>window.hacked = 1</script> 0" in table
-        assert "{{ 7 * 7 }}" in page.text_content("#clusters")
+        assert "{{ 7 * 7 }}" in table
         page.select_option("#filter", "-1")
         assert "set aside" in page.inner_text("#table")
         page.fill("#search", "<img src=x onerror='window.hacked = 1'>")

@@ -328,6 +328,51 @@ class TestStreams:
             texts_of(io.BytesIO(data[:-5000]))
 
 
+def sample(kind, folder):
+    """A small file of each kind."""
+    path = folder / {"zip": "a.zip", "tar.gz": "a.tar.gz"}.get(kind, f"a.{kind}")
+    records = [{"text": f"tea {i}", "n": i} for i in range(20)]
+    match kind:
+        case "zip":
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                for record in records:
+                    archive.writestr(f"{record['n']}.txt", record["text"])
+        case "tar.gz" | "tar":
+            members = {f"{r['n']}.txt": r["text"].encode() for r in records[:4]}
+            tarball(path, members, "w:gz" if kind == "tar.gz" else "w")
+        case "parquet":
+            pa.parquet.write_table(pa.Table.from_pylist(records), path)
+        case "csv":
+            path.write_text("text,n\n" + "\n".join(f'"tea, {i}",{i}' for i in range(20)))
+        case "jsonl":
+            path.write_text("\n".join(json.dumps(record) for record in records))
+        case "txt.zst":
+            path.write_bytes(zstandard.compress(b"tea\n" * 50))
+        case "txt.xz":
+            path.write_bytes(lzma.compress(b"tea\n" * 50))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "parquet", "csv", "jsonl", "txt.zst", "txt.xz"])
+def test_damaged_files_are_read_or_refused_with_a_sentence(kind, tmp_path):
+    path = sample(kind, tmp_path)
+    data = path.read_bytes()
+    assert list(read_texts(path))
+    refused = []
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        damaged = bytearray(data)
+        for place in rng.integers(len(data), size=rng.integers(1, 4)):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(len(data))] if rng.random() < 0.2 else damaged)
+        try:
+            list(read_texts(path))
+        except ValueError as error:
+            refused.append(str(error))
+    assert all(sentence[-1] in ".?" and "\n" not in sentence for sentence in refused)
+    assert kind == "csv" or refused  # any text is some CSV
+
+
 class TestWords:
     def test_defaults(self):
         words = make_vectorizer().build_analyzer()("The cat5 cables of user_42 don't break; Käse's große Straße")

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -217,7 +218,7 @@ def zip_members(file: IO[bytes], name: str, length: int) -> Iterator[Member | Sk
                 grown += len(data)
                 check_growth(name, grown, length)
                 yield Member(info.filename, data)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, struct.error, *DECOMPRESS) as error:
         raise ValueError(f"{name} is damaged, or no zip file that can be read: {error}.") from error
 
 

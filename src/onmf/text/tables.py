@@ -97,12 +97,14 @@ def parquet_rows(file: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
         found = columns.find(name, table.schema_arrow.names)
         wanted = list(dict.fromkeys(column for column in found if column is not None))
         for batch in table.iter_batches(batch_size=1024, columns=wanted):
-            lists = {column: batch.column(column).to_pylist() for column in wanted}
+            lists = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
             for place in range(batch.num_rows):
-                body, identifier, label = (None if c is None else _scalar(lists[c][place]) for c in found)
-                yield identifier, body or "", label, None
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{name} is damaged, or no Parquet file: {error}.") from error
+                body, identifier, label = (None if c is None else lists[c][place] for c in found)
+                text, repaired = decode(body) if isinstance(body, bytes) else (_scalar(body) or "", None)
+                yield _scalar(identifier), text, _scalar(label), repaired
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise ValueError(f"{name} is damaged, or no Parquet file: {reason}.") from error
 
 
 READERS: dict[str, Callable[[IO[bytes], str, Columns], Iterator[Row]]] = {
@@ -111,6 +113,18 @@ READERS: dict[str, Callable[[IO[bytes], str, Columns], Iterator[Row]]] = {
     "jsonl": json_rows,
     "parquet": parquet_rows,
 }
+
+
+def _bytes(column: Any) -> Any:
+    """A column of texts as bytes: Parquet promises UTF-8, and files do not always keep it."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind):
+        return column.cast(pyarrow.large_binary())
+    return column
 
 
 def _chain(first: str, lines: IO[str]) -> Iterator[str]:
