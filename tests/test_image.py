@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 
 import matplotlib
@@ -180,6 +181,34 @@ def test_blocks_give_what_memory_gives(cube, monkeypatch):
         assert clustering_accuracy(expected.labels.ravel(), other.labels.ravel()) > 0.99
     with pytest.raises(ValueError, match="refine='local-search' is not allowed for an image that is read by blocks"):
         cluster_image(cube, 3, in_memory=False, refine="local-search")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in other units")
+def test_a_large_file_needs_little_memory(tmp_path):
+    """480 MB on disk, of which a few blocks are in memory at a time."""
+    header = "ENVI\nsamples = 1000\nlines = 1000\nbands = 120\ndata type = 4\ninterleave = {}\nbyte order = 0\n"
+    spectra = np.random.default_rng(0).integers(1, 50, (3, 120)).astype(np.float32)
+    with (tmp_path / "x.img").open("wb") as file:
+        for line in range(1000):
+            (spectra[(line // 100 + np.arange(1000) // 250) % 3] * (1 + line % 7)).tofile(file)
+    (tmp_path / "x.hdr").write_text(header.format("bip"))
+    code = f"""
+        import resource
+        import numpy as np
+        from onmf.image import cluster_image
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        cluster_image(np.random.default_rng(0).random((20, 20, 120), dtype=np.float32), 3, in_memory=False, tol=1)
+        before = peak()
+        found = cluster_image({str(tmp_path / "x.img")!r}, 3, in_memory=False)
+        print(peak() - before, *sorted(found.sizes))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    grown, *sizes = map(float, done.stdout.split())
+    assert sizes == [325_000, 325_000, 350_000]
+    assert grown < 300, "of 458 MiB on disk"
 
 
 def test_the_number_of_materials():

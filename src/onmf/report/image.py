@@ -21,7 +21,7 @@ from .page import render_page
 SPECTRA = 6_000_000
 """Bytes of single spectra that a page holds, about: of larger images it has every second pixel, or third, and so on."""
 
-SIDE = 1000
+SIDE = 600
 """Pixels to which the longer side of a picture is thinned out."""
 
 
