@@ -134,7 +134,7 @@ def test_an_existing_folder_is_kept(ten, tmp_path):
         (("documents", "ten", "-k", "many"), "-k many is not a number of clusters"),
         (("documents", "ten", "-k", "0"), "-k 0 is not a number of clusters"),
         (("documents", "a.csv", "-k", 1, "--text", "body"), "has no column 'body' for the text. It has 'id', 'text'."),
-        (("documents", "a.csv", "-k", 1, "--labels", "folder"), "needs a folder or an archive"),
+        (("documents", "a.csv", "-k", 1, "--labels", "folder"), "has no column 'folder' for the labels"),
         (("documents", "picture.png", "-k", 1), "picture.png is not text: give a folder"),
         (("documents", "ten", "-k", 2, "--strip", "feet"), "--strip feet is not known: use headers."),
         (("documents", "ten", "-k", 2, "--format", "xls"), "--format xls is not known: use csv or parquet."),

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import sys
 import tarfile
 import zipfile
 
@@ -23,7 +24,17 @@ from sklearn.feature_extraction.text import CountVectorizer
 import onmf
 from onmf import ONMF
 from onmf.datasets import docstring_texts
-from onmf.text import assign_documents, cluster_documents, count_words, make_vectorizer, read_texts, stop_words
+from onmf.report import documents_report
+from onmf.report.page import plotly_script
+from onmf.text import (
+    assign_documents,
+    cluster_documents,
+    count_words,
+    make_vectorizer,
+    read_texts,
+    stop_words,
+    write_tables,
+)
 from onmf.text.decode import decode, is_binary, repair
 from onmf.text.mail import drop_encoded, strip_headers
 from onmf.text.streams import check_growth, decompressed
@@ -153,6 +164,32 @@ class TestFolders:
         assert found["milk/latin.txt"] == "Käse"
         assert texts.repaired == {"cp1252": 1}
 
+    def test_names_of_any_bytes(self, folder, tmp_path):
+        (folder / os.fsdecode(b"k\xe4se.txt")).write_text("cheese")
+        (folder / os.fsdecode(b"k\xe4se.png")).write_bytes(b"\x89PNG")
+        texts = read_texts(folder)
+        assert "käse.txt" in {text.id for text in texts}
+        assert texts.skipped[0].name == "käse.png"
+        found = cluster_documents(read_texts(folder), 2)
+        found.save(tmp_path / "model.onmf")
+        write_tables(tmp_path, found)
+
+    def test_a_column_of_a_folder_is_refused(self, folder):
+        with pytest.raises(ValueError, match="text='body' names a column"):
+            read_texts(folder, text="body", labels="folder")
+
+    def test_progress(self, tmp_path):
+        (tmp_path / "a.txt").write_text("tea\n" * 50_000)
+        seen = []
+        texts = read_texts(tmp_path / "a.txt")
+        texts.watch = lambda n, fraction: seen.append((n, fraction))
+        assert len(list(texts)) == 50_000
+        assert [n for n, _ in seen] == list(range(50, 50_001, 50))
+        fractions = [fraction for _, fraction in seen]
+        assert fractions == sorted(fractions)
+        assert 0 < fractions[0] < 0.1
+        assert fractions[-1] == 1
+
 
 class TestArchives:
     @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
@@ -265,6 +302,15 @@ class TestTables:
         for suffix in ("tsv", "jsonl", "parquet"):
             assert tuple(read_texts(tmp_path / f"a.{suffix}", id="id", labels="kind")) == self.ROWS, suffix
 
+    def test_halves_of_characters(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"text": "tea \\ud800", "id": "\\udc00"}\n')
+        assert texts_of(path, id="id") == {"?": "tea ?"}
+
+    def test_a_column_named_folder(self, tmp_path):
+        (tmp_path / "a.csv").write_text("text,folder\ntea,x\n")
+        assert [text.label for text in read_texts(tmp_path / "a.csv", labels="folder")] == ["x"]
+
     def test_missing_values_and_numbers(self, tmp_path):
         path = tmp_path / "a.jsonl"
         path.write_text('{"text": null}\n{"text": 3}\n{"other": 1}\n')
@@ -281,7 +327,7 @@ class TestTables:
             ("a.jsonl", "[1]\n", {}, "line 1, is not a JSON object"),
             ("a.parquet", "text", {}, "is not parquet, or is damaged"),
             ("a.txt", "tea\n", {"text": "body"}, "text='body' names a column, and .* is no table"),
-            ("a.txt", "tea\n", {"labels": "folder"}, "labels='folder' needs a folder or an archive"),
+            ("a.txt", "tea\n", {"labels": "folder"}, "labels='folder' names a column, and .* is no table"),
             ("a.txt", "\0\0\0", {}, "is not text: give a folder"),
             ("a.txt", "tea", {"kind": "word"}, "kind='word' is not known"),
             ("a.txt", "tea", {"strip": ["feet"]}, "strip='feet' is not known: use 'headers'"),
@@ -492,6 +538,25 @@ class TestClusters:
         model.extra_ |= change
         with pytest.raises(ValueError, match="vocabulary is damaged"):
             assign_documents(model, ["tea"])
+
+
+@pytest.mark.parametrize(
+    ("module", "call"),
+    [
+        ("charset_normalizer", lambda path: decode(bytes(range(128, 256)))),
+        ("zstandard", lambda path: texts_of(io.BytesIO(b"\x28\xb5\x2f\xfd"))),
+        ("pyarrow", lambda path: texts_of(path)),
+        ("stopwordsiso", lambda path: stop_words("german")),
+        ("jinja2", lambda path: documents_report(cluster_documents(["tea"], 1))),
+        ("plotly.offline", lambda path: plotly_script.__wrapped__()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_not_installed_is_named(module, call, monkeypatch, tmp_path):
+    pa.parquet.write_table(pa.table({"text": ["tea"]}), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"pip install 'onmf\[(text|report)\]'"):
+        call(tmp_path / "a.parquet")
 
 
 class TopicModel:

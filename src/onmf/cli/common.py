@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from onmf._version import __version__
 
@@ -59,14 +59,18 @@ def checked_folder(out: Path | None) -> Path | None:
 
 
 @contextmanager
-def steps(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """What is being done, and for how long, on a terminal; nothing elsewhere."""
+def steps(quiet: bool) -> Iterator[Callable[..., None]]:
+    """What is being done, how far it is where that is known, and for how long, on a terminal; nothing elsewhere."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("Starting", total=None)
-        yield lambda text: bar.update(task, description=text)
+
+        def step(text: str, fraction: float | None = None) -> None:
+            bar.update(task, description=text, total=None if fraction is None else 1.0, completed=fraction or 0.0)
+
+        yield step
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def documents_command(
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
         texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
-        texts.watch = lambda n: step(f"Reading and counting: {n:,} documents")
+        texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
         names = {"choosing": "Choosing the number of clusters", "fitting": "Fitting"}
         found = cluster_documents(
             texts,

@@ -54,7 +54,7 @@ def predict_documents(model: onmf.ONMF, request: Request) -> Answer:
         texts = read_texts(
             request.path, kind=request.input, text=request.text, id=request.id, labels=request.labels, strip=strip
         )
-        texts.watch = lambda n: step(f"Reading and counting: {n:,} documents")
+        texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
         found = assign_documents(model, texts)
     if not found.ids:
         raise ValueError(f"{request.path} holds no documents.")

@@ -245,7 +245,7 @@ def cluster_documents(
         if not numbers:
             raise ValueError(f"{len(filled)} documents with words are too few to choose a number of clusters: say one.")
         seed = options.get("random_state")
-        selection = select_n_clusters(X, numbers, random_state=seed, n_threads=options.get("n_threads"))
+        selection = select_n_clusters(X, numbers, n_init=3, random_state=seed, n_threads=options.get("n_threads"))
         n_clusters = selection.n_clusters
     elif isinstance(n_clusters, int) and len(filled) < n_clusters:
         aside = len(counts.ids) - len(filled)

@@ -88,6 +88,11 @@ def detect(data: bytes) -> str:
     return GUESS if best is None else best.encoding
 
 
+def whole(text: str) -> str:
+    """The text without halves of characters, which JSON can hold and nobody can write."""
+    return text if text.isascii() else text.encode("utf-8", errors="replace").decode()
+
+
 def repair(text: str) -> tuple[str, str | None]:
     """As :func:`decode`, for a field of a table that was read as UTF-8 with ``errors="surrogateescape"``."""
     if text.isascii():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
-from .decode import bom_encoding, decode, is_binary
+from .decode import bom_encoding, decode, is_binary, repair
 from .mail import drop_encoded, strip_headers
 from .streams import (
     LARGEST_DOCUMENT,
@@ -29,6 +29,7 @@ from .tables import READERS, Columns
 KINDS = ("folder", "tar", "zip", "csv", "tsv", "jsonl", "parquet", "lines")
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
+FOLDERS = ("folder", "tar", "zip")
 CLUTTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
 STRIP = {"headers": strip_headers}
 
@@ -71,7 +72,7 @@ class Texts:
     n_encoded : int
         Documents from which encoded attachments (uuencode, base64) were dropped.
     watch : callable or None
-        Called with ``n_read`` now and then, for a progress bar.
+        Called now and then, for a progress bar, with ``n_read`` and the share of a file that was read, where known.
     """
 
     def __init__(self, name: str, kind: str, strip: Iterable[str], texts: Iterable[Text] = ()) -> None:
@@ -82,7 +83,8 @@ class Texts:
         self.repaired: Counter[str] = Counter()
         self.skipped: list[Skipped] = []
         self.n_encoded = 0
-        self.watch: Callable[[int], object] | None = None
+        self.watch: Callable[[int, float | None], object] | None = None
+        self.fraction: Callable[[], float] | None = None
         self._texts = iter(texts)
 
     def __iter__(self) -> Iterator[Text]:
@@ -92,7 +94,7 @@ class Texts:
         text = next(self._texts)
         self.n_read += 1
         if self.watch is not None and self.n_read % 50 == 0:
-            self.watch(self.n_read)
+            self.watch(self.n_read, None if self.fraction is None else min(self.fraction(), 1.0))
         return text
 
 
@@ -162,15 +164,13 @@ def read_texts(
     elif kind != "folder":
         with open(name, "rb") as file:
             kind, _ = _recognise(file, name, kind)
-    by_folder = labels == "folder"
-    if by_folder and kind not in ("folder", "tar", "zip"):
-        raise ValueError(f"labels='folder' needs a folder or an archive, and {name} is neither: name a column instead.")
-    if not by_folder and kind in ("folder", "tar", "zip", "lines"):
-        for option, value in (("text", text), ("id", id), ("labels", labels)):
+    by_folder = labels == "folder" and kind in FOLDERS
+    if kind in (*FOLDERS, "lines"):
+        for option, value in (("text", text), ("id", id), ("labels", None if by_folder else labels)):
             if value is not None:
-                hint = " Use labels='folder' for the names of the folders." if option == "labels" else ""
+                hint = " Use labels='folder' for the names of the folders." if kind in FOLDERS else ""
                 raise ValueError(f"{option}={value!r} names a column, and {name} is no table.{hint}")
-    texts = Texts(name, kind or "", strip)
+    texts = Texts(repair(name)[0], kind or "", strip)
 
     def documents() -> Iterator[Text]:
         if kind == "folder":
@@ -179,6 +179,7 @@ def read_texts(
             yield from opened(unpacked)
         else:
             with open(name, "rb") as file:
+                texts.fraction = lambda: file.tell() / max(os.path.getsize(name), 1)
                 yield from opened(_recognise(file, name, kind)[1])
 
     def opened(file: io.BufferedReader) -> Iterator[Text]:
@@ -263,22 +264,23 @@ def _folder_members(root: Path) -> Iterator[Member | Skipped]:
 def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -> Iterator[Text]:
     """The files that are texts."""
     for member in members:
-        path = PurePosixPath(member.name)
+        name, _ = repair(member.name)  # names of files may be any bytes
+        path = PurePosixPath(name)
         if any(_clutter(part) for part in path.parts):
             continue
         if isinstance(member, Skipped):
-            texts.skipped.append(member)
+            texts.skipped.append(member._replace(name=name))
             continue
         data = member.data
         if path.suffix.lower() in COMPRESSED:
-            data = read_document(decompressed(io.BytesIO(data), member.name), member.name)
+            data = read_document(decompressed(io.BytesIO(data), name), name)
         if is_binary(data):
-            texts.skipped.append(Skipped(member.name, "not text"))
+            texts.skipped.append(Skipped(name, "not text"))
             continue
         body, encoding = decode(data)
         if encoding is not None:
             texts.repaired[encoding] += 1
-        yield Text(member.name, body, path.parent.name or None if by_folder else None)
+        yield Text(name, body, path.parent.name or None if by_folder else None)
 
 
 def _lines(texts: Texts, stream: io.BufferedReader) -> Iterator[Text]:

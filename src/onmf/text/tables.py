@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from .decode import bom_encoding, decode, repair
+from .decode import bom_encoding, decode, repair, whole
 from .streams import LARGEST_DOCUMENT
 
 Row = tuple[str | None, str, str | None, str | None]
@@ -146,11 +146,13 @@ def _plain(value: str | None) -> str | None:
 
 
 def _scalar(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return whole(value)
     if isinstance(value, bytes):
         return decode(value)[0]
-    return str(value)
+    return whole(str(value))
 
 
 def _listed(columns: Sequence[str]) -> str:
