@@ -414,6 +414,25 @@ def test_the_command_maps_another_image(cube, tmp_path):
     assert [c["pixels"] for c in json.loads(done.stdout)["clusters"]] == np.bincount(other.ravel())[1:].tolist()
 
 
+@pytest.mark.parametrize(
+    ("package", "call"),
+    [
+        ("spectral", "read_cube('x.hdr')"),
+        ("rasterio", "read_cube('x.tif')"),
+        ("h5py", "read_cube('x.mat')"),
+        ("xarray", "cluster_image(np.ones((2, 2, 2)), 1).to_xarray()"),
+        ("matplotlib", "cluster_image(np.ones((2, 2, 2)), 1).plot_map()"),
+    ],
+)
+def test_what_is_not_installed_is_named(tmp_path, package, call):
+    (tmp_path / "x.hdr").write_text("ENVI\n")
+    (tmp_path / "x.tif").write_bytes(b"II*\0")
+    (tmp_path / "x.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n")
+    code = f"import sys; sys.modules[{package!r}] = None; import numpy as np; from onmf.image import *; {call}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert re.search(rf"ImportError: .*{package}.*: pip install ('onmf\[(image|report)\]'|xarray)", done.stderr)
+
+
 def test_truths(cube, scene, tmp_path):
     found = cluster_image(cube, 3)
     labels = scene.abundances.argmax(axis=0).reshape(30, 40)

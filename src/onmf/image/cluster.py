@@ -281,7 +281,7 @@ def predict_image(
     found = _describe(fitted, pixels, None, progress)
     spectra = np.asarray(known["spectra"])
     # Brightness is that of the model's clusters, so that two images can be compared.
-    own = divide(found.spectra.sum(axis=1), spectra.sum(axis=1))
+    own = divide((found.spectra * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
     factors = np.append(own, np.nan)[found.labels].astype(np.float32)
     return replace(
         found,

@@ -118,7 +118,8 @@ class Pixels(RowBlocks):
         """Which pixels hold a value in a used band; it may have been rounded to the type of the data."""
         out = np.zeros(low.shape, dtype=bool)
         if part.dtype.kind == "f":
-            value = float(part.dtype.type(value))
+            with np.errstate(over="ignore"):  # infinity is outside in any case
+                value = float(part.dtype.type(value))
         maybe = (low <= value) & (value <= high)
         out[maybe] = (part[maybe] == value).any(axis=1)
         return out

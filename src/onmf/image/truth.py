@@ -139,6 +139,8 @@ def _library(header: Path, path: Path, shape: tuple[int, int, int]) -> Truth:
 def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.reader(file) if row]
+    if len(rows) < 2:
+        raise ValueError(f"{path} is empty: a line of names, then one line of numbers for each band is expected.")
     head, body = rows[0], rows[1:]
     try:
         values = np.array([[float(word) for word in row] for row in body])
