@@ -159,6 +159,8 @@ def show(
     if extra["kind"] == "documents":
         vectorizer_of(fitted)  # damage is said
         names = extra["vocabulary"]
+    elif extra["kind"] == "image":
+        names = [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
     sizes = np.bincount(fitted.labels_, minlength=len(fitted.cluster_centers_))
     tops = fitted.top_features(words, names)
     rows = [
