@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import xlogy
 
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
+from onmf.engine import on_gpu
 
 
 class Agreement(NamedTuple):
@@ -86,17 +87,22 @@ class Clustering:
         return self.centroids.T
 
     @property
-    def H(self) -> csr_array:
+    def H(self) -> Any:
         """Scales in the paper's orientation, one nonzero in each column, H Hᵀ = I. → (clusters, samples), sparse"""
         return membership(self.labels, self.scales, len(self.centroids)).T.tocsr()
 
 
-def membership(labels: Array, scales: FloatArray, k: int) -> csr_array:
+def membership(labels: Array, scales: FloatArray, k: int) -> Any:
     """Hᵀ: the scale of each row in the column of its cluster. → (n, k), sparse"""
+    container: Any = csr_array
+    if on_gpu(labels):
+        from cupyx.scipy.sparse import csr_matrix
+
+        container = csr_matrix
     filled = scales != 0
-    starts = np.zeros(len(labels) + 1, dtype=labels.dtype)
-    np.cumsum(filled, out=starts[1:])
-    return csr_array((scales[filled], labels[filled], starts), shape=(len(labels), k))
+    starts = np.zeros_like(labels, shape=len(labels) + 1)
+    starts[1:] = np.cumsum(filled)
+    return container((scales[filled], labels[filled], starts), shape=(len(labels), k))
 
 
 def margins(divergence: Divergence, own: FloatArray, following: FloatArray, terms: RowTerms) -> FloatArray:
