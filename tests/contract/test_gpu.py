@@ -1,6 +1,7 @@
 """The GPU engine: the paper's tables, odd sizes, ties, streams, the same bits in every run, and where results live."""
 
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -115,8 +116,8 @@ def test_infinite_templates(kind):
 def test_same_bits_in_every_run(loss, sparse, whole):
     X = made(3000, 80, whole=whole)
     X = X if sparse else X.toarray()
-    with np.testing.suppress_warnings() as quiet:
-        quiet.filter(UserWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not converged after so few iterations
         one, other = (ONMF(9, beta_loss=loss, engine="gpu", max_iter=15, tol=0).fit(X) for _ in range(2))
     for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
@@ -145,8 +146,8 @@ def test_rows_streamed_through_the_card(loss, sparse):
     X = made(2000, 90, density=0.3)
     X = X if sparse else X.toarray()
     w = np.arange(2000) % 3 + 1.0
-    streamed = GpuEngine(memory=100_000)
-    assert len(streamed.place(X).cuts) > 5
+    streamed = GpuEngine(memory=1_500_000)
+    assert len(streamed.place(X).cuts) > 4
     models = [ONMF(7, beta_loss=loss, engine=e, max_iter=300).fit(X, sample_weight=w) for e in ("gpu", streamed)]
     assert np.array_equal(models[0].labels_, models[1].labels_)
     assert models[0].n_iter_ == models[1].n_iter_
@@ -204,7 +205,7 @@ def test_cupy_data_are_checked_and_never_changed():
         (cupy.ones(5), (cupy.array([0, 1, 1, 1, 2]), cupy.array([0, 1, 1, 2, 0]))), shape=(3, 3)
     ).tocsr()
     data = doubled.data.copy()
-    assert ONMF(2).fit(doubled).labels_.get().tolist() == [0, 1, 0] or True
+    assert ONMF(2).fit(doubled).labels_.tolist() == ONMF(2).fit(doubled.get()).labels_.tolist()
     assert np.array_equal(doubled.data.get(), data.get())
 
 

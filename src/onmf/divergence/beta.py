@@ -219,6 +219,6 @@ class ItakuraSaito(BetaBelowOne):
 
 
 def power(x: FloatArray, exponent: float) -> FloatArray:
-    """x to the power, and 0 where x = 0 (or below, by rounding)."""
+    """Powers, and 0 where x = 0 (or below, by rounding)."""
     positive = x > 0
     return np.where(positive, np.power(np.where(positive, x, 1.0), exponent), 0.0)

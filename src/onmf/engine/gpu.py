@@ -23,13 +23,16 @@ from .gpu_rows import DenseRows, Rows, SparseRows, StreamedRows, place
 THREADS = 256
 """Threads of a block, where nothing else decides."""
 
+DENSE_THREADS = 128
+"""Threads of a block that scores dense rows: their sums fill the registers."""
+
 UNIT = 4096
 """Entries of one feature that a warp adds up. Fixed, so that every card adds in the same order."""
 
 PARTS = 512
 """Parts of the rows of an array that are summed on their own."""
 
-LARGEST_TILES = 13
+LARGEST_TILES = 12
 """Tiles of 8 templates that a warp can keep in registers."""
 
 LARGEST_SCREEN = 4
@@ -201,13 +204,13 @@ class GpuEngine(Engine):
         tiles = min(LARGEST_TILES, -(-k // 8))
         row_tiles = 4 if tiles <= 3 else 2
         width = min(-(-p // 16) * 16, (48 * 1024 // (64 * tiles) - 1) // 16 * 16)
-        blocks = min(-(-n // (8 * row_tiles * THREADS // 32)), 8 * _processors())
+        blocks = min(-(-n // (8 * row_tiles * DENSE_THREADS // 32)), 8 * _processors())
         for first in range(0, k, 8 * tiles):
             args = rows.X, _long(n), _int(p), T.B, _int(k), _int(first), _int(width), _int(mode)
             arrays = (_null() if array is None else array for array in (labels, best, out))
             shared = 8 * tiles * (width + 1) * 8
             macros = {"TILES": tiles, "ROWTILES": row_tiles}
-            self._run("scores_dense", blocks, THREADS, *args, *arrays, value=rows.X, shared=shared, **macros)
+            self._run("scores_dense", blocks, DENSE_THREADS, *args, *arrays, value=rows.X, shared=shared, **macros)
 
     def sum_by_label(self, data: Any, labels: Array, weights: FloatArray | None, k: int) -> Any:
         cupy = self.cupy

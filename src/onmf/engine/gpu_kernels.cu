@@ -7,7 +7,7 @@
 //   VALUE            type of the entries, float or double
 //   TEAM             threads that share a sparse row: 8, 16 or 32
 //   LANES, PARTS     of a team, threads that share an entry, and 16-byte parts of the table that each of them reads
-//   TILES, ROWTILES  tiles of 8 templates, and of 8 rows, that a warp multiplies at once
+//   TILES, ROWTILES  tiles of 8 templates, and of 8 rows (an even number), that a warp multiplies at once
 
 typedef long long int64;
 typedef unsigned long long size;
@@ -409,7 +409,7 @@ extern "C" __global__ void best_template_screened(
 
 #ifdef TILES
 
-// Scores of dense rows: products of 8 rows, 4 features and 8 templates by the matrix units, in float64.
+// Scores of dense rows by the matrix units, in float64.
 //
 // Each warp has ROWTILES · 8 rows and TILES · 8 templates. A thread reads 4 features of a row at once; which features
 // go together in a product does not matter as long as rows and templates agree.
@@ -431,7 +431,28 @@ __device__ __forceinline__ void four(const VALUE *x, int left, bool whole, doubl
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) scores_dense(
+// sums += products of 16 rows (x and y of each thread), 16 features and 8 templates.
+__device__ __forceinline__ void multiply(
+    double (&s)[2], double (&t)[2], const double (&x)[4], const double (&y)[4], const double *b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
+        : "+d"(s[0]), "+d"(s[1]), "+d"(t[0]), "+d"(t[1])
+        : "d"(x[0]), "d"(y[0]), "d"(x[1]), "d"(y[1]), "d"(x[2]), "d"(y[2]), "d"(x[3]), "d"(y[3]),
+          "d"(b[0]), "d"(b[1]), "d"(b[2]), "d"(b[3]));
+#else
+    #pragma unroll
+    for (int f = 0; f < 4; f++) {
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(s[0]), "+d"(s[1]) : "d"(x[f]), "d"(b[f]));
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(t[0]), "+d"(t[1]) : "d"(y[f]), "d"(b[f]));
+    }
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(128) scores_dense(
     const VALUE *X, int64 n, int p,           // IN (n, p)
     const double *B, int k, int first,        // IN (k, p); templates first to first + 8 TILES
     int width,                                // IN features of B in shared memory at a time, a multiple of 16
@@ -472,15 +493,11 @@ extern "C" __global__ void __launch_bounds__(256) scores_dense(
                     four(X + (row < n ? row : n - 1) * p + j0 + j + 16 + 4 * q, stop - j - 16 - 4 * q, whole, ahead[m]);
                 }
                 #pragma unroll
-                for (int t = 0; t < 4; t++)
+                for (int c = 0; c < TILES; c++) {
+                    const double *b = templates + (8 * c + r) * (width + 1) + j + 4 * q;
                     #pragma unroll
-                    for (int c = 0; c < TILES; c++) {
-                        double b = templates[(8 * c + r) * (width + 1) + j + 4 * q + t];
-                        #pragma unroll
-                        for (int m = 0; m < ROWTILES; m++)
-                            asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-                                : "+d"(sums[m][c][0]), "+d"(sums[m][c][1]) : "d"(x[m][t]), "d"(b));
-                    }
+                    for (int m = 0; m < ROWTILES; m += 2) multiply(sums[m][c], sums[m + 1][c], x[m], x[m + 1], b);
+                }
             }
         }
         #pragma unroll

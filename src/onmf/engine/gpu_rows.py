@@ -179,14 +179,10 @@ class _Slot:
         """The block that has arrived."""
         X, p = rows.source, rows.shape[1]
         if not issparse(X):
-            return DenseRows(self.values[1][: (stop - start) * p].reshape(stop - start, p), X[start:stop])
+            return DenseRows(self.values[1][: (stop - start) * p].reshape(stop - start, p))
         m = int(X.indptr[stop] - X.indptr[start])
         return SparseRows(
-            self.indptr[1][: stop - start + 1],
-            self.indices[1][:m],
-            self.values[1][:m],
-            (stop - start, p),
-            X[start:stop],
+            self.indptr[1][: stop - start + 1], self.indices[1][:m], self.values[1][:m], (stop - start, p)
         )
 
 
