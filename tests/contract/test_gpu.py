@@ -213,7 +213,7 @@ def test_cupy_data_are_checked_and_never_changed():
 def test_starts_and_searches(counts, init):
     options = {"init": init, "random_state": 0, "refine": "local-search", "n_consensus": 4}
     cpu, gpu = (ONMF(3, engine=engine, **options).fit(counts[0]) for engine in ("cpu", "gpu"))
-    assert np.array_equal(cpu.labels_, gpu.labels_)
+    assert metrics.clustering_accuracy(cpu.labels_, gpu.labels_) == 1, "equal votes may be named in another order"
     assert gpu.reconstruction_err_ == pytest.approx(cpu.reconstruction_err_, rel=1e-10)
 
 

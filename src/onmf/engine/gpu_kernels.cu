@@ -416,18 +416,17 @@ extern "C" __global__ void best_template_screened(
 //   mode 0: labels, best    (templates before `first` have been seen if first > 0)
 //   mode 1: own, following  (likewise)
 //   mode 2: all scores (n, k)
-__device__ __forceinline__ void four(const VALUE *x, int left, bool whole, double *out) {
+__device__ __forceinline__ void four(const VALUE *x, int left, bool whole, VALUE (&out)[4]) {
     if (whole && left >= 4) {
         if (sizeof(VALUE) == 4) {
-            float4 v = *(const float4 *)x;
-            out[0] = v.x; out[1] = v.y; out[2] = v.z; out[3] = v.w;
+            *(float4 *)out = *(const float4 *)x;
         } else {
-            double2 v = ((const double2 *)x)[0], w = ((const double2 *)x)[1];
-            out[0] = v.x; out[1] = v.y; out[2] = w.x; out[3] = w.y;
+            ((double2 *)out)[0] = ((const double2 *)x)[0];
+            ((double2 *)out)[1] = ((const double2 *)x)[1];
         }
     } else {
         #pragma unroll
-        for (int t = 0; t < 4; t++) out[t] = t < left ? (double)x[t] : 0.0;
+        for (int t = 0; t < 4; t++) out[t] = t < left ? x[t] : (VALUE)0;
     }
 }
 
@@ -477,7 +476,7 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
                 __syncthreads();
             }
             int stop = p - j0 < width ? p - j0 : width;
-            double ahead[ROWTILES][4];
+            __align__(16) VALUE ahead[ROWTILES][4];  // still as they are: converting would wait for them
             #pragma unroll
             for (int m = 0; m < ROWTILES; m++) {
                 int64 row = row0 + m * 8 + r;
@@ -488,7 +487,7 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
                 #pragma unroll
                 for (int m = 0; m < ROWTILES; m++) {
                     #pragma unroll
-                    for (int t = 0; t < 4; t++) x[m][t] = ahead[m][t];
+                    for (int t = 0; t < 4; t++) x[m][t] = (double)ahead[m][t];
                     int64 row = row0 + m * 8 + r;
                     four(X + (row < n ? row : n - 1) * p + j0 + j + 16 + 4 * q, stop - j - 16 - 4 * q, whole, ahead[m]);
                 }
