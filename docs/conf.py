@@ -1,6 +1,12 @@
 """Sphinx configuration."""
 
+from pathlib import Path
+
 from onmf import __version__
+from onmf.datasets import docstring_texts, make_scene
+from onmf.image import Cube, cluster_image
+from onmf.report import write_documents_report, write_image_report
+from onmf.text import Text, cluster_documents
 
 project = "onmf"
 author = "The onmf developers"
@@ -26,6 +32,7 @@ numpydoc_validation_checks = {"GL08"}  # a public name without a docstring fails
 numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
+    r"engine\.BlockEngine\.",  # likewise in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
@@ -33,5 +40,37 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
-PAGES = ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "decisions")
+PAGES = (
+    "index",
+    "start",
+    "documents",
+    "hyperspectral",
+    "gallery",
+    "model-file",
+    "method",
+    "optima",
+    "clusters",
+    "reproduce",
+    "performance",
+    "decisions",
+)
 html_sidebars = {page: [] for page in PAGES}
+
+# The live examples of the guides, made anew with every build.
+LIVE = Path(__file__).parent / "_build" / "live"
+html_extra_path = ["_build/live"]
+write_documents_report(
+    LIVE / "report-documents.html",
+    cluster_documents(
+        [Text(*triple) for triple in docstring_texts()], 13, init="consensus", refine="local-search", random_state=0
+    ),
+    title="SciPy's docstrings",
+)
+scene = make_scene(80, 100, 120, 4, random_state=3)
+write_image_report(
+    LIVE / "report-image.html",
+    cluster_image(
+        Cube(scene.X.reshape(80, 100, 120), wavelengths=scene.wavelengths, wavelength_unit="nm", name="scene"), 4
+    ),
+    title="A generated scene",
+)

@@ -12,7 +12,9 @@ import onmf
 import onmf.datasets
 import onmf.engine
 import onmf.plot
+import onmf.report
 import onmf.reproduce
+import onmf.text
 
 SOURCE = Path(onmf.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -33,11 +35,14 @@ LAYERS = [
     ("solve",),
     ("consensus", "select"),
     ("callbacks",),
+    ("container",),
+    ("model_file",),
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
+    ("image", "text"),
     ("plot",),
-    ("reproduce",),
+    ("reproduce", "report"),
     ("cli",),
     ("__main__",),
 ]
@@ -79,13 +84,23 @@ def test_only_public_scikit_learn(path):
 
 
 def test_all_is_complete_and_real():
-    for module in (onmf, onmf.metrics, onmf.divergence, onmf.datasets, onmf.engine, onmf.plot, onmf.reproduce):
+    for module in (
+        onmf,
+        onmf.metrics,
+        onmf.divergence,
+        onmf.datasets,
+        onmf.engine,
+        onmf.plot,
+        onmf.report,
+        onmf.reproduce,
+        onmf.text,
+    ):
         for name in module.__all__:
             assert hasattr(module, name)
 
 
 def test_public_functions_are_documented():
-    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot, onmf.reproduce):
+    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot, onmf.report, onmf.reproduce, onmf.text):
         for name in module.__all__:
             if callable(member := getattr(module, name)):
                 assert member.__doc__, name

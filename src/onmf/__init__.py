@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from onmf import divergence, metrics
 from onmf._version import __version__
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, load
 from onmf.initialize import snpa
 from onmf.paper import fro_onmf, kl_onmf
-from onmf.result import Agreement, Clustering
+from onmf.result import Agreement, Assigned, Clustering
 from onmf.select import Selection, select_n_clusters
 from onmf.versions import show_versions
 
 __all__ = [
     "ONMF",
     "Agreement",
+    "Assigned",
     "Clustering",
     "Selection",
     "__version__",
     "divergence",
     "fro_onmf",
     "kl_onmf",
+    "load",
     "metrics",
     "select_n_clusters",
     "show_versions",
@@ -32,7 +34,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """``onmf.datasets`` and the like, imported when they are first asked for."""
-    if name in ("datasets", "plot", "reproduce"):
+    if name in ("datasets", "image", "plot", "report", "reproduce", "text"):
         from importlib import import_module
 
         return import_module(f"onmf.{name}")

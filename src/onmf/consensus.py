@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -63,8 +62,7 @@ def consensus_start(
         return partition(engine, held, int(seeds[number]))
 
     seeds = rng.integers(np.iinfo(np.int32).max, size=n_runs)
-    thorough = replace(plan, thorough=True)
-    labels = np.stack([to_host(found.labels) for found in runs(engine, held, voter, seeds, thorough, watch)], axis=1)
+    labels = np.stack([to_host(found.labels) for found in runs(engine, held, voter, seeds, plan, watch)], axis=1)
     votes = votes_of(labels, k)
     ballot = engine.hold(votes, KullbackLeibler(), held.weights)
     again = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, replace
 from numbers import Integral, Real
@@ -17,11 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
+from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
 from onmf.engine import Assignment, Engine, Held, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
+from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
-from onmf.result import Agreement, Clustering, membership, telling
+from onmf.result import Agreement, Assigned, Clustering, membership, telling
+from onmf.result import margins as margins_between
 from onmf.solve import Plan, all_losses, in_memory_of, solve
 from onmf.validate import check_centroids, check_data, check_weights, read_only
 from onmf.warn import warn
@@ -63,7 +66,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     refine : None or "local-search", default=None
         What follows the loop. None is the paper. ``"local-search"`` moves single rows to other clusters while the
         objective falls, which finds better optima; for Kullback–Leibler and cosine.
-    n_consensus : int, default=15
+    n_consensus : int, default=30
         Runs that vote if ``init="consensus"``.
     smoothing : float, default=1e-3
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
@@ -144,7 +147,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         max_iter: int = 100,
         tol: float = 1e-6,
         refine: str | None = None,
-        n_consensus: int = 15,
+        n_consensus: int = 30,
         smoothing: float = 1e-3,
         engine: str | Engine = "auto",
         n_threads: int | None = None,
@@ -223,8 +226,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return found
 
         clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
+        reporter.searched(clustering)
         self._divergence = divergence
-        self._adopt(replace(in_memory_of(engine, rows, clustering), agreement=agreement), engine)
+        self._adopt(replace(in_memory_of(engine, rows, clustering), agreement=agreement), engine.name)
+        for stale in ("extra_", "provenance_"):  # of a file that an earlier fit came from
+            self.__dict__.pop(stale, None)
         reporter.end()
         return self
 
@@ -320,6 +326,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         labels, scales, _ = engine.assign(held, engine.prepare(held, centroids, self._divergence.templates))
         sizes = self._divergence.size(centroids)
         return self._output(*engine.keep(rows, labels, divide(scales, sizes[labels])))
+
+    def assign(self, X: Any) -> Assigned:
+        """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Data.
+
+        Returns
+        -------
+        Assigned
+            ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
+            in ``margins_``.
+        """
+        rows, engine, held = self._held(X)
+        divergence, centroids = self._divergence, engine.bring(self.cluster_centers_)
+        templates = engine.prepare(held, centroids, divergence.templates)
+        labels, scales, _ = engine.assign(held, templates)
+        own, following = engine.own_and_next(held.data, templates, labels)
+        margins = margins_between(divergence, own, following, held.terms)
+        return Assigned(*engine.keep(rows, labels, divide(scales, divergence.size(centroids)[labels]), margins))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -436,6 +464,47 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             model.engine = "auto"
         return model
 
+    def save(self, path: str | os.PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted model into a file, whole or not at all; :func:`onmf.load` reads it.
+
+        The file holds no pickle and no code: parameters and metadata as JSON, arrays as ``.npy``, each with a checksum,
+        in one zip.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; ``.onmf`` is the usual ending.
+        extra : mapping, optional
+            More to keep with the model, by name: arrays of numbers, and whatever JSON can say. ``"kind"`` says what the
+            data are (``"matrix"`` by default). Loading gives it back as ``extra_``, which is saved again by default.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import onmf
+        >>> model = onmf.ONMF(n_clusters=2).fit([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(os.path.join(folder, "model.onmf"))
+        ...     again = onmf.load(os.path.join(folder, "model.onmf"))
+        >>> again.predict([[5, 0, 0], [0, 0, 3]])
+        array([0, 1], dtype=int32)
+        """
+        check_is_fitted(self)
+        kept = getattr(self, "extra_", {}) if extra is None else extra
+        names = getattr(self, "feature_names_in_", None)
+        write_model(
+            path,
+            SavedModel(
+                parameters=self.get_params(deep=False),
+                divergence=self._divergence,
+                clustering=self.to_cpu().clustering_,
+                engine=self.engine_,
+                feature_names=None if names is None else [str(name) for name in names],
+                extra={"kind": "matrix", **kept},
+                provenance=provenance(),
+            ),
+        )
+
     @property
     def components_(self) -> FloatArray:
         """The centroids under their name in scikit-learn's decompositions."""
@@ -512,7 +581,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         tie_parallel(centroids)
         return Start(centroids)
 
-    def _adopt(self, clustering: Clustering, engine: Engine) -> None:
+    def _adopt(self, clustering: Clustering, engine: str) -> None:
         """Take over a result as fitted attributes."""
         self.clustering_ = clustering
         self.labels_ = clustering.labels
@@ -522,11 +591,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.reconstruction_err_ = clustering.objective
         self.history_ = clustering.history
         self.stop_reason_ = clustering.stop_reason
-        self.engine_ = engine.name
+        self.engine_ = engine
         self.init_rows_ = clustering.init_rows
         self.margins_ = clustering.margins
         self.n_sweeps_ = clustering.n_sweeps
         self.agreement_ = clustering.agreement
+
+    @classmethod
+    def _restore(cls, saved: SavedModel) -> Self:
+        """The fitted estimator that a file describes."""
+        unknown = sorted(set(saved.parameters) - set(cls().get_params()))
+        if unknown:
+            raise ValueError(f"unknown parameters: {', '.join(unknown)}")
+        model = cls(**saved.parameters)
+        model._check_parameters()
+        model._divergence = saved.divergence
+        model._adopt(saved.clustering, saved.engine)
+        model.n_features_in_ = saved.clustering.centroids.shape[1]
+        if saved.feature_names is not None:
+            model.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        model.extra_ = saved.extra
+        model.provenance_ = saved.provenance
+        return model
 
     def _held(self, X: Any) -> tuple[Any, Engine, Held]:
         """New rows, the engine for them, and what it holds."""
@@ -545,6 +631,34 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def _output(self, labels: Array, scales: FloatArray) -> Any:
         H = membership(labels, scales, len(self.cluster_centers_))
         return H if self.sparse_output else H.toarray()
+
+
+def load(path: str | os.PathLike[str]) -> ONMF:
+    """Read a model that :meth:`ONMF.save` wrote.
+
+    Nothing in the file is executed, and nothing is believed before its checksum was right.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    ONMF
+        Fitted, with all its attributes. ``extra_`` holds what was saved along with it and the ``"kind"`` of its data;
+        ``provenance_`` when and with what it was written.
+
+    Raises
+    ------
+    ValueError
+        If the file is no model, damaged, or written by a newer version.
+    """
+    saved = read_model(path)
+    try:
+        return ONMF._restore(saved)
+    except (ValueError, TypeError) as error:
+        raise damaged(path, str(error).rstrip(".")) from error
 
 
 def _is_integer(value: Any) -> bool:

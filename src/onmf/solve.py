@@ -116,13 +116,16 @@ def runs(
         return
     engine.warm_up(held)
     pending: deque[Future[Clustering]] = deque()
-    with ThreadPoolExecutor(at_once) as pool:
+    pool = ThreadPoolExecutor(at_once)
+    try:
         for number in range(len(seeds)):
             pending.append(pool.submit(run, number, starts(number), engine.share(), engine.fork(held)))
             if len(pending) > 2 * at_once:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an interrupt, what has not begun does not begin
 
 
 def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, rng: np.random.Generator) -> Clustering:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .catalogue import DatasetInfo, data_home, list_datasets
-from .docstrings import load_docstrings
+from .docstrings import docstring_texts, load_docstrings
 from .documents import Documents
 from .download import DownloadError, fetch
 from .generate import make_counts, make_scene
@@ -17,6 +17,7 @@ __all__ = [
     "DownloadError",
     "Scene",
     "data_home",
+    "docstring_texts",
     "fetch",
     "list_datasets",
     "load_docstrings",

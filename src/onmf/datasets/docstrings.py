@@ -29,6 +29,32 @@ MODULES = {
 """Where the public functions of each subpackage are."""
 
 
+def docstring_texts() -> list[tuple[str, str, str]]:
+    """The docstrings of SciPy's public functions and classes themselves.
+
+    Returns
+    -------
+    list of tuple (name, text, subpackage)
+
+    Examples
+    --------
+    >>> from onmf.datasets import docstring_texts
+    >>> name, text, subpackage = docstring_texts()[0]
+    >>> name, subpackage
+    ('scipy.cluster.vq.whiten', 'cluster')
+    """
+    texts: dict[tuple[str, str], str] = {}  # a function that stands in two modules is one document
+    for subpackage, modules in MODULES.items():
+        for module in map(import_module, modules):
+            for name in module.__all__:
+                member = getattr(module, name, None)
+                if callable(member) and (text := inspect.getdoc(member)):
+                    texts.setdefault((subpackage, text), f"{module.__name__}.{name}")
+    if not texts:
+        raise RuntimeError("SciPy's docstrings are missing: run Python without -OO.")
+    return [(name, text, subpackage) for (subpackage, text), name in texts.items()]
+
+
 def load_docstrings() -> Documents:
     """Word counts of the docstrings of SciPy's public functions and classes, labelled by subpackage.
 
@@ -49,18 +75,10 @@ def load_docstrings() -> Documents:
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    texts: dict[tuple[str, str], str] = {}  # a function that stands in two modules is one document
-    for subpackage, modules in MODULES.items():
-        for module in map(import_module, modules):
-            for name in module.__all__:
-                member = getattr(module, name, None)
-                if callable(member) and (text := inspect.getdoc(member)):
-                    texts.setdefault((subpackage, text), f"{module.__name__}.{name}")
-    if not texts:
-        raise RuntimeError("SciPy's docstrings are missing: run Python without -OO.")
+    ids, texts, subpackages = zip(*docstring_texts(), strict=True)
     vectorizer = CountVectorizer(stop_words="english", token_pattern=r"[a-z]{3,}", min_df=3)
-    X = vectorizer.fit_transform([text for _, text in texts])
-    classes, y = np.unique([subpackage for subpackage, _ in texts], return_inverse=True)
+    X = vectorizer.fit_transform(texts)
+    classes, y = np.unique(subpackages, return_inverse=True)
     return Documents(
         X=csr_array(X),
         y=y,
@@ -68,5 +86,5 @@ def load_docstrings() -> Documents:
         source=f"SciPy {scipy.__version__}, as installed",
         words=vectorizer.get_feature_names_out(),
         classes=classes,
-        ids=np.array(list(texts.values())),
+        ids=np.array(ids),
     )

@@ -7,9 +7,21 @@ from numbers import Integral
 from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
+from .blocks import BlockEngine, RowBlocks
 from .device import on_gpu, to_host
 
-__all__ = ["Assignment", "Data", "Engine", "Held", "StepSums", "get_engine", "on_gpu", "to_host"]
+__all__ = [
+    "Assignment",
+    "BlockEngine",
+    "Data",
+    "Engine",
+    "Held",
+    "RowBlocks",
+    "StepSums",
+    "get_engine",
+    "on_gpu",
+    "to_host",
+]
 
 NAMES = ("auto", "cpu", "gpu", "reference")
 

@@ -1,8 +1,7 @@
-"""The command line: arguments in, calls, and results for people. No mathematics."""
+"""``onmf fetch`` and ``onmf reproduce``: the paper's data, and its tables and figures."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from onmf._version import __version__
 from onmf.datasets import DownloadError, data_home, list_datasets
 from onmf.datasets import fetch as fetch_data
 from onmf.datasets.catalogue import DOCUMENTS, IMAGES
 
-app = typer.Typer(
-    help="Cluster counts: orthogonal nonnegative matrix factorization.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from .common import app, checked_folder, fail, say
+
 reproduce = typer.Typer(
     help="Make the paper's tables and figures again, and compare number by number.", no_args_is_help=True
 )
@@ -34,21 +28,6 @@ Only = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write tables and figures into this folder.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each fit; the time is their median.")]
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"onmf {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def main_options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Options of the command itself."""
 
 
 @app.command()
@@ -67,7 +46,7 @@ def fetch(
         try:
             print(*fetch_data(name))
         except DownloadError as error:
-            _say(str(error))
+            say(str(error))
             failed = True
     if failed:
         raise typer.Exit(2)
@@ -79,7 +58,7 @@ def documents_command(only: Only = None, out: Out = None, runs: Runs = 1) -> Non
 
     Example: onmf reproduce documents --only tr11 --only k1b
     """
-    _exit(_documents(_names(only, "documents"), _folder(out), runs))
+    _exit(_documents(_names(only, "documents"), checked_folder(out), runs))
 
 
 @reproduce.command("images")
@@ -88,7 +67,7 @@ def images_command(only: Only = None, out: Out = None, runs: Runs = 1) -> None:
 
     Example: onmf reproduce images --out results
     """
-    _exit(_images(_names(only, "hyperspectral"), _folder(out), runs))
+    _exit(_images(_names(only, "hyperspectral"), checked_folder(out), runs))
 
 
 @reproduce.command("all")
@@ -97,7 +76,7 @@ def all_command(out: Out = None, runs: Runs = 1) -> None:
 
     Example: onmf reproduce all --out results
     """
-    out = _folder(out)
+    out = checked_folder(out)
     _names(None, None)  # at least one set must be there
     kinds = {info.kind for info in list_datasets() if info.available}
     agree = []
@@ -105,7 +84,7 @@ def all_command(out: Out = None, runs: Runs = 1) -> None:
         if kind in kinds:
             agree.append(run(_names(None, kind), out, runs))
         else:
-            _say(f"No {kind} data set was found in {data_home()}: skipped. Run 'onmf fetch {kind}' to have them.")
+            say(f"No {kind} data set was found in {data_home()}: skipped. Run 'onmf fetch {kind}' to have them.")
     _exit(*agree)
 
 
@@ -117,7 +96,7 @@ def family_command(only: Only = None, out: Out = None) -> None:
     """
     from onmf.reproduce import plot_family, reproduce_family, write_figure, write_table
 
-    names, out = _names(only, None), _folder(out)
+    names, out = _names(only, None), checked_folder(out)
     with _progress("family", names) as step:
         report = reproduce_family(names, progress=step)
     _show(report.table())
@@ -164,15 +143,15 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
     for name in only or []:
         info = by_name.get(name.lower())
         if info is None:
-            _fail(f"--only {name}: no such data set. Choose from {', '.join(info.name for info in known)}.")
+            fail(f"--only {name}: no such data set. Choose from {', '.join(info.name for info in known)}.")
         elif not info.available:
-            _fail(f"--only {name}: {info.path} is missing. Run 'onmf fetch {info.name}', or set ONMF_DATA.")
+            fail(f"--only {name}: {info.path} is missing. Run 'onmf fetch {info.name}', or set ONMF_DATA.")
         else:
             chosen.append(info.name)
     if not only:
         if not any(info.available for info in known):
             what = f"{kind} data set" if kind else "data set"
-            _fail(f"No {what} was found in {data_home()}. Run 'onmf fetch {kind or 'all'}', or set ONMF_DATA.")
+            fail(f"No {what} was found in {data_home()}. Run 'onmf fetch {kind or 'all'}', or set ONMF_DATA.")
         chosen = [info.name for info in known]
     return chosen
 
@@ -193,19 +172,6 @@ def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
             bar.update(task, description=f"{title}: {name}", completed=done)
 
         yield step
-
-
-def _folder(out: Path | None) -> Path | None:
-    """The folder of ``--out``, made before any work is done."""
-    if out is None:
-        return None
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        _fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
-    return out
 
 
 def _show(table: Any) -> None:
@@ -229,21 +195,3 @@ def _exit(*agree: bool) -> None:
     if not all(agree):
         Console(stderr=True).print("Some numbers differ from the paper's: see the cells marked ✗.")
         raise typer.Exit(1)
-
-
-def _fail(message: str) -> None:
-    _say(message)
-    raise typer.Exit(2)
-
-
-def _say(message: str) -> None:
-    Console(stderr=True).print(f"onmf: {message}", highlight=False, markup=False, soft_wrap=True)
-
-
-def main() -> None:
-    """Run the command line; errors that a user can mend are sentences, not tracebacks."""
-    try:
-        app()
-    except (ValueError, OSError, ImportError) as error:
-        _say(str(error))
-        raise SystemExit(2) from None

@@ -1,0 +1,124 @@
+"""What all commands share: the application, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from onmf._version import __version__
+
+app = typer.Typer(
+    help="Cluster counts: orthogonal nonnegative matrix factorization.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print what is to be said as JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run wrote.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"onmf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+def checked_folder(out: Path | None) -> Path | None:
+    """The folder of ``--out``, made before any work is done."""
+    if out is None:
+        return None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
+    return out
+
+
+@contextmanager
+def steps(quiet: bool) -> Iterator[Callable[..., None]]:
+    """What is being done, how far it is where that is known, and for how long, on a terminal; nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("Starting", total=None)
+
+        def step(text: str, fraction: float | None = None) -> None:
+            bar.update(task, description=text, total=None if fraction is None else 1.0, completed=fraction or 0.0)
+
+        yield step
+
+
+@contextmanager
+def warnings_as_sentences(quiet: bool) -> Iterator[None]:
+    """Warnings without the line of code that they came from, once the work is done."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        if not quiet:
+            say(f"warning: {text}")
+
+
+def fail(message: str) -> NoReturn:
+    """End with a sentence and status 2."""
+    say(message)
+    raise typer.Exit(2)
+
+
+def say(message: str) -> None:
+    """A sentence on standard error."""
+    Console(stderr=True).print(f"onmf: {message}", highlight=False, markup=False, soft_wrap=True)
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong, for somebody who does not read Python."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    if isinstance(error, MemoryError):
+        return str(error) or "This needs more memory than there is. Use fewer documents, or fewer words (--min-df)."
+    return str(error)
+
+
+def main() -> None:
+    """Run the command line; errors that a user can mend are sentences, not tracebacks."""
+
+    def stop(number: int, _: Any) -> None:
+        say("interrupted.")
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        app()
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        say(sentence(error))
+        raise SystemExit(2) from None

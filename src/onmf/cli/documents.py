@@ -1,0 +1,363 @@
+"""``onmf documents``: from texts to a folder with clusters, a model and a report."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from onmf.divergence import get_divergence
+from onmf.files import whole_folder
+from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
+from onmf.text.cluster import so_many
+from onmf.text.read import STRIP
+from onmf.text.write import FORMATS, clusters
+
+from .common import Force, Json, Quiet, app, fail, steps, warnings_as_sentences
+
+OURS = ("assignments.csv", "assignments.parquet", "clusters.csv", "clusters.parquet", "model.onmf", "report.html")
+"""What a folder of ours may hold."""
+
+IN, WORDS, FIT, OUT = "Reading", "Words", "Clustering", "Output"
+Column = Annotated[
+    str | None, typer.Option("--text", metavar="COLUMN", help="Column of a table with the text.", rich_help_panel=IN)
+]
+Id = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="Column of a table with identifiers.", rich_help_panel=IN)
+]
+Input = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        metavar="KIND",
+        help="What PATH is, where its name does not tell: csv, tsv, jsonl, lines.",
+        rich_help_panel=IN,
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="folder|COLUMN",
+        help="Compare with known classes: the folders, or a column.",
+        rich_help_panel=IN,
+    ),
+]
+Format = Annotated[str, typer.Option("--format", help="Format of the tables: csv or parquet.", rich_help_panel=OUT)]
+Strip = Annotated[
+    list[str] | None,
+    typer.Option("--strip", help="Drop this from each document: headers (of mail and news).", rich_help_panel=IN),
+]
+
+
+@app.command("documents")
+def documents_command(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A folder, zip, tar, csv, tsv, jsonl, parquet or text file; - for standard input."
+        ),
+    ],
+    k: Annotated[str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters, or auto.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write tables, model and report into this folder.", rich_help_panel=OUT
+        ),
+    ] = None,
+    force: Force = False,
+    format: Format = "csv",
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Whether to write report.html.", rich_help_panel=OUT)
+    ] = True,
+    title: Annotated[str | None, typer.Option("--title", help="Title of the report.", rich_help_panel=OUT)] = None,
+    labels: Labels = None,
+    strip: Strip = None,
+    text: Column = None,
+    id: Id = None,
+    input: Input = None,
+    language: Annotated[
+        str, typer.Option("--language", help="Whose stop words to leave out; none for nobody's.", rich_help_panel=WORDS)
+    ] = "english",
+    stop_words: Annotated[
+        Path | None,
+        typer.Option(
+            "--stop-words", metavar="FILE", help="More words to leave out, one a line.", rich_help_panel=WORDS
+        ),
+    ] = None,
+    min_df: Annotated[
+        str | None,
+        typer.Option(
+            "--min-df",
+            metavar="NUMBER",
+            help="Leave out words of fewer documents (a share, with a point); 1 to 5 by default, by the corpus.",
+            rich_help_panel=WORDS,
+        ),
+    ] = None,
+    max_df: Annotated[
+        str,
+        typer.Option("--max-df", metavar="NUMBER", help="Leave out words of more documents.", rich_help_panel=WORDS),
+    ] = "1.0",
+    max_features: Annotated[
+        int | None,
+        typer.Option(
+            "--max-features", min=1, help="Keep only so many words, the most frequent.", rich_help_panel=WORDS
+        ),
+    ] = None,
+    ngrams: Annotated[
+        str,
+        typer.Option(
+            "--ngrams", metavar="FROM-TO", help="Count runs of so many words, too: 1-2.", rich_help_panel=WORDS
+        ),
+    ] = "1-1",
+    token_pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--token-pattern",
+            metavar="REGEX",
+            help="What a word is; two letters or more by default.",
+            rich_help_panel=WORDS,
+        ),
+    ] = None,
+    analyzer: Annotated[str, typer.Option("--analyzer", help="word, char or char_wb.", rich_help_panel=WORDS)] = "word",
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase/--keep-case", help="Whether Tea is tea.", rich_help_panel=WORDS)
+    ] = True,
+    strip_accents: Annotated[
+        str | None,
+        typer.Option("--strip-accents", metavar="ascii|unicode", help="Drop accents.", rich_help_panel=WORDS),
+    ] = None,
+    binary: Annotated[
+        bool, typer.Option("--binary", help="A word is in a document or not; never twice.", rich_help_panel=WORDS)
+    ] = False,
+    divergence: Annotated[
+        str,
+        typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
+    ] = "kullback-leibler",
+    init: Annotated[
+        str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
+    ] = "snpa",
+    n_init: Annotated[
+        int, typer.Option("--n-init", min=1, help="Runs from random starts; the best is kept.", rich_help_panel=FIT)
+    ] = 1,
+    refine: Annotated[
+        str | None,
+        typer.Option(
+            "--refine",
+            metavar="local-search",
+            help="Move single documents afterwards, for better clusters.",
+            rich_help_panel=FIT,
+        ),
+    ] = None,
+    n_consensus: Annotated[
+        int, typer.Option("--n-consensus", min=1, help="Runs that vote with --init consensus.", rich_help_panel=FIT)
+    ] = 30,
+    max_iter: Annotated[
+        int, typer.Option("--max-iter", min=1, help="Most iterations of a run.", rich_help_panel=FIT)
+    ] = 100,
+    tol: Annotated[
+        float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less.", rich_help_panel=FIT)
+    ] = 1e-6,
+    smoothing: Annotated[
+        float, typer.Option("--smoothing", min=0.0, help="ε of Kullback–Leibler.", rich_help_panel=FIT)
+    ] = 1e-3,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads; all cores by default.", rich_help_panel=FIT)
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Cluster documents by their words.
+
+    Prints the clusters. With --out it also writes assignments.csv, clusters.csv, model.onmf and report.html.
+
+    For example:
+
+    onmf documents letters/ -k 12 --out clusters
+
+    onmf documents mail.tar.xz -k 20 --strip headers --labels folder --out clusters
+
+    onmf documents reviews.csv --text body --id number -k auto --seed 0 --out clusters
+
+    zcat lines.gz | onmf documents - -k 5
+    """  # fmt: skip
+    began = perf_counter()
+    number = _clusters(k)
+    if format not in FORMATS:
+        fail(f"--format {format} is not known: use {' or '.join(FORMATS)}.")
+    for name in strip or []:
+        if name not in STRIP:
+            fail(f"--strip {name} is not known: use {', '.join(STRIP)}.")
+    options: dict[str, Any] = {
+        "beta_loss": _divergence(divergence),
+        "init": init,
+        "n_init": n_init,
+        "refine": refine,
+        "n_consensus": n_consensus,
+        "max_iter": max_iter,
+        "tol": tol,
+        "smoothing": smoothing,
+        "random_state": seed,
+        "n_threads": threads,
+    }
+    chosen: dict[str, Any] = {
+        "max_df": _number("--max-df", max_df),
+        "max_features": max_features,
+        "ngram_range": _ngrams(ngrams),
+        "analyzer": analyzer,
+        "lowercase": lowercase,
+        "strip_accents": strip_accents,
+        "binary": binary,
+    }
+    if token_pattern is not None:
+        try:
+            re.compile(token_pattern)
+        except re.error as error:
+            fail(f"--token-pattern {token_pattern} is not a regular expression: {error}.")
+        chosen["token_pattern"] = token_pattern
+    if min_df is not None:
+        chosen["min_df"] = _number("--min-df", min_df)
+    if analyzer != "word":
+        chosen |= {"token_pattern": None, "stop_words": None}
+    elif stop_words is not None:
+        more = stop_words.read_text(encoding="utf-8").split()
+        chosen["stop_words"] = sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})
+    if report and out is not None:
+        from onmf.report.page import plotly_script
+
+        plotly_script()  # what is missing is said before the work, not after it
+    with ExitStack() as stack:
+        folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
+        stack.enter_context(warnings_as_sentences(quiet))
+        step = stack.enter_context(steps(quiet))
+        texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
+        texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
+        names = {"choosing": "Choosing the number of clusters", "fitting": "Fitting"}
+        found = cluster_documents(
+            texts,
+            number,
+            vectorizer=make_vectorizer(language, **chosen),
+            automatic=min_df is None,
+            progress=lambda name: step(names.get(name, "Reading and counting")),
+            **options,
+        )
+        if folder is not None:
+            step("Writing")
+            write_tables(folder, found, format)
+            found.save(folder / "model.onmf")
+            if report:
+                from onmf.report import write_documents_report
+
+                write_documents_report(folder / "report.html", found, title=title)
+    if as_json:
+        print(
+            json.dumps(summary(found) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
+        )
+    elif not quiet:
+        print_summary(found)
+        if out is not None:
+            print(f"\nWritten to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
+
+
+def summary(found: DocumentClusters) -> dict[str, Any]:
+    """What was found, for machines."""
+    model, comparison = found.model, found.comparison
+    return {
+        "n_documents": len(found.ids),
+        "n_words": len(found.words),
+        "n_clusters": found.n_clusters,
+        "n_iter": int(model.n_iter_),
+        "objective": float(model.reconstruction_err_),
+        "stop_reason": model.stop_reason_,
+        "set_aside": found.set_aside,
+        "repaired": found.source.get("repaired", {}),
+        "skipped": found.source.get("skipped", []),
+        "clusters": list(clusters(found)),
+        "selection": None if found.selection is None else found.selection.table(),
+        "comparison": None
+        if comparison is None
+        else {
+            "n_documents": comparison.n_documents,
+            "accuracy": comparison.accuracy,
+            "nmi": comparison.nmi,
+            "classes": comparison.classes,
+            "confusion": comparison.counts.tolist(),
+        },
+    }
+
+
+def print_summary(found: DocumentClusters) -> None:
+    """What was found, for people."""
+    model, comparison = found.model, found.comparison
+    print(
+        f"{so_many(len(found.ids), 'document')}, {so_many(len(found.words), 'word')}, "
+        f"{so_many(found.n_clusters, 'cluster')}; {so_many(model.n_iter_, 'iteration')}, {model.stop_reason_}"
+    )
+    for note in found.notes():
+        print(note)
+    print()
+    print_clusters(list(clusters(found)))
+    if comparison is not None:
+        print(
+            f"\nBeside {len(comparison.classes)} classes ({comparison.n_documents:,} documents): accuracy "
+            f"{comparison.accuracy:.1%}, NMI {comparison.nmi:.3f}"
+        )
+
+
+def print_clusters(rows: list[dict[str, Any]]) -> None:
+    """One line for each cluster."""
+    labelled = any(row.get("label") for row in rows)
+    names = [f"{row['label']} {row['share']:.0%}" if row.get("label") else "" for row in rows]
+    width = max(map(len, [*names, "mostly"]))
+    head = f"{'mostly':{width}}  " if labelled else ""
+    print(f"cluster    size  {head}distinctive words")
+    for row, name in zip(rows, names, strict=True):
+        label = f"{name:{width}}  " if labelled else ""
+        print(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")
+
+
+def _clusters(k: str) -> int | str:
+    if k == "auto":
+        return k
+    if not k.isdecimal() or int(k) < 1:
+        fail(f"-k {k} is not a number of clusters: give a whole number, at least 1, or auto.")
+    return int(k)
+
+
+def _number(option: str, value: str) -> int | float:
+    try:
+        number = float(value)
+    except ValueError:
+        fail(f"{option} {value} is not a number.")
+    if "." in value:
+        if not 0 <= number <= 1:
+            fail(f"{option} {value}: a number with a point is a share of the documents, from 0.0 to 1.0.")
+        return number
+    if number < 1 or number != int(number):
+        fail(f"{option} {value}: give a whole number of documents, at least 1, or a share with a point, like 0.01.")
+    return int(number)
+
+
+def _ngrams(value: str) -> tuple[int, int]:
+    first, _, last = value.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal() and 1 <= int(first) <= int(last or first)):
+        fail(f"--ngrams {value} is not a range: write 1-2 for words and pairs of words.")
+    return int(first), int(last or first)
+
+
+def _divergence(value: str) -> str | float:
+    try:
+        number = float(value)
+    except ValueError:
+        get_divergence(value)  # says what there is
+        return value
+    get_divergence(number)
+    return number

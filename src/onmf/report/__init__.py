@@ -1,0 +1,16 @@
+"""Reports: one HTML file each, which needs nothing else and works offline."""
+
+from __future__ import annotations
+
+from .documents import documents_report, write_documents_report
+from .image import image_report, write_image_report
+from .page import embed, render_page
+
+__all__ = [
+    "documents_report",
+    "embed",
+    "image_report",
+    "render_page",
+    "write_documents_report",
+    "write_image_report",
+]

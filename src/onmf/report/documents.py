@@ -1,0 +1,167 @@
+"""The report on clusters of documents."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onmf.files import write_whole
+from onmf.text import DocumentClusters
+from onmf.text.cluster import NOBODY
+
+from .charts import cluster_map, colours, convergence, table_of_shades
+from .page import render_page
+
+LONGEST = 100
+"""Characters of a document's beginning in the table."""
+
+ALL_TEXTS = 1_500_000
+"""Characters of all of them together: with very many documents each gets fewer."""
+
+
+def documents_report(found: DocumentClusters, *, title: str | None = None) -> str:
+    """The report on clusters of documents, as one HTML page that needs nothing else.
+
+    Parameters
+    ----------
+    found : DocumentClusters
+        What to report.
+    title : str, optional
+        Title of the page.
+
+    Returns
+    -------
+    str
+    """
+    model, sizes, comparison = found.model, found.sizes, found.comparison
+    source = found.source
+    name = Path(str(source.get("name", ""))).name
+    title = title or (f"Clusters of {name}" if name else "Clusters of documents")
+    distinctive = found.distinctive(10)
+    names = [", ".join(list(words)[:3]) or "nothing of its own" for words in distinctive]
+    frequent = found.frequent(10)
+    palette = colours(found.n_clusters)
+    n = len(found.ids)
+    moved = model.history_["moved"]
+    cards = [
+        {
+            "number": k,
+            "name": names[k],
+            "size": int(sizes[k]),
+            "share": float(sizes[k]) / max(int(sizes.sum()), 1),
+            "label": comparison.classes[int(np.argmax(comparison.counts[:, k]))] if comparison and sizes[k] else None,
+            "colour": palette[k],
+            "words": _bars(distinctive[k]),
+            "frequent": frequent[k],
+            "typical": _documents(found, found.typical(k, 20)),
+            "doubtful": _documents(found, found.doubtful(k, 20)),
+        }
+        for k in range(found.n_clusters)
+    ]
+    figures = {
+        "map": cluster_map(
+            model.cluster_centers_,
+            sizes,
+            [", ".join(list(words)[:2]) for words in distinctive],
+            [f"<b>{k}</b>, {size:,} documents<br>{_safe(', '.join(words))}"
+             for k, (size, words) in enumerate(zip(sizes, distinctive, strict=True))],
+        ),
+        "convergence": convergence(moved),
+    }  # fmt: skip
+    short = min(LONGEST, ALL_TEXTS // max(n, 1))
+    data: dict[str, Any] = {
+        "clusters": [{"name": names[k], "colour": palette[k]} for k in range(found.n_clusters)],
+        "documents": {
+            "id": found.ids,
+            "cluster": found.clusters,
+            "margin": [round(float(margin), 4) if np.isfinite(margin) else 1e9 for margin in found.margins],
+            "text": [text[:short] for text in found.excerpts] if short >= 10 else [],
+        },
+        "classes": None,
+        "figures": figures,
+    }
+    if comparison:
+        place = {label: i for i, label in enumerate(comparison.classes)}
+        data["classes"] = comparison.classes
+        data["documents"]["label"] = [place.get(label, -1) if label is not None else -1 for label in found.classes]
+        order = np.argsort([np.argmax(comparison.counts[:, k]) for k in range(found.n_clusters)], kind="stable")
+        figures["classes"] = table_of_shades(
+            comparison.counts[:, order], comparison.classes, [f"{k}: {names[k].split(', ')[0]}" for k in order]
+        )
+    return render_page(
+        "documents.html",
+        title=title,
+        script="documents.js",
+        data=data,
+        subtitle=_subtitle(found),
+        facts=_facts(found),
+        notes=found.notes(),
+        cards=cards,
+        comparison=comparison,
+        n_aside=int(np.count_nonzero(found.clusters == NOBODY)),
+        map_text=f"Map of {found.n_clusters} clusters. The cards below name each with its words and size.",
+        convergence_text=(
+            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the most allowed')}."
+        ),
+    )
+
+
+def write_documents_report(path: str | os.PathLike[str], found: DocumentClusters, *, title: str | None = None) -> None:
+    """Write :func:`documents_report` into a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        Where to.
+    found : DocumentClusters
+        What to report.
+    title : str, optional
+        Title of the page.
+    """
+    page = documents_report(found, title=title).encode("utf-8", errors="replace")
+    write_whole(Path(path), lambda file: file.write(page))
+
+
+def _bars(words: dict[str, float]) -> list[tuple[str, int]]:
+    """Words with the widths of their bars, in per cent."""
+    most = max((abs(weight) for weight in words.values()), default=1.0)
+    return [(word, round(100 * abs(weight) / most)) for word, weight in words.items()]
+
+
+def _documents(found: DocumentClusters, places: Any, most: int = 3) -> list[dict[str, Any]]:
+    """The first few of these documents; one that begins as another does is a copy, and shows nothing new."""
+    different = {found.excerpts[i]: i for i in reversed(places)}
+    chosen = [i for i in places if different[found.excerpts[i]] == i][:most]
+    return [{"id": found.ids[i], "label": found.classes[i], "text": found.excerpts[i]} for i in chosen]
+
+
+def _facts(found: DocumentClusters) -> list[tuple[str, str]]:
+    model = found.model
+    facts = [
+        ("Documents", f"{len(found.ids):,}"),
+        ("Words that count", f"{len(found.words):,}"),
+        ("Clusters", f"{found.n_clusters:,}"),
+        ("Iterations", f"{model.n_iter_:,}"),
+        ("Objective", f"{model.reconstruction_err_:,.4g}"),
+    ]
+    if found.comparison:
+        facts += [("Accuracy", f"{found.comparison.accuracy:.1%}"), ("NMI", f"{found.comparison.nmi:.3f}")]
+    if model.agreement_ is not None:
+        facts.append(("Agreement of runs", f"{model.agreement_.overall:.1%}"))
+    return facts
+
+
+def _subtitle(found: DocumentClusters) -> str:
+    params = found.model.get_params()
+    start = params["init"] if isinstance(params["init"], str) else "given centroids"
+    divergence = params["beta_loss"] if isinstance(params["beta_loss"], str) else f"β = {params['beta_loss']}"
+    refined = ", then local search" if params["refine"] else ""
+    return f"{found.n_clusters} clusters, {divergence}, start {start}{refined}"
+
+
+def _safe(text: str) -> str:
+    """A text that Plotly, which reads a little HTML, shows as it is."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,23 @@
+"""Documents in, clusters that a person can read out."""
+
+from __future__ import annotations
+
+from .cluster import Comparison, DocumentClusters, assign_documents, cluster_documents
+from .read import Text, Texts, read_texts
+from .words import Counts, count_words, make_vectorizer, stop_words
+from .write import write_tables
+
+__all__ = [
+    "Comparison",
+    "Counts",
+    "DocumentClusters",
+    "Text",
+    "Texts",
+    "assign_documents",
+    "cluster_documents",
+    "count_words",
+    "make_vectorizer",
+    "read_texts",
+    "stop_words",
+    "write_tables",
+]

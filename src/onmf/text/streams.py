@@ -1,0 +1,233 @@
+"""Compressed files and archives as streams of bytes: nothing is unpacked to disk, and nothing grows without end."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import IO, Any, NamedTuple
+
+LARGEST_DOCUMENT = 1 << 28
+"""Bytes of one document, 256 MB: a text of that size is no document but a corpus, or a trap."""
+
+FREE = 100_000_000
+"""Bytes that any file may grow to."""
+
+MOST_GROWTH = 250
+"""Beyond that, how many times its own length a compressed file may grow; text grows 3 to 20 times."""
+
+MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+
+DECOMPRESS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+"""What decompressors raise on damaged data, besides OSError and ValueError."""
+
+
+class Member(NamedTuple):
+    """A file in a folder or an archive: its path, and what it holds."""
+
+    name: str
+    data: bytes
+
+
+class Skipped(NamedTuple):
+    """A file that was left out, and why."""
+
+    name: str
+    reason: str
+
+
+class Counted(io.RawIOBase):
+    """A stream that counts what was read from it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw = raw
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.raw.read(len(buffer))
+        buffer[: len(data)] = data
+        self.count += len(data)
+        return len(data)
+
+
+class Bounded(io.RawIOBase):
+    """What comes out of a decompressor, refused once it outgrows what went in."""
+
+    def __init__(self, inner: IO[bytes], source: Counted, name: str) -> None:
+        self.inner = inner
+        self.source = source
+        self.name = name
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self.inner.read(len(buffer))
+        except (*DECOMPRESS, OSError, ValueError) as error:
+            raise ValueError(f"{self.name} is damaged: {error}.") from error
+        except Exception as error:
+            if type(error).__module__.startswith("zstandard"):
+                raise ValueError(f"{self.name} is damaged: {error}.") from error
+            raise
+        buffer[: len(data)] = data
+        self.count += len(data)
+        check_growth(self.name, self.count, self.source.count)
+        return len(data)
+
+
+class Zstd(io.RawIOBase):
+    """What comes out of a zst file. The package's own reader takes a frame that breaks off for a whole one."""
+
+    CHUNK = 2048  # bytes that can grow to 64 MB, no more
+
+    def __init__(self, source: Counted, decompressor: Any) -> None:
+        self.source = source
+        self.decompressor = decompressor
+        self.frame: Any = None
+        self.ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.ready:
+            data = self.source.read(self.CHUNK)
+            if not data:
+                if self.frame is not None:
+                    raise EOFError("it breaks off")
+                return 0
+            parts = []
+            while data:
+                if self.frame is None:
+                    self.frame = self.decompressor.decompressobj()
+                parts.append(self.frame.decompress(data))
+                data = b""
+                if self.frame.eof:
+                    data, self.frame = self.frame.unused_data, None
+            self.ready = memoryview(b"".join(parts))
+        part, self.ready = self.ready[: len(buffer)], self.ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def check_growth(name: str, grown: int, length: int) -> None:
+    """Refuse what has grown more than text does."""
+    if grown > FREE and grown > MOST_GROWTH * max(length, 1):
+        raise ValueError(
+            f"{name} grows to more than {MOST_GROWTH} times its length when it is decompressed, as no text does: it is "
+            "refused. Decompress it yourself if you trust it."
+        )
+
+
+def buffered(stream: Any) -> io.BufferedReader:
+    """The stream, so that its first bytes can be looked at."""
+    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
+
+
+def decompressed(stream: IO[bytes], name: str) -> io.BufferedReader:
+    """The stream, decompressed if it begins as a gz, bz2, xz or zst file does."""
+    raw = buffered(stream)
+    head = raw.peek(6)[:6]
+    kind = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+    if kind is None:
+        return raw
+    source: Any = Counted(raw)
+    inner: Any
+    match kind:
+        case "gz":
+            inner = gzip.GzipFile(fileobj=io.BufferedReader(source))
+        case "bz2":
+            inner = bz2.BZ2File(io.BufferedReader(source))
+        case "xz":
+            inner = lzma.LZMAFile(io.BufferedReader(source))  # noqa: SIM115
+        case _:
+            try:
+                import zstandard
+            except ImportError as error:
+                raise ImportError(f"{name} is a zst file, which needs zstandard: pip install 'onmf[text]'.") from error
+            inner = io.BufferedReader(Zstd(source, zstandard.ZstdDecompressor()))
+    return io.BufferedReader(Bounded(inner, source, name), 1 << 18)
+
+
+def read_document(stream: IO[bytes], name: str) -> bytes:
+    """All bytes of a document, if it is one."""
+    data = stream.read(LARGEST_DOCUMENT + 1)
+    if len(data) > LARGEST_DOCUMENT:
+        raise ValueError(
+            f"{name} is larger than {LARGEST_DOCUMENT >> 20} MB, too large for one document: split it, or give it as a "
+            "file with one document a line."
+        )
+    return data
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a file that begins like this is a tar archive."""
+    return head[257:262] == b"ustar"
+
+
+def tar_members(stream: IO[bytes], name: str) -> Iterator[Member | Skipped]:
+    """The files of a tar archive, in its order, read once from front to back."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for info in archive:
+                check_name(info.name, name)
+                if info.islnk() or info.issym() or info.isdev():
+                    yield Skipped(info.name, "a link or device")
+                elif info.isfile():
+                    if info.size > LARGEST_DOCUMENT or info.issparse():
+                        raise ValueError(
+                            f"{name}: {info.name} is larger than {LARGEST_DOCUMENT >> 20} MB, or has holes, as no "
+                            "document does: the archive is refused."
+                        )
+                    file = archive.extractfile(info)
+                    assert file is not None
+                    yield Member(info.name, file.read())
+    except (tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{name} is damaged: {error}.") from error
+
+
+def zip_members(file: IO[bytes], name: str, length: int) -> Iterator[Member | Skipped]:
+    """The files of a zip archive, in its order."""
+    grown = 0
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = archive.infolist()
+            for info in infos:  # before any is read
+                check_name(info.filename, name)
+            for info in infos:
+                if info.is_dir():
+                    continue
+                if info.flag_bits & 0x1:
+                    raise ValueError(f"{name}: {info.filename} is encrypted: unpack the archive yourself.")
+                if stat.S_ISLNK(info.external_attr >> 16):
+                    yield Skipped(info.filename, "a link or device")
+                    continue
+                with archive.open(info) as member:
+                    data = read_document(member, f"{name}: {info.filename}")
+                grown += len(data)
+                check_growth(name, grown, length)
+                yield Member(info.filename, data)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, struct.error, *DECOMPRESS) as error:
+        raise ValueError(f"{name} is damaged, or no zip file that can be read: {error}.") from error
+
+
+def check_name(member: str, archive: str) -> None:
+    """Refuse an archive with a member that would be unpacked outside its folder."""
+    path = PurePosixPath(member.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or (len(member) > 1 and member[1] == ":"):
+        raise ValueError(
+            f"{archive} holds {member[:200]!r}, which would be unpacked outside its folder: the archive is refused."
+        )

@@ -1,0 +1,447 @@
+"""onmf documents, predict and show, as a new user would try them."""
+
+import csv
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+import onmf as package
+from conftest import DATA
+from onmf.cli import app
+from onmf.datasets import docstring_texts
+from onmf.text import make_vectorizer, read_texts
+
+WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html"]
+NEWSGROUPS = Path(DATA or ".", "text", "20_newsgroups_19997.tar.xz")
+
+
+def onmf(*arguments, **options):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def process(*arguments, **options):
+    """A process of its own, with what the outside world sees of it."""
+    command = [sys.executable, "-m", "onmf", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def ten(tmp_path):
+    """A folder of ten files."""
+    folder = tmp_path / "ten"
+    for i in range(10):
+        kind = ("tea", "milk")[i % 2]
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        (folder / kind / f"{i}.txt").write_text(
+            ("green tea leaves cup " if i % 2 == 0 else "fresh cow milk farm ") * (i + 1)
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def docstrings(tmp_path_factory):
+    """The embedded corpus as JSON lines, in two halves: each with the names of its columns."""
+    folder = tmp_path_factory.mktemp("docstrings")
+    triples = docstring_texts()
+    for name, half in (("first", triples[::2]), ("second", triples[1::2])):
+        lines = [json.dumps({"name": i, "body": text, "part": part}) for i, text, part in half]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def test_ten_files(ten, tmp_path):
+    done = onmf("documents", ten, "-k", 2, "--labels", "folder", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "10 documents, 8 words, 2 clusters" in done.stdout
+    assert "accuracy 100.0%" in done.stdout
+    assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
+    found = rows(tmp_path / "out" / "assignments.csv")
+    assert list(found[0]) == ["id", "cluster", "scale", "margin", "label"]
+    assert {row["label"]: row["cluster"] for row in found} in ({"milk": "0", "tea": "1"}, {"milk": "1", "tea": "0"})
+    assert all(float(row["scale"]) > 0 and float(row["margin"]) > 0 for row in found)
+    clusters = rows(tmp_path / "out" / "clusters.csv")
+    assert [row["size"] for row in clusters] == ["5", "5"]
+    assert {row["label"] for row in clusters} == {"milk", "tea"}
+    assert all({"cow", "tea"} & set(row["distinctive"].split(", ")) for row in clusters)
+    assert oct((tmp_path / "out").stat().st_mode)[-3:] == "755"
+    shown = onmf("show", tmp_path / "out" / "model.onmf")
+    assert "A model of documents: 2 clusters of 10 rows and 8 features" in shown.stdout
+    assert clusters[0]["distinctive"] in shown.stdout
+    facts = json.loads(onmf("show", tmp_path / "out" / "model.onmf", "--json").stdout)
+    assert [row["size"] for row in facts["clusters"]] == [5, 5]
+
+
+def test_without_out_nothing_is_written(ten, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    done = onmf("documents", ten, "-k", 2)
+    assert done.exit_code == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_json_quiet_and_parquet(ten, tmp_path):
+    out = tmp_path / "out"
+    done = onmf("documents", ten, "-k", 2, "--out", out, "--json", "--format", "parquet", "--labels", "folder")
+    found = json.loads(done.stdout)
+    assert (found["n_documents"], found["n_clusters"], found["comparison"]["accuracy"]) == (10, 2, 1.0)
+    assert done.stderr == ""
+    table = pyarrow.parquet.read_table(out / "assignments.parquet")
+    assert table.column_names == ["id", "cluster", "scale", "margin", "label"]
+    assert table.num_rows == 10
+    done = onmf("documents", ten, "-k", 2, "--quiet")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_an_existing_folder_is_kept(ten, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    assert onmf("documents", ten, "-k", 2, "--out", out).exit_code == 0  # an empty one is nothing
+    before = (out / "assignments.csv").read_bytes()
+    done = process("documents", ten, "-k", 3, "--out", out)
+    assert done.returncode == 2
+    assert done.stderr == f"onmf: {out} exists and is not empty: name another folder, or use --force to replace it.\n"
+    assert (out / "assignments.csv").read_bytes() == before
+    assert onmf("documents", ten, "-k", 3, "--out", out, "--force").exit_code == 0
+    assert len(rows(out / "clusters.csv")) == 3
+    (out / "thesis.tex").write_text("precious")
+    done = process("documents", ten, "-k", 2, "--out", out, "--force")
+    assert done.returncode == 2
+    assert "holds 'thesis.tex', which was not written by this command" in done.stderr
+    assert (out / "thesis.tex").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "ten"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("documents", "empty", "-k", 2), "There are no documents"),
+        (("documents", "nowhere", "-k", 2), "nowhere: there is no such file or folder."),
+        (("documents", "ten", "-k", 11), "11 clusters of 10 documents are not possible: ask for at most 10."),
+        (("documents", "ten", "-k", "many"), "-k many is not a number of clusters"),
+        (("documents", "ten", "-k", "0"), "-k 0 is not a number of clusters"),
+        (("documents", "a.csv", "-k", 1, "--text", "body"), "has no column 'body' for the text. It has 'id', 'text'."),
+        (("documents", "a.csv", "-k", 1, "--labels", "folder"), "has no column 'folder' for the labels"),
+        (("documents", "picture.png", "-k", 1), "picture.png is not text: give a folder"),
+        (("documents", "ten", "-k", 2, "--strip", "feet"), "--strip feet is not known: use headers."),
+        (("documents", "ten", "-k", 2, "--format", "xls"), "--format xls is not known: use csv or parquet."),
+        (("documents", "ten", "-k", 2, "--divergence", "manhattan"), "is not a divergence: use one of"),
+        (("documents", "ten", "-k", 2, "--init", "best"), "init='best' is not allowed"),
+        (("documents", "ten", "-k", 2, "--refine", "more"), "refine='more'"),
+        (("documents", "ten", "-k", 2, "--min-df", "some"), "--min-df some is not a number"),
+        (("documents", "ten", "-k", 2, "--min-df", "1.5"), "a number with a point is a share"),
+        (("documents", "ten", "-k", 2, "--ngrams", "2-1"), "--ngrams 2-1 is not a range"),
+        (("documents", "ten", "-k", 2, "--language", "elvish"), "No stop words are known for the language 'elvish'"),
+        (("documents", "ten", "-k", 2, "--token-pattern", "("), "--token-pattern"),
+        (("documents", "ten", "-k", 2, "--stop-words", "nowhere"), "nowhere: No such file or directory."),
+        (("documents", "ten", "-k", 2, "--out", "a.csv"), "a.csv is a file: name a folder."),
+        (("predict", "a.csv", "ten"), "is not an onmf model, or is damaged"),
+        (("predict", "nowhere.onmf", "ten"), "nowhere.onmf: there is no such file."),
+        (("show", "ten"), "is a folder, not an onmf model"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(arguments, message, ten, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.csv").write_text("id,text\n1,tea\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(sys, "argv", ["onmf", *map(str, arguments)])
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(SystemExit) as ended:
+            package.cli.main()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert said.err.startswith("onmf: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_binary_file_and_a_latin_1_file_among_the_texts(ten, tmp_path):
+    (ten / "tea" / "photo.jpg").write_bytes(b"\xff\xd8\xff\xe0" + bytes(100))
+    (ten / "milk" / "käse.txt").write_bytes("frischer Käse, fresh milk".encode("latin-1"))
+    (ten / "milk" / "blank.txt").write_text("1 2 3\n")
+    done = onmf("documents", ten, "-k", 2, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "12 documents" in done.stdout
+    assert "1 file left out: tea/photo.jpg (not text)." in done.stdout
+    assert "1 document not in UTF-8, read as cp1252." in done.stdout
+    assert "1 document without a word that counts, set aside: milk/blank.txt." in done.stdout
+    blank = next(row for row in rows(tmp_path / "out" / "assignments.csv") if row["id"] == "milk/blank.txt")
+    assert (blank["cluster"], blank["scale"], blank["margin"]) == ("", "", "")
+    assert "käse" in package.load(tmp_path / "out" / "model.onmf").extra_["vocabulary"]
+
+
+def test_a_csv_with_quotes_and_newlines(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('number,body\n7,"green ""tea"",\ntea"\n8,"milk, cow\n\nmilk"\n9,tea leaves\n')
+    done = onmf("documents", path, "-k", 2, "--text", "body", "--id", "number", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert [row["id"] for row in rows(tmp_path / "out" / "assignments.csv")] == ["7", "8", "9"]
+
+
+def test_one_document(tmp_path):
+    (tmp_path / "a.txt").write_text("tea tea milk\n")
+    done = onmf("documents", tmp_path / "a.txt", "-k", 1, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "1 document, 2 words, 1 cluster;" in done.stdout
+
+
+def test_standard_input(tmp_path):
+    lines = b"tea cup\nmilk cow\ntea leaf\nmilk farm\n"
+    done = onmf("documents", "-", "-k", 2, "--out", tmp_path / "out", input=lines)
+    assert done.exit_code == 0, done.output
+    assert [row["id"] for row in rows(tmp_path / "out" / "assignments.csv")] == ["1", "2", "3", "4"]
+    done = onmf("predict", tmp_path / "out" / "model.onmf", "-", input=b"more tea\nnothing known\n")
+    assert done.exit_code == 0, done.output
+    first, second = csv.DictReader(done.stdout.splitlines())
+    assert first["cluster"] == rows(tmp_path / "out" / "assignments.csv")[0]["cluster"]
+    assert (second["id"], second["cluster"]) == ("2", "")
+    assert "1 document without a word that counts, set aside: 2." in done.stderr
+
+
+def test_words_and_estimator_options_arrive(docstrings, tmp_path):
+    (tmp_path / "stop.txt").write_text("Parameters\nreturns\n")
+    done = onmf(
+        "documents", docstrings / "first.jsonl", "-k", 5, "--text", "body", "--id", "name", "--labels", "part",
+        "--stop-words", tmp_path / "stop.txt", "--min-df", "0.01", "--max-df", "0.5", "--max-features", 500,
+        "--ngrams", "1-2", "--strip-accents", "unicode", "--binary", "--divergence", "0.5", "--init", "++",
+        "--n-init", 2, "--max-iter", 50, "--tol", "1e-4", "--smoothing", "0.01", "--seed", 3, "--threads", 1,
+        "--no-report", "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert sorted(os.listdir(tmp_path / "out")) == WRITTEN[:3]
+    model = package.load(tmp_path / "out" / "model.onmf")
+    expected = {"n_clusters": 5, "beta_loss": 0.5, "init": "++", "n_init": 2, "max_iter": 50, "tol": 1e-4}
+    expected |= {"smoothing": 0.01, "random_state": 3, "n_threads": 1}
+    assert {name: model.get_params()[name] for name in expected} == expected
+    words = model.extra_["vocabulary"]
+    assert len(words) == 500
+    assert any(" " in word for word in words)
+    assert not {"parameters", "returns", "the"} & set(words)
+    options = model.extra_["vectorizer"]
+    assert (options["binary"], options["ngram_range"], options["strip_accents"]) == (True, [1, 2], "unicode")
+
+
+def test_auto_and_characters(tmp_path):
+    rng = np.random.default_rng(0)
+    words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"]]
+    (tmp_path / "a.txt").write_text("\n".join(" ".join(rng.choice(words[i % 2], 20)) for i in range(30)))
+    done = onmf("documents", tmp_path / "a.txt", "-k", "auto", "--seed", 0, "--json")
+    found = json.loads(done.stdout)
+    assert found["n_clusters"] == 2
+    assert [row["n_clusters"] for row in found["selection"]] == [2, 3, 4, 5, 6, 8, 10, 12, 15, 20]
+    done = onmf("documents", tmp_path / "a.txt", "-k", 2, "--analyzer", "char", "--ngrams", "2-3")
+    assert done.exit_code == 0, done.output
+
+
+def test_predict_gives_what_matrices_give(docstrings, tmp_path):
+    columns = ("--text", "body", "--id", "name", "--labels", "part")
+    done = onmf("documents", docstrings / "first.jsonl", *columns, "-k", 13, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    model = tmp_path / "out" / "model.onmf"
+    check_predictions(model, docstrings / "first.jsonl", docstrings / "second.jsonl", columns, tmp_path)
+    done = onmf("predict", model, docstrings / "second.jsonl", *columns, "--out", tmp_path / "new.parquet")
+    assert done.exit_code == 0, done.output
+    assert "Accuracy" in done.stderr
+    table = pyarrow.parquet.read_table(tmp_path / "new.parquet").to_pylist()
+    assert [row["cluster"] for row in table] == [
+        int(row["cluster"]) if row["cluster"] else None for row in rows(tmp_path / "new.csv")
+    ]
+    assert onmf("predict", model, docstrings / "second.jsonl", *columns, "--out", tmp_path / "new.csv").exit_code == 2
+    lines = onmf("predict", model, docstrings / "second.jsonl", *columns, "--json").stdout.splitlines()
+    assert json.loads(lines[0])["id"] == table[0]["id"]
+
+
+def check_predictions(model, first, second, columns, folder):
+    """The words counted anew by scikit-learn, and the model fitted anew, give what the commands wrote."""
+    done = onmf("predict", model, second, *columns, "--out", folder / "new.csv")
+    assert done.exit_code == 0, done.output
+    text, name = columns[1], columns[3]
+    loaded = package.load(model)
+    vocabulary = loaded.extra_["vocabulary"]
+    vectorizer = make_vectorizer(vocabulary=vocabulary)
+    X, Y = (vectorizer.transform([t.text for t in read_texts(half, text=text, id=name)]) for half in (first, second))
+    kept = np.flatnonzero(np.diff(X.indptr))
+    again = package.ONMF(**loaded.get_params()).fit(X[kept])
+    assert again.cluster_centers_.tobytes() == loaded.cluster_centers_.tobytes()
+    filled = np.flatnonzero(np.diff(Y.indptr))
+    expected = [""] * Y.shape[0]
+    for i, label in zip(filled, again.predict(Y[filled]), strict=True):
+        expected[i] = str(label)
+    assert [row["cluster"] for row in rows(folder / "new.csv")] == expected
+
+
+def test_newsgroups(tmp_path):
+    if not NEWSGROUPS.exists():
+        pytest.skip(f"{NEWSGROUPS} is not at hand")
+    done = process(
+        "documents",
+        NEWSGROUPS,
+        "-k",
+        20,
+        "--strip",
+        "headers",
+        "--labels",
+        "folder",
+        "--out",
+        tmp_path / "out",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["n_documents"], found["n_clusters"]) == (19_997, 20)
+    assert found["comparison"]["accuracy"] > 0.45
+    assert sum(found["repaired"].values()) == 73
+    for subject in ("hockey", "encryption", "armenian", "jesus", "nasa", "motif", "scsi", "jpeg"):
+        assert sum(subject in row["distinctive"].split(", ") for row in found["clusters"]) == 1
+    assert (tmp_path / "out" / "report.html").stat().st_size < 8_000_000
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_500_000
+
+
+def test_newsgroups_by_halves(tmp_path):
+    if not NEWSGROUPS.exists():
+        pytest.skip(f"{NEWSGROUPS} is not at hand")
+    halves = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    with halves[0].open("w") as first, halves[1].open("w") as second:
+        for i, text in enumerate(read_texts(NEWSGROUPS, strip=["headers"])):
+            (first, second)[i % 2].write(json.dumps({"name": text.id, "body": text.text}) + "\n")
+    columns = ("--text", "body", "--id", "name")
+    done = onmf("documents", halves[0], *columns, "-k", 20, "--no-report", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    check_predictions(tmp_path / "out" / "model.onmf", *halves, columns, tmp_path)
+
+
+def test_headers_are_dropped_from_new_documents_too(tmp_path):
+    for name, words in (("a", "tea cup"), ("b", "milk cow"), ("c", "tea leaf")):
+        (tmp_path / "mail").mkdir(exist_ok=True)
+        (tmp_path / "mail" / name).write_text(f"From: x\nSubject: milk milk milk\n\n{words}\n")
+    done = onmf("documents", tmp_path / "mail", "-k", 2, "--strip", "headers", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    model = tmp_path / "out" / "model.onmf"
+    stripped = onmf("predict", model, tmp_path / "mail").stdout
+    assert [row["cluster"] for row in csv.DictReader(stripped.splitlines())] == [
+        row["cluster"] for row in rows(tmp_path / "out" / "assignments.csv")
+    ]
+
+
+def test_predict_of_a_matrix_and_of_an_unknown_kind(tmp_path, counts):
+    X = counts[0]
+    model = package.ONMF(3).fit(X)
+    model.save(tmp_path / "model.onmf")
+    with (tmp_path / "rows.svmlight").open("w") as file:
+        for row in X:
+            file.write("0 " + " ".join(f"{j + 1}:{value}" for j, value in enumerate(row) if value or j == 23) + "\n")
+    done = onmf("predict", tmp_path / "model.onmf", tmp_path / "rows.svmlight")
+    assert done.exit_code == 0, done.output
+    assert [int(row["cluster"]) for row in csv.DictReader(done.stdout.splitlines())] == model.labels_.tolist()
+    model.save(tmp_path / "model.onmf", extra={"kind": "songs"})
+    done = onmf("predict", tmp_path / "model.onmf", tmp_path / "rows.svmlight")
+    assert done.exit_code == 2
+    assert "is a model of kind 'songs'" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_leaves_nothing(tmp_path, number, status):
+    command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        running.stdin.write("tea\nmilk\n")
+        running.stdin.flush()
+        waited = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < waited:
+            time.sleep(0.05)
+        assert [path.name.startswith(".out.") for path in tmp_path.iterdir()] == [True]
+        time.sleep(0.3)
+        running.send_signal(number)
+        assert running.wait(30) == status
+        assert running.stderr.read() == "onmf: interrupted.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_may_not_grow(ten, tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = process(
+        "documents",
+        ten,
+        "-k",
+        2,
+        "--out",
+        tmp_path / "out",
+        preexec_fn=limit,
+        env={**os.environ, "NUMBA_CACHE_DIR": ""},
+    )
+    assert done.returncode == 2
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["ten"]
+
+
+def test_a_full_disk(ten, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        done = process("documents", ten, "-k", 2, "--out", disk / "out")
+        assert done.returncode == 2
+        assert "No space left on device" in done.stderr
+        assert list(disk.iterdir()) == []
+        assert process("documents", ten, "-k", 2, "--no-report", "--out", disk / "out").returncode == 0
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_folder_that_may_not_be_written(ten, tmp_path):
+    if os.geteuid() == 0:
+        out = Path("/proc/out")  # where even root may not write
+    else:
+        tmp_path.chmod(0o555)
+        out = tmp_path / "out"
+    done = process("documents", ten, "-k", 2, "--out", out)
+    tmp_path.chmod(0o755)
+    assert done.returncode == 2
+    assert f"{out}: nothing can be written there" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_had_enough(ten, tmp_path):
+    assert onmf("documents", ten, "-k", 2, "--out", tmp_path / "out").exit_code == 0
+    (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
+    command = f"{sys.executable} -m onmf predict {tmp_path}/out/model.onmf {tmp_path}/many.txt | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "id,cluster,scale,margin\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_help_version_and_completion():
+    for command in ((), ("documents",), ("predict",), ("show",)):
+        done = onmf(*command, "--help", env={"COLUMNS": "150"})
+        assert done.exit_code == 0
+        assert (
+            "onmf documents" in done.stdout or "For example" in done.stdout or "Example" in done.stdout or not command
+        )
+    assert onmf("--version").stdout.startswith("onmf ")
+    done = process("--show-completion", "bash", env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert done.returncode == 0, done.stderr
+    assert "_ONMF_COMPLETE" in done.stdout or "COMPLETE" in done.stdout

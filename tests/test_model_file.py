@@ -1,0 +1,380 @@
+"""Models as files: what goes in comes out, and nothing else does."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
+
+import onmf
+from conftest import make_counts
+from onmf import ONMF
+from onmf.divergence import BetaBelowOne, KullbackLeibler
+
+X = make_counts(np.random.default_rng(0))[0]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.onmf"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """The bytes of a model file, and the model."""
+    model = ONMF(3, init="random-partition", n_init=2, random_state=0).fit(csr_array(X))
+    path = tmp_path_factory.mktemp("stored") / "model.onmf"
+    model.save(path, extra={"kind": "documents", "vocabulary": ["tea", "<milk>", "Käse"], "bands": np.arange(4.0)})
+    return path.read_bytes(), model
+
+
+def same(a, b):
+    """Whether two fitted models are the same to the last bit, where it shows."""
+    for name in ("labels_", "scales_", "cluster_centers_", "margins_", "init_rows_"):
+        one, other = getattr(a, name), getattr(b, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            assert one.dtype == other.dtype
+            assert one.tobytes() == other.tobytes(), name
+    for name in ("n_iter_", "reconstruction_err_", "stop_reason_", "engine_", "n_sweeps_", "n_features_in_"):
+        assert getattr(a, name) == getattr(b, name), name
+    assert {name: list(values) for name, values in a.history_.items()} == {
+        name: list(values) for name, values in b.history_.items()
+    }
+    assert a._divergence == b._divergence
+    assert a.predict(X).tolist() == b.predict(X).tolist()
+    assert a.top_features(3) == b.top_features(3)
+    return True
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beta_loss": "frobenius"},
+        {"beta_loss": "cosine", "refine": "local-search"},
+        {"beta_loss": 0.5, "smoothing": 0.01},
+        {"beta_loss": 1.5},
+        {"beta_loss": KullbackLeibler(0.1)},
+        {"beta_loss": BetaBelowOne(0.3)},
+        {"init": X[:3]},
+        {"init": X[:3].tolist()},
+        {"init": "consensus", "n_consensus": 4, "random_state": np.int64(1)},
+        {"engine": "reference", "max_iter": np.int32(50)},
+    ],
+    ids=str,
+)
+def test_round_trip(options, path):
+    model = ONMF(3, **options).fit(X)
+    model.save(path)
+    again = onmf.load(path)
+    assert same(model, again)
+    for name, value in model.get_params().items():
+        assert np.array_equal(getattr(again, name), value), name
+    assert again.extra_ == {"kind": "matrix"}
+    assert again.provenance_["onmf"] == onmf.__version__
+    assert same(again, pickle.loads(pickle.dumps(again)))
+    if model.agreement_ is not None:
+        assert again.agreement_.overall == model.agreement_.overall
+        assert again.agreement_.rows.tolist() == model.agreement_.rows.tolist()
+    again.cluster_centers_[0, 0] += 1  # its own memory, not the file's
+    assert again.fit(X).labels_.tolist() == model.labels_.tolist()
+    assert not hasattr(again, "extra_")
+
+
+def test_itakura_saito_and_names(path):
+    frame = pd.DataFrame(X + 1, columns=[f"word {j}" for j in range(X.shape[1])])
+    model = ONMF(3, beta_loss="itakura-saito").fit(frame)
+    model.save(path)
+    again = onmf.load(path)
+    assert again.feature_names_in_.tolist() == list(frame.columns)
+    assert again.predict(frame).tolist() == model.predict(frame).tolist()
+    assert next(iter(again.top_features(1)[0])).startswith("word ")
+
+
+def test_extra_parts_come_back_and_are_saved_again(path):
+    extra = {"kind": "image", "bands": np.arange(5.0), "words": ["Käse", "</script>"], "options": {"a": [1, None, 0.5]}}
+    ONMF(2).fit(X).save(path, extra=extra)
+    for _ in range(2):
+        model = onmf.load(path)
+        assert model.extra_["bands"].tolist() == [0, 1, 2, 3, 4]
+        assert {**model.extra_, "bands": None} == {**extra, "bands": None}
+        model.save(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"init": lambda X, k, random_state: X[:k]}, "init=.* cannot be saved: a model file holds no code"),
+        ({"random_state": np.random.RandomState(0)}, "random_state=.* cannot be saved"),
+    ],
+    ids=["init", "random_state"],
+)
+def test_what_cannot_be_saved(options, message, path):
+    model = ONMF(3, **options).fit(X)
+    with pytest.raises(ValueError, match=message):
+        model.save(path)
+    assert not path.exists()
+    model.set_params(init="snpa", random_state=None).save(path)
+    assert onmf.load(path).labels_.tolist() == model.labels_.tolist()
+
+
+def test_a_divergence_of_ones_own_cannot_be_saved(path):
+    class Own(KullbackLeibler):
+        pass
+
+    with pytest.raises(ValueError, match="cannot be saved: a model file holds no code"):
+        ONMF(3, beta_loss=Own()).fit(X).save(path)
+
+
+def test_more_that_cannot_be_saved(path):
+    model = ONMF(2).fit(X)
+    with pytest.raises(ValueError, match=r"'parts/\.\./x\.json' cannot name a part"):
+        model.save(path, extra={"../x": 1})
+    with pytest.raises(ValueError, match="words cannot be stored as JSON: object is neither"):
+        model.save(path, extra={"words": object()})
+    with pytest.raises(NotFittedError):
+        ONMF(2).save(path)
+    assert not list(path.parent.iterdir())
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        onmf.load(tmp_path / "nothing.onmf")
+    with pytest.raises(ValueError, match="is a folder"):
+        onmf.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PK", b"hello\n" * 100, pickle.dumps({"a": 1}), b"\x93NUMPY", os.urandom(5000)],
+    ids=["empty", "two bytes", "text", "pickle", "npy", "noise"],
+)
+def test_foreign_files(content, path):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not an onmf model, or is damaged"):
+        onmf.load(path)
+
+
+def test_a_foreign_zip(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    with pytest.raises(ValueError, match=r"a zip file without metadata\.json"):
+        onmf.load(path)
+    np.savez(path.with_suffix(".npz"), X=X)
+    with pytest.raises(ValueError, match=r"a zip file without metadata\.json"):
+        onmf.load(path.with_suffix(".npz"))
+
+
+def test_truncated_anywhere(stored, path):
+    data, _ = stored
+    lengths = {*range(0, len(data), 97), *range(len(data) - 64, len(data))}
+    for length in lengths:
+        path.write_bytes(data[:length])
+        with pytest.raises(ValueError, match="is damaged"):
+            onmf.load(path)
+
+
+def load_or_sentence(path, model):
+    """Loading gives the very model, or one sentence."""
+    sentence = None
+    try:
+        again = onmf.load(path)
+    except ValueError as error:
+        sentence = str(error)
+    if sentence is not None:
+        assert str(path) in sentence
+        assert "\n" not in sentence
+        return False
+    assert same(model, again)
+    assert again.extra_["vocabulary"] == ["tea", "<milk>", "Käse"]
+    return True
+
+
+def test_flipped_bits(stored, path):
+    data, model = stored
+    rng = np.random.default_rng(0)
+    harmless = 0
+    places = rng.choice(len(data), 600, replace=False)
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(damaged))
+        harmless += load_or_sentence(path, model)
+    assert harmless < 0.1 * len(places)  # dates and flags of the zip's directory, which nothing depends on
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8)), min_size=1, max_size=5)
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_overwritten_bytes(stored, tmp_path_factory, changes):
+    data, model = stored
+    damaged = bytearray(data)
+    for place, replacement in changes:
+        start = int(place * len(data))
+        damaged[start : start + len(replacement)] = replacement
+    path = tmp_path_factory.mktemp("fuzz") / "model.onmf"
+    path.write_bytes(bytes(damaged))
+    load_or_sentence(path, model)
+
+
+def rebuilt(data, path, *, change=lambda members: None, compression=zipfile.ZIP_STORED, list_again=True):
+    """The file with its members changed, and the checksums made right again: what an attacker would write."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    if list_again:
+        head = json.loads(members["metadata.json"])
+        head["members"] = {
+            name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in members.items()
+            if name != "metadata.json"
+        }
+        members["metadata.json"] = json.dumps(head).encode()
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def edited(**changes):
+    """Change the metadata."""
+
+    def change(members):
+        head = json.loads(members["metadata.json"])
+        for name, value in changes.items():
+            if value is ...:
+                del head[name]
+            elif isinstance(value, dict):
+                head[name] |= value
+            else:
+                head[name] = value
+        members["metadata.json"] = json.dumps(head).encode()
+
+    return change
+
+
+def npy(array, **options):
+    buffer = io.BytesIO()
+    np.save(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def header(shape, descr="<f8"):
+    """A .npy file that claims a shape and holds eight numbers."""
+    text = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(64)
+
+
+SPRUNG = []
+
+
+def spring():
+    SPRUNG.append("a pickle was loaded")
+
+
+class Trap:
+    def __reduce__(self):
+        return (spring, ())
+
+
+def replace(name, content):
+    return lambda members: members.__setitem__(name, content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (edited(format_version=2, onmf_version="9.1"), r"written by a newer onmf \(9\.1, format 2\).*upgrade onmf"),
+        (edited(format_version="1"), "does not say which version"),
+        (edited(format_version=True), "does not say which version"),
+        (edited(format="another thing"), "is not an onmf model"),
+        (edited(fitted=...), "'fitted' is missing"),
+        (edited(parameters={"n_clusters": 0}), "n_clusters=0 is not allowed"),
+        (edited(parameters={"n_clusters": {"array": "nowhere"}}), "'nowhere' is missing"),
+        (edited(parameters={"n_jobs": 3}), "unknown parameters: n_jobs"),
+        (edited(parameters={"init": ["snpa"]}), "no number, text or array"),
+        (edited(parameters=7), "is damaged"),
+        (edited(divergence={"divergence": "get_divergence"}), "unknown"),
+        (edited(divergence={"divergence": "Divergence"}), "unknown"),
+        (edited(divergence={"divergence": "__class__"}), "unknown"),
+        (edited(divergence={"smoothing": -1}), "smoothing=-1.0 is not allowed"),
+        (edited(fitted={"n_iter": "many"}), "is damaged"),
+        (replace("metadata.json", b'{"format": "an onmf model", "format_version": 1}'), "'parameters' is missing"),
+        (replace("arrays/labels.npy", npy(np.full(60, 7))), "a label names a cluster that is not there"),
+        (replace("arrays/labels.npy", npy(np.zeros(59, int))), "another length than labels"),
+        (replace("arrays/labels.npy", npy(np.zeros(60))), "labels are no whole numbers"),
+        (replace("arrays/centroids.npy", npy(np.zeros(3))), "centroids are no matrix"),
+        (replace("arrays/centroids.npy", npy(np.full((3, 24), np.nan))), "centroids holds NaN"),
+        (replace("arrays/masses.npy", npy(np.zeros(5))), "masses or scales"),
+        (replace("arrays/centroids.npy", npy(np.array([Trap()], dtype=object), allow_pickle=True)), "plain numbers"),
+        (replace("arrays/centroids.npy", pickle.dumps(Trap())), "no header of a .npy file"),
+        (replace("arrays/centroids.npy", header((10**6, 10**6))), "claims the shape"),
+        (replace("arrays/centroids.npy", header((10**30, 10**30))), "claims the shape"),
+        (replace("arrays/centroids.npy", header((-2, -4))), "claims the shape"),
+        (replace("arrays/centroids.npy", header((2, 4), "|O")), "plain numbers"),
+        (replace("arrays/centroids.npy", header((0, 10**9))), "claims the shape"),
+        (replace("arrays/centroids.npy", header((1,), "V64")), "plain numbers"),
+        (replace("parts/feature_names_in.json", b'["one"]'), "names of features"),
+        (replace("parts/vocabulary.json", b"[" * 100_000), "is not JSON"),
+        (replace("parts/vocabulary.json", b"\xff\xfe"), "is not JSON"),
+        (replace("../escape.npy", b"x"), "'../escape.npy', which does not belong there"),
+        (replace("/etc/passwd", b"x"), "'/etc/passwd', which does not belong there"),
+        (replace("arrays/model.pkl", pickle.dumps(Trap())), "does not belong there"),
+    ],
+)  # fmt: skip
+def test_malicious_files(stored, path, change, message):
+    rebuilt(stored[0], path, change=change)
+    with pytest.raises(ValueError, match=message) as caught:
+        onmf.load(path)
+    assert "\n" not in str(caught.value)
+    assert not SPRUNG
+
+
+def test_a_member_that_is_not_listed_and_a_wrong_checksum(stored, path):
+    rebuilt(stored[0], path, change=replace("parts/more.json", b"1"), list_again=False)
+    with pytest.raises(ValueError, match=r"members are not those that its metadata\.json lists"):
+        onmf.load(path)
+    rebuilt(stored[0], path, change=replace("arrays/masses.npy", npy(np.ones(3))), list_again=False)
+    with pytest.raises(ValueError, match=r"checksum of arrays/masses\.npy is wrong"):
+        onmf.load(path)
+
+
+def test_a_bomb_is_refused_before_it_is_read(stored, path):
+    bomb = npy(np.zeros((3, 10**7)))
+    rebuilt(stored[0], path, change=replace("arrays/centroids.npy", bomb), compression=zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < len(bomb) / 100
+    with pytest.raises(ValueError, match="is compressed or encrypted, which no such file is"):
+        onmf.load(path)
+
+
+def test_the_same_member_twice(stored, path):
+    path.write_bytes(stored[0])
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("arrays/masses.npy", npy(np.ones(3)))
+    with pytest.raises(ValueError, match="the same one twice"):
+        onmf.load(path)
+
+
+def test_a_file_is_written_whole_or_not_at_all(path, monkeypatch):
+    ONMF(2).fit(X).save(path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(OSError, match="No space left"):
+        ONMF(3).fit(X).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["model.onmf"]

@@ -1,0 +1,594 @@
+"""Documents from wherever people keep them, their words, and their clusters."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+import tarfile
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+
+import onmf
+from onmf import ONMF
+from onmf.datasets import docstring_texts
+from onmf.report import documents_report
+from onmf.report.page import plotly_script
+from onmf.text import (
+    assign_documents,
+    cluster_documents,
+    count_words,
+    make_vectorizer,
+    read_texts,
+    stop_words,
+    write_tables,
+)
+from onmf.text.decode import decode, is_binary, repair
+from onmf.text.mail import drop_encoded, strip_headers
+from onmf.text.streams import check_growth, decompressed
+
+TEXTS = {
+    "tea/one.txt": "green tea and black tea",
+    "tea/two.txt": "tea leaves, hot tea",
+    "milk/one.txt": "cow milk, fresh milk",
+    "milk/deep/two.txt": "milk of a cow",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "letters"
+    for name, text in TEXTS.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def tarball(path, members, mode="w"):
+    with tarfile.open(path, mode) as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def texts_of(source, **options):
+    return {text.id: text.text for text in read_texts(source, **options)}
+
+
+class TestDecode:
+    @pytest.mark.parametrize(
+        ("data", "text", "encoding"),
+        [
+            ("Käse".encode(), "Käse", None),
+            ("Käse".encode("utf-8-sig"), "Käse", None),
+            ("Käse".encode("utf-16"), "Käse", None),
+            ("Käse".encode("utf-32"), "Käse", None),
+            ("Käse und Brötchen".encode("latin-1"), "Käse und Brötchen", "cp1252"),
+            (b"", "", None),
+            ("один чай, два молока, три коровы и хлеб ".encode("cp1251") * 4, "один чай", "cp1251"),
+            (("größer, süß, Straße, Käse; " * 3).encode() + b"\xff bad", "größer", "utf-8"),
+        ],
+        ids=["utf-8", "bom", "utf-16", "utf-32", "latin-1", "empty", "cyrillic", "damaged utf-8"],
+    )
+    def test_encodings(self, data, text, encoding):
+        found, repaired = decode(data)
+        assert found.startswith(text)
+        assert repaired == encoding
+
+    @given(st.binary(max_size=300))
+    def test_never_crashes(self, data):
+        text, _ = decode(data)
+        text.encode()
+        assert isinstance(is_binary(data), bool)
+
+    @given(st.binary(max_size=100))
+    def test_fields_are_repaired_as_files_are(self, data):
+        field, _ = repair(data.decode("utf-8", errors="surrogateescape"))
+        field.encode()
+
+    def test_binary(self):
+        assert is_binary(b"\x89PNG\r\n\x1a\n")
+        assert is_binary(b"abc\0def")
+        assert is_binary(b"%PDF-1.7 text")
+        assert not is_binary("Käse".encode("utf-16"))
+        assert not is_binary("Käse\r\n\tBrot\x1b[0m".encode("latin-1"))
+
+
+class TestMail:
+    def test_headers(self):
+        mail = "From: a@b\nSubject: tea\n and milk\nX-Y: 1\n\nHello\n\nBye: no\n"
+        assert strip_headers(mail) == "Hello\n\nBye: no\n"
+        assert strip_headers(mail.replace("\n", "\r\n")) == "Hello\n\nBye: no\n"
+        assert strip_headers("From a@b Mon\n" + mail) == "Hello\n\nBye: no\n"
+
+    @pytest.mark.parametrize(
+        "text",
+        ["No header here.\n\nNone.", "Dear: all\n\nbody", "A: 1\nB: 2", "", "Note: this\nis prose.\n\nAnd: more\n\nx"],
+    )
+    def test_what_is_no_header_stays(self, text):
+        assert strip_headers(text) == text
+
+    def test_encoded_files_are_dropped(self):
+        uu = "begin 644 x.gif\n" + ("M" + "AX'AX'&5" * 7 + "AX'A\n") * 5 + "end\nbye\n"
+        assert drop_encoded("hello\n" + uu) == ("hello\nbegin 644 x.gif\n\nend\nbye\n", 1)
+        base64 = ("TWFueSBoYW5kcyBtYWtlIGxpZ2h0IHdvcmsuTWFueSBoYW5kcyBtYWtlIGxpZ2h0IHdv\n") * 3
+        assert drop_encoded(base64)[1] == 1
+        prose = "\n".join(["My goodness, tea is what I drink on every single morning of the year."] * 5)
+        assert drop_encoded(prose) == (prose, 0)
+
+
+class TestFolders:
+    def test_files_at_any_depth_in_the_order_of_names(self, folder):
+        texts = list(read_texts(folder, labels="folder"))
+        assert [text.id for text in texts] == ["milk/one.txt", "milk/deep/two.txt", "tea/one.txt", "tea/two.txt"]
+        assert [text.label for text in texts] == ["milk", "deep", "tea", "tea"]
+        assert [text.label for text in read_texts(folder)] == [None] * 4
+
+    def test_what_is_left_out_is_named(self, folder):
+        (folder / "tea/picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+        (folder / ".hidden").write_text("hidden")
+        (folder / "tea/.DS_Store").write_text("hidden")
+        (folder / "tea/dangling").symlink_to("nowhere")
+        os.mkfifo(folder / "tea/pipe")
+        texts = read_texts(folder)
+        assert len(list(texts)) == 4
+        assert {skipped.name: skipped.reason for skipped in texts.skipped} == {
+            "tea/picture.png": "not text",
+            "tea/dangling": "No such file or directory",
+            "tea/pipe": "a link or device",
+        }
+
+    def test_a_loop_of_links_ends(self, folder):
+        (folder / "tea/again").symlink_to(folder)
+        assert len(list(read_texts(folder))) == 4
+
+    def test_compressed_files_and_repairs(self, folder):
+        (folder / "tea/three.txt.gz").write_bytes(gzip.compress(b"more tea"))
+        (folder / "milk/latin.txt").write_bytes("Käse".encode("latin-1"))
+        texts = read_texts(folder)
+        found = {text.id: text.text for text in texts}
+        assert found["tea/three.txt.gz"] == "more tea"
+        assert found["milk/latin.txt"] == "Käse"
+        assert texts.repaired == {"cp1252": 1}
+
+    def test_names_of_any_bytes(self, folder, tmp_path):
+        (folder / os.fsdecode(b"k\xe4se.txt")).write_text("cheese")
+        (folder / os.fsdecode(b"k\xe4se.png")).write_bytes(b"\x89PNG")
+        texts = read_texts(folder)
+        assert "käse.txt" in {text.id for text in texts}
+        assert texts.skipped[0].name == "käse.png"
+        found = cluster_documents(read_texts(folder), 2)
+        found.save(tmp_path / "model.onmf")
+        write_tables(tmp_path, found)
+
+    def test_a_column_of_a_folder_is_refused(self, folder):
+        with pytest.raises(ValueError, match="text='body' names a column"):
+            read_texts(folder, text="body", labels="folder")
+
+    def test_progress(self, tmp_path):
+        (tmp_path / "a.txt").write_text("tea\n" * 50_000)
+        seen = []
+        texts = read_texts(tmp_path / "a.txt")
+        texts.watch = lambda n, fraction: seen.append((n, fraction))
+        assert len(list(texts)) == 50_000
+        assert [n for n, _ in seen] == list(range(50, 50_001, 50))
+        fractions = [fraction for _, fraction in seen]
+        assert fractions == sorted(fractions)
+        assert 0 < fractions[0] < 0.1
+        assert fractions[-1] == 1
+
+
+class TestArchives:
+    @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+    def test_tar(self, tmp_path, mode):
+        tarball(tmp_path / "a.tar", {f"root/{name}": text.encode() for name, text in TEXTS.items()}, mode)
+        texts = list(read_texts(tmp_path / "a.tar", labels="folder"))
+        assert {text.id: text.text for text in texts} == {f"root/{name}": text for name, text in TEXTS.items()}
+        assert {text.label for text in texts} == {"tea", "milk", "deep"}
+
+    def test_tar_zst(self, tmp_path):
+        tarball(tmp_path / "a.tar", {"a.txt": b"tea"})
+        packed = zstandard.ZstdCompressor().compress((tmp_path / "a.tar").read_bytes())
+        (tmp_path / "a.tar.zst").write_bytes(packed)
+        assert texts_of(tmp_path / "a.tar.zst") == {"a.txt": "tea"}
+
+    def test_zip(self, tmp_path):
+        with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in TEXTS.items():
+                archive.writestr(name, text)
+            archive.writestr("__MACOSX/tea/._one.txt", b"\0\0")
+        assert texts_of(tmp_path / "a.zip") == TEXTS
+
+    @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "..\\x", "C:\\x"])
+    def test_members_that_would_escape(self, tmp_path, name):
+        tarball(tmp_path / "a.tar", {"good": b"tea", name: b"x"})
+        with pytest.raises(ValueError, match="would be unpacked outside its folder: the archive is refused"):
+            list(read_texts(tmp_path / "a.tar"))
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr(zipfile.ZipInfo("good"), "x")
+            info = zipfile.ZipInfo("x")
+            info.filename = name
+            archive.writestr(info, "x")
+        with pytest.raises(ValueError, match="would be unpacked outside its folder: the archive is refused"):
+            list(read_texts(tmp_path / "a.zip"))
+
+    def test_links_are_left_out(self, tmp_path):
+        with tarfile.open(tmp_path / "a.tar", "w") as archive:
+            info = tarfile.TarInfo("link")
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(info)
+        texts = read_texts(tmp_path / "a.tar")
+        assert list(texts) == []
+        assert texts.skipped[0] == ("link", "a link or device")
+
+    @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+    def test_bombs(self, tmp_path, compress):
+        path = tmp_path / "bomb.txt"
+        path.write_bytes(compress(bytes(102_000_000)))
+        assert path.stat().st_size < 200_000
+        with path.open("rb") as file, pytest.raises(ValueError, match="grows to more than 250 times its length"):
+            decompressed(file, "bomb").read()
+
+    def test_a_zip_bomb(self, tmp_path):
+        path = tmp_path / "bomb.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in "ab":
+                archive.writestr(name, b"tea " * 13_000_000)
+        with pytest.raises(ValueError, match="grows to more than 250 times its length"):
+            list(read_texts(path))
+        check_growth("text", 10_000_000, 1)
+
+    @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "zip"])
+    def test_damaged(self, tmp_path, suffix):
+        path = tmp_path / f"a.{suffix}"
+        if suffix == "zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("a", os.urandom(5000).hex())
+        else:
+            tarball(path, {"a": os.urandom(5000).hex().encode()}, "w:gz" if suffix.endswith("gz") else "w")
+        path.write_bytes(path.read_bytes()[: 3000 if suffix == "tar" else -3000])
+        with pytest.raises(ValueError, match="damaged"):
+            list(read_texts(path))
+
+    def test_an_encrypted_zip(self, tmp_path):
+        path = tmp_path / "a.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a", "tea")
+        data = bytearray(path.read_bytes())
+        data[6] |= 1
+        data[data.index(b"PK\x01\x02") + 8] |= 1
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match="a is encrypted"):
+            list(read_texts(path))
+
+
+class TestTables:
+    ROWS = (("1", 'red "tea",\nhot', "tea"), ("2", "milk; Käse", "milk"))
+
+    def test_csv_with_quotes_and_newlines(self, tmp_path):
+        path = tmp_path / "a.csv"
+        path.write_bytes('id,body,kind\n1,"red ""tea"",\nhot",tea\n\n2,milk; Käse,milk\n'.encode())
+        assert tuple(read_texts(path, text="body", id="id", labels="kind")) == self.ROWS
+        assert [text.id for text in read_texts(path, text="body")] == ["1", "2"]
+        path.with_suffix(".csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+        assert tuple(read_texts(path.with_suffix(".csv.gz"), text="body", id="id", labels="kind")) == self.ROWS
+
+    @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+    def test_csv_of_other_programs(self, tmp_path, encoding):
+        path = tmp_path / "a.csv"
+        path.write_bytes('"id";"text"\r\n"1";"Käse, Milch"\r\n'.encode(encoding))
+        texts = read_texts(path, id="id")
+        assert [(text.id, text.text) for text in texts] == [("1", "Käse, Milch")]
+        assert sum(texts.repaired.values()) == (encoding == "cp1252")
+
+    def test_tsv_jsonl_parquet(self, tmp_path):
+        (tmp_path / "a.tsv").write_text('id\ttext\tkind\n1\t"red ""tea"",\nhot"\ttea\n2\tmilk; Käse\tmilk\n')
+        records = [dict(zip(("id", "text", "kind"), row, strict=True)) for row in self.ROWS]
+        (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(record) for record in records) + "\n\n")
+        pa.parquet.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
+        for suffix in ("tsv", "jsonl", "parquet"):
+            assert tuple(read_texts(tmp_path / f"a.{suffix}", id="id", labels="kind")) == self.ROWS, suffix
+
+    def test_halves_of_characters(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"text": "tea \\ud800", "id": "\\udc00"}\n')
+        assert texts_of(path, id="id") == {"?": "tea ?"}
+
+    def test_a_column_named_folder(self, tmp_path):
+        (tmp_path / "a.csv").write_text("text,folder\ntea,x\n")
+        assert [text.label for text in read_texts(tmp_path / "a.csv", labels="folder")] == ["x"]
+
+    def test_missing_values_and_numbers(self, tmp_path):
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"text": null}\n{"text": 3}\n{"other": 1}\n')
+        assert [text.text for text in read_texts(path)] == ["", "3", ""]
+
+    @pytest.mark.parametrize(
+        ("name", "content", "options", "message"),
+        [
+            ("a.csv", "a,b\n1,2\n", {}, "has no column 'text': say which one holds the text. It has 'a', 'b'"),
+            ("a.csv", "a,b\n1,2\n", {"text": "c"}, "has no column 'c' for the text. It has 'a', 'b'"),
+            ("a.csv", "text,b\n1,2\n", {"labels": "c"}, "has no column 'c' for the labels"),
+            ("a.csv", "", {}, "is empty: a table needs a first row"),
+            ("a.jsonl", '{"text": "a"}\nnot json\n', {}, "line 2, is not JSON"),
+            ("a.jsonl", "[1]\n", {}, "line 1, is not a JSON object"),
+            ("a.parquet", "text", {}, "is not parquet, or is damaged"),
+            ("a.txt", "tea\n", {"text": "body"}, "text='body' names a column, and .* is no table"),
+            ("a.txt", "tea\n", {"labels": "folder"}, "labels='folder' names a column, and .* is no table"),
+            ("a.txt", "\0\0\0", {}, "is not text: give a folder"),
+            ("a.txt", "tea", {"kind": "word"}, "kind='word' is not known"),
+            ("a.txt", "tea", {"strip": ["feet"]}, "strip='feet' is not known: use 'headers'"),
+            ("a.txt", "tea", {"kind": "tar"}, "is not tar, or is damaged"),
+        ],
+    )  # fmt: skip
+    def test_what_is_wrong_is_said(self, tmp_path, name, content, options, message):
+        path = tmp_path / name
+        path.write_text(content)
+        with pytest.raises(ValueError, match=message):
+            list(read_texts(path, **options))
+
+    def test_a_damaged_parquet_file(self, tmp_path):
+        (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))
+        with pytest.raises(ValueError, match="is damaged, or no Parquet file"):
+            list(read_texts(tmp_path / "a.parquet"))
+
+    def test_no_such_file_and_labels_of_a_folder(self, tmp_path, folder):
+        with pytest.raises(FileNotFoundError, match="there is no such file or folder"):
+            read_texts(tmp_path / "nothing")
+        with pytest.raises(ValueError, match="Use labels='folder'"):
+            read_texts(folder, labels="kind")
+
+
+class TestStreams:
+    def test_one_document_a_line(self, tmp_path):
+        path = tmp_path / "a.txt"
+        path.write_bytes("tea\r\n\nKäse\nlast".encode())
+        assert texts_of(path) == {"1": "tea", "2": "", "3": "Käse", "4": "last"}
+        path.write_bytes("tea\nKäse\n".encode("utf-16"))
+        assert texts_of(path) == {"1": "tea", "2": "Käse"}
+
+    @pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+    def test_streams(self, compress):
+        assert texts_of(io.BytesIO(compress(b"tea\nmilk\n"))) == {"1": "tea", "2": "milk"}
+
+    def test_a_stream_of_json(self):
+        assert texts_of(io.BytesIO(b'{"text": "tea"}\n'), kind="jsonl") == {"1": "tea"}
+
+    @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+    def test_a_stream_that_breaks_off(self, compress):
+        data = compress(os.urandom(20_000).hex().encode() + b"\n")
+        with pytest.raises(ValueError, match="is damaged"):
+            texts_of(io.BytesIO(data[:-5000]))
+
+
+def sample(kind, folder):
+    """A small file of each kind."""
+    path = folder / {"zip": "a.zip", "tar.gz": "a.tar.gz"}.get(kind, f"a.{kind}")
+    records = [{"text": f"tea {i}", "n": i} for i in range(20)]
+    match kind:
+        case "zip":
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                for record in records:
+                    archive.writestr(f"{record['n']}.txt", record["text"])
+        case "tar.gz" | "tar":
+            members = {f"{r['n']}.txt": r["text"].encode() for r in records[:4]}
+            tarball(path, members, "w:gz" if kind == "tar.gz" else "w")
+        case "parquet":
+            pa.parquet.write_table(pa.Table.from_pylist(records), path)
+        case "csv":
+            path.write_text("text,n\n" + "\n".join(f'"tea, {i}",{i}' for i in range(20)))
+        case "jsonl":
+            path.write_text("\n".join(json.dumps(record) for record in records))
+        case "txt.zst":
+            path.write_bytes(zstandard.compress(b"tea\n" * 50))
+        case "txt.xz":
+            path.write_bytes(lzma.compress(b"tea\n" * 50))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "parquet", "csv", "jsonl", "txt.zst", "txt.xz"])
+def test_damaged_files_are_read_or_refused_with_a_sentence(kind, tmp_path):
+    path = sample(kind, tmp_path)
+    data = path.read_bytes()
+    assert list(read_texts(path))
+    refused = []
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        damaged = bytearray(data)
+        for place in rng.integers(len(data), size=rng.integers(1, 4)):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(len(data))] if rng.random() < 0.2 else damaged)
+        try:
+            list(read_texts(path))
+        except ValueError as error:
+            refused.append(str(error))
+    assert all(sentence[-1] in ".?" and "\n" not in sentence for sentence in refused)
+    assert kind == "csv" or refused  # any text is some CSV
+
+
+class TestWords:
+    def test_defaults(self):
+        words = make_vectorizer().build_analyzer()("The cat5 cables of user_42 don't break; Käse's große Straße")
+        assert words == ["cables", "break", "käse", "große", "straße"]
+
+    @pytest.mark.parametrize(("language", "word"), [("german", "nicht"), ("fr", "avec"), ("Russian", "или")])
+    def test_languages(self, language, word):
+        assert word in stop_words(language)
+        assert "the" not in stop_words(language)
+
+    def test_no_stop_words_and_unknown_ones(self):
+        assert stop_words(None) == stop_words("none") == []
+        with pytest.raises(ValueError, match="No stop words are known for the language 'elvish'"):
+            stop_words("elvish")
+
+    def test_counts_are_those_of_scikit_learn(self):
+        _, texts, _ = zip(*docstring_texts(), strict=True)
+        vectorizer = make_vectorizer(min_df=4)
+        counts = count_words(iter(texts), clone(vectorizer))
+        expected = vectorizer.fit_transform(texts)
+        assert (csr_array(expected) != counts.X).nnz == 0
+        assert counts.words.tolist() == vectorizer.get_feature_names_out().tolist()
+
+    def test_words_of_few_documents_are_left_out_of_large_corpora(self):
+        texts = ["tea milk"] * 150 + ["unique"]
+        counts = count_words(texts)
+        assert counts.words.tolist() == ["milk", "tea"]
+        assert counts.empty.tolist() == [False] * 150 + [True]
+        assert counts.vectorizer.transform(["milk unique"]).toarray().tolist() == [[1, 0]]
+        assert count_words(texts[-51:]).words.tolist() == ["milk", "tea", "unique"]
+
+    @pytest.mark.parametrize(
+        ("texts", "message"), [([], "There are no documents"), (["the 1", "of"], "None of the 2 documents has a word")]
+    )
+    def test_nothing_to_count(self, texts, message):
+        with pytest.raises(ValueError, match=message):
+            count_words(texts)
+
+
+class TestClusters:
+    def test_documents_without_words_are_set_aside(self):
+        found = cluster_documents(["tea tea", "1 2 3", "milk", "milk cow", ""], 2)
+        assert found.clusters.tolist() == [0, -1, 1, 1, -1]
+        assert found.set_aside == ["2", "5"]
+        assert found.sizes.tolist() == [1, 2]
+        assert found.scales[1] == found.margins[4] == 0
+        assert found.notes() == ["2 documents without a word that counts, set aside: 2, 5."]
+
+    def test_too_many_clusters(self):
+        with pytest.raises(ValueError, match=r"3 clusters of 2 documents \(1 more have none of the words\)"):
+            cluster_documents(["tea", "milk", "1"], 3)
+
+    def test_one_document(self):
+        found = cluster_documents(["tea tea milk"], 1)
+        assert found.clusters.tolist() == [0]
+        assert found.frequent(1) == [["tea"]]
+
+    def test_comparison(self, folder):
+        found = cluster_documents(read_texts(folder, labels="folder"), 2)
+        assert found.comparison.classes == ["deep", "milk", "tea"]
+        assert found.comparison.counts.sum() == 4
+        assert found.comparison.accuracy == 0.75
+        assert cluster_documents(read_texts(folder), 2).comparison is None
+
+    def test_auto(self):
+        rng = np.random.default_rng(0)
+        words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]
+        texts = [" ".join(rng.choice(words[i % 3], 30)) for i in range(60)]
+        found = cluster_documents(texts, "auto", random_state=0)
+        assert found.n_clusters == found.selection.n_clusters == 3
+        with pytest.raises(ValueError, match="too few to choose"):
+            cluster_documents(["tea", "milk"], "auto")
+
+    def test_a_model_assigns_new_documents_as_matrices_do(self, tmp_path):
+        _, texts, _ = zip(*docstring_texts(), strict=True)
+        first, second = texts[::2], (*texts[1::2], "zzz qqq")
+        found = cluster_documents(first, 13, vectorizer=make_vectorizer(ngram_range=(1, 2), min_df=3))
+        found.save(tmp_path / "model.onmf")
+        model = onmf.load(tmp_path / "model.onmf")
+        assigned = assign_documents(model, second)
+        X = found.vectorizer.transform(second)
+        full = np.flatnonzero(np.diff(X.indptr))
+        assert assigned.set_aside == [str(len(second))]
+        assert assigned.clusters[full].tolist() == found.model.predict(X[full]).tolist()
+        assert assigned.clusters[-1] == -1
+        again = assign_documents(model, first)
+        assert again.clusters.tolist() == found.clusters.tolist()
+        assert again.margins == pytest.approx(found.margins)
+        assert again.scales == pytest.approx(found.scales)
+
+    def test_vectorizers_with_code_and_models_of_other_kinds(self, tmp_path):
+        found = cluster_documents(
+            ["tea", "milk"], 2, vectorizer=CountVectorizer(tokenizer=str.split, token_pattern=None)
+        )
+        with pytest.raises(ValueError, match=r"tokenizer=.* cannot be saved: a model file holds no code"):
+            found.save(tmp_path / "model.onmf")
+        with pytest.raises(ValueError, match="This is a model of kind 'matrix'"):
+            assign_documents(ONMF(2).fit([[1, 0], [0, 1]]), ["tea"])
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"vocabulary": ["tea"]},
+            {"vocabulary": ["tea", "tea"]},
+            {"vocabulary": 3},
+            {"vectorizer": {"tokenizer": "os.system"}},
+            {"vectorizer": {"token_pattern": "("}},
+            {"vectorizer": {"ngram_range": "x"}},
+            {"vectorizer": 7},
+        ],
+        ids=str,
+    )
+    def test_damaged_vocabularies(self, change, tmp_path):
+        found = cluster_documents(["tea", "milk"], 2)
+        found.save(tmp_path / "model.onmf")
+        model = onmf.load(tmp_path / "model.onmf")
+        model.extra_ |= change
+        with pytest.raises(ValueError, match="vocabulary is damaged"):
+            assign_documents(model, ["tea"])
+
+
+@pytest.mark.parametrize(
+    ("module", "call"),
+    [
+        ("charset_normalizer", lambda path: decode(bytes(range(128, 256)))),
+        ("zstandard", lambda path: texts_of(io.BytesIO(b"\x28\xb5\x2f\xfd"))),
+        ("pyarrow", lambda path: texts_of(path)),
+        ("stopwordsiso", lambda path: stop_words("german")),
+        ("jinja2", lambda path: documents_report(cluster_documents(["tea"], 1))),
+        ("plotly.offline", lambda path: plotly_script.__wrapped__()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_not_installed_is_named(module, call, monkeypatch, tmp_path):
+    pa.parquet.write_table(pa.table({"text": ["tea"]}), tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"pip install 'onmf\[(text|report)\]'"):
+        call(tmp_path / "a.parquet")
+
+
+class TopicModel:
+    """What BERTopic and its like do with the clusterer they are given."""
+
+    def __init__(self, hdbscan_model, vectorizer_model):
+        self.hdbscan_model = hdbscan_model
+        self.vectorizer_model = vectorizer_model
+
+    def fit_transform(self, documents, embeddings):
+        self.hdbscan_model.fit(embeddings, y=None)
+        topics = self.hdbscan_model.labels_
+        joined = [
+            " ".join(d for d, t in zip(documents, topics, strict=True) if t == topic) for topic in sorted({*topics})
+        ]
+        self.words = self.vectorizer_model.fit_transform(joined)
+        return topics.tolist(), getattr(self.hdbscan_model, "probabilities_", None)
+
+    def transform(self, embeddings):
+        return self.hdbscan_model.predict(embeddings).tolist()
+
+
+def test_an_onmf_is_a_clusterer_for_topic_models():
+    rng = np.random.default_rng(0)
+    centres = np.eye(3, 8) * 4 + 1
+    embeddings = np.concatenate([np.abs(centres[k] + rng.normal(size=(20, 8)) / 5) for k in range(3)]).astype(
+        np.float32
+    )
+    documents = [f"{word} drink" for word in ("tea", "milk", "beer") for _ in range(20)]
+    model = TopicModel(clone(ONMF(3, beta_loss="cosine")), CountVectorizer())
+    topics, _ = model.fit_transform(documents, embeddings)
+    assert [len(set(topics[i : i + 20])) for i in (0, 20, 40)] == [1, 1, 1]
+    assert len(set(topics)) == 3
+    assert model.transform(embeddings) == topics
+    assert model.words.shape[0] == 3
