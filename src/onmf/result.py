@@ -131,7 +131,7 @@ def margins(divergence: Divergence, own: FloatArray, following: FloatArray, term
 
     Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing. → (n,)
     """
-    out = np.empty(len(own))
+    out = np.empty_like(own)
     for start in range(0, len(own), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         part = {name: term if np.ndim(term) == 0 else term[rows] for name, term in terms.items()}

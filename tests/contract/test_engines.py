@@ -61,12 +61,13 @@ def test_own_and_next_agree_with_the_reference(counts, name, kind, k, smoothing)
     rows = as_rows(container(kind, X, np.float64, np.int32))
     templates = get_divergence(1, smoothing).templates(X[np.arange(k) * 5] + 0.0)  # zeros: −∞ without smoothing
     labels = (np.arange(len(X)) % k).astype(np.int32)
-    own, following = get_engine(name, rows, 2).own_and_next(rows, templates, labels)
+    engine = get_engine(name, rows, 2)
+    own, following = engine.own_and_next(engine.place(rows), templates, labels)
     reference = get_engine("reference", rows)
     for found, expected in zip((own, following), reference.own_and_next(rows, templates, labels), strict=True):
         assert np.array_equal(np.isinf(found), np.isinf(expected))
         assert found[np.isfinite(found)] == pytest.approx(expected[np.isfinite(expected)], rel=1e-12)
-    scores = get_engine(name, rows).scores(rows, templates)
+    scores = engine.scores(engine.place(rows), templates)
     assert np.array_equal(scores[np.arange(len(X)), labels] == -np.inf, own == -np.inf)
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from conftest import EXPECTED, needs_gpu
-from onmf import ONMF, metrics
+from onmf import ONMF, load, metrics
 from onmf.divergence import get_divergence
 from onmf.engine import get_engine, on_gpu, to_host
 
@@ -157,7 +157,7 @@ def test_rows_streamed_through_the_card(loss, sparse):
 
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("loss", FAMILY)
-def test_cupy_in_cupy_out(counts, loss, sparse):
+def test_cupy_in_cupy_out(counts, loss, sparse, tmp_path):
     import cupy
     from cupyx.scipy.sparse import csr_matrix
 
@@ -178,6 +178,11 @@ def test_cupy_in_cupy_out(counts, loss, sparse):
     assert model.inverse_transform(model.transform(X)).get() == pytest.approx(
         np.asarray(expected.inverse_transform(expected.transform(host).toarray())), rel=1e-9, abs=1e-12
     )
+    for here, there in zip(model.assign(X), expected.assign(host), strict=True):
+        assert on_gpu(here)
+        assert here.get() == pytest.approx(there, rel=1e-9, abs=1e-12)
+    model.save(tmp_path / "model.onmf")
+    assert load(tmp_path / "model.onmf").predict(host).tolist() == expected.labels_.tolist()
     moved = model.to_cpu()
     for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
         assert isinstance(getattr(moved, name), np.ndarray), name
