@@ -29,8 +29,8 @@ bench: $(VENV)/.dev  ## measure against the peers, side by side; writes the tabl
 	$(BIN)/python -m benchmarks
 
 sanitize:  ## on a machine with a GPU: all its kernels over odd sizes under compute-sanitizer
-	compute-sanitizer --tool memcheck --error-exitcode 1 $(PYTHON) tests/sanitize.py
-	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) tests/sanitize.py
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) docs/_build docs/api demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -147,7 +147,7 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth
         update(engine, divergence, step, W)
 
     whole = wall(iteration, repeats)
-    yield Row(f"whole iteration, {what}", whole, note=f"{whole / least:.1f} × two reads of the data")
+    yield Row(f"whole iteration, {what}", whole, note=f"{whole / least / 2:.1f} × two reads of the data")
     if entries < 2**31:
         X = csr_matrix((rows.data, rows.indices, rows.indptr.astype(cupy.int32)), shape=rows.shape)
         B = cupy.asfortranarray(T.BT.astype(cupy.float32))

@@ -1,7 +1,7 @@
 """Run every kernel of the GPU engine over odd sizes, for compute-sanitizer to watch.
 
-compute-sanitizer --tool memcheck --error-exitcode 1 python tests/sanitize.py
-compute-sanitizer --tool racecheck --error-exitcode 1 python tests/sanitize.py
+compute-sanitizer --tool memcheck --error-exitcode 1 python benchmarks/sanitize.py
+compute-sanitizer --tool racecheck --error-exitcode 1 python benchmarks/sanitize.py
 """
 
 import sys
@@ -11,8 +11,8 @@ import cupy
 import numpy as np
 from scipy.sparse import csr_array
 
-sys.path.insert(0, str(Path(__file__).parent / "contract"))
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 
 from test_gpu import check_passes, made
 
