@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 
-from test_gpu import check_passes, made
+from test_gpu import check_passes, made  # noqa: E402
 
-from onmf import ONMF
-from onmf.engine.gpu import GpuEngine
+from onmf import ONMF  # noqa: E402
+from onmf.engine.gpu import GpuEngine  # noqa: E402
 
 # Arrays that lie side by side in a pool would hide a step over their ends.
 cupy.cuda.set_allocator(None)
