@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from onmf.divergence import Divergence, FloatArray
-from onmf.engine import Engine, Held, StepSums
+from onmf.engine import Engine, Held, StepSums, to_host
 
 FIXED = 16 * np.finfo(np.float64).eps
 """Relative change of the centroids that rounding alone can cause."""
@@ -71,7 +71,7 @@ def alternate(
     -------
     Alternation
     """
-    divergence, W = held.divergence, np.ascontiguousarray(centroids, dtype=np.float64)
+    divergence, W = held.divergence, engine.bring(np.ascontiguousarray(centroids, dtype=np.float64))
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()
@@ -140,18 +140,18 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     """
     divergence = held.divergence
     _, scales, losses = engine.assign(held, divergence.unsmoothed().templates(W))
-    labels, _ = engine.collect(held)
+    rounding = to_host(NOISE * (np.abs(held.constants) + scales * divergence.weight(scales, held.terms)))
+    losses, (labels, _), empty = to_host(losses), map(to_host, engine.collect(held)), to_host(step.empty)
     weights = np.ones(len(labels)) if held.weights is None else held.weights
-    rounding = NOISE * (np.abs(held.constants) + scales * divergence.weight(scales, held.terms))
     losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
     losses[list(tried)] = 0.0
-    filled = np.flatnonzero(~step.empty)
+    filled = np.flatnonzero(~empty)
     changed = False
-    for k in np.flatnonzero(step.empty):
+    for k in np.flatnonzero(empty):
         by_cluster = np.bincount(labels, weights=weights * losses, minlength=len(W))
         if by_cluster.any():
             row = int(np.argmax(np.where(labels == np.argmax(by_cluster), losses, -1.0)))
-            W[k] = engine.rows(held.data, np.array([row]))[0]
+            W[k] = engine.bring(engine.rows(held.data, np.array([row]))[0])
             losses[row] = 0.0
             tried.add(row)
             changed = True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from copy import copy
+from dataclasses import fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,13 +19,13 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
-from onmf.engine import Assignment, Engine, Held, get_engine
+from onmf.engine import Assignment, Engine, Held, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
 from onmf.result import margins as margins_between
-from onmf.solve import Plan, all_losses, solve
+from onmf.solve import Plan, all_losses, in_memory_of, solve
 from onmf.validate import check_centroids, check_data, check_weights, read_only
 from onmf.warn import warn
 
@@ -72,7 +72,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
         centroids of sum 1.
     engine : str or Engine, default="auto"
-        What runs the passes over the data: ``"cpu"`` (which ``"auto"`` takes) or ``"reference"``, plain NumPy.
+        What runs the passes over the data: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy.
+        ``"auto"`` takes the GPU for CuPy arrays, whose results are CuPy arrays, and the CPU for all others.
     n_threads : int or None, default=None
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -189,7 +190,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
         check_refine(self.refine, divergence)
-        engine = get_engine(self.engine, n_threads=self.n_threads)
+        engine = get_engine(self.engine, X if on_gpu(X) else None, self.n_threads)
         rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
         if rows.shape[0] < self.n_clusters:
             raise ValueError(
@@ -227,7 +228,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
         reporter.searched(clustering)
         self._divergence = divergence
-        self._adopt(replace(clustering, agreement=agreement), engine.name)
+        self._adopt(replace(in_memory_of(engine, rows, clustering), agreement=agreement), engine.name)
         for stale in ("extra_", "provenance_"):  # of a file that an earlier fit came from
             self.__dict__.pop(stale, None)
         reporter.end()
@@ -277,7 +278,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        return self._assign(X, self._templates()).labels
+        return self._assign(X).labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that the divergence stands for.
@@ -303,10 +304,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        losses = all_losses(engine, engine.hold(rows, self._divergence), self._templates())
-        return softmax(-losses / float(temperature), axis=1)
+        rows, engine, held = self._held(X)
+        losses = all_losses(engine, held, self._divergence.templates(engine.bring(self.cluster_centers_)))
+        chances = np.exp((losses.min(axis=1, keepdims=True) - losses) / float(temperature))
+        return engine.keep(rows, chances / chances.sum(axis=1, keepdims=True))[0]
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -320,9 +321,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
         """
-        labels, scales, _ = self._assign(X, self._templates())
-        sizes = self._divergence.size(self.cluster_centers_)
-        return self._output(labels, divide(scales, sizes[labels]))
+        rows, engine, held = self._held(X)
+        centroids = engine.bring(self.cluster_centers_)
+        labels, scales, _ = engine.assign(held, engine.prepare(held, centroids, self._divergence.templates))
+        sizes = self._divergence.size(centroids)
+        return self._output(*engine.keep(rows, labels, divide(scales, sizes[labels])))
 
     def assign(self, X: Any) -> Assigned:
         """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
@@ -338,16 +341,13 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
             in ``margins_``.
         """
-        templates = self._templates()
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        held = engine.hold(rows, self._divergence)
+        rows, engine, held = self._held(X)
+        divergence, centroids = self._divergence, engine.bring(self.cluster_centers_)
+        templates = engine.prepare(held, centroids, divergence.templates)
         labels, scales, _ = engine.assign(held, templates)
         own, following = engine.own_and_next(held.data, templates, labels)
-        sizes = self._divergence.size(self.cluster_centers_)
-        return Assigned(
-            labels, divide(scales, sizes[labels]), margins_between(self._divergence, own, following, held.terms)
-        )
+        margins = margins_between(divergence, own, following, held.terms)
+        return Assigned(*engine.keep(rows, labels, divide(scales, divergence.size(centroids)[labels]), margins))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -363,12 +363,16 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             Sparse where ``X`` is sparse and the sparse form is the smaller one.
         """
         check_is_fitted(self)
-        H = check_array(X, accept_sparse="csr", dtype=np.float64)
-        W = self.cluster_centers_
+        H: Any = X if on_gpu(X) else check_array(X, accept_sparse="csr", dtype=np.float64)
+        W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
                 f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned."
             )
+        if on_gpu(H):
+            import cupy
+
+            return H @ cupy.asarray(W)
         dense = 8 * H.shape[0] * W.shape[1]
         if issparse(H):
             entries = np.count_nonzero(W, axis=1)
@@ -399,8 +403,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         float
         """
         check_is_fitted(self)
-        smoothed = self._divergence.smooth(self.cluster_centers_, at_least=UNSEEN)
-        losses = self._assign(X, self._divergence.unsmoothed().templates(smoothed)).losses
+        strict = self._divergence.unsmoothed()
+        losses = self._assign(X, lambda C: strict.templates(self._divergence.smooth(C, at_least=UNSEEN))).losses
+        losses = to_host(losses)
         return -float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
@@ -427,7 +432,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not _is_integer(n) or n < 1:
             raise ValueError(f"n={n!r} is not allowed: n must be an integer, at least 1.")
-        p = self.cluster_centers_.shape[1]
+        centroids = to_host(self.cluster_centers_)
+        p = centroids.shape[1]
         if feature_names is None:
             feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
         names = [str(name) for name in feature_names]
@@ -435,10 +441,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if len(set(names)) < p:
             raise ValueError("feature_names holds the same name twice: every feature needs one of its own.")
-        weights = telling(self.cluster_centers_, self.clustering_.masses)
-        sizes = np.abs(weights) if (self.cluster_centers_ < 0).any() else weights
+        weights = telling(centroids, to_host(self.clustering_.masses))
+        sizes = np.abs(weights) if (centroids < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NOTHING} for k, top in enumerate(tops)]
+
+    def to_cpu(self) -> Self:
+        """The fitted model with its arrays in the memory of the host, for a machine without a GPU.
+
+        Returns
+        -------
+        model : ONMF
+            A copy, with ``engine="auto"`` where it was ``"gpu"``.
+        """
+        check_is_fitted(self)
+        model = copy(self)
+        for name, value in vars(self).items():
+            setattr(model, name, to_host(value))
+        arrays = {field.name: to_host(getattr(self.clustering_, field.name)) for field in fields(self.clustering_)}
+        model.clustering_ = replace(self.clustering_, **arrays)
+        if isinstance(self.engine, Engine) or self.engine == "gpu":
+            model.engine = "auto"
+        return model
 
     def save(self, path: str | os.PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the fitted model into a file, whole or not at all; :func:`onmf.load` reads it.
@@ -473,7 +497,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             SavedModel(
                 parameters=self.get_params(deep=False),
                 divergence=self._divergence,
-                clustering=self.clustering_,
+                clustering=self.to_cpu().clustering_,
                 engine=self.engine_,
                 feature_names=None if names is None else [str(name) for name in names],
                 extra={"kind": "matrix", **kept},
@@ -590,14 +614,19 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         model.provenance_ = saved.provenance
         return model
 
-    def _templates(self) -> FloatArray:
+    def _held(self, X: Any) -> tuple[Any, Engine, Held]:
+        """New rows, the engine for them, and what it holds."""
         check_is_fitted(self)
-        return self._divergence.templates(self.cluster_centers_)
-
-    def _assign(self, X: Any, templates: FloatArray) -> Assignment:
         rows = check_data(X, self._divergence, estimator=self)
         engine = get_engine(self.engine, rows, self.n_threads)
-        return engine.assign(engine.hold(rows, self._divergence), templates)
+        return rows, engine, engine.hold(rows, self._divergence)
+
+    def _assign(self, X: Any, templates: Callable[[FloatArray], FloatArray] | None = None) -> Assignment:
+        """The assignment of new rows, under the templates of the centroids or others made from them."""
+        rows, engine, held = self._held(X)
+        centroids = engine.bring(self.cluster_centers_)
+        found = engine.assign(held, engine.prepare(held, centroids, templates or self._divergence.templates))
+        return Assignment(*engine.keep(rows, *found))
 
     def _output(self, labels: Array, scales: FloatArray) -> Any:
         H = membership(labels, scales, len(self.cluster_centers_))

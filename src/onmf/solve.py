@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onmf.alternate import Alternation, Iteration, alternate, objective
 from onmf.divergence import Array, FloatArray
-from onmf.engine import Engine, Held, StepSums
+from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import Start
 from onmf.refine import SearchFrom, local_search, settle, split_and_merge
 from onmf.result import Clustering, margins
@@ -98,6 +98,12 @@ def solve(
     return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
 
 
+def in_memory_of(engine: Engine, X: Any, found: Clustering) -> Clustering:
+    """The clustering with its arrays in the memory that ``X`` is in."""
+    names = ("labels", "scales", "centroids", "masses", "margins")
+    return replace(found, **dict(zip(names, engine.keep(X, *(getattr(found, name) for name in names)), strict=True)))
+
+
 def runs(
     engine: Engine,
     held: Held,
@@ -159,7 +165,7 @@ def side_by_side(
 
 def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, rng: np.random.Generator) -> Clustering:
     """The clustering that a search finds from another one."""
-    ended = search(engine, held, found.labels, len(found.centroids), rng)
+    ended = search(engine, held, to_host(found.labels), len(found.centroids), rng)
     found = replace(found, n_sweeps=found.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return found
@@ -210,13 +216,12 @@ def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) ->
     """What a clustering says on the data, after a step with these centroids made from it, in the gauge H Hᵀ = I."""
     labels, scales = engine.collect(held)
     scales = scales / step.norms[labels]
-    weighted = scales if held.weights is None else scales * held.weights
     return {
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
         "objective": objective(held, step),
-        "masses": np.bincount(labels, weights=weighted, minlength=len(centroids)).astype(np.float64, copy=False),
+        "masses": step.scale_sums / step.norms,
         "n_filled": int(np.count_nonzero(~step.empty)),
     }
 

@@ -8,10 +8,22 @@ from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
 from .blocks import BlockEngine, RowBlocks
+from .device import on_gpu, to_host
 
-__all__ = ["Assignment", "BlockEngine", "Data", "Engine", "Held", "RowBlocks", "StepSums", "get_engine"]
+__all__ = [
+    "Assignment",
+    "BlockEngine",
+    "Data",
+    "Engine",
+    "Held",
+    "RowBlocks",
+    "StepSums",
+    "get_engine",
+    "on_gpu",
+    "to_host",
+]
 
-NAMES = ("auto", "cpu", "reference")
+NAMES = ("auto", "cpu", "gpu", "reference")
 
 
 def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None) -> Engine:
@@ -19,12 +31,12 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
 
     Parameters
     ----------
-    engine : {"auto", "cpu", "reference"} or Engine
-        ``"auto"`` is the CPU engine.
+    engine : {"auto", "cpu", "gpu", "reference"} or Engine
+        ``"auto"`` is the GPU engine for CuPy arrays, and else the CPU engine.
     X : array or CSR, optional
         The data it will have to hold.
     n_threads : int or None
-        Threads of the CPU engine; None takes every core this process may use.
+        Threads of the CPU; None takes every core this process may use. The GPU engine needs them for starts.
 
     Returns
     -------
@@ -33,10 +45,14 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
     if n_threads is not None and (not isinstance(n_threads, Integral) or n_threads < 1):
         raise ValueError(f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer, at least 1.")
     if isinstance(engine, str):
+        if engine == "auto" and on_gpu(X):
+            engine = "gpu"
         engine = _named(engine, n_threads)
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
     reason = None if X is None else engine.supports(X)
+    if reason is None and on_gpu(X) and engine.name != "gpu":
+        reason = "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
     if reason is not None:
         raise ValueError(f"engine={engine.name!r} cannot take this data: {reason}")
     return engine
@@ -49,6 +65,10 @@ def _named(name: str, n_threads: int | None) -> Engine:
             from .cpu import CpuEngine
 
             return CpuEngine(n_threads or available_cores())
+        case "gpu":
+            from .gpu import GpuEngine
+
+            return GpuEngine(n_threads or available_cores())
         case "reference":
             from .reference import ReferenceEngine
 

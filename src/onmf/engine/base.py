@@ -14,6 +14,8 @@ import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray
 
+from .device import to_host
+
 Data: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
 
@@ -30,6 +32,8 @@ class StepSums:
         Σ w·weight·a by cluster; a cluster of mass 0 is empty.
     counts : (k,) array
         Σ w by cluster.
+    scale_sums : (k,) array
+        Σ w a by cluster.
     scale_squares : (k,) array
         Σ w a² by cluster.
     overlap : (k,) array
@@ -43,6 +47,7 @@ class StepSums:
     sums: FloatArray
     mass: FloatArray
     counts: FloatArray
+    scale_sums: FloatArray
     scale_squares: FloatArray
     overlap: FloatArray
     loss: FloatArray
@@ -53,6 +58,7 @@ class StepSums:
             self.sums + other.sums,
             self.mass + other.mass,
             self.counts + other.counts,
+            self.scale_sums + other.scale_sums,
             self.scale_squares + other.scale_squares,
             self.overlap + other.overlap,
             self.loss + other.loss,
@@ -179,6 +185,14 @@ class Engine(ABC):
         """The rows where a kernel of this machine's CPU can read them."""
         return data
 
+    def bring(self, array: Any) -> Any:
+        """An array where this engine computes."""
+        return to_host(array)
+
+    def keep(self, X: Any, *arrays: Any) -> tuple[Any, ...]:
+        """Arrays of a result in the memory that ``X`` is in."""
+        return arrays
+
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""
         kernel(0, k)
@@ -209,8 +223,8 @@ class Engine(ABC):
         held.labels, held.scales = found.labels, found.scales
         del found  # the losses have been counted, and the sums may need the room
         sums = self.sums_of(held, held.labels, weights, k)
-        mass, counts, scale_squares, overlap, loss = table
-        return StepSums(sums, mass, counts, scale_squares, overlap, loss, moved)
+        mass, counts, scale_sums, scale_squares, overlap, loss = table
+        return StepSums(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
 
     def row_weights(self, held: Held, scales: FloatArray) -> FloatArray:
         """Weight of each row in the sums, its own included."""
@@ -224,7 +238,7 @@ class Engine(ABC):
         return weights
 
     def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
-        """How many rows moved, and mass, counts, scale squares, overlap and loss by cluster. → int, (5, k)"""
+        """How many rows moved, and mass, counts, scale sums and squares, overlap and loss by cluster. → int, (6, k)"""
         labels, scales, losses = found
         ones = held.weights if held.weights is not None else np.ones(len(labels))
         moved, overlaps = len(labels), np.zeros(len(labels))
@@ -232,7 +246,7 @@ class Engine(ABC):
             stayed = labels == held.labels
             moved = int(np.count_nonzero(~stayed))
             overlaps = ones * scales * held.scales * stayed
-        values = (weights * scales, ones, ones * scales * scales, overlaps, ones * losses)
+        values = (weights * scales, ones, ones * scales, ones * scales * scales, overlaps, ones * losses)
         return moved, np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
 
     def fork(self, held: Held) -> Held:

@@ -178,7 +178,7 @@ class CpuEngine(Engine):
         before = NOTHING.astype(labels.dtype) if held.labels is None else held.labels
         scales_before = NOTHING if held.scales is None else held.scales
         own = NOTHING if held.weights is None else held.weights
-        table = np.zeros((5, k))
+        table = np.zeros((6, k))
         return kernels.tally(labels, before, scales, scales_before, losses, weights, own, table), table
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:
