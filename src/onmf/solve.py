@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -31,20 +31,20 @@ Watch = Callable[[int, Iteration, FloatArray], bool]
 class Plan:
     """What every run does, whatever its start: the parameters of :class:`onmf.ONMF` of the same names.
 
-    Splits and merges follow the local search of the best runs; of every run, if it is to be ``thorough``.
+    Splits and merges follow the local search of the ``"best"`` runs, of ``"every"`` run, or of ``"none"``.
     """
 
     max_iter: int = 100
     tol: float = 1e-6
     refine: str | None = None
-    thorough: bool = False
+    shaken: Literal["best", "every", "none"] = "best"
 
     @property
     def searches(self) -> tuple[SearchFrom, ...]:
         """What follows the loop of a run."""
         if self.refine is None:
             return ()
-        return (local_search, split_and_merge) if self.thorough else (local_search,)
+        return (local_search, split_and_merge) if self.shaken == "every" else (local_search,)
 
 
 def solve(
@@ -81,7 +81,7 @@ def solve(
     promising: list[tuple[int, Clustering]] = []
     for run in enumerate(runs(engine, held, starts, seeds, plan, watch)):
         promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
-    if plan.refine is None or plan.thorough:
+    if plan.refine is None or plan.shaken != "best":
         best = promising[0][1]
     else:
         shaken = side_by_side(
