@@ -203,8 +203,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         voters = self.n_consensus if self._by_consensus else 0
         reporter = FitReporter(self, divergence, X, sample_weight, n_init * (1 + voters))
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
-        # Splits and merges would leave what the voters agreed on.
-        plan = Plan(self.max_iter, self.tol, self.refine, shaken="none" if voters else "best")
+        plan = Plan(self.max_iter, self.tol, self.refine)
         watch = reporter.iteration if reporter.wanted else None
         agreement: Agreement | None = None
 

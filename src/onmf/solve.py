@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -31,20 +31,20 @@ Watch = Callable[[int, Iteration, FloatArray], bool]
 class Plan:
     """What every run does, whatever its start: the parameters of :class:`onmf.ONMF` of the same names.
 
-    Splits and merges follow the local search of the ``"best"`` runs, of ``"every"`` run, or of ``"none"``.
+    Splits and merges follow the local search of the best runs; of every run, if it is to be ``thorough``.
     """
 
     max_iter: int = 100
     tol: float = 1e-6
     refine: str | None = None
-    shaken: Literal["best", "every", "none"] = "best"
+    thorough: bool = False
 
     @property
     def searches(self) -> tuple[SearchFrom, ...]:
         """What follows the loop of a run."""
         if self.refine is None:
             return ()
-        return (local_search, split_and_merge) if self.shaken == "every" else (local_search,)
+        return (local_search, split_and_merge) if self.thorough else (local_search,)
 
 
 def solve(
@@ -78,24 +78,35 @@ def solve(
     -------
     Clustering
     """
+    best = best_run(engine, held, starts, seeds, plan, watch)
+    warn_about(best, plan.max_iter)
+    return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
+
+
+def best_run(
+    engine: Engine,
+    held: Held,
+    starts: Callable[[int], Start],
+    seeds: Array,
+    plan: Plan,
+    watch: Watch | None = None,
+) -> Clustering:
+    """The run of the lowest objective, the first of equals, after splits and merges of the most promising ones."""
     promising: list[tuple[int, Clustering]] = []
     for run in enumerate(runs(engine, held, starts, seeds, plan, watch)):
         promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
-    if plan.refine is None or plan.shaken != "best":
-        best = promising[0][1]
-    else:
-        shaken = side_by_side(
-            engine,
-            held,
-            lambda place: promising[place],
-            lambda run, engine, held: searched(
-                engine, held, run[1], split_and_merge, np.random.default_rng([int(seeds[run[0]]), 2])
-            ),
-            len(promising),
-        )
-        best = min(shaken, key=lambda found: found.objective)
-    warn_about(best, plan.max_iter)
-    return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
+    if plan.refine is None or plan.thorough:
+        return promising[0][1]
+    shaken = side_by_side(
+        engine,
+        held,
+        lambda place: promising[place],
+        lambda run, engine, held: searched(
+            engine, held, run[1], split_and_merge, np.random.default_rng([int(seeds[run[0]]), 2])
+        ),
+        len(promising),
+    )
+    return min(shaken, key=lambda found: found.objective)
 
 
 def in_memory_of(engine: Engine, X: Any, found: Clustering) -> Clustering:
