@@ -82,7 +82,7 @@ def alternate(
         step = engine.step(held, engine.prepare(held, W, divergence.templates))
         drift = update(engine, divergence, step, W)
         change = np.inf if previous is None else step.change_from(previous)
-        value = None if watch is None else objective(held, step)
+        value = None if watch is None else objective(engine, held, step)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
         if watch is not None and watch(iterations[-1], W):
             stop_reason = "callback"
@@ -99,13 +99,13 @@ def alternate(
     return Alternation(W, step, stop_reason, iterations)
 
 
-def objective(held: Held, step: StepSums) -> float:
+def objective(engine: Engine, held: Held, step: StepSums) -> float:
     """D(X, WH) for the labels of a step and the centroids made from them."""
     # Clusters add up; a few at a time need no second array of the size of the sums.
-    value, loss, constant = 0.0, float(step.loss.sum()), held.constant
+    value, loss, constant, mass = 0.0, float(step.loss.sum()), held.constant, engine.bring(step.mass)
     for start in range(0, len(step.sums), 2):
         part = slice(start, start + 2)
-        value += held.divergence.objective(step.sums[part], step.mass[part], loss, constant)
+        value += held.divergence.objective(step.sums[part], mass[part], loss, constant)
         loss = constant = 0.0
     return max(value, 0.0)  # an exact fit may end a rounding error below
 
@@ -116,12 +116,13 @@ def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray
     Returns the largest change of an entry, in units of its centroid's largest; unless rows moved, which says enough.
     """
     drifts = [0.0 if step.moved == 0 else np.inf]
+    mass, norms = engine.bring(step.mass), engine.bring(step.norms)
 
     def block(start: int, stop: int) -> None:
         filled = start + np.flatnonzero(~step.empty[start:stop])
         part = slice(start, stop) if len(filled) == stop - start else filled
-        new = divergence.centers(step.sums[part], step.mass[part])
-        new *= step.norms[part, None]
+        new = divergence.centers(step.sums[part], mass[part])
+        new *= norms[part, None]
         if step.moved == 0 and len(filled):
             drifts.append(float(np.max(np.abs(new - W[part]).max(axis=1) / np.abs(new).max(axis=1))))
         W[part] = new

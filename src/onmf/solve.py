@@ -226,12 +226,12 @@ def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Arr
 def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
     """What a clustering says on the data, after a step with these centroids made from it, in the gauge H Hᵀ = I."""
     labels, scales = engine.collect(held)
-    scales = scales / step.norms[labels]
+    scales = scales / engine.bring(step.norms)[labels]
     return {
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
-        "objective": objective(held, step),
+        "objective": objective(engine, held, step),
         "masses": step.scale_sums / step.norms,
         "n_filled": int(np.count_nonzero(~step.empty)),
     }

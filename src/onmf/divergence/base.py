@@ -141,4 +141,6 @@ def require(fine: bool, message: str) -> None:
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
     """Quotient of two arrays, and 0 where b = 0."""
     zero = b == 0
-    return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b
+    if isinstance(zero, np.ndarray | np.bool_) and not zero.any():  # to ask a GPU takes longer than not to
+        return a / b
+    return np.where(zero, 0.0, a / np.where(zero, 1.0, b))

@@ -202,9 +202,9 @@ class GpuEngine(Engine):
     def _score_dense(self, rows: DenseRows, T: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
         (n, p), k = rows.shape, len(T)
         tiles = min(LARGEST_TILES, -(-k // 8))
-        row_tiles = 4 if tiles <= 3 else 2
+        row_tiles = _row_tiles(k)
         width = min(-(-p // 16) * 16, (48 * 1024 // (64 * tiles) - 1) // 16 * 16)
-        blocks = min(-(-n // (8 * row_tiles * DENSE_THREADS // 32)), 8 * _processors())
+        blocks = min(-(-n // (8 * row_tiles * DENSE_THREADS // 32)), 6 * _processors())
         for first in range(0, k, 8 * tiles):
             args = rows.X, _long(n), _int(p), T.B, _int(k), _int(first), _int(width), _int(mode)
             arrays = (_null() if array is None else array for array in (labels, best, out))
@@ -238,13 +238,17 @@ class GpuEngine(Engine):
         sums = self.cupy.empty((k, p))
         for first in range(0, k, count):
             m = min(count, k - first)
-            partial = self.cupy.empty((parts, m, p))
+            partial, total = self.cupy.empty((parts, m, p)), sums[first : first + m]
             given = rows.X, _int(p), _long(n), labels, _null() if weights is None else weights
             which = _int(first), _int(m), _long(rows_of_a_part)
             grid = parts, -(-p // width)
             self._run("sum_dense", grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
-            sums[first : first + m] = partial.sum(axis=0)
+            self._combine(partial, total)
         return sums
+
+    def _combine(self, partial: Any, out: Any) -> None:
+        """The sum of partial results over their parts, into ``out``."""
+        self._run("combine_parts", -(-out.size // 32), 256, partial, _long(len(partial)), _long(out.size), out)
 
     def _columns(self, rows: SparseRows) -> tuple[Any, _Units, Any]:
         """The entries by feature: row and value of each, and the stretches of them that warps add up."""
@@ -267,10 +271,9 @@ class GpuEngine(Engine):
             partial = self.cupy.empty((units.number, m))
             if units.number:
                 which = units.starts, units.stops, _long(units.number)
-                entries = _null() if by_feature is None else by_feature, units.bases, values
                 rows = labels, _null() if weights is None else weights
                 blocks, shared = -(-units.number // warps), 256 * m * warps
-                args = *which, *entries, *rows, _int(first), _int(m), partial
+                args = *which, by_feature, values, *rows, _int(first), _int(m), partial
                 self._run("sum_units", blocks, 32 * warps, *args, value=values, shared=shared)
             of_feature = partial, units.of_feature, _int(p), _int(first), _int(m)
             self._run("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
@@ -317,9 +320,9 @@ class GpuEngine(Engine):
 
     def step(self, held: Held, templates: Any) -> StepSums:
         templates = self._ready(held.data, templates)
+        assert isinstance(held, HeldOnGpu)
         if not isinstance(held.data, StreamedRows):
             return super().step(held, templates)
-        assert isinstance(held, HeldOnGpu)
         labels, scales = self.cupy.empty(held.shape[0], np.int32), self.cupy.empty(held.shape[0])
         total: StepSums | None = None
         for start, stop, rows in held.data:
@@ -343,32 +346,34 @@ class GpuEngine(Engine):
         return to_host(weights) if isinstance(scales, np.ndarray) else weights
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> Any:
-        if held.divergence.fixed_weights and "plain" not in held.memory:
-            held.memory["plain"] = bool((weights == 1).all())
-        return self.sum_by_label(held.data, labels, None if held.memory.get("plain") else weights, k)
+        return self.sum_by_label(held.data, labels, None if self._plain(held, weights) else weights, k)
 
-    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, Any]:
+    def _plain(self, held: Held, weights: Any) -> bool:
+        """Whether all weights are one, and stay so."""
+        if "plain" not in held.memory:
+            held.memory["plain"] = held.divergence.fixed_weights and bool((weights == 1).all())
+        return bool(held.memory["plain"])
+
+    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
         assert isinstance(held, HeldOnGpu)
         cupy = self.cupy
-        labels, scales, losses = (cupy.asarray(array) for array in found)
-        n = len(labels)
-        weights = self.bring(weights)
-        own = scales if held.own is None else held.own * scales
-        values = cupy.zeros((6, n))
-        values[0] = weights * scales
-        values[1] = 1.0 if held.own is None else held.own
-        values[2] = own
-        values[3] = own * scales
-        values[5] = losses if held.own is None else held.own * losses
-        moved = n
-        if held.labels is not None and held.scales is not None:
-            stayed = labels == self.bring(held.labels)
-            values[4] = own * self.bring(held.scales) * stayed
-            moved = n - int(cupy.count_nonzero(stayed))
-        table = self._sum_units(
-            _units_of_rows(n), None, values.reshape(-1), labels.astype(np.int32, copy=False), None, k
-        )
-        return moved, cupy.ascontiguousarray(table.T)
+        n = len(found.labels)
+        labels = cupy.asarray(found.labels, dtype=np.int32)
+        before = [_null() if array is None else self.bring(array) for array in (held.labels, held.scales)]
+        own = _null() if held.own is None else held.own
+        scales, losses, weights = (cupy.ascontiguousarray(a) for a in (found.scales, found.losses, self.bring(weights)))
+        count = max(1, min(k, _largest_shared() // 256))
+        table, parts = np.empty((7, k)), -(-n // UNIT)
+        for first in range(0, k, count):
+            m = min(count, k - first)
+            warps = max(1, min(8, 48 * 1024 // (256 * m)))
+            partial, sums = cupy.empty((parts, 7, m)), cupy.empty((7, m))
+            rows = labels, before[0], scales, before[1], losses, weights, own, _long(n), _long(UNIT)
+            grid = -(-parts // warps), 7
+            self._run("tally_rows", grid, 32 * warps, *rows, _int(first), _int(m), partial, shared=256 * m * warps)
+            self._combine(partial, sums)
+            table[:, first : first + m] = sums.get()
+        return int(table[6].sum()), table[:6]
 
     # What runs on the host
 
@@ -409,7 +414,6 @@ class _Units:
 
     starts: Any
     stops: Any
-    bases: Any
     of_feature: Any
     number: int
 
@@ -422,16 +426,8 @@ def _units(cupy: Any, bounds: Array) -> _Units:
     feature = np.repeat(np.arange(len(numbers)), numbers)
     starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
     stops = np.minimum(starts + UNIT, bounds[feature + 1])
-    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, bounds[feature], of_feature)]
-    return _Units(on_card[0], on_card[1], on_card[2], on_card[3], len(feature))
-
-
-@lru_cache(maxsize=8)
-def _units_of_rows(n: int) -> _Units:
-    """The stretches of six numbers for each row, each kind of them a feature."""
-    import cupy
-
-    return _units(cupy, np.arange(7, dtype=np.int64) * n)
+    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
+    return _Units(on_card[0], on_card[1], on_card[2], len(feature))
 
 
 def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
@@ -500,6 +496,11 @@ def _largest_shared() -> int:
     import cupy
 
     return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def _row_tiles(k: int) -> int:
+    """Tiles of 8 rows that a warp multiplies with k templates at once: as many as the registers hold."""
+    return 4 if k <= 24 else 2
 
 
 def _team(rows: SparseRows) -> int:

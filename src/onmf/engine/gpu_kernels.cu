@@ -220,8 +220,7 @@ extern "C" __global__ void row_sums(
 // that nothing is shared while adding: thread t adds entries t, t + 32, ... and the 32 counts are added at the end.
 extern "C" __global__ void sum_units(
     const int64 *starts, const int64 *stops, int64 units,   // IN (units,) the entries of each
-    const int *rows,                                        // IN (nnz,) row of each entry, or 0
-    const int64 *bases,                                     // IN (units,) where rows is 0: row = entry - base
+    const int *rows,                                        // IN (nnz,) row of each entry
     const VALUE *data,                                      // IN (nnz,)
     const int *labels, const double *weights,               // IN (n,); weights 0 where all are one
     int first, int count,                                   // IN labels first to first + count
@@ -233,7 +232,7 @@ extern "C" __global__ void sum_units(
     if (u >= units) return;
     double *counts = bins + (size)warp * count * 32;
     for (int c = 0; c < count; c++) counts[c * 32 + lane] = 0.0;
-    int64 stop = stops[u], base = rows ? 0 : bases[u];
+    int64 stop = stops[u];
     for (int64 e = starts[u] + lane; e < stop; e += 32 * 8) {
         int64 row[8];
         int label[8];
@@ -241,7 +240,7 @@ extern "C" __global__ void sum_units(
         #pragma unroll
         for (int t = 0; t < 8; t++) {
             int64 at = e + 32 * t;
-            row[t] = at < stop ? (rows ? (int64)rows[at] : at - base) : -1;
+            row[t] = at < stop ? rows[at] : -1;
             x[t] = at < stop ? (double)data[at] : 0.0;
         }
         #pragma unroll
@@ -451,6 +450,70 @@ __device__ __forceinline__ void multiply(
 #endif
 }
 
+// Templates first to first + 8 TILES, features j0 to j0 + width, as the warps read them.
+__device__ __forceinline__ void load_templates(const double *B, int k, int p, int first, int j0, int width, double *templates) {
+    for (int c = threadIdx.x >> 5; c < 8 * TILES; c += blockDim.x >> 5)
+        for (int j = threadIdx.x & 31; j < width; j += 32) {
+            bool inside = first + c < k && j0 + j < p;
+            templates[c * (width + 1) + j] = inside ? fmax(B[(size)(first + c) * p + j0 + j], INFINITE) : 0.0;
+        }
+}
+
+// sums += products of the rows row0 ... of a warp, features j0 to j0 + width, and the templates in shared memory.
+__device__ __forceinline__ void score_rows(
+    const VALUE *X, int64 n, int p, int64 row0, const double *templates, int j0, int width,
+    double (&sums)[ROWTILES][TILES][2])
+{
+    int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
+    bool whole = p % 4 == 0;
+    int stop = p - j0 < width ? p - j0 : width;
+    __align__(16) VALUE ahead[ROWTILES][4];  // still as they are: converting would wait for them
+    #pragma unroll
+    for (int m = 0; m < ROWTILES; m++) {
+        int64 row = row0 + m * 8 + r;
+        four(X + (row < n ? row : n - 1) * p + j0 + 4 * q, stop - 4 * q, whole, ahead[m]);
+    }
+    for (int j = 0; j < stop; j += 16) {
+        double x[ROWTILES][4];
+        #pragma unroll
+        for (int m = 0; m < ROWTILES; m++) {
+            #pragma unroll
+            for (int t = 0; t < 4; t++) x[m][t] = (double)ahead[m][t];
+            int64 row = row0 + m * 8 + r;
+            four(X + (row < n ? row : n - 1) * p + j0 + j + 16 + 4 * q, stop - j - 16 - 4 * q, whole, ahead[m]);
+        }
+        #pragma unroll
+        for (int c = 0; c < TILES; c++) {
+            const double *b = templates + (8 * c + r) * (width + 1) + j + 4 * q;
+            #pragma unroll
+            for (int m = 0; m < ROWTILES; m += 2) multiply(sums[m][c], sums[m + 1][c], x[m], x[m + 1], b);
+        }
+    }
+}
+
+// Of the scores of a row, the one of the template of its label, and the best of the others; all four threads of it know.
+__device__ __forceinline__ void best_of_row(
+    const double (&sums)[TILES][2], int first, int k, int label, double &mine, double &top, int &winner)
+{
+    int q = threadIdx.x & 3;
+    mine = top = NEVER;
+    winner = NOBODY;
+    #pragma unroll
+    for (int c = 0; c < TILES; c++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int at = first + 8 * c + 2 * q + h;
+            if (at >= k) continue;
+            if (at == label) mine = sums[c][h];
+            else keep_better(top, winner, sums[c][h], at);
+        }
+    #pragma unroll
+    for (int apart = 1; apart < 4; apart <<= 1) {
+        keep_better(top, winner, __shfl_xor_sync(ALL, top, apart), __shfl_xor_sync(ALL, winner, apart));
+        mine = fmax(mine, __shfl_xor_sync(ALL, mine, apart));
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(128) scores_dense(
     const VALUE *X, int64 n, int p,           // IN (n, p)
     const double *B, int k, int first,        // IN (k, p); templates first to first + 8 TILES
@@ -460,7 +523,7 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
 {
     extern __shared__ double templates[];     // (8 TILES, width + 1): the odd pitch keeps threads on different banks
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
-    bool whole = p % 4 == 0, once = width >= p;
+    bool once = width >= p;
     int64 rows_of_a_block = (blockDim.x >> 5) * ROWTILES * 8;
     for (int64 tile = blockIdx.x; tile * rows_of_a_block < n; tile += gridDim.x) {
         int64 row0 = tile * rows_of_a_block + (threadIdx.x >> 5) * ROWTILES * 8;
@@ -468,60 +531,29 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
         for (int j0 = 0; j0 < p; j0 += width) {
             if (!once || tile == blockIdx.x) {
                 __syncthreads();
-                for (int at = threadIdx.x; at < 8 * TILES * width; at += blockDim.x) {
-                    int c = at / width, j = at % width;
-                    bool inside = first + c < k && j0 + j < p;
-                    templates[c * (width + 1) + j] = inside ? fmax(B[(size)(first + c) * p + j0 + j], INFINITE) : 0.0;
-                }
+                load_templates(B, k, p, first, j0, width, templates);
                 __syncthreads();
             }
-            int stop = p - j0 < width ? p - j0 : width;
-            __align__(16) VALUE ahead[ROWTILES][4];  // still as they are: converting would wait for them
-            #pragma unroll
-            for (int m = 0; m < ROWTILES; m++) {
-                int64 row = row0 + m * 8 + r;
-                four(X + (row < n ? row : n - 1) * p + j0 + 4 * q, stop - 4 * q, whole, ahead[m]);
-            }
-            for (int j = 0; j < stop; j += 16) {
-                double x[ROWTILES][4];
-                #pragma unroll
-                for (int m = 0; m < ROWTILES; m++) {
-                    #pragma unroll
-                    for (int t = 0; t < 4; t++) x[m][t] = (double)ahead[m][t];
-                    int64 row = row0 + m * 8 + r;
-                    four(X + (row < n ? row : n - 1) * p + j0 + j + 16 + 4 * q, stop - j - 16 - 4 * q, whole, ahead[m]);
-                }
-                #pragma unroll
-                for (int c = 0; c < TILES; c++) {
-                    const double *b = templates + (8 * c + r) * (width + 1) + j + 4 * q;
-                    #pragma unroll
-                    for (int m = 0; m < ROWTILES; m += 2) multiply(sums[m][c], sums[m + 1][c], x[m], x[m + 1], b);
-                }
-            }
+            score_rows(X, n, p, row0, templates, j0, width, sums);
         }
         #pragma unroll
         for (int m = 0; m < ROWTILES; m++) {
             int64 row = row0 + m * 8 + r;
             bool inside = row < n;
-            int label = inside && mode == 1 ? labels[row] : -1, winner = NOBODY;
-            double top = NEVER, mine = NEVER;
-            #pragma unroll
-            for (int c = 0; c < TILES; c++)
+            if (mode == 2) {
                 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    int at = first + 8 * c + 2 * q + h;
-                    double s = sums[m][c][h];
-                    if (at >= k) continue;
-                    if (mode == 2) {
-                        if (inside) out[row * k + at] = s >= INFINITE_SCORE ? s : NEVER;
-                    } else if (at == label) mine = s;
-                    else keep_better(top, winner, s, at);
-                }
-            #pragma unroll
-            for (int apart = 1; apart < 4; apart <<= 1) {
-                keep_better(top, winner, __shfl_xor_sync(ALL, top, apart), __shfl_xor_sync(ALL, winner, apart));
-                mine = fmax(mine, __shfl_xor_sync(ALL, mine, apart));
+                for (int c = 0; c < TILES; c++)
+                    #pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        int at = first + 8 * c + 2 * q + h;
+                        double s = sums[m][c][h];
+                        if (inside && at < k) out[row * k + at] = s >= INFINITE_SCORE ? s : NEVER;
+                    }
+                continue;
             }
+            double mine, top;
+            int winner;
+            best_of_row(sums[m], first, k, inside && mode == 1 ? labels[row] : -1, mine, top, winner);
             if (!inside || q) continue;
             if (mode == 0 && (first == 0 || top > best[row])) publish(row, top, winner, labels, best);
             if (mode == 1) {
@@ -557,4 +589,67 @@ extern "C" __global__ void combine_units(
     double s = 0.0;
     for (int64 u = unit_of[j]; u < unit_of[j + 1]; u++) s += partial[u * count + c];
     sums[(size)(first + c) * p + j] = s;
+}
+
+// out_m = Σ of the partial sums over the parts, always in the same order: 8 threads take every eighth part each.
+extern "C" __global__ void combine_parts(
+    const double *partial, int64 parts, int64 count,   // IN (parts, count)
+    double *out)                                       // OUT (count,)
+{
+    __shared__ double sums[8][32];
+    int lane = threadIdx.x & 31, group = threadIdx.x >> 5;
+    int64 m = (int64)blockIdx.x * 32 + lane;
+    double s = 0.0;
+    if (m < count) {
+        #pragma unroll 8
+        for (int64 part = group; part < parts; part += 8) s += partial[part * count + m];
+    }
+    sums[group][lane] = s;
+    __syncthreads();
+    if (group || m >= count) return;
+    for (int t = 1; t < 8; t++) s += sums[t][lane];
+    out[m] = s;
+}
+
+// What a step counts by cluster, over stretches of rows. With w the weight of a row, v its weight in the sums, a its
+// scale and a' the one before: v a, w, w a, w a², w a a' of rows that stayed, w loss, 1 for a row that moved.
+#define KINDS 7
+
+extern "C" __global__ void tally_rows(
+    const int *labels, const int *before,                    // IN (n,); before 0 in the first step
+    const double *scales, const double *scales_before,       // IN (n,)
+    const double *losses,                                    // IN (n,)
+    const double *weights, const double *own,                // IN (n,) v and w; own 0 where all are one
+    int64 n, int64 rows,                                     // IN rows of a stretch
+    int first, int count,                                    // IN labels first to first + count
+    double *partial)                                         // OUT (stretches, KINDS, count)
+{
+    extern __shared__ double bins[];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, kind = blockIdx.y;
+    int64 u = (int64)blockIdx.x * (blockDim.x >> 5) + warp;
+    if (u * rows >= n) return;
+    double *counts = bins + (size)warp * count * 32;
+    for (int c = 0; c < count; c++) counts[c * 32 + lane] = 0.0;
+    int64 stop = (u + 1) * rows < n ? (u + 1) * rows : n;
+    #pragma unroll 4
+    for (int64 i = u * rows + lane; i < stop; i += 32) {
+        int label = labels[i] - first;
+        if (label < 0 || label >= count) continue;
+        double w = own ? own[i] : 1.0, value;
+        bool stayed = before && before[i] == labels[i];
+        if (kind == 0) value = weights[i] * scales[i];
+        else if (kind == 1) value = w;
+        else if (kind == 2) value = w * scales[i];
+        else if (kind == 3) value = w * scales[i] * scales[i];
+        else if (kind == 4) value = stayed ? w * scales[i] * scales_before[i] : 0.0;
+        else if (kind == 5) value = w * losses[i];
+        else value = stayed ? 0.0 : 1.0;
+        counts[label * 32 + lane] += value;
+    }
+    __syncwarp();
+    for (int c = lane; c < count; c += 32) {
+        double s = 0.0;
+        for (int t = 0; t < 32; t++) s += counts[c * 32 + ((t + lane) & 31)];
+        partial[(u * KINDS + kind) * count + c] = s;
+    }
 }
