@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -140,7 +141,18 @@ def require(fine: bool, message: str) -> None:
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
     """Quotient of two arrays, and 0 where b = 0."""
+    if not isinstance(b, np.ndarray | np.generic):  # CuPy's
+        return quotient_on_gpu()(a, b)
     zero = b == 0
-    if isinstance(zero, np.ndarray | np.bool_) and not zero.any():  # to ask a GPU takes longer than not to
-        return a / b
-    return np.where(zero, 0.0, a / np.where(zero, 1.0, b))
+    return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b
+
+
+@lru_cache(maxsize=1)
+def quotient_on_gpu() -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """The same for CuPy arrays, as one kernel."""
+    import cupy
+
+    kernel: Callable[[FloatArray, FloatArray], FloatArray] = cupy.ElementwiseKernel(
+        "float64 a, float64 b", "float64 c", "c = b == 0 ? 0 : a / b", "onmf_divide"
+    )
+    return kernel

@@ -32,6 +32,12 @@ UNIT = 4096
 PARTS = 512
 """Parts of the rows of an array that are summed on their own."""
 
+STRETCHES = 264
+"""Parts of the rows of an array that one kernel assigns and sums, at most."""
+
+ADDERS = 16
+"""Warps of a block that add rows up while others score."""
+
 LARGEST_TILES = 12
 """Tiles of 8 templates that a warp can keep in registers."""
 
@@ -322,17 +328,43 @@ class GpuEngine(Engine):
         templates = self._ready(held.data, templates)
         assert isinstance(held, HeldOnGpu)
         if not isinstance(held.data, StreamedRows):
-            return super().step(held, templates)
+            return self._step_at_once(held, templates) or super().step(held, templates)
         labels, scales = self.cupy.empty(held.shape[0], np.int32), self.cupy.empty(held.shape[0])
         total: StepSums | None = None
         for start, stop, rows in held.data:
             block = _block(held, rows, slice(start, stop))
-            step = super().step(block, templates)
+            step = self._step_at_once(block, templates) or super().step(block, templates)
             labels[start:stop], scales[start:stop] = block.labels, block.scales
             total = step if total is None else total + step
         held.labels, held.scales = labels, scales
         assert total is not None
         return total
+
+    def _step_at_once(self, held: HeldOnGpu, templates: Templates) -> StepSums | None:
+        """A step that reads an array once; None where weights depend on the scores, or it does not fit."""
+        rows, k, divergence = held.data, len(templates), held.divergence
+        if not isinstance(rows, DenseRows) or not divergence.fixed_weights:
+            return None
+        scorers = _scorers(rows.X, k)
+        if scorers == 0:
+            return None
+        cupy, (n, p), tile = self.cupy, rows.shape, 16 * scorers
+        weights = self.row_weights(held, held.constants)
+        labels, best = cupy.empty(n, np.int32), cupy.empty(n)
+        stretch = -(-n // (STRETCHES * tile)) * tile
+        partial, sums = cupy.empty((-(-n // stretch), k, p)), cupy.empty((k, p))
+        given = _null() if self._plain(held, weights) else weights, _long(stretch)
+        args = rows.X, _long(n), templates.B, _int(k), *given, labels, best, partial
+        macros = {"TILES": -(-k // 8), "ROWTILES": 2, "SCORERS": scorers, "FEATURES": p}
+        shared, threads = _room_at_once(rows.X, k, scorers), 32 * (scorers + ADDERS)
+        self._run("step_dense", len(partial), threads, *args, value=rows.X, shared=shared, **macros)
+        self._combine(partial, sums)
+        scales = divergence.scale(best, held.terms)
+        found = Assignment(labels, scales, held.constants - divergence.gain(best, scales, held.terms))
+        moved, table = self.tally(held, found, weights, k)
+        held.labels, held.scales = labels, scales
+        mass, counts, scale_sums, scale_squares, overlap, loss = table
+        return StepSums(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
 
     def row_weights(self, held: Held, scales: FloatArray) -> Any:
         assert isinstance(held, HeldOnGpu)
@@ -496,6 +528,21 @@ def _largest_shared() -> int:
     import cupy
 
     return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def _room_at_once(X: Any, k: int, scorers: int) -> int:
+    """Bytes of shared memory that step_dense needs: three tiles of rows, the templates, and the sums."""
+    p = X.shape[1]
+    pitch = -(-p // 16) * 16
+    pitch += 16 * (pitch // 16 % 2 == 0)
+    return 3 * 16 * scorers * pitch * X.itemsize + 8 * k * (pitch + 1 + p)
+
+
+def _scorers(X: Any, k: int) -> int:
+    """Warps that score rows of an array while others add them up; 0 if it cannot be done at once."""
+    if k > 48 or X.data.ptr % 16 or X.shape[1] * X.itemsize % 16:
+        return 0
+    return next((scorers for scorers in (4, 2) if _room_at_once(X, k, scorers) <= _largest_shared() - 2048), 0)
 
 
 def _row_tiles(k: int) -> int:

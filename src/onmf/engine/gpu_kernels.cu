@@ -8,6 +8,8 @@
 //   TEAM             threads that share a sparse row: 8, 16 or 32
 //   LANES, PARTS     of a team, threads that share an entry, and 16-byte parts of the table that each of them reads
 //   TILES, ROWTILES  tiles of 8 templates, and of 8 rows (an even number), that a warp multiplies at once
+//   SCORERS          warps of a block that score rows of an array while others add up
+//   FEATURES         p, where rows of an array are scored and added up at once
 
 typedef long long int64;
 typedef unsigned long long size;
@@ -566,6 +568,131 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
     }
 }
 
+#ifdef FEATURES
+
+// Label and best score of each row, and partial_tcj = Σ w_i x_ij over the rows of part t and label c: one read of X.
+//
+// A block has a part of the rows. While a tile of them comes into shared memory, SCORERS of its warps score the tile
+// before, and ADDERS others add up the one before that: each has some labels, and adds up the rows of one label at
+// a time, all features of them.
+#define TILE (16 * SCORERS)
+#define ADDERS 16
+#define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // an odd multiple of 16: no bank twice
+#define PAIRS ((FEATURES + 63) / 64)  // of features, that a thread adds up
+
+struct alignas(2 * sizeof(VALUE)) Pair { VALUE even, odd; };
+
+__device__ __forceinline__ void fetch(const VALUE *from, int count, VALUE *to) {
+    const int chunks = FEATURES * sizeof(VALUE) / 16;
+    for (int at = threadIdx.x; at < count * chunks; at += blockDim.x) {
+        unsigned place = __cvta_generic_to_shared((char *)(to + at / chunks * PITCH) + at % chunks * 16);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(place), "l"((const char *)from + (size)at * 16));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(32 * (SCORERS + ADDERS), 1) step_dense(
+    const VALUE *X, int64 n,                  // IN (n, FEATURES)
+    const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES
+    const double *weights,                    // IN (n,); 0 where all are one
+    int64 rows,                               // IN rows of a part, a multiple of TILE
+    int *labels, double *best,                // OUT (n,)
+    double *partial)                          // OUT (parts, k, FEATURES)
+{
+    extern __shared__ __align__(16) char shared[];
+    VALUE *tiles = (VALUE *)shared;                                    // (3, TILE, PITCH)
+    double *bins = (double *)(tiles + 3 * TILE * PITCH);               // (k, FEATURES)
+    double *templates = bins + k * FEATURES;                           // (k, PITCH + 1)
+    __shared__ int found[2][TILE];                                     // labels of a tile, -1 for no row
+    int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
+    int64 start = blockIdx.x * rows, stop = start + rows < n ? start + rows : n;
+    int number = (int)((stop - start + TILE - 1) / TILE);
+    fetch(X + start * FEATURES, (int)(stop - start < TILE ? stop - start : TILE), tiles);
+    for (int at = threadIdx.x; at < 3 * TILE * (PITCH - FEATURES); at += blockDim.x)
+        tiles[at / (PITCH - FEATURES) * PITCH + FEATURES + at % (PITCH - FEATURES)] = (VALUE)0;
+    for (int c = threadIdx.x >> 5; c < k; c += blockDim.x >> 5)
+        for (int j = lane; j < PITCH; j += 32)
+            templates[c * (PITCH + 1) + j] = j < FEATURES ? fmax(B[(size)c * FEATURES + j], INFINITE) : 0.0;
+    for (int at = threadIdx.x; at < k * FEATURES; at += blockDim.x) bins[at] = 0.0;
+    asm volatile("cp.async.wait_all;");
+    __syncthreads();
+    for (int t = 0; t <= number; t++) {
+        int64 tile = start + (int64)t * TILE, next = tile + TILE;
+        if (next < stop)
+            fetch(X + next * FEATURES, (int)(stop - next < TILE ? stop - next : TILE), tiles + (t + 1) % 3 * TILE * PITCH);
+        if (threadIdx.x < 32 * SCORERS && t < number) {
+            int place0 = (threadIdx.x >> 5) * 16;
+            double sums[2][TILES][2] = {};
+            const VALUE *x = tiles + (t % 3 * TILE + place0 + r) * PITCH + 4 * q;
+            const double *b[TILES];
+            #pragma unroll
+            for (int c = 0; c < TILES; c++) b[c] = templates + (8 * c + r < k ? 8 * c + r : k - 1) * (PITCH + 1) + 4 * q;
+            #pragma unroll
+            for (int j = 0; j < PITCH && j < FEATURES; j += 16) {
+                double upper[4], lower[4];
+                __align__(16) VALUE raw[2][4];
+                four(x + j, 4, true, raw[0]);
+                four(x + j + 8 * PITCH, 4, true, raw[1]);
+                #pragma unroll
+                for (int f = 0; f < 4; f++) { upper[f] = (double)raw[0][f]; lower[f] = (double)raw[1][f]; }
+                #pragma unroll
+                for (int c = 0; c < TILES; c++) multiply(sums[0][c], sums[1][c], upper, lower, b[c] + j);
+            }
+            #pragma unroll
+            for (int m = 0; m < 2; m++) {
+                int place = place0 + m * 8 + r;
+                double mine, top;
+                int winner;
+                best_of_row(sums[m], 0, k, -1, mine, top, winner);
+                if (q) continue;
+                bool inside = tile + place < stop;
+                found[t & 1][place] = !inside ? -1 : top >= INFINITE_SCORE ? winner : 0;
+                if (inside) publish(tile + place, top, winner, labels, best);
+            }
+        }
+        if (threadIdx.x >= 32 * SCORERS && t > 0) {
+            const VALUE *row0 = tiles + (t - 1) % 3 * TILE * PITCH + 2 * lane;
+            const double *w = weights ? weights + tile - TILE : weights;
+            int label[TILE / 32];
+            #pragma unroll
+            for (int v = 0; v < TILE / 32; v++) label[v] = found[t - 1 & 1][32 * v + lane];
+            for (int c = (threadIdx.x >> 5) - SCORERS; c < k; c += ADDERS) {
+                double sum[PAIRS][2] = {};
+                bool any = false;
+                #pragma unroll
+                for (int v = 0; v < TILE / 32; v++) {
+                    unsigned members = __ballot_sync(ALL, label[v] == c);
+                    any |= members != 0;
+                    while (members) {
+                        int place = 32 * v + __ffs(members) - 1;
+                        members &= members - 1;
+                        double weight = w ? w[place] : 1.0;
+                        #pragma unroll
+                        for (int u = 0; u < PAIRS; u++) {
+                            if (64 * u + 2 * lane >= FEATURES) continue;
+                            Pair x = *(const Pair *)(row0 + place * PITCH + 64 * u);
+                            sum[u][0] += weight * (double)x.even;
+                            sum[u][1] += weight * (double)x.odd;
+                        }
+                    }
+                }
+                if (!any) continue;
+                #pragma unroll
+                for (int u = 0; u < PAIRS; u++) {
+                    if (64 * u + 2 * lane >= FEATURES) continue;
+                    double2 *bin = (double2 *)(bins + c * FEATURES + 64 * u + 2 * lane);
+                    double2 before = *bin;
+                    *bin = make_double2(before.x + sum[u][0], before.y + sum[u][1]);
+                }
+            }
+        }
+        asm volatile("cp.async.wait_all;");
+        __syncthreads();
+    }
+    for (int at = threadIdx.x; at < k * FEATURES; at += blockDim.x)
+        partial[(size)blockIdx.x * k * FEATURES + at] = bins[at];
+}
+
+#endif  // FEATURES
 #endif  // TILES
 #endif  // VALUE
 
