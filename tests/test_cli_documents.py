@@ -184,7 +184,7 @@ def test_a_binary_file_and_a_latin_1_file_among_the_texts(ten, tmp_path):
     assert done.exit_code == 0, done.output
     assert "12 documents" in done.stdout
     assert "1 file left out: tea/photo.jpg (not text)." in done.stdout
-    assert "1 documents were not UTF-8 and were read as cp1252." in done.stdout
+    assert "1 document not in UTF-8, read as cp1252." in done.stdout
     assert "1 document without a word that counts, set aside: milk/blank.txt." in done.stdout
     blank = next(row for row in rows(tmp_path / "out" / "assignments.csv") if row["id"] == "milk/blank.txt")
     assert (blank["cluster"], blank["scale"], blank["margin"]) == ("", "", "")
@@ -203,7 +203,7 @@ def test_one_document(tmp_path):
     (tmp_path / "a.txt").write_text("tea tea milk\n")
     done = onmf("documents", tmp_path / "a.txt", "-k", 1, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "1 documents, 2 words, 1 clusters" in done.stdout
+    assert "1 document, 2 words, 1 cluster;" in done.stdout
 
 
 def test_standard_input(tmp_path):

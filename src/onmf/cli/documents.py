@@ -14,6 +14,7 @@ import typer
 from onmf.divergence import get_divergence
 from onmf.files import whole_folder
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
+from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
 from onmf.text.write import FORMATS, clusters
 
@@ -176,8 +177,7 @@ def documents_command(
 ) -> None:
     """Cluster documents by their words.
 
-    Prints the clusters; with --out it also writes assignments.csv, clusters.csv, model.onmf and report.html, all or
-    none.
+    Prints the clusters. With --out it also writes assignments.csv, clusters.csv, model.onmf and report.html.
 
     For example:
 
@@ -298,8 +298,8 @@ def print_summary(found: DocumentClusters) -> None:
     """What was found, for people."""
     model, comparison = found.model, found.comparison
     print(
-        f"{len(found.ids):,} documents, {len(found.words):,} words, {found.n_clusters} clusters; "
-        f"{model.n_iter_} iterations, {model.stop_reason_}"
+        f"{so_many(len(found.ids), 'document')}, {so_many(len(found.words), 'word')}, "
+        f"{so_many(found.n_clusters, 'cluster')}; {so_many(model.n_iter_, 'iteration')}, {model.stop_reason_}"
     )
     for note in found.notes():
         print(note)

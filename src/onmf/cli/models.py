@@ -102,8 +102,7 @@ def predict(
 ) -> None:
     """Assign new data to the clusters of a model.
 
-    Prints a table in CSV: id, cluster, scale, margin. Documents are read as those of the model were; those that have
-    none of its words get no cluster.
+    Prints a table in CSV: id, cluster, scale, margin. A document that has none of the model's words gets no cluster.
 
     For example:
 

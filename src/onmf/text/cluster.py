@@ -168,14 +168,15 @@ class DocumentClusters:
         notes = []
         source = self.source
         if aside := self.set_aside:
-            notes.append(f"{_so_many(aside, 'document')} without a word that counts, set aside: {_some(aside)}.")
+            notes.append(f"{so_many(len(aside), 'document')} without a word that counts, set aside: {_some(aside)}.")
         if repaired := source.get("repaired"):
-            notes.append(f"{sum(repaired.values()):,} documents were not UTF-8 and were read as {', '.join(repaired)}.")
+            n = so_many(sum(repaired.values()), "document")
+            notes.append(f"{n} not in UTF-8, read as {', '.join(repaired)}.")
         if encoded := source.get("encoded"):
-            notes.append(f"Encoded attachments were dropped from {encoded:,} documents.")
+            notes.append(f"Encoded attachments dropped from {so_many(encoded, 'document')}.")
         if skipped := source.get("skipped"):
             names = [f"{name} ({why})" for name, why in skipped]
-            notes.append(f"{_so_many(skipped, 'file')} left out: {_some(names)}.")
+            notes.append(f"{so_many(len(skipped), 'file')} left out: {_some(names)}.")
         if self.selection is not None:
             chosen = ", ".join(f"{name} {k}" for name, k in self.selection.chosen.items())
             notes.append(f"The number of clusters was chosen by held-out likelihood. Choices by criterion: {chosen}.")
@@ -321,8 +322,9 @@ def describe(texts: Texts) -> dict[str, Any]:
     }
 
 
-def _so_many(things: Sequence[Any], name: str) -> str:
-    return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"
+def so_many(n: int, name: str) -> str:
+    """A number of things, in words that agree with it."""
+    return f"{n:,} {name}{'' if n == 1 else 's'}"
 
 
 def _some(names: list[str], most: int = 5) -> str:
