@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from onmf import __version__
-from onmf.datasets import docstring_texts
-from onmf.report import write_documents_report
+from onmf.datasets import docstring_texts, make_scene
+from onmf.image import Cube, cluster_image
+from onmf.report import write_documents_report, write_image_report
 from onmf.text import Text, cluster_documents
 
 project = "onmf"
@@ -31,6 +32,7 @@ numpydoc_validation_checks = {"GL08"}  # a public name without a docstring fails
 numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
+    r"engine\.BlockEngine\.",  # likewise in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
@@ -42,6 +44,7 @@ PAGES = (
     "index",
     "start",
     "documents",
+    "hyperspectral",
     "gallery",
     "model-file",
     "method",
@@ -53,7 +56,7 @@ PAGES = (
 )
 html_sidebars = {page: [] for page in PAGES}
 
-# The live example of the guide to documents, made anew with every build.
+# The live examples of the guides, made anew with every build.
 LIVE = Path(__file__).parent / "_build" / "live"
 html_extra_path = ["_build/live"]
 write_documents_report(
@@ -62,4 +65,12 @@ write_documents_report(
         [Text(*triple) for triple in docstring_texts()], 13, init="consensus", refine="local-search", random_state=0
     ),
     title="SciPy's docstrings",
+)
+scene = make_scene(80, 100, 120, 4, random_state=3)
+write_image_report(
+    LIVE / "report-image.html",
+    cluster_image(
+        Cube(scene.X.reshape(80, 100, 120), wavelengths=scene.wavelengths, wavelength_unit="nm", name="scene"), 4
+    ),
+    title="A generated scene",
 )

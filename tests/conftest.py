@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,46 @@ def make_counts(rng, n=60, p=24, k=3):
     profiles = rng.dirichlet(np.full(p, 0.2), size=k)
     lengths = rng.integers(20, 200, size=n)
     return np.array([rng.multinomial(length, profiles[label]) for length, label in zip(lengths, y, strict=True)]), y
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium, driven over its DevTools protocol."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Open a page offline; at the end, nothing may have been complained of, asked for or executed."""
+    contexts, heard = [], []
+
+    def open_page(html, **options):
+        path = tmp_path / "report.html"
+        path.write_text(html, encoding="utf-8")
+        context = browser.new_context(offline=True, reduced_motion="reduce", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: heard.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}"))
+        page.on(
+            "request",
+            lambda request: None if request.url == path.as_uri() else heard.append(f"request: {request.url[:100]}"),
+        )
+        page.goto(path.as_uri())
+        page.wait_for_selector("[data-figure] .main-svg")
+        return page
+
+    yield open_page
+    for context in contexts:
+        for page in context.pages:
+            assert page.evaluate("window.hacked") is None
+        context.close()
+    assert [line for line in heard if not line.startswith("request: data:")] == []

@@ -40,7 +40,7 @@ LAYERS = [
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
-    ("text",),
+    ("image", "text"),
     ("plot",),
     ("reproduce", "report"),
     ("cli",),

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from html import unescape
 
 import numpy as np
@@ -30,49 +29,6 @@ def corpus():
 def evil():
     texts = [Text(f"<script>window.hacked = 1</script> {i}", text, f"<i>{i % 2}</i>") for i, text in enumerate(EVIL)]
     return cluster_documents([*texts, Text("empty", "1 2", None)], 2)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Headless Chromium, driven over its DevTools protocol."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(browser, tmp_path):
-    """Open a page offline; at the end, nothing may have been complained of, asked for or executed."""
-    contexts, heard = [], []
-
-    def open_page(html, **options):
-        path = tmp_path / "report.html"
-        path.write_text(html, encoding="utf-8")
-        context = browser.new_context(offline=True, reduced_motion="reduce", **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: heard.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}"))
-        page.on(
-            "request",
-            lambda request: None if request.url == path.as_uri() else heard.append(f"request: {request.url[:100]}"),
-        )
-        page.goto(path.as_uri())
-        page.wait_for_selector("[data-figure=map] .main-svg")
-        return page
-
-    yield open_page
-    for context in contexts:
-        for page in context.pages:
-            assert page.evaluate("window.hacked") is None
-        context.close()
-    assert [line for line in heard if not line.startswith("request: data:")] == []
 
 
 def found(page):

@@ -11,6 +11,9 @@ from scipy.special import xlogy
 
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 
+ROWS_AT_A_TIME = 1 << 18
+"""Rows whose margins are computed together: what is computed on the way is as large as several of the results."""
+
 
 class Agreement(NamedTuple):
     """How far several runs agree with a consensus of theirs.
@@ -122,14 +125,16 @@ def margins(divergence: Divergence, own: FloatArray, following: FloatArray, term
 
     Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing. → (n,)
     """
-
-    def gain(scores: FloatArray) -> FloatArray:
-        return divergence.gain(scores, divergence.scale(scores, terms), terms)
-
-    sizes = divergence.row_size(terms)
-    with np.errstate(invalid="ignore"):  # two costs of infinity: no difference
-        difference = gain(own) - gain(following)
-    return np.where(sizes > 0, divide(np.where(np.isnan(difference), 0.0, difference), sizes), 0.0)
+    out = np.empty(len(own))
+    for start in range(0, len(own), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        part = {name: term if np.ndim(term) == 0 else term[rows] for name, term in terms.items()}
+        gains = [divergence.gain(score, divergence.scale(score, part), part) for score in (own[rows], following[rows])]
+        sizes = divergence.row_size(part)
+        with np.errstate(invalid="ignore"):  # two costs of infinity: no difference
+            difference = gains[0] - gains[1]
+        out[rows] = np.where(sizes > 0, divide(np.where(np.isnan(difference), 0.0, difference), sizes), 0.0)
+    return out
 
 
 def telling(centroids: FloatArray, masses: FloatArray) -> FloatArray:

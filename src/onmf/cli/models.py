@@ -20,6 +20,7 @@ from onmf.text.write import assignments, write_rows
 
 from .common import Force, Json, Quiet, app, fail, say, steps, warnings_as_sentences
 from .documents import Column, Id, Input, Labels, Strip, print_clusters
+from .image import map_image
 
 
 class Request(NamedTuple):
@@ -89,7 +90,8 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, such as DIR/model.onmf.")],
     path: Annotated[str, typer.Argument(metavar="PATH", help="New data, in any form that made such a model.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write into this .csv or .parquet file instead.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write into this .csv or .parquet file; for an image, folder."),
     ] = None,
     force: Force = False,
     labels: Labels = None,
@@ -109,16 +111,21 @@ def predict(
     onmf predict clusters/model.onmf new-letters/ > assigned.csv
 
     onmf predict clusters/model.onmf new.jsonl --text body --out assigned.parquet
+
+    onmf predict materials/model.onmf other.hdr --out other-materials
     """
+    fitted = onmf.load(model)
+    kind = fitted.extra_["kind"]
+    if kind == "image":
+        map_image(fitted, path, out, force=force, quiet=quiet, as_json=as_json)
+        return
     if out is not None:
         if out.suffix not in (".csv", ".parquet"):
             fail(f"--out {out}: the name must end with .csv or .parquet.")
         if out.exists() and not force:
             fail(f"--out {out} exists: name another file, or use --force to replace it.")
-    fitted = onmf.load(model)
-    kind = fitted.extra_["kind"]
     if kind not in PREDICT:
-        fail(f"{model} is a model of kind {kind!r}: this command knows {', '.join(PREDICT)}.")
+        fail(f"{model} is a model of kind {kind!r}: this command knows {', '.join([*PREDICT, 'image'])}.")
     with warnings_as_sentences(quiet):
         answer = PREDICT[kind](fitted, Request(path, text, id, input, labels, strip, quiet))
     if not quiet:
@@ -151,6 +158,8 @@ def show(
     if extra["kind"] == "documents":
         vectorizer_of(fitted)  # damage is said
         names = extra["vocabulary"]
+    elif extra["kind"] == "image":
+        names = [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
     sizes = np.bincount(fitted.labels_, minlength=len(fitted.cluster_centers_))
     tops = fitted.top_features(words, names)
     rows = [

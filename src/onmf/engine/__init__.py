@@ -7,8 +7,9 @@ from numbers import Integral
 from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
+from .blocks import BlockEngine, RowBlocks
 
-__all__ = ["Assignment", "Data", "Engine", "Held", "StepSums", "get_engine"]
+__all__ = ["Assignment", "BlockEngine", "Data", "Engine", "Held", "RowBlocks", "StepSums", "get_engine"]
 
 NAMES = ("auto", "cpu", "reference")
 

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from .documents import documents_report, write_documents_report
+from .image import image_report, write_image_report
 from .page import embed, render_page
 
-__all__ = ["documents_report", "embed", "render_page", "write_documents_report"]
+__all__ = [
+    "documents_report",
+    "embed",
+    "image_report",
+    "render_page",
+    "write_documents_report",
+    "write_image_report",
+]

@@ -104,7 +104,7 @@ def cluster_map(centroids: FloatArray, sizes: Array, names: Sequence[str], texts
     }
 
 
-def convergence(moved: Array) -> Figure:
+def convergence(moved: Array, label: str = "documents that moved") -> Figure:
     """Rows that changed their cluster, by iteration."""
     trace = {
         "type": "scatter",
@@ -118,7 +118,7 @@ def convergence(moved: Array) -> Figure:
         "data": [trace],
         "layout": {
             "xaxis": {"title": {"text": "iteration"}, "fixedrange": True},
-            "yaxis": {"title": {"text": "documents that moved"}, "rangemode": "tozero", "fixedrange": True},
+            "yaxis": {"title": {"text": label}, "rangemode": "tozero", "fixedrange": True},
         },
     }
 

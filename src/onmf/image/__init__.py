@@ -1,0 +1,19 @@
+"""Hyperspectral images: from a cube in a file to a map of its materials."""
+
+from __future__ import annotations
+
+from .cluster import ImageClustering, cluster_image, predict_image
+from .cube import Cube
+from .read import read_cube
+from .truth import Comparison, Truth, read_truth
+
+__all__ = [
+    "Comparison",
+    "Cube",
+    "ImageClustering",
+    "Truth",
+    "cluster_image",
+    "predict_image",
+    "read_cube",
+    "read_truth",
+]

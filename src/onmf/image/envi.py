@@ -1,0 +1,244 @@
+"""ENVI files: a header that is checked before anything is allocated, and data that stay on disk."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onmf.divergence import Array, FloatArray
+
+from .cube import Cube, Transform
+
+TYPES = {"1": "u1", "2": "i2", "3": "i4", "4": "f4", "5": "f8", "12": "u2", "13": "u4", "14": "i8", "15": "u8"}
+"""NumPy's names of ENVI's data types; 6 and 9 are complex."""
+
+NEEDED = ("samples", "lines", "bands", "data type", "interleave", "byte order")
+
+EXTENSIONS = (
+    "",
+    ".img",
+    ".dat",
+    ".raw",
+    ".bsq",
+    ".bil",
+    ".bip",
+    ".sli",
+    ".IMG",
+    ".DAT",
+    ".RAW",
+    ".BSQ",
+    ".BIL",
+    ".BIP",
+)
+
+
+def spectral() -> Any:
+    """The package that knows ENVI."""
+    try:
+        import spectral.io.envi as envi
+    except ImportError as error:
+        raise ImportError("ENVI files need the package spectral: pip install 'onmf[image]'") from error
+    return envi
+
+
+def find_header(path: Path) -> Path | None:
+    """The header of an ENVI file, given either of the two: ``x.hdr`` or ``x.img.hdr``."""
+    if path.suffix.lower() == ".hdr":
+        return path if path.is_file() else None
+    names = [path.with_name(path.name + end) for end in (".hdr", ".HDR")]
+    names += [path.with_suffix(end) for end in (".hdr", ".HDR")]
+    return next((name for name in names if name.is_file()), None)
+
+
+def find_data(header: Path, given: Path) -> Path:
+    """The data that a header belongs to."""
+    if given != header:
+        return given
+    stem = header.with_suffix("")
+    names = [stem.with_name(stem.name + end) for end in EXTENSIONS]
+    found = next((name for name in names if name.is_file()), None)
+    if found is None:
+        raise FileNotFoundError(
+            f"{header} has no data beside it: {stem.name}, or that with .img, .dat, .raw, .bsq, .bil or .bip, is "
+            "expected. Give the path of the data file instead."
+        )
+    return found
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The header as spectral reads it: words, and lists of words."""
+    envi = spectral()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # names in capitals are no concern of the user
+            return envi.read_envi_header(str(path))
+    except (envi.EnviException, ValueError, OSError) as error:
+        reason = " ".join(str(error).split()) or "a list in it has no end, or a line no sense"
+        raise ValueError(f"{path} is no ENVI header that can be read: {reason}") from error
+
+
+def read_envi(path: Path) -> Cube:
+    """Read an ENVI image; its data are mapped into memory, not read."""
+    header_path = find_header(path)
+    if header_path is None:
+        raise FileNotFoundError(f"{path} has no header: {path.name}.hdr or {path.stem}.hdr is expected beside it.")
+    header = read_header(header_path)
+    where = str(header_path)
+    if missing := [key for key in NEEDED if key not in header]:
+        raise ValueError(f"{where} lacks {', '.join(map(repr, missing))}: without it the data cannot be read.")
+    if "library" in str(header.get("file type", "")).lower():
+        raise ValueError(f"{where} is a spectral library, not an image: give it as truth, or name an image.")
+    samples, lines, bands = (whole(header, key, where, least=1) for key in ("samples", "lines", "bands"))
+    offset = whole(header, "header offset", where, least=0) if "header offset" in header else 0
+    kind = str(header["data type"])
+    if kind in ("6", "9"):
+        raise ValueError(f"{where} says data type = {kind}, complex numbers: clusters need real ones, say magnitudes.")
+    if kind not in TYPES:
+        raise ValueError(f"{where} says data type = {kind}, which ENVI does not know: {', '.join(TYPES)} are allowed.")
+    order = str(header["byte order"])
+    if order not in ("0", "1"):
+        raise ValueError(f"{where} says byte order = {order}: 0 (little endian) or 1 (big endian) is allowed.")
+    interleave = str(header["interleave"]).lower()
+    if interleave not in ("bsq", "bil", "bip"):
+        raise ValueError(f"{where} says interleave = {interleave}: bsq, bil or bip is allowed.")
+    if any(
+        whole(header, key, where, least=0) for key in ("major frame offsets", "minor frame offsets") if key in header
+    ):
+        raise ValueError(f"{where} has frame offsets, which are not supported: write the image again without them.")
+    data_path = find_data(header_path, path)
+    dtype = np.dtype(TYPES[kind]).newbyteorder("<" if order == "0" else ">")
+    needed, there = offset + samples * lines * bands * dtype.itemsize, data_path.stat().st_size
+    if there < needed:
+        raise ValueError(
+            f"{data_path} is too short: {where} says {lines} lines × {samples} samples × {bands} bands of "
+            f"{dtype.itemsize} bytes after {offset}, which are {needed:,} bytes, and there are {there:,}. The header "
+            "belongs to another file, or the data were cut off."
+        )
+    shape = {"bsq": (bands, lines, samples), "bil": (lines, bands, samples), "bip": (lines, samples, bands)}[interleave]
+    axes = {"bsq": (1, 2, 0), "bil": (0, 2, 1), "bip": (0, 1, 2)}[interleave]
+    data = np.memmap(data_path, dtype=dtype, mode="r", offset=offset, shape=shape).transpose(axes)
+    crs, transform = georeference(header)
+    factor = number(header, "reflectance scale factor", where)
+    if factor is not None and not factor > 0:
+        raise ValueError(f"{where} says reflectance scale factor = {factor:g}: it must be greater than 0.")
+    return Cube(
+        data,
+        wavelengths=numbers(header, "wavelength", bands, where),
+        wavelength_unit=str(header["wavelength units"]) if "wavelength units" in header else None,
+        band_names=names(header, "band names", bands),
+        good_bands=good_bands(header, bands, where),
+        ignore_value=number(header, "data ignore value", where),
+        scale=1.0 if factor is None else 1.0 / factor,
+        crs=crs,
+        transform=transform,
+        map_info=header["map info"] if isinstance(header.get("map info"), list) else None,
+        name=data_path.name.split(".")[0],
+        source=str(path),
+    )
+
+
+def whole(header: dict[str, Any], key: str, where: str, least: int) -> int:
+    """A whole number of the header."""
+    word = header[key]
+    try:
+        value = int(str(word[0] if isinstance(word, list) and len(word) == 1 else word))
+    except ValueError:
+        raise ValueError(f"{where} says {key} = {word}: a whole number is expected.") from None
+    if value < least:
+        raise ValueError(f"{where} says {key} = {value}: at least {least} is needed.")
+    if value > 2**48:
+        raise ValueError(f"{where} says {key} = {value}: no file is that large.")
+    return value
+
+
+def number(header: dict[str, Any], key: str, where: str) -> float | None:
+    """A number of the header, or None."""
+    if key not in header:
+        return None
+    try:
+        return float(str(header[key]).strip("{}[]' "))
+    except ValueError:
+        raise ValueError(f"{where} says {key} = {header[key]}: a number is expected.") from None
+
+
+def numbers(header: dict[str, Any], key: str, n: int, where: str) -> FloatArray | None:
+    """A list of n numbers of the header, or None."""
+    if key not in header:
+        return None
+    words = header[key] if isinstance(header[key], list) else [header[key]]
+    words = [word for word in words if word.strip()]
+    try:
+        values = np.array([float(word) for word in words])
+    except ValueError:
+        raise ValueError(f"{where}: the list {key} holds something that is no number.") from None
+    if len(values) != n:
+        raise ValueError(f"{where} says bands = {n}, but its list {key} has {len(values)} entries.")
+    return values
+
+
+def names(header: dict[str, Any], key: str, n: int) -> list[str] | None:
+    """A list of n names of the header; None where there is none, or a comma in a name has broken it."""
+    words = header.get(key)
+    return words if isinstance(words, list) and len(words) == n else None
+
+
+def good_bands(header: dict[str, Any], bands: int, where: str) -> Array:
+    """The bad-band list: 1 is good, 0 bad; without one all are good."""
+    values = numbers(header, "bbl", bands, where)
+    return np.ones(bands, dtype=bool) if values is None else values != 0
+
+
+def georeference(header: dict[str, Any]) -> tuple[str | None, Transform | None]:
+    """Coordinate system and transform, from ``map info`` and ``coordinate system string``."""
+    info = header.get("map info")
+    if not isinstance(info, list) or len(info) < 7:
+        return system_of(None, header), None
+    try:
+        column, line, x, y, dx, dy = (float(word) for word in info[1:7])
+    except ValueError:
+        return None, None
+    turn = next((word.split("=")[1] for word in info if word.lower().startswith("rotation=")), "0")
+    angle = np.deg2rad(float(turn))
+    cos, sin = float(np.cos(angle)), float(np.sin(angle))
+    # The reference pixel counts from 1, at the upper left corner of a pixel. Rotation is counterclockwise.
+    a, b, d, e = dx * cos, dy * sin, dx * sin, -dy * cos
+    c = x - a * (column - 1) - b * (line - 1)
+    f = y - d * (column - 1) - e * (line - 1)
+    return system_of(info, header), (a, b, c, d, e, f)
+
+
+def system_of(info: list[str] | None, header: dict[str, Any]) -> str | None:
+    """The coordinate system as well-known text, if rasterio is there and understands it."""
+    try:
+        from rasterio.crs import CRS
+        from rasterio.errors import CRSError
+    except ImportError:
+        return None
+    words = [word.strip() for word in info or []]
+    datum = words[9].replace("-", "").replace(" ", "").upper() if len(words) > 9 else ""
+    if words and words[0].upper() == "UTM" and datum in UTM and len(words) > 8 and words[7].isdigit():
+        base = UTM[datum].get(words[8].lower())
+        if base is not None and 1 <= int(words[7]) <= 60:
+            # Before the string, of which damaged ones are about.
+            return CRS.from_epsg(base + int(words[7])).to_wkt()
+    text = header.get("coordinate system string")
+    text = ",".join(text) if isinstance(text, list) else text
+    if text:
+        try:
+            system = CRS.from_wkt(str(text).strip("{} "))
+            code = system.to_epsg()
+            return (system if code is None else CRS.from_epsg(code)).to_wkt()
+        except CRSError:
+            return None
+    if words and words[0].lower().startswith("geographic") and "WGS84" in "".join(words).replace("-", "").upper():
+        return CRS.from_epsg(4326).to_wkt()
+    return None
+
+
+UTM = {"WGS84": {"north": 32600, "south": 32700}, "": {"north": 32600, "south": 32700}}
+UTM |= {name: {"north": 26900} for name in ("NAD83", "NORTHAMERICA1983")}
+UTM |= {name: {"north": 26700} for name in ("NAD27", "NORTHAMERICA1927")}
+"""EPSG's numbers of zone 0, by datum and half of the globe."""

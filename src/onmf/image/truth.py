@@ -1,0 +1,206 @@
+"""Ground truth of an image: true spectra, a true map, or both; and how a clustering does against it."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onmf.divergence import Array, FloatArray
+from onmf.metrics import SpectraMatch, clustering_accuracy, match_clusters, match_spectra
+
+from .envi import find_header, read_header
+from .matlab import read_variables
+from .read import read_plane
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What is known of an image.
+
+    Attributes
+    ----------
+    spectra : (materials, bands) array or None
+        True spectra, the endmembers.
+    labels : (lines, samples) array of int or None
+        True material of each pixel, −1 where it is not known.
+    names : list of str or None
+        Names of the materials.
+    source : str
+        Where it comes from.
+    """
+
+    spectra: FloatArray | None = None
+    labels: Array | None = None
+    names: list[str] | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A clustering beside the truth.
+
+    Attributes
+    ----------
+    mrsa : float or None
+        Mean removed spectral angle, averaged over the materials under the best matching; 0 to 100, lower is better.
+    spectra : SpectraMatch or None
+        The matching, and the angle of each material.
+    accuracy : float or None
+        Share of the pixels with a known material whose cluster is matched with it.
+    materials : dict of int to str
+        Material of each cluster that is matched with one.
+    """
+
+    mrsa: float | None
+    spectra: SpectraMatch | None
+    accuracy: float | None
+    materials: dict[int, str]
+
+
+def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
+    """Read the truth of an image.
+
+    Parameters
+    ----------
+    path : path
+        A MATLAB file with endmembers ``M`` (bands × materials), and abundances ``A`` and names ``cood`` where it has
+        them; a spectral library of ENVI; a CSV file as ``onmf image`` writes it, bands down and materials across; or a
+        map of labels: an image of one band or a matrix, 0 or less where nothing is known.
+    shape : tuple of int
+        Lines, samples and bands of the image.
+
+    Returns
+    -------
+    Truth
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file: give endmembers or a label map as truth.")
+    if path.suffix.lower() == ".csv":
+        return _table(path, shape)
+    if path.suffix.lower() == ".mat":
+        content = read_variables(path)
+        if "M" in content:
+            return _endmembers(content, path, shape)
+    header = None if path.suffix.lower() in (".mat", ".npy", ".npz", ".tif", ".tiff") else find_header(path)
+    if header is not None and "library" in str(read_header(header).get("file type", "")).lower():
+        return _library(header, path, shape)
+    plane = read_plane(path)
+    if plane.shape != shape[:2]:
+        if plane.ndim == 2 and shape[2] in plane.shape:
+            spectra = plane if plane.shape[1] == shape[2] else plane.T
+            return Truth(spectra=spectra.astype(np.float64), source=str(path))
+        raise ValueError(
+            f"{path} is {' × '.join(map(str, plane.shape))}, and fits neither the {shape[0]} × {shape[1]} pixels nor "
+            f"the {shape[2]} bands of the image."
+        )
+    values, labels = np.unique(plane[plane > 0], return_inverse=True)
+    out = np.full(shape[:2], -1, dtype=np.int32)
+    out[plane > 0] = labels
+    return Truth(labels=out, names=_class_names(header, values), source=str(path))
+
+
+def _class_names(header: Path | None, values: Array) -> list[str]:
+    """Names of the classes of a map: those of an ENVI header, or their numbers."""
+    known = read_header(header).get("class names", []) if header is not None else []
+    return [known[int(value)] if int(value) < len(known) else f"class {value:g}" for value in values]
+
+
+def _endmembers(content: dict[str, Any], path: Path, shape: tuple[int, int, int]) -> Truth:
+    spectra = np.asarray(content["M"], dtype=np.float64).T
+    labels = None
+    if "A" in content:
+        A = np.asarray(content["A"], dtype=np.float64)
+        if A.size != len(spectra) * shape[0] * shape[1]:
+            raise ValueError(
+                f"{path} belongs to another image: its abundances A are {A.shape}, and the image has {shape[0]} × "
+                f"{shape[1]} pixels."
+            )
+        A = A.reshape(len(spectra), shape[0], shape[1], order="F") if A.ndim == 2 else A
+        labels = A.argmax(axis=0).astype(np.int32)
+    names = None
+    if "cood" in content:
+        names = [str(np.squeeze(cell)).split("-")[-1].strip().lower() for cell in np.ravel(content["cood"])]
+    return Truth(_fitting(spectra, shape, path), labels, names, str(path))
+
+
+def _library(header: Path, path: Path, shape: tuple[int, int, int]) -> Truth:
+    from .envi import find_data, spectral
+
+    library = spectral().open(str(header), str(find_data(header, path)))
+    spectra = np.asarray(library.spectra, dtype=np.float64)
+    return Truth(_fitting(spectra, shape, path), names=[str(name) for name in library.names], source=str(path))
+
+
+def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.reader(file) if row]
+    if len(rows) < 2:
+        raise ValueError(f"{path} is empty: a line of names, then one line of numbers for each band is expected.")
+    head, body = rows[0], rows[1:]
+    try:
+        values = np.array([[float(word) for word in row] for row in body])
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: {error}. A line of names, then one line of numbers for each band is expected."
+        ) from None
+    first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
+    spectra = values[:, first:].T
+    return Truth(_fitting(spectra, shape, path), names=[name.strip() for name in head[first:]], source=str(path))
+
+
+def _fitting(spectra: FloatArray, shape: tuple[int, int, int], path: Path) -> FloatArray:
+    """Refuse spectra of another sensor early; those of the used bands alone are compared later."""
+    if spectra.ndim != 2 or spectra.shape[1] > shape[2]:
+        raise ValueError(f"{path} holds spectra of {spectra.shape[-1]} bands, but the image has {shape[2]}.")
+    return spectra
+
+
+def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array) -> Comparison:
+    """Compare a clustering with the truth.
+
+    Parameters
+    ----------
+    truth : Truth
+        What is known.
+    spectra : (k, used bands) array
+        Spectra that were found.
+    labels : (lines, samples) array of int
+        Clusters, −1 outside.
+    good_bands : (bands,) array of bool
+        Which bands were used.
+
+    Returns
+    -------
+    Comparison
+    """
+    match, accuracy, materials = None, None, {}
+    r = 0 if truth.labels is None else int(truth.labels.max()) + 1
+    r = r if truth.spectra is None else len(truth.spectra)
+    names = truth.names or [f"material {i + 1}" for i in range(r)]
+    if truth.spectra is not None:
+        known = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
+        if known.shape[1] != spectra.shape[1]:
+            raise ValueError(
+                f"{truth.source} holds spectra of {known.shape[1]} bands, but the image has {len(good_bands)}, of "
+                f"which {spectra.shape[1]} are used."
+            )
+        if len(known) > len(spectra):
+            raise ValueError(
+                f"{truth.source} holds {len(known)} materials, and {len(spectra)} clusters cannot be matched with all "
+                f"of them: ask for at least {len(known)} clusters."
+            )
+        match = match_spectra(known, spectra)
+        materials = {int(cluster): names[material] for material, cluster in enumerate(match.permutation)}
+    if truth.labels is not None:
+        both = (truth.labels >= 0) & (labels >= 0)
+        if both.any():
+            accuracy = clustering_accuracy(truth.labels[both], labels[both])
+            if match is None:
+                found = match_clusters(truth.labels[both], labels[both])
+                materials = {int(cluster): names[int(material)] for cluster, material in found.items()}
+    return Comparison(None if match is None else match.mean, match, accuracy, materials)

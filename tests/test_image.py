@@ -1,0 +1,542 @@
+"""From a cube to maps and spectra: the paper's scenes, no-data, round trips, and the command line."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+import rasterio
+import spectral.io.envi as envi
+from scipy.io import savemat
+
+import onmf
+from onmf import ONMF
+from onmf.datasets import make_scene
+from onmf.image import Cube, Truth, cluster_image, predict_image, read_cube, read_truth
+from onmf.image.cube import Lines
+from onmf.image.figures import bands_to_show, colours, composite, thinned
+from onmf.image.write import map_info
+from onmf.metrics import clustering_accuracy
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+UTM = rasterio.CRS.from_epsg(32610)
+PLACE = (10.0, 0.0, 1000.0, 0.0, -20.0, 2000.0)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return make_scene(30, 40, 60, 3, random_state=1)
+
+
+@pytest.fixture
+def cube(scene):
+    """A scene with coordinates, a bad band, and pixels of each kind that are outside: 5 of them."""
+    X = scene.X.reshape(30, 40, 60).astype(np.float32)
+    X[0, 0, 7] = np.nan
+    X[0, 1] = -9999
+    X[0, 2, 59] = -9999
+    X[0, 3] = 0
+    X[:, :, 5] = -9999
+    good = np.arange(60) != 5
+    mask = np.ones((30, 40), dtype=bool)
+    mask[0, 4] = False
+    return Cube(
+        X,
+        wavelengths=scene.wavelengths,
+        wavelength_unit="Nanometers",
+        good_bands=good,
+        mask=mask,
+        ignore_value=-9999,
+        crs=UTM.to_wkt(),
+        transform=PLACE,
+        name="scene",
+        source="scene",
+    )
+
+
+@pytest.mark.parametrize("name", ["samson_1.img.hdr", "samson_1.img", "samson_1.mat"])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_samson_as_in_the_paper(original, paper_set, name, in_memory):
+    negatives = "refuse" if name.endswith(".mat") else "clip"
+    found = cluster_image(original(name), 3, negatives=negatives, truth=original("end3.mat"), in_memory=in_memory)
+    X, endmembers = paper_set("samson")
+    model = ONMF(3).fit(X)
+    assert clustering_accuracy(model.labels_, found.labels.ravel(order="F")) == 1
+    assert found.model.n_iter_ == model.n_iter_
+    assert f"{found.comparison.mrsa:.2f}" == "2.75"
+    assert f"{onmf.metrics.mrsa(endmembers, found.spectra):.2f}" == "2.75"
+    assert sorted(found.names) == ["rock", "tree", "water"]
+    assert (found.cube.crs is None) == name.endswith(".mat")
+    assert any("782 negative" in note for note in found.notes) == (negatives == "clip")
+
+
+def test_jasper_finds_the_water(original):
+    found = cluster_image(original("jasperRidge2_R198.mat"), 4, truth=original("end4.mat"))
+    assert f"{found.comparison.mrsa:.2f}" == "3.64"
+    truth = read_truth(original("end4.mat"), found.cube.shape)
+    water = truth.labels == truth.names.index("water")
+    mapped = found.labels == found.names.index("water")
+    assert (water & mapped).sum() / (water | mapped).sum() > 0.95
+    assert found.notes == ["The cube is the variable Y of jasperRidge2_R198.mat."]
+    assert cluster_image(original("jasperRidge2_R198.mat")).names == [f"cluster {k}" for k in (1, 2, 3, 4)], "auto"
+
+
+def test_negatives_are_refused_with_their_number(original):
+    with pytest.raises(ValueError, match=r"782 negative values, line 0, sample 57, band 0 = -12 .*--negatives clip"):
+        cluster_image(original("samson_1.img"), 3)
+    cluster_image(original("samson_1.img"), 3, beta_loss="frobenius")
+
+
+def test_what_is_outside(cube):
+    found = cluster_image(cube, 3)
+    assert np.argwhere(found.labels == -1).tolist() == [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
+    for values in (found.scales, found.residuals, found.margins):
+        assert np.array_equal(np.isnan(values), found.labels == -1)
+    assert found.spectra.shape == (3, 59)
+    assert found.sizes.sum() == 1195
+    assert found.notes == [
+        "5 of 1,200 pixels hold no data and are outside (-1).",
+        "1 of 60 bands are bad and were left out.",
+    ]
+    with pytest.raises(ValueError, match="has no pixel to cluster"):
+        cluster_image(Cube(np.zeros((2, 2, 3))), 1)
+    with pytest.raises(ValueError, match="only 1195 pixels are inside"):
+        cluster_image(cube, 1196)
+
+
+def test_an_ignore_value_of_zero_needs_all_bands():
+    X = np.random.default_rng(0).integers(0, 3, (6, 7, 5))
+    X[0, 0] = 0
+    found = cluster_image(Cube(X, ignore_value=0), 2)
+    assert np.array_equal(found.labels == -1, (X == 0).all(axis=2))
+    assert (X[found.labels >= 0] == 0).any()
+
+
+def test_values_that_no_sensor_makes():
+    X = np.ones((3, 3, 4))
+    X[1, 1, 1] = 1e200
+    with pytest.raises(ValueError, match=r"holds values beyond 1e\+100.*--ignore"):
+        cluster_image(X, 2)
+    X[1, 1, 1] = np.inf
+    assert cluster_image(np.random.default_rng(0).random(X.shape) + X, 2).labels[1, 1] == -1
+    with pytest.raises(ValueError, match="holds 1 values that are not positive"):
+        cluster_image(np.arange(27.0).reshape(3, 3, 3), 2, beta_loss="itakura-saito")
+    with pytest.raises(ValueError, match="negatives='drop' is not allowed"):
+        cluster_image(X, 2, negatives="drop")
+    with pytest.raises(ValueError, match="n_clusters='many' is not allowed"):
+        cluster_image(X, "many")
+
+
+@pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine", 1.5])
+def test_a_pixel_is_its_scale_times_its_spectrum(cube, loss):
+    found = cluster_image(cube, 3, beta_loss=loss)
+    inside = found.labels >= 0
+    X = cube.read(0, 30)[inside].astype(float)
+    Y = found.scales[inside][:, None] * found.spectra[found.labels[inside]]
+    left, whole = ((X - Y) ** 2).sum(), ((X - X.mean(axis=0)) ** 2).sum()
+    assert left < 0.05 * whole
+    for k in range(3):
+        assert found.scales[found.labels == k].mean() == pytest.approx(1, rel=1e-5)
+    if loss == "kullback-leibler":
+        means = [X[found.labels[inside] == k].mean(axis=0) for k in range(3)]
+        assert found.spectra == pytest.approx(np.array(means), rel=1e-6)
+        residual = (X * np.log(np.where(X > 0, X, 1) / Y) - X + Y).sum(axis=1) / X.sum(axis=1)
+        assert found.residuals[inside] == pytest.approx(residual, rel=1e-3, abs=1e-6)
+    assert (found.margins[inside] >= 0).all()
+    assert found.margins[inside] == pytest.approx(found.model.margins_, rel=1e-5, abs=1e-7)
+
+
+def test_blocks_give_what_memory_gives(cube, monkeypatch):
+    monkeypatch.setattr("onmf.image.pixels.BLOCK", 30_000)
+    said = []
+    expected = cluster_image(cube, 3, in_memory=True)
+    found = cluster_image(cube, 3, in_memory=False, progress=lambda what, share: said.append(what))
+    assert np.array_equal(found.labels, expected.labels)
+    assert found.spectra == pytest.approx(expected.spectra, rel=1e-9)
+    assert np.array_equal(np.isnan(found.residuals), np.isnan(expected.residuals))
+    assert found.notes[-1] == (
+        "The pixels were read in 10 blocks, and the start comes from 1,195 of them, evenly spread (SNPA chose its "
+        "pixels)."
+    )
+    assert {"looking for pixels", "choosing a start", "reading", "iteration 1", "drawing maps"} <= set(said)
+    assert (found.model.engine, found.model.init, found.model.n_threads) == ("auto", "snpa", None)
+    monkeypatch.setattr("onmf.image.cluster.SAMPLE", 100)
+    for init in ("snpa", "++", expected.model.cluster_centers_):
+        other = cluster_image(cube, 3, in_memory=False, init=init, random_state=0)
+        assert clustering_accuracy(expected.labels.ravel(), other.labels.ravel()) > 0.99
+    with pytest.raises(ValueError, match="refine='local-search' is not allowed for an image that is read by blocks"):
+        cluster_image(cube, 3, in_memory=False, refine="local-search")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in other units")
+def test_a_large_file_needs_little_memory(tmp_path):
+    """480 MB on disk, of which a few blocks are in memory at a time."""
+    header = "ENVI\nsamples = 1000\nlines = 1000\nbands = 120\ndata type = 4\ninterleave = {}\nbyte order = 0\n"
+    spectra = np.random.default_rng(0).integers(1, 50, (3, 120)).astype(np.float32)
+    with (tmp_path / "x.img").open("wb") as file:
+        for line in range(1000):
+            (spectra[(line // 100 + np.arange(1000) // 250) % 3] * (1 + line % 7)).tofile(file)
+    (tmp_path / "x.hdr").write_text(header.format("bip"))
+    code = f"""
+        import resource
+        import numpy as np
+        from onmf.image import cluster_image
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        cluster_image(np.random.default_rng(0).random((20, 20, 120), dtype=np.float32), 3, in_memory=False, tol=1)
+        before = peak()
+        found = cluster_image({str(tmp_path / "x.img")!r}, 3, in_memory=False)
+        print(peak() - before, *sorted(found.sizes))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    grown, *sizes = map(float, done.stdout.split())
+    assert sizes == [325_000, 325_000, 350_000]
+    assert grown < 300, "of 458 MiB on disk"
+
+
+def test_the_number_of_materials():
+    for k in (2, 3, 4):
+        made = make_scene(40, 50, 80, k, random_state=3)
+        found = cluster_image(made.X.reshape(40, 50, 80), "auto")
+        assert len(found.spectra) == k
+        assert f"{k} clusters were chosen" in found.notes[-1]
+
+
+def test_predict_another_image_of_the_sensor(cube, scene, tmp_path):
+    found = cluster_image(cube, 3, negatives="clip")
+    found.save(tmp_path / "out")
+    model = onmf.load(tmp_path / "out" / "model.onmf")
+    brighter = replace(cube, data=np.where(cube.data == -9999, -9999, 2 * cube.data))
+    for fitted in (found, model):
+        again = predict_image(fitted, cube)
+        assert np.array_equal(again.labels, found.labels)
+        assert again.scales == pytest.approx(found.scales, rel=1e-5, nan_ok=True)
+        assert again.names == found.names
+        twice = predict_image(fitted, brighter)
+        assert twice.scales == pytest.approx(2 * found.scales, rel=1e-5, nan_ok=True)
+        assert twice.spectra == pytest.approx(found.spectra)
+    assert again.negatives == "clip"
+    used = Cube(cube.read(0, 30), wavelengths=cube.wavelengths[cube.good_bands], ignore_value=-9999)
+    assert (predict_image(model, used).labels[1:] == found.labels[1:]).all(), "without the bad band"
+    with pytest.raises(ValueError, match=r"has 58 bands, but the model was fitted on 60, of which it uses 59"):
+        predict_image(model, Cube(cube.data[:, :, :58], source="other"))
+    shifted = replace(cube, wavelengths=cube.wavelengths + 40)
+    with pytest.raises(ValueError, match=r"used band \d+ lies at 440\.0 nm, and at 400\.0 nm in the model"):
+        predict_image(model, shifted)
+    assert (
+        predict_image(model, replace(cube, wavelengths=cube.wavelengths / 1e3, wavelength_unit="um")).labels
+        == found.labels
+    ).all()
+    with pytest.raises(ValueError, match="This model is of no image"):
+        predict_image(ONMF(2).fit(np.ones((3, 2)) + np.eye(3, 2)), cube)
+
+
+def test_round_trips(cube, tmp_path):
+    found = cluster_image(cube, 3)
+    found = replace(found, names=["water, deep", "tree", "grün"])
+    folder = found.save(tmp_path / "out")
+    with rasterio.open(folder / "map.tif") as file:
+        assert np.array_equal(file.read(1).astype(int) - 1, found.labels)
+        assert (file.nodata, file.crs, tuple(file.transform)[:6]) == (0, UTM, PLACE)
+        assert [file.tags(1)[f"CLASS_{k}"] for k in range(4)] == ["no data", *found.names]
+        assert np.array_equal(file.dataset_mask() > 0, found.labels >= 0)
+        table = file.colormap(1)
+        shades = [tuple(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours(found.names)]
+        assert [table[k][:3] for k in (1, 2, 3)] == shades
+    assert "<Category>grün</Category>" in (folder / "map.tif.aux.xml").read_text("utf-8")
+    for name in ("scales", "residuals", "margins"):
+        with rasterio.open(folder / f"{name}.tif") as file:
+            assert np.array_equal(file.read(1), getattr(found, name), equal_nan=True)
+            assert np.isnan(file.nodata)
+            assert (file.crs, tuple(file.transform)[:6]) == (UTM, PLACE)
+    image = envi.open(str(folder / "map.hdr"))
+    assert np.array_equal(image.read_band(0).astype(int) - 1, found.labels)
+    header = image.metadata
+    assert header["file type"] == "ENVI Classification"
+    assert header["class names"] == ["no data", "water; deep", "tree", "grün"]
+    assert [int(word) for word in header["class lookup"][3:]] == [part for shade in shades for part in shade]
+    assert (header["classes"], header["data ignore value"]) == ("4", "0")
+    again = read_cube(folder / "map.hdr")
+    assert again.transform == PLACE
+    assert rasterio.CRS.from_wkt(again.crs) == UTM
+    with rasterio.open(folder / "map.img") as file:  # and GDAL reads the header as we do
+        assert tuple(file.transform)[:6] == pytest.approx(PLACE)
+        assert file.crs == UTM
+    library = envi.open(str(folder / "spectra.hdr"))
+    assert library.names == ["water; deep", "tree", "grün"]
+    assert library.bands.centers == pytest.approx(found.wavelengths, rel=1e-9)
+    assert library.bands.band_unit == "Nanometers"
+    assert library.spectra == pytest.approx(found.spectra.astype(np.float32))
+    with (folder / "spectra.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["band", "wavelength", *found.names]
+    assert [int(row[0]) for row in rows[1:]] == [b + 1 for b in range(60) if b != 5]
+    assert pytest.approx(found.spectra, rel=1e-8) == np.array([row[2:] for row in rows[1:]], dtype=float).T
+    record = json.loads((folder / "summary.json").read_text("utf-8"))
+    assert [c["pixels"] for c in record["clusters"]] == found.sizes.tolist()
+    assert record["outside"] == 5
+    for name in ("map.png", "map.svg", "spectra.png", "spectra.svg", "model.onmf"):
+        assert (folder / name).stat().st_size > 1000
+
+
+def test_other_systems_of_coordinates(cube, tmp_path):
+    geographic = replace(cube, crs=rasterio.CRS.from_epsg(4326).to_wkt(), transform=(1e-4, 0, 8.5, 0, -1e-4, 47.4))
+    angle = np.deg2rad(20)
+    turned = (10 * np.cos(angle), 10 * np.sin(angle), 5.0, 10 * np.sin(angle), -10 * np.cos(angle), 6.0)
+    swiss = replace(cube, crs=rasterio.CRS.from_epsg(2056).to_wkt(), transform=turned)
+    for number, given in enumerate((geographic, swiss, replace(cube, crs=None, transform=None))):
+        folder = cluster_image(given, 2).save(tmp_path / str(number))
+        again = read_cube(folder / "map.hdr")
+        assert (again.transform is None) == (given.transform is None)
+        if given.transform is not None:
+            assert again.transform == pytest.approx(given.transform)
+            assert rasterio.CRS.from_wkt(again.crs) == rasterio.CRS.from_wkt(given.crs)
+    assert map_info((1, 0, 2, 0, -1, 3), None)[0] == "Arbitrary"
+
+
+def test_many_clusters_fit_in_sixteen_bits(tmp_path):
+    X = np.eye(300).reshape(15, 20, 300) + 0.001
+    found = cluster_image(Cube(X, crs=UTM.to_wkt(), transform=PLACE), 300)
+    folder = found.save(tmp_path / "out")
+    with rasterio.open(folder / "map.tif") as file:
+        assert np.array_equal(file.read(1).astype(int) - 1, found.labels)
+    assert np.array_equal(envi.open(str(folder / "map.hdr")).read_band(0).astype(int) - 1, found.labels)
+    assert len(set(colours(found.names))) > 250
+
+
+def test_a_folder_is_whole_or_not_there(cube, tmp_path, monkeypatch):
+    found = cluster_image(cube, 2)
+    out = found.save(tmp_path / "out")
+    with pytest.raises(FileExistsError, match="exists and is not empty"):
+        found.save(out)
+    (out / "report.html").write_text("stale")
+    found.save(out, force=True)
+    assert not (out / "report.html").exists()
+    before = sorted(path.name for path in out.iterdir())
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("onmf.image.write.write_figures", fail)
+    for folder in (tmp_path / "new", out):
+        with pytest.raises(OSError, match="no space left"):
+            found.save(folder, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert sorted(path.name for path in out.iterdir()) == before
+
+
+def test_xarray_and_pictures(cube):
+    found = cluster_image(cube, 3)
+    made = found.to_xarray()
+    assert np.array_equal(made.labels.values, found.labels)
+    assert made.x.values[:2].tolist() == [1005, 1015]
+    assert made.y.values[:2].tolist() == [1990, 1970]
+    assert made.spectra.sel(cluster="cluster 2").values == pytest.approx(found.spectra[1])
+    assert made.wavelength.values.tolist() == found.wavelengths.tolist()
+    ax = found.plot_map()
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        f"cluster {k + 1} ({size:,})" for k, size in enumerate(found.sizes)
+    ]
+    shown = np.asarray(ax.images[0].get_array())
+    assert (shown[0, 0] == 1).all(), "white outside"
+    assert len({tuple(colour) for colour in shown[1:].reshape(-1, 3)}) == 3
+    ax = found.plot_spectra()
+    assert len(ax.lines) == 3
+    assert np.isnan(ax.lines[0].get_ydata()[5]), "a gap at the bad band"
+    assert ax.get_xlabel() == "wavelength (Nanometers)"
+    _, given = plt.subplots()
+    assert found.plot_map(given) is given
+
+
+def test_thinned_images(cube, monkeypatch):
+    class Slow(Lines):
+        shape, dtype = cube.data.shape, cube.data.dtype
+
+        def read(self, start, stop):
+            return cube.data[start:stop]
+
+    X = cube.read(0, 30)
+    for size in (1, 20_000, 1 << 23):
+        monkeypatch.setattr("onmf.image.figures.AT_A_TIME", size)
+        for given in (cube, replace(cube, data=Slow())):
+            for step in (1, 3, 7):
+                assert np.array_equal(thinned(given, step), X[::step, ::step], equal_nan=True)
+                assert np.array_equal(thinned(given, step, [4, 2]), X[::step, ::step][:, :, [4, 2]], equal_nan=True)
+
+
+def test_composites(cube):
+    inside = cluster_image(cube, 2).labels >= 0
+    picture = composite(cube, inside)
+    assert picture.picture.shape == (30, 40, 3)
+    assert picture.title.startswith("true colour (")
+    assert composite(cube, inside, side=10).picture.shape == (8, 10, 3)
+    infrared = replace(cube, wavelengths=np.linspace(900, 2500, 60))
+    assert bands_to_show(infrared)[1].startswith("false colour (")
+    assert bands_to_show(replace(cube, wavelengths=None)) == ([44, 29, 14], "false colour (bands 46, 31, 16)")
+    micrometres = replace(cube, wavelengths=cube.wavelengths / 1e3, wavelength_unit="Micrometers")
+    assert bands_to_show(micrometres) == bands_to_show(cube)
+
+
+def test_the_command_maps_another_image(cube, tmp_path):
+    np.save(tmp_path / "first.npy", np.nan_to_num(cube.read(0, 30), nan=-9999))
+    np.save(tmp_path / "other.npy", 3 * np.clip(cube.read(0, 30)[10:], 0, None))
+    done = run("image", tmp_path / "first.npy", "-k", 3, "--ignore", -9999, "--out", tmp_path / "out", "--no-report")
+    assert done.returncode == 0, done.stderr
+    done = run("predict", tmp_path / "out" / "model.onmf", tmp_path / "other.npy", "--out", tmp_path / "mapped")
+    assert done.returncode == 0, done.stderr
+    assert "20 × 40 pixels, 59 bands, 3 clusters" in done.stdout
+    first, other = (envi.open(str(tmp_path / name / "map.hdr")).read_band(0) for name in ("out", "mapped"))
+    assert np.array_equal(first[10:], other)
+    assert (tmp_path / "mapped" / "report.html").exists()
+    np.save(tmp_path / "odd.npy", cube.read(0, 30)[:, :, :40])
+    done = run("predict", tmp_path / "out" / "model.onmf", tmp_path / "odd.npy", "--out", tmp_path / "new")
+    assert done.returncode == 2
+    assert "has 40 bands, but the model was fitted on 59" in done.stderr
+    assert not (tmp_path / "new").exists()
+    done = run("predict", tmp_path / "out" / "model.onmf", tmp_path / "other.npy", "--json")
+    assert [c["pixels"] for c in json.loads(done.stdout)["clusters"]] == np.bincount(other.ravel())[1:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("package", "call"),
+    [
+        ("spectral", "read_cube('x.hdr')"),
+        ("rasterio", "read_cube('x.tif')"),
+        ("h5py", "read_cube('x.mat')"),
+        ("xarray", "cluster_image(np.ones((2, 2, 2)), 1).to_xarray()"),
+        ("matplotlib", "cluster_image(np.ones((2, 2, 2)), 1).plot_map()"),
+    ],
+)
+def test_what_is_not_installed_is_named(tmp_path, package, call):
+    (tmp_path / "x.hdr").write_text("ENVI\n")
+    (tmp_path / "x.tif").write_bytes(b"II*\0")
+    (tmp_path / "x.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n")
+    code = f"import sys; sys.modules[{package!r}] = None; import numpy as np; from onmf.image import *; {call}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert re.search(rf"ImportError: .*{package}.*: pip install ('onmf\[(image|report)\]'|xarray)", done.stderr)
+
+
+def test_truths(cube, scene, tmp_path):
+    found = cluster_image(cube, 3)
+    labels = scene.abundances.argmax(axis=0).reshape(30, 40)
+    np.save(tmp_path / "labels.npy", labels + 1)
+    rasterio_free = tmp_path / "labels.hdr"
+    envi.save_classification(
+        str(rasterio_free), (labels + 1).astype(np.uint8), class_names=["none", "a", "b", "c"], force=True
+    )
+    savemat(tmp_path / "truth.mat", {"M": scene.endmembers.T, "A": scene.abundances.reshape(3, 30, 40)})
+    found.save(tmp_path / "out")
+    results = {}
+    for name in ("labels.npy", "labels.hdr", "truth.mat", "out/spectra.csv", "out/spectra.hdr"):
+        results[name] = cluster_image(cube, 3, truth=tmp_path / name)
+    assert results["labels.npy"].comparison.accuracy > 0.99
+    assert results["labels.npy"].comparison.mrsa is None
+    assert sorted(results["labels.npy"].names) == ["class 1", "class 2", "class 3"]
+    assert sorted(results["labels.hdr"].names) == ["a", "b", "c"]
+    assert results["truth.mat"].comparison.mrsa < 2
+    assert results["truth.mat"].comparison.accuracy > 0.99
+    assert results["out/spectra.csv"].comparison.mrsa == pytest.approx(0, abs=1e-3)
+    assert results["out/spectra.hdr"].comparison.mrsa == pytest.approx(0, abs=1e-2)
+    assert results["out/spectra.hdr"].names == found.names
+    with pytest.raises(ValueError, match="ask for at least 3 clusters"):
+        cluster_image(cube, 2, truth=Truth(spectra=scene.endmembers))
+    np.savetxt(tmp_path / "x.csv", np.ones((70, 2)), delimiter=",", header="a,b", comments="")
+    with pytest.raises(ValueError, match="holds spectra of 70 bands, but the image has 60"):
+        read_truth(tmp_path / "x.csv", cube.shape)
+    np.save(tmp_path / "odd.npy", np.ones((7, 9)))
+    with pytest.raises(ValueError, match="fits neither the 30 × 40 pixels nor the 60 bands"):
+        read_truth(tmp_path / "odd.npy", cube.shape)
+    with pytest.raises(FileNotFoundError, match="is not a file"):
+        read_truth(tmp_path / "nothing", cube.shape)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "onmf", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=200, env={**os.environ, "COLUMNS": "200"}
+    )
+
+
+def test_the_command(original, tmp_path):
+    out = tmp_path / "out"
+    done = run(
+        *("image", original("samson_1.img.hdr"), "-k", 3, "--negatives", "clip"),
+        *("--truth", original("end3.mat"), "--out", out),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "MRSA 2.75" in done.stdout
+    assert re.search(r"3 +water +2,350 +26\.0% +4\.54", done.stdout)
+    assert "Traceback" not in done.stderr
+    assert {
+        "map.tif",
+        "map.hdr",
+        "map.img",
+        "spectra.csv",
+        "spectra.sli",
+        "scales.tif",
+        "residuals.tif",
+        "margins.tif",
+    } <= {path.name for path in out.iterdir()}
+    with rasterio.open(out / "map.tif") as file:
+        assert tuple(file.transform)[:6] == (1, 0, 612730.910, 0, -1, 4074488.708)
+        assert file.crs == UTM
+
+
+def test_the_command_and_its_options(tmp_path, scene):
+    X = scene.X.reshape(30, 40, 60)
+    np.savez(tmp_path / "x.npz", first=X, second=X[:, :, ::-1])
+    np.save(tmp_path / "mask.npy", np.arange(40) > np.zeros((30, 1)))
+    options = {
+        "--variable": "first",
+        "--mask": tmp_path / "mask.npy",
+        "--drop-bands": "1-3,60",
+        "--ignore": -1,
+        "-k": "auto",
+        "--divergence": 1.5,
+        "--init": "++",
+        "--n-init": 2,
+        "--seed": 0,
+        "--threads": 1,
+        "--out": tmp_path / "out",
+    }
+    done = run("image", tmp_path / "x.npz", "--blocks", *(word for pair in options.items() for word in pair))
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "30 of 1,200 pixels hold no data",
+        "4 of 60 bands are bad",
+        "3 clusters were chosen",
+        "a fit found it",
+        "The cube is the variable first",
+    ):
+        assert words in done.stdout
+    for arguments, sentence in {
+        "k": (("-k", "many"), "-k many is not a number of clusters"),
+        "bands": (("-k", 2, "--drop-bands", "3-1"), "'3-1' is no band or range of bands"),
+        "variable": (("-k", 2), "more than one array of three dimensions"),
+        "negatives": (("-k", 2, "--variable", "first", "--negatives", "no"), "negatives='no' is not allowed"),
+        "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "beta_loss='hubert'"),
+    }.values():
+        done = run("image", tmp_path / "x.npz", *arguments, "--out", tmp_path / "new")
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "new").exists()
+    done = run("image", tmp_path / "x.npz", "-k", 2, "--out", tmp_path / "out")
+    assert "exists and is not empty: name another folder, or use --force" in done.stderr

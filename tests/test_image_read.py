@@ -1,0 +1,372 @@
+"""Readers of hyperspectral images: every layout reads back equal, and a broken file gets a sentence."""
+
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import rasterio
+import spectral.io.envi as envi
+import xarray
+from scipy.io import savemat
+
+from onmf.image import Cube, read_cube
+from onmf.image.cube import release
+
+TYPES = {"u1": 1, "i2": 2, "i4": 3, "f4": 4, "f8": 5, "u2": 12, "u4": 13, "i8": 14, "u8": 15}
+WAVES = [450.0, 550.0, 650.0, 850.0]
+UTM = rasterio.CRS.from_epsg(32610)
+
+
+def values(dtype="f4", shape=(3, 5, 4)):
+    return np.random.default_rng(0).integers(1, 120, shape).astype(dtype)
+
+
+def whole(cube):
+    return cube.read(0, cube.shape[0])
+
+
+def save(path, data, **header):
+    options = {key: header.pop(key) for key in ("interleave", "byteorder", "ext") if key in header}
+    envi.save_image(str(path), data, metadata=header, force=True, **options)
+    return path
+
+
+@pytest.mark.parametrize("interleave", ["bsq", "bil", "bip"])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("order", [0, 1])
+def test_every_envi_layout_reads_back_equal(tmp_path, interleave, dtype, order):
+    X = values(dtype)
+    cube = read_cube(save(tmp_path / "x.hdr", X, interleave=interleave, byteorder=order))
+    assert np.array_equal(whole(cube), X)
+    assert whole(cube).dtype == X.dtype
+    assert whole(cube).dtype.isnative
+    assert np.array_equal(cube.read(1, 3), X[1:3])
+    assert isinstance(cube.data, np.memmap), "the data stay on disk"
+
+
+def test_both_namings_and_either_file(tmp_path):
+    X = values()
+    save(tmp_path / "a.hdr", X)
+    save(tmp_path / "b.img.hdr", X, ext="")
+    save(tmp_path / "c.hdr", X, ext=".dat")
+    for name in ("a.hdr", "a.img", "b.img.hdr", "b.img", "c.hdr", "c.dat"):
+        cube = read_cube(tmp_path / name)
+        assert np.array_equal(whole(cube), X)
+        assert cube.name == name[0]
+
+
+def test_what_a_header_says(tmp_path):
+    path = save(
+        tmp_path / "x.hdr",
+        values(),
+        **{
+            "wavelength": WAVES,
+            "wavelength units": "Nanometers",
+            "band names": ["blue", "green", "red", "near"],
+            "bbl": [1, 0, 1, 1],
+            "data ignore value": -9999,
+            "reflectance scale factor": 10000,
+            "map info": "{UTM, 2, 3, 1000, 2000, 10, 20, 10, North, WGS-84, units=Meters}",
+        },
+    )
+    cube = read_cube(path)
+    assert cube.wavelengths.tolist() == WAVES
+    assert cube.nanometres.tolist() == [450, 650, 850]
+    assert cube.band_names == ["blue", "green", "red", "near"]
+    assert cube.good_bands.tolist() == [True, False, True, True]
+    assert (cube.ignore_value, cube.scale) == (-9999, 1e-4)
+    assert cube.transform == (10, 0, 990, 0, -20, 2040)
+    assert rasterio.CRS.from_wkt(cube.crs) == UTM
+    assert cube.coordinates(2, 1) == (1005, 1990), "the reference pixel's corner is (1000, 2000), and it counts from 1"
+    with rasterio.open(path.with_suffix(".img")) as file:  # what GDAL makes of the same words
+        assert tuple(file.transform)[:6] == pytest.approx(cube.transform)
+    assert np.array_equal(whole(cube), values()[:, :, [0, 2, 3]])
+    assert repr(cube) == "<Cube x: 3 lines × 5 samples × 4 bands (1 of them bad), float32>"
+    assert read_cube(path, keep_bad_bands=True).good_bands.all()
+    assert read_cube(path, drop_bands=[0, 3]).good_bands.tolist() == [False, False, True, False]
+    assert read_cube(path, ignore_value=7).ignore_value == 7
+    assert cube.pixel(1, 2) == pytest.approx(values()[1, 2, [0, 2, 3]] * 1e-4)
+
+
+def test_a_rotated_image_lies_where_gdal_puts_it(tmp_path):
+    info = "{UTM, 1, 1, 1000, 2000, 10, 10, 10, North, WGS-84, units=Meters, rotation=30}"
+    path = save(tmp_path / "x.hdr", values(), **{"map info": info})
+    with rasterio.open(path.with_suffix(".img")) as file:
+        assert tuple(file.transform)[:6] == pytest.approx(read_cube(path).transform)
+
+
+def test_a_damaged_coordinate_string_gives_way_to_map_info(original):
+    cube = read_cube(original("samson_1.img.hdr"))
+    assert rasterio.CRS.from_wkt(cube.crs) == UTM
+    assert cube.transform == (1, 0, 612730.910, 0, -1, 4074488.708)
+    assert cube.shape == (95, 95, 156)
+    assert cube.nanometres[[0, -1]] == pytest.approx([400.938721, 899.074585])
+
+
+def test_header_offset(tmp_path):
+    X = values("i2")
+    save(tmp_path / "x.hdr", X, interleave="bip")
+    data = tmp_path / "x.img"
+    data.write_bytes(b"seven!!" + data.read_bytes())
+    header = tmp_path / "x.hdr"
+    header.write_text(header.read_text().replace("header offset = 0", "header offset = 7"))
+    assert np.array_equal(whole(read_cube(header)), X)
+
+
+BROKEN = {
+    "missing keys": (lambda text: text.replace("lines = 3\n", ""), "lacks 'lines': without it"),
+    "no envi": (lambda text: text.replace("ENVI", "ENVY", 1), "is no ENVI header that can be read"),
+    "a list without end": (lambda text: text + "wavelength = {1, 2\n", "is no ENVI header that can be read"),
+    "wrong sizes": (lambda text: text.replace("lines = 3", "lines = 30"), r"which are 2,400 bytes, and there are 240"),
+    "no number": (lambda text: text.replace("lines = 3", "lines = many"), "lines = many: a whole number is expected"),
+    "none": (lambda text: text.replace("samples = 5", "samples = 0"), "samples = 0: at least 1 is needed"),
+    "negative": (lambda text: text.replace("bands = 4", "bands = -4"), "bands = -4: at least 1 is needed"),
+    "negative offset": (lambda text: text.replace("offset = 0", "offset = -8"), "header offset = -8: at least 0"),
+    "absurd": (
+        lambda text: text.replace("lines = 3", "lines = 200000000").replace("samples = 5", "samples = 200000000"),
+        "640,000,000,000,000,000 bytes, and there are 240",
+    ),
+    "more than absurd": (lambda text: text.replace("lines = 3", "lines = 1" + "0" * 40), "no file is that large"),
+    "type": (lambda text: text.replace("data type = 4", "data type = 7"), "data type = 7, which ENVI does not know"),
+    "complex": (lambda text: text.replace("data type = 4", "data type = 6"), "complex numbers"),
+    "interleave": (lambda text: text.replace("= bip", "= bib"), "interleave = bib: bsq, bil or bip"),
+    "byte order": (lambda text: text.replace("byte order = 0", "byte order = 2"), "byte order = 2: 0"),
+    "wavelengths": (lambda text: text + "wavelength = {1, 2, 3}\n", "bands = 4, but its list wavelength has 3"),
+    "words": (lambda text: text + "wavelength = {1, 2, 3, x}\n", "list wavelength holds something that is no number"),
+    "bbl": (lambda text: text + "bbl = {1, 1}\n", "bands = 4, but its list bbl has 2 entries"),
+    "all bad": (lambda text: text + "bbl = {0, 0, 0, 0}\n", "every band is marked as bad"),
+    "ignore": (lambda text: text + "data ignore value = none\n", "data ignore value = none: a number is expected"),
+    "frames": (lambda text: text + "major frame offsets = {8}\n", "frame offsets, which are not supported"),
+    "library": (lambda text: text.replace("ENVI Standard", "ENVI Spectral Library"), "is a spectral library"),
+    "scale": (lambda text: text + "reflectance scale factor = 0\n", "it must be greater than 0"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_header_gets_a_sentence(tmp_path, what):
+    change, sentence = BROKEN[what]
+    header = save(tmp_path / "x.hdr", values(), interleave="bip")
+    before = header.read_text()
+    header.write_text(change(before))
+    assert header.read_text() != before
+    with pytest.raises(ValueError, match=sentence):
+        read_cube(header)
+
+
+def test_files_that_are_not_there_or_cut_off(tmp_path):
+    header = save(tmp_path / "x.hdr", values(), interleave="bsq")
+    data = tmp_path / "x.img"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"x\.img is too short.*240 bytes, and there are 239"):
+        read_cube(header)
+    data.unlink()
+    with pytest.raises(FileNotFoundError, match="has no data beside it"):
+        read_cube(header)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        read_cube(tmp_path / "nothing.hdr")
+    with pytest.raises(FileNotFoundError, match="is a folder"):
+        read_cube(tmp_path)
+    header.write_bytes(b"ENVI\n\xff\xfe\x00 = \x80")
+    with pytest.raises(ValueError, match="is no ENVI header that can be read"):
+        read_cube(header)
+    (tmp_path / "y.xyz").write_text("hello")
+    with pytest.raises(ValueError, match=r"y\.xyz cannot be read.*ENVI \(with its header\), GeoTIFF"):
+        read_cube(tmp_path / "y.xyz")
+    for name in ("a.mat", "a.npy", "a.npz", "a.tif"):
+        start = {"npy": b"\x93NUMPY", "npz": b"PK\x03\x04", "tif": b"II*\0", "mat": b"MATLAB 5.0"}[name[2:]]
+        (tmp_path / name).write_bytes(start + b"nonsense" * 40)
+        with pytest.raises(ValueError, match=rf"a\.{name[2:]}"):
+            read_cube(tmp_path / name)
+
+
+def write_tif(path, X, **options):
+    options = {"crs": UTM, "transform": rasterio.Affine(10, 0, 1000, 0, -20, 2000)} | options
+    with rasterio.open(
+        path, "w", driver="GTiff", height=X.shape[0], width=X.shape[1], count=X.shape[2], dtype=X.dtype, **options
+    ) as file:
+        file.write(X.transpose(2, 0, 1))
+        for band, wave in enumerate(WAVES, start=1):
+            file.update_tags(band, wavelength=wave, wavelength_units="Nanometers")
+            file.set_band_description(band, f"band {band}")
+    return path
+
+
+def test_geotiff(tmp_path):
+    X = values("u2")
+    cube = read_cube(write_tif(tmp_path / "x.tif", X, nodata=7))
+    assert np.array_equal(whole(cube), X)
+    assert np.array_equal(cube.read(1, 2), X[1:2])
+    assert cube.wavelengths.tolist() == WAVES
+    assert cube.nanometres.tolist() == WAVES
+    assert cube.band_names[1] == "band 2"
+    assert cube.ignore_value == 7
+    assert cube.transform == (10, 0, 1000, 0, -20, 2000)
+    assert rasterio.CRS.from_wkt(cube.crs) == UTM
+
+
+def test_geotiff_with_scales_and_mask(tmp_path):
+    X = values("i2")
+    path = write_tif(tmp_path / "x.tif", X, nodata=None)
+    with rasterio.open(path, "r+") as file:
+        file.scales, file.offsets = [0.5] * 4, [0.0] * 4
+        file.write_mask(np.arange(15).reshape(3, 5) > 2)
+    cube = read_cube(path)
+    assert cube.scale == 0.5
+    assert np.array_equal(whole(cube), X)
+    assert cube.mask.ravel().tolist() == [False] * 3 + [True] * 12
+    path = write_tif(tmp_path / "y.tif", X, nodata=int(X[0, 0, 0]))
+    with rasterio.open(path, "r+") as file:
+        file.scales, file.offsets = [0.5, 1, 1, 1], [0.0, 0, 0, -3.0]
+    cube = read_cube(path)
+    expected = X * np.array([0.5, 1, 1, 1]) + np.array([0, 0, 0, -3.0])
+    assert np.isnan(whole(cube)[0, 0, 0])
+    fine = X[0, 0, 0] != X
+    assert whole(cube)[fine] == pytest.approx(expected[fine])
+
+
+def write_73(path, **arrays):
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, value in arrays.items():
+            file[name] = np.transpose(value)
+    with path.open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+@pytest.mark.parametrize("version", [5, 7.3])
+def test_matlab(tmp_path, version):
+    def write(**arrays):
+        path = tmp_path / f"x{len(list(tmp_path.iterdir()))}.mat"
+        return write_73(path, **arrays) if version == 7.3 else savemat(path, arrays) or path
+
+    X = values("f8")
+    matrix = X.transpose(2, 1, 0).reshape(4, 15)  # bands × pixels, which run down the columns
+    size = {"nRow": np.array([[3]]), "nCol": np.array([[5]])}
+    for name, arrays in {
+        "V": {"V": matrix, **size},
+        "Y": {"Y": matrix, **size, "other": np.ones((2, 2))},
+        "X": {"X": matrix.T, **size},
+        "indian": {"indian": X, "gt": np.ones((3, 5))},
+        "cube": {"cube": X, "second": X},
+    }.items():
+        cube = read_cube(write(**arrays))
+        assert np.array_equal(whole(cube), X), name
+        assert cube.variable == name
+        assert np.array_equal(cube.read(1, 2), X[1:2])
+    square = X[:, :3]
+    cube = read_cube(write(V=square.transpose(2, 1, 0).reshape(4, 9)))
+    assert np.array_equal(whole(cube), square)
+    cube = read_cube(write(a=X, b=2 * X, wavelength=np.array([WAVES])), variable="b")
+    assert np.array_equal(whole(cube), 2 * X)
+    assert cube.wavelengths.tolist() == WAVES
+    with pytest.raises(ValueError, match=r"more than one array of three dimensions.*--variable.*a 3×5×4, b 3×5×4"):
+        read_cube(write(a=X, b=X))
+    with pytest.raises(ValueError, match="no cube or matrix of numbers 'c', but a 3×5×4"):
+        read_cube(write(a=X), variable="c")
+    with pytest.raises(ValueError, match=r"no array of three dimensions.*nothing of two or three dimensions"):
+        read_cube(write(a=np.ones((1, 3))))
+    with pytest.raises(ValueError, match="15 pixels are not 4 × 4: the file needs nRow and nCol"):
+        read_cube(write(V=matrix))
+
+
+def test_npy_and_npz(tmp_path):
+    X = values("u2")
+    np.save(tmp_path / "x.npy", X)
+    cube = read_cube(tmp_path / "x.npy")
+    assert isinstance(cube.data, np.memmap)
+    assert np.array_equal(whole(cube), X)
+    np.savez(tmp_path / "x.npz", image=X, wavelengths=WAVES)
+    cube = read_cube(tmp_path / "x.npz")
+    assert cube.variable == "image"
+    assert cube.wavelengths.tolist() == WAVES
+    assert np.array_equal(whole(cube), X)
+    np.savez(tmp_path / "y.npz", X=X.transpose(1, 0, 2).reshape(15, 4), height=3, width=5, order="F")
+    assert np.array_equal(whole(read_cube(tmp_path / "y.npz")), X)
+    np.save(tmp_path / "flat.npy", X[0])
+    with pytest.raises(ValueError, match=r"has shape \(5, 4\): a cube has three dimensions"):
+        read_cube(tmp_path / "flat.npy")
+    with pytest.raises(ValueError, match="has no variables to choose from"):
+        read_cube(tmp_path / "x.npy", variable="V")
+
+
+@pytest.mark.parametrize("dims", [("y", "x", "band"), ("wavelength", "line", "sample"), ("lon", "band", "lat")])
+def test_xarray_by_the_names_of_its_dimensions(dims):
+    X = values("f4")
+    home = [next(i for i, known in enumerate((LINES, SAMPLES, BANDS)) if dim in known) for dim in dims]
+    coords = {dims[home.index(0)]: [100.0, 90.0, 80.0], dims[home.index(1)]: np.arange(5) * 2.0}
+    coords["wavelength"] = (dims[home.index(2)], WAVES, {"units": "nm"})
+    array = xarray.DataArray(X.transpose(home), dims=dims, coords=coords, attrs={"_FillValue": -1.0}, name="field")
+    for given in (array, array.chunk({dims[0]: 1}) if has_dask() else array):
+        cube = read_cube(given)
+        assert np.array_equal(whole(cube), X)
+        assert np.array_equal(cube.read(1, 2), X[1:2])
+        assert cube.wavelengths.tolist() == WAVES
+        assert cube.nanometres.tolist() == WAVES
+        assert cube.transform == (2, 0, -1, 0, -10, 105)
+        assert (cube.ignore_value, cube.name) == (-1, "field")
+    with pytest.raises(ValueError, match="it cannot be told which are lines, samples and bands"):
+        read_cube(xarray.DataArray(X, dims=("a", "b", "c")))
+    with pytest.raises(ValueError, match="three are needed"):
+        read_cube(xarray.DataArray(X[0], dims=("y", "x")))
+
+
+LINES, SAMPLES, BANDS = ("y", "line", "lat"), ("x", "sample", "lon"), ("band", "wavelength")
+
+
+def has_dask():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            import dask.array  # noqa: F401
+        except ImportError:
+            return False
+    return True
+
+
+def test_masks(tmp_path):
+    X, inside = values(), np.arange(15).reshape(3, 5) % 2
+    np.save(tmp_path / "mask.npy", inside)
+    envi.save_image(str(tmp_path / "mask.hdr"), inside.astype(np.uint8), force=True)
+    savemat(tmp_path / "mask.mat", {"mask": inside.astype(np.uint8)})
+    for mask in (inside, tmp_path / "mask.npy", tmp_path / "mask.hdr", str(tmp_path / "mask.mat")):
+        assert np.array_equal(read_cube(X, mask=mask).mask, inside == 1)
+    with pytest.raises(ValueError, match=r"The mask has shape \(2, 5\), but an array has 3 lines × 5 samples"):
+        read_cube(X, mask=inside[:2])
+
+
+def test_cubes_that_make_no_sense():
+    X = values()
+    for arguments, sentence in {
+        "wavelengths": ({"wavelengths": np.ones(3)}, "4 bands, but 3 wavelengths"),
+        "names": ({"band_names": ["a"]}, "4 bands, but 1 band names"),
+        "bands": ({"good_bands": np.ones(3)}, "list of good bands has 3 entries"),
+        "mask": ({"mask": np.ones((2, 2))}, r"The mask has shape \(2, 2\)"),
+    }.values():
+        with pytest.raises(ValueError, match=sentence):
+            Cube(X, **arguments)
+    with pytest.raises(ValueError, match="holds complex64 values"):
+        Cube(X.astype(np.complex64))
+    with pytest.raises(ValueError, match="drop_bands names band 4, but an array has bands 0 to 3"):
+        read_cube(X, drop_bands=[4])
+    with pytest.raises(TypeError, match="list is no image"):
+        read_cube([1, 2])
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="this system does not tell what is resident")
+def test_pages_that_were_read_are_let_go(tmp_path):
+    X = np.ones((64, 256, 64), dtype=np.float32)
+    np.save(tmp_path / "x.npy", X)
+    cube = read_cube(tmp_path / "x.npy")
+
+    def resident():
+        text = Path("/proc/self/smaps").read_text().split("x.npy")[1]
+        return int(text.split("Rss:")[1].split()[0])
+
+    np.asarray(cube.data).sum()
+    assert resident() > 1000
+    release(cube.data)
+    assert resident() < 100
+    cube.read(0, 64)
+    assert resident() < 100
