@@ -1,0 +1,33 @@
+"""How many clusters have 20 newsgroups, and the Jasper Ridge image? Draws what the criteria say, where the data are found.
+
+    python examples/how_many_clusters.py FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from onmf import select_n_clusters
+from onmf.datasets import load_documents, load_hyperspectral
+
+
+def main(folder: Path) -> None:
+    """Choose, print and draw."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {
+        "ng20": (load_documents("NG20").X, [2, 4, 6, 8, 12, 16, 20, 26, 32, 40]),
+        "jasper": (load_hyperspectral("jasper").X, range(2, 11)),
+    }
+    for name, (X, candidates) in data.items():
+        selection = select_n_clusters(X, candidates, n_splits=2, n_init=2, random_state=0, verbose=1)
+        print(f"{name}\n{selection}\n")
+        selection.plot()[0].figure.savefig(folder / f"select-{name}.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
