@@ -49,11 +49,6 @@ def consensus(X: Any, k: int, seed: int) -> Any:
     return ONMF(k, init="consensus", refine="local-search", random_state=seed, n_threads=THREADS).fit_predict(X)
 
 
-def consensus_plain(X: Any, k: int, seed: int) -> Any:
-    """The consensus without local search."""
-    return ONMF(k, init="consensus", random_state=seed, n_threads=THREADS).fit_predict(X)
-
-
 def kmeans(X: Any, k: int, seed: int) -> Any:
     """k-means on tf-idf, the best of ten."""
     return KMeans(k, n_init=10, random_state=seed).fit_predict(TfidfTransformer().fit_transform(X))
@@ -72,7 +67,6 @@ def sib(X: Any, k: int, seed: int) -> Any:
 METHODS: dict[str, tuple[str, Labels]] = {
     "paper": ("KL-ONMF, the paper's start", paper),
     "restarts": ("KL-ONMF, 10 restarts + local search", restarts),
-    "consensus-plain": ("KL-ONMF, consensus", consensus_plain),
     "consensus": ("KL-ONMF, consensus + local search", consensus),
     "sib": ("sIB, 10 restarts", sib),
     "kmeans": ("k-means on tf-idf, 10 restarts", kmeans),

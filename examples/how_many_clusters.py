@@ -1,6 +1,6 @@
-"""How many clusters have 20 newsgroups, and the Jasper Ridge image? Draws what the criteria say, where the data are found.
+"""How many clusters have 20 newsgroups, and the Jasper Ridge image? Prints and draws what the criteria say.
 
-    python examples/how_many_clusters.py FOLDER
+Run as ``python examples/how_many_clusters.py FOLDER``, where the paper's data are found.
 """
 
 from __future__ import annotations

@@ -9,13 +9,15 @@ from itertools import combinations
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf import kernels
 from onmf.alternate import alternate, update
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Assignment, Engine, Held, StepSums
 
 LARGEST_TABLE = 1 << 22
 """Entries up to which t log t of counts comes from a table."""
+
+WORTH = 1e-10
+"""Share of the objective that a split with a merge must gain, above rounding."""
 
 TRIES = 3
 """Clusters that are split on trial, those that gain most, before split and merge gives up."""
@@ -134,7 +136,7 @@ def split_and_merge(engine: Engine, held: Held, labels: Array, k: int, rng: np.r
             search = local_search(engine, held, trial, k, rng)
             n_sweeps += search.n_sweeps
             better = halves[c][0] - losses[a, b] + search.gain
-            if better > kernels.WORTH * sum(map(abs, values.values())):
+            if better > WORTH * sum(map(abs, values.values())):
                 break
         else:
             break
@@ -176,6 +178,8 @@ def _rows(engine: Engine, held: Held) -> tuple[Array, Array, Array, bool]:
 
 def _counts(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArray) -> Sweep:
     """Sweeps under Kullback–Leibler: with tables where all entries are small whole numbers, else with logarithms."""
+    from onmf import kernels  # numba is slow to import, and most who import onmf do not fit at once
+
     indptr, indices, data, dense = _rows(engine, held)
     weights = engine.row_weights(held, masses)
     sizes = np.bincount(labels[masses * weights > 0], minlength=k)
@@ -204,6 +208,8 @@ def _counts(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArra
 
 def _lengths(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArray) -> Sweep:
     """Sweeps under the cosine; the sums are made anew for each, since rounding adds up in them."""
+    from onmf import kernels  # numba is slow to import, and most who import onmf do not fit at once
+
     indptr, indices, data, dense = _rows(engine, held)
     weights = engine.row_weights(held, masses)
     sizes = np.bincount(labels[masses * weights > 0], minlength=k)

