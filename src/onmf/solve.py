@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -19,6 +19,11 @@ from onmf.refine import SearchFrom, local_search, settle, split_and_merge
 from onmf.result import Clustering, margins
 from onmf.warn import warn
 
+T = TypeVar("T")
+
+PROMISING = 5
+"""Runs, the best so far, that splits and merges are tried on."""
+
 Watch = Callable[[int, Iteration, FloatArray], bool]
 
 
@@ -26,7 +31,7 @@ Watch = Callable[[int, Iteration, FloatArray], bool]
 class Plan:
     """What every run does, whatever its start: the parameters of :class:`onmf.ONMF` of the same names.
 
-    Splits and merges follow the local search of the best run; of every run, if it is to be ``thorough``.
+    Splits and merges follow the local search of the best runs; of every run, if it is to be ``thorough``.
     """
 
     max_iter: int = 100
@@ -73,9 +78,22 @@ def solve(
     -------
     Clustering
     """
-    at, best = min(enumerate(runs(engine, held, starts, seeds, plan, watch)), key=lambda run: run[1].objective)
-    if plan.refine is not None and not plan.thorough:
-        best = searched(engine, held, best, split_and_merge, np.random.default_rng([int(seeds[at]), 2]))
+    promising: list[tuple[int, Clustering]] = []
+    for run in enumerate(runs(engine, held, starts, seeds, plan, watch)):
+        promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
+    if plan.refine is None or plan.thorough:
+        best = promising[0][1]
+    else:
+        shaken = side_by_side(
+            engine,
+            held,
+            lambda place: promising[place],
+            lambda run, engine, held: searched(
+                engine, held, run[1], split_and_merge, np.random.default_rng([int(seeds[run[0]]), 2])
+            ),
+            len(promising),
+        )
+        best = min(shaken, key=lambda found: found.objective)
     warn_about(best, plan.max_iter)
     return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
 
@@ -88,13 +106,13 @@ def runs(
     plan: Plan,
     watch: Watch | None = None,
 ) -> Iterator[Clustering]:
-    """The result of each run, in their order.
+    """The result of each run, in their order."""
 
-    Several runs at the same time need no threads to wait for each other within an iteration; where there are fewer runs
-    than threads, or somebody watches, the threads share the rows of one run. The results are the same.
-    """
+    def begin(number: int) -> tuple[int, Start]:
+        return number, starts(number)
 
-    def run(number: int, start: Start, engine: Engine, held: Held) -> Clustering:
+    def run(begun: tuple[int, Start], engine: Engine, held: Held) -> Clustering:
+        number, start = begun
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
         ended = alternate(engine, held, start.centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         found = clustering_of(engine, held, ended, start.rows)
@@ -103,17 +121,34 @@ def runs(
             found = searched(engine, held, found, search, rng)
         return found
 
-    at_once = min(engine.runs_at_once, len(seeds))
-    if watch is not None or at_once < max(engine.runs_at_once, 2):
-        for number in range(len(seeds)):
-            yield run(number, starts(number), engine, held)
+    return side_by_side(engine, held, begin, run, len(seeds), in_turn=watch is not None)
+
+
+def side_by_side(
+    engine: Engine,
+    held: Held,
+    begin: Callable[[int], T],
+    run: Callable[[T, Engine, Held], Clustering],
+    number: int,
+    *,
+    in_turn: bool = False,
+) -> Iterator[Clustering]:
+    """``run(begin(i), engine, held)`` for each i, in their order; ``begin`` is called by the calling thread.
+
+    Several at the same time need no threads to wait for each other within an iteration; where there are fewer than
+    threads, or where they must go in turn, the threads share the rows of one. The results are the same.
+    """
+    at_once = min(engine.runs_at_once, number)
+    if in_turn or at_once < max(engine.runs_at_once, 2):
+        for i in range(number):
+            yield run(begin(i), engine, held)
         return
     engine.warm_up(held)
     pending: deque[Future[Clustering]] = deque()
     pool = ThreadPoolExecutor(at_once)
     try:
-        for number in range(len(seeds)):
-            pending.append(pool.submit(run, number, starts(number), engine.share(), engine.fork(held)))
+        for i in range(number):
+            pending.append(pool.submit(run, begin(i), engine.share(), engine.fork(held)))
             if len(pending) > 2 * at_once:
                 yield pending.popleft().result()
         while pending:
