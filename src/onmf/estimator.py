@@ -18,12 +18,22 @@ from sklearn.utils.validation import check_is_fitted
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
-from onmf.engine import Assignment, Engine, Held, get_engine
+from onmf.engine import Engine, Held, PartsEngine, Rows, get_engine
+from onmf.engine.parts import HeldParts
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.refine import check_refine
 from onmf.result import Agreement, Clustering, membership, telling
-from onmf.solve import Plan, all_losses, solve
-from onmf.validate import check_centroids, check_data, check_weights, read_only
+from onmf.solve import Plan, losses_of, solve
+from onmf.validate import (
+    check_centroids,
+    check_data,
+    check_features,
+    check_parts,
+    check_weights,
+    in_parts,
+    read_only,
+    warn_zero_rows,
+)
 from onmf.warn import warn
 
 NOTHING = 1e-12
@@ -186,16 +196,22 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
         check_refine(self.refine, divergence)
-        engine = get_engine(self.engine, n_threads=self.n_threads)
-        rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
-        if rows.shape[0] < self.n_clusters:
-            raise ValueError(
-                f"n_samples={rows.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer clusters."
-            )
-        weights = check_weights(sample_weight, rows.shape[0])
-        engine = get_engine(engine, rows)
+        get_engine(self.engine, n_threads=self.n_threads)
         n_init = self._runs()
+        if in_parts(X):
+            self._check_for_parts()
+            rows: Any = check_parts(X, divergence, estimator=self, reset=True, sample_weight=sample_weight)
+            weights = None
+        else:
+            rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
+            weights = check_weights(sample_weight, rows.shape[0])
+            self._check_rows(rows.shape[0])
+        engine = get_engine(self.engine, rows, self.n_threads)
         held = engine.hold(rows, divergence, weights)
+        if isinstance(held, HeldParts):
+            check_features(self, held.shape[1], rows.names, reset=True)
+            warn_zero_rows(held.zeros, held.shape[0])
+            self._check_rows(held.shape[0])
         voters = self.n_consensus if self._by_consensus else 0
         reporter = FitReporter(self, divergence, X, sample_weight, n_init * (1 + voters))
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
@@ -271,7 +287,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        return self._assign(X, self._templates()).labels
+        engine, held = self._held(X)
+        (labels,) = engine.by_row(held, best_labels, self._templates())
+        return labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that the divergence stands for.
@@ -297,10 +315,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        losses = all_losses(engine, engine.hold(rows, self._divergence), self._templates())
-        return softmax(-losses / float(temperature), axis=1)
+        engine, held = self._held(X)
+        (found,) = engine.by_row(held, probabilities, self._templates(), float(temperature))
+        return found
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -314,9 +331,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
         """
-        labels, scales, _ = self._assign(X, self._templates())
+        engine, held = self._held(X)
         sizes = self._divergence.size(self.cluster_centers_)
-        return self._output(labels, divide(scales, sizes[labels]))
+        (H,) = engine.by_row(held, memberships, self._templates(), sizes, self.sparse_output)
+        return H
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -369,8 +387,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         smoothed = self._divergence.smooth(self.cluster_centers_, at_least=UNSEEN)
-        losses = self._assign(X, self._divergence.unsmoothed().templates(smoothed)).losses
-        return -float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
+        engine, held = self._held(X, sample_weight)
+        losses, weights = engine.total(held, total_loss, self._divergence.unsmoothed().templates(smoothed))
+        return -float(losses / weights)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
         """The most telling features of each cluster: those that set it apart from the data as a whole.
@@ -480,7 +499,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return STARTS[self.init](engine, held, self.n_clusters, np.random.default_rng(seed))
         init = self.init
         if callable(init):
-            init = init(read_only(rows), self.n_clusters, random_state=check_random_state(seed))
+            given = rows.origin if isinstance(rows, Rows) else read_only(rows)
+            init = init(given, self.n_clusters, random_state=check_random_state(seed))
         centroids = check_centroids(init, self.n_clusters, held.shape[1], held.divergence)
         tie_parallel(centroids)
         return Start(centroids)
@@ -505,14 +525,69 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         return self._divergence.templates(self.cluster_centers_)
 
-    def _assign(self, X: Any, templates: FloatArray) -> Assignment:
+    def _held(self, X: Any, sample_weight: Any = None) -> tuple[Engine, Held]:
+        """New data, where an engine can work on them."""
+        check_is_fitted(self)
+        if in_parts(X):
+            rows: Any = check_parts(X, self._divergence, estimator=self, sample_weight=sample_weight)
+            engine = get_engine(self.engine, rows, self.n_threads)
+            assert isinstance(engine, PartsEngine)
+            return engine, engine.open(rows, self._divergence)
         rows = check_data(X, self._divergence, estimator=self)
         engine = get_engine(self.engine, rows, self.n_threads)
-        return engine.assign(engine.hold(rows, self._divergence), templates)
+        return engine, engine.hold(rows, self._divergence, check_weights(sample_weight, rows.shape[0]))
+
+    def _check_rows(self, n: int) -> None:
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+
+    def _check_for_parts(self) -> None:
+        """Refuse what goes through the rows one by one, in any order."""
+        for name, value, instead in (
+            ("refine", "local-search", "refine=None, and several runs with n_init"),
+            ("init", "consensus", "init='random-partition' with n_init"),
+        ):
+            if isinstance(getattr(self, name), str) and getattr(self, name) == value:
+                raise ValueError(f"{name}={value!r} needs all rows in memory, and X comes in parts: use {instead}.")
 
     def _output(self, labels: Array, scales: FloatArray) -> Any:
-        H = membership(labels, scales, len(self.cluster_centers_))
-        return H if self.sparse_output else H.toarray()
+        k = len(self.cluster_centers_)
+        if hasattr(labels, "map_blocks"):
+            like = csr_array((0, k)) if self.sparse_output else np.empty((0, k))
+            return labels.map_blocks(
+                one_column, scales, k, self.sparse_output, meta=like, new_axis=1, chunks=(labels.chunks[0], (k,))
+            )
+        return one_column(labels, scales, k, self.sparse_output)
+
+
+def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
+    """The scale of each row in the column of its cluster. → (n, k)"""
+    H = membership(labels, scales, k)
+    return H if sparse else H.toarray()
+
+
+def best_labels(engine: Engine, part: Held, templates: FloatArray) -> tuple[Array]:
+    """The cluster of each row of a part. → (n,)"""
+    return (engine.assign(part, templates).labels,)
+
+
+def memberships(engine: Engine, part: Held, templates: FloatArray, sizes: FloatArray, sparse: bool) -> tuple[Any]:
+    """Hᵀ of a part. → (n, k)"""
+    labels, scales, _ = engine.assign(part, templates)
+    return (one_column(labels, divide(scales, sizes[labels]), len(templates), sparse),)
+
+
+def probabilities(engine: Engine, part: Held, templates: FloatArray, temperature: float) -> tuple[FloatArray]:
+    """The probability of each cluster for each row of a part. → (n, k)"""
+    (losses,) = losses_of(engine, part, templates)
+    return (softmax(-losses / temperature, axis=1),)
+
+
+def total_loss(engine: Engine, part: Held, templates: FloatArray) -> FloatArray:
+    """Σ w·loss and Σ w over a part. → (2,)"""
+    losses = engine.assign(part, templates).losses
+    weights = np.ones(len(losses)) if part.weights is None else part.weights
+    return np.array([np.sum(weights * losses), np.sum(weights)])
 
 
 def _is_integer(value: Any) -> bool:

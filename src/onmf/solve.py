@@ -64,7 +64,9 @@ def solve(
     """
     best = min(runs(engine, held, starts, seeds, plan, watch), key=lambda found: found.objective)
     warn_about(best, plan.max_iter)
-    return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
+    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
+    labels, scales, margins = engine.keep(best.labels, best.scales, margins)
+    return replace(best, parameters=parameters or {}, labels=labels, scales=scales, margins=margins)
 
 
 def runs(
@@ -108,31 +110,35 @@ def runs(
             yield pending.popleft().result()
 
 
-def margins_of(engine: Engine, held: Held, found: Clustering) -> FloatArray:
+def margins_of(engine: Engine, part: Held, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
     """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
-    divergence = held.divergence
-    templates = engine.prepare(held, found.centroids, divergence.templates)
-    own, following = engine.own_and_next(held.data, templates, found.labels)
-    return margins(divergence, own, following, held.terms)
+    divergence = part.divergence
+    templates = engine.prepare(part, centroids, divergence.templates)
+    own, following = engine.own_and_next(part.data, templates, labels)
+    return (margins(divergence, own, following, part.terms),)
 
 
-def all_losses(engine: Engine, held: Held, templates: FloatArray) -> FloatArray:
+def losses_of(engine: Engine, part: Held, templates: FloatArray) -> tuple[FloatArray]:
     """The loss of each row under each template, up to what all of them share where that is infinite. → (n, k)"""
-    divergence = held.divergence
-    scores = engine.scores(held.data, templates)
+    divergence = part.divergence
+    scores = engine.scores(part.data, templates)
     losses = np.empty_like(scores)
     for k in range(scores.shape[1]):
-        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], held.terms), held.terms)
-        losses[:, k] = held.constants - gains
+        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], part.terms), part.terms)
+        losses[:, k] = part.constants - gains
     losses[np.isposinf(losses).all(axis=1)] = 0.0  # no template can explain the row: all are as good
-    return losses
+    return (losses,)
+
+
+def last_labels(engine: Engine, part: Held, norms: FloatArray) -> tuple[Array, FloatArray]:
+    """Labels of the last step, and scales in the gauge H Hᵀ = I. → 2 × (n,)"""
+    labels, scales = engine.collect(part)
+    return labels, scales / norms[labels]
 
 
 def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None, n_sweeps: int) -> Clustering:
     """The result of a loop that has just ended, in the gauge H Hᵀ = I."""
-    labels, scales = engine.collect(held)
-    scales = scales / ended.step.norms[labels]
-    weighted = scales if held.weights is None else scales * held.weights
+    labels, scales = engine.by_row(held, last_labels, ended.step.norms)
     iterations = ended.iterations
     history: dict[str, Array] = {
         "moved": np.array([i.moved for i in iterations]),
@@ -149,7 +155,7 @@ def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Arr
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
         history=history,
-        masses=np.bincount(labels, weights=weighted, minlength=len(ended.centroids)).astype(np.float64, copy=False),
+        masses=ended.step.scale_sums / ended.step.norms,
         n_filled=int(np.count_nonzero(~ended.step.empty)),
         init_rows=init_rows,
         n_sweeps=n_sweeps,
