@@ -63,6 +63,13 @@ class StepSums:
             self.moved + other.moved,
         )
 
+    def __iadd__(self, other: StepSums) -> StepSums:
+        """Add in place, for who made this one and nobody else reads it."""
+        for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss"):
+            mine = getattr(self, name)
+            mine += getattr(other, name)
+        return replace(self, moved=self.moved + other.moved)
+
     @property
     def empty(self) -> Array:
         """Which clusters hold nothing. → (k,) bool"""

@@ -8,9 +8,9 @@ the last templates. So a part that can be read again is all that a fit needs to 
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from operator import add
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -123,10 +123,14 @@ class DaskEngine(PartsEngine):
         client = current_client()
         if client is None:
             return tuple(dask.persist(*arrays))
-        found = client.persist(arrays)
         from distributed.client import futures_of
 
-        self._wait(futures_of(found), client)
+        with warnings.catch_warnings():  # the templates are in the graph, so that arrays can always be made again
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            found = client.persist(arrays)
+        futures = futures_of(found)
+        self._wait(futures, client)
+        self._gather([future for future in futures if future.status == "error"][:1], client)
         return tuple(found)
 
     def _tasks(
@@ -191,6 +195,9 @@ class DaskEngine(PartsEngine):
             return list(dask.compute(*tasks, traverse=False))
         futures = client.compute(tasks)
         self._wait(futures, client)
+        return self._gather(futures, client)
+
+    def _gather(self, futures: list[Any], client: Any) -> list[Any]:
         from distributed import KilledWorker
 
         try:
@@ -297,9 +304,9 @@ def kept_of(key: str) -> dict[int, Held]:
 
 def add_up(values: list[Any]) -> Any:
     """The sum of a few values, in their order."""
-    total = values[0]
-    for value in values[1:]:
-        total = add(total, value)
+    total = values[0] + values[1]
+    for value in values[2:]:
+        total += value
     return total
 
 
@@ -341,12 +348,12 @@ def inlined(blocks: list[Any]) -> tuple[list[Any], bool]:
     """
     from dask.optimization import cull
 
-    graphs, seen, merged = [], Counter[Any](), {}
+    graphs, seen, last, tasks = [], Counter[Any](), None, dict[Any, Any]()
     for block in blocks:
         graph = block.__dask_graph__()
-        if id(graph) not in merged:
-            merged = {id(graph): dict(graph)}  # blocks of one array have one graph
-        own, _ = cull(merged[id(graph)], [block.key])
+        if graph is not last:  # blocks of one array have one graph
+            last, tasks = graph, dict(graph)
+        own, _ = cull(tasks, [block.key])
         graphs.append(own)
         seen.update(own.keys())
     futures = any(hasattr(task, "client") for graph in graphs for task in graph.values())
@@ -370,7 +377,7 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
         )
     if X.ndim != 2:
         raise ValueError(f"X is a Dask array of {X.ndim} dimensions: reshape it to rows and features.")
-    grid = X.to_delayed()
+    grid = X.to_delayed(optimize_graph=False)  # optimising loses what is on workers already
     blocks = [row[0] if len(row) == 1 else delayed(side_by_side)(list(row)) for row in grid]
     sizes, p = list(X.chunks[0]), X.shape[1]
     return blocks, None if np.isnan(sizes).any() else [int(n) for n in sizes], None if np.isnan(p) else int(p), None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import count
-from operator import add
+from operator import iadd
 from typing import Any
 
 import numpy as np
@@ -293,9 +293,24 @@ def survey(engine: Engine, part: Held) -> Survey:
 def step_of(engine: Engine, part: Held, templates: FloatArray, number: int) -> StepSums:
     """One pass over a part."""
     part.memory.pop("start", None)
-    found = engine.step(part, engine.prepare(part, templates))
+    found = engine.step(part, _prepared(engine, part, templates))
     part.memory["step"] = number
     return found
+
+
+_last_prepared: list[tuple[FloatArray, bool, Any]] = []
+"""Templates of the last step in this process, and how they were prepared for sparse or dense rows."""
+
+
+def _prepared(engine: Engine, part: Held, templates: FloatArray) -> Any:
+    """Templates as the engine reads them; prepared once for all parts that one process works on."""
+    sparse = issparse(part.data)
+    for known, kind, prepared in tuple(_last_prepared):
+        if known is templates and kind == sparse:
+            return prepared
+    prepared = engine.prepare(part, templates)
+    _last_prepared[:] = [(templates, sparse, prepared)]
+    return prepared
 
 
 class BlocksEngine(PartsEngine):
@@ -321,7 +336,7 @@ class BlocksEngine(PartsEngine):
 
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         found = self._each(held, function, args)
-        return reduce(add, found) if together else list(found)
+        return reduce(iadd, found) if together else list(found)  # each is made for this sum
 
     def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
         assert isinstance(held, HeldParts)
