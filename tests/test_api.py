@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array, issparse
 
 import onmf
+import onmf.cells
 import onmf.datasets
 import onmf.engine
 import onmf.plot
@@ -36,7 +37,7 @@ LAYERS = [
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
-    ("plot",),
+    ("plot", "cells"),
     ("reproduce",),
     ("cli",),
     ("__main__",),
@@ -85,7 +86,7 @@ def test_all_is_complete_and_real():
 
 
 def test_public_functions_are_documented():
-    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot, onmf.reproduce):
+    for module in (onmf, onmf.metrics, onmf.cells, onmf.datasets, onmf.plot, onmf.reproduce):
         for name in module.__all__:
             if callable(member := getattr(module, name)):
                 assert member.__doc__, name

@@ -32,7 +32,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """``onmf.datasets`` and the like, imported when they are first asked for."""
-    if name in ("datasets", "plot", "reproduce"):
+    if name in ("cells", "datasets", "plot", "reproduce"):
         from importlib import import_module
 
         return import_module(f"onmf.{name}")

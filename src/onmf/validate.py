@@ -45,7 +45,7 @@ def check_data(
 def in_parts(X: Any) -> bool:
     """Whether X comes in parts: a Dask collection, a list of delayed blocks, or a callable that returns batches."""
     first = X[0] if isinstance(X, list | tuple) and len(X) else X
-    return hasattr(first, "__dask_graph__") or (callable(X) and not hasattr(X, "shape"))
+    return hasattr(first, "__dask_graph__") or callable(X)
 
 
 def check_parts(
@@ -58,7 +58,7 @@ def check_parts(
     if callable(X):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return Rows(
-            X, read, check, None if weights is None else check_weights(weights, len(weights)), "batch", origin=X
+            X, read, check, None if weights is None else check_weights(weights, len(weights)), "batch", names=getattr(X, "names", None), origin=X
         )
     blocks, sizes, features, names = as_blocks(X)
     if features is not None and not reset:

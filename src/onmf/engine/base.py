@@ -230,6 +230,10 @@ class Engine(ABC):
         """The rows where a kernel of this machine's CPU can read them."""
         return data
 
+    def take(self, data: Any, index: Array) -> Data:
+        """The rows of that index in the form they are stored in, on the host."""
+        return self.on_host(data)[index]
+
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""
         kernel(0, k)

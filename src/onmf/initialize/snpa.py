@@ -115,7 +115,7 @@ def farthest(
         start, size = start + size, 2 * size
     close = usable[residuals[usable] >= (1 - TIE) * residuals.max(initial=0.0)]
     front = _front(close, residuals[close], known.squares[close])
-    stored = engine.on_host(part.data)[front]
+    stored = engine.take(part.data, front)
     return Front(residuals[front], known.squares[front], part.first + front, stored)
 
 

@@ -1,0 +1,341 @@
+"""Data in pieces: folders of shards, Zarr and h5ad, of which only what is worked on is read."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from onmf.divergence import Array
+from onmf.files import write_whole
+
+ROWS = 10_000
+"""Rows of a piece, where a file does not say how it is cut."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of files, each with some of the rows. Called, it reads them one after the other.
+
+    It is what :meth:`onmf.ONMF.fit` takes for data that do not fit in memory: ``ONMF(20).fit(open_shards(folder))``.
+
+    Attributes
+    ----------
+    files : tuple of path
+        The files, in the order of the rows.
+    rows : tuple of int
+        Rows of each.
+    features : int
+        Features of all of them.
+    names : (features,) array of str or None
+        Names of the features, where the files have them.
+    """
+
+    files: tuple[Path, ...]
+    rows: tuple[int, ...]
+    features: int
+    names: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features of the whole."""
+        return sum(self.rows), self.features
+
+    def __call__(self) -> Iterator[Any]:
+        return (read_shard(file) for file in self.files)
+
+    def __repr__(self) -> str:
+        n, p = self.shape
+        return f"<Shards {self.files[0].parent}: {n} × {p} in {len(self.files)} files>"
+
+    def to_dask(self) -> Any:
+        """A Dask array with one chunk for each file, of which nothing is read yet."""
+        dask, da = _dask()
+        like = csr_array((0, self.features)) if self.files[0].suffix == ".npz" else np.empty((0, self.features))
+        blocks = [
+            da.from_delayed(dask.delayed(read_shard, pure=False)(file), (n, self.features), meta=like)
+            for file, n in zip(self.files, self.rows, strict=True)
+        ]
+        return da.concatenate(blocks)
+
+
+def open_shards(folder: str | Path) -> Shards:
+    """Open a folder of npz or Parquet files, each with some of the rows, in the order of their names.
+
+    Parameters
+    ----------
+    folder : path
+        With ``.npz`` files, as SciPy's ``save_npz`` or :func:`write_shards` writes them, or ``.parquet`` files whose
+        columns are features. Files whose names begin with a dot are passed over.
+
+    Returns
+    -------
+    Shards
+        Of which nothing but the sizes has been read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from onmf import ONMF
+    >>> from onmf.datasets import make_counts, open_shards, write_shards
+    >>> X = make_counts(500, 60, 4, random_state=0).X
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = write_shards((X[i : i + 100] for i in range(0, 500, 100)), folder)
+    ...     model = ONMF(n_clusters=4).fit(open_shards(folder))
+    >>> model.labels_.shape
+    (500,)
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: give the folder that holds the shards.")
+    found = {
+        suffix: sorted(f for f in folder.glob(f"*{suffix}") if not f.name.startswith("."))
+        for suffix in (".npz", ".parquet")
+    }
+    if bool(found[".npz"]) == bool(found[".parquet"]):
+        which = "both .npz and .parquet files" if found[".npz"] else "neither .npz nor .parquet files"
+        raise ValueError(f"{folder} holds {which}: it must hold shards of one kind.")
+    files = tuple(found[".npz"] or found[".parquet"])
+    sizes, names = [], None
+    for file in files:
+        n, p, columns = _size(file)
+        if sizes and p != sizes[0][1]:
+            raise ValueError(f"{file} has {p} features, but {files[0]} has {sizes[0][1]}: all shards need the same.")
+        if columns is not None and names is not None and columns != names:
+            raise ValueError(f"{file} has other columns than {files[0]}: all shards need the same, in the same order.")
+        names = names or columns
+        sizes.append((n, p))
+    return Shards(files, tuple(n for n, _ in sizes), sizes[0][1], None if names is None else np.array(names))
+
+
+def write_shards(batches: Iterable[Any], folder: str | Path) -> Shards:
+    """Write batches of rows as npz files, one after the other; none of them is ever there by half.
+
+    Parameters
+    ----------
+    batches : iterable of arrays or sparse matrices
+        Rows.
+    folder : path
+        Where to; made if it is missing. It must not hold shards yet.
+
+    Returns
+    -------
+    Shards
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.glob("*.npz")) or any(folder.glob("*.parquet")):
+        raise FileExistsError(f"{folder} holds shards already: give a new folder, or empty this one.")
+    number = -1
+    for number, batch in enumerate(batches):
+        X = csr_array(batch)
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        write_whole(folder / f"shard-{number:06d}.npz", lambda file, parts=parts: np.savez(file, **parts))  # type: ignore[misc]
+    if number < 0:
+        raise ValueError("batches is empty: there is nothing to write.")
+    return open_shards(folder)
+
+
+def read_shard(file: Path) -> Any:
+    """The rows of one file: a CSR array from npz, an array from Parquet."""
+    if file.suffix == ".parquet":
+        return _parquet().read_table(file).to_pandas().to_numpy()
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            if "indptr" not in content:
+                raise ValueError(f"it holds no CSR matrix, but {', '.join(content.files)}")
+            return csr_array(
+                (content["data"], content["indices"], content["indptr"]), shape=tuple(content["shape"]), copy=False
+            )
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file} cannot be read as a shard: {error}") from error
+
+
+def _size(file: Path) -> tuple[int, int, list[str] | None]:
+    """Rows, features and names of a shard, without reading its rows."""
+    if file.suffix == ".parquet":
+        about = _parquet().ParquetFile(file)
+        return about.metadata.num_rows, len(about.schema_arrow.names), list(about.schema_arrow.names)
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            if "format" in content and content["format"].item() != b"csr":
+                raise ValueError(f"it holds a {content['format'].item().decode()} matrix, not CSR")
+            n, p = (int(size) for size in content["shape"])
+    except (ValueError, KeyError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file} cannot be read as a shard: {error}. Write it with scipy.sparse.save_npz.") from error
+    return n, p, None
+
+
+def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
+    """The counts of an h5ad file (AnnData) as a Dask array, of which nothing is read yet.
+
+    Parameters
+    ----------
+    path : path
+        An h5ad file whose matrix is CSR or dense.
+    layer : str, optional
+        A layer; by default ``X``.
+    rows : int, default=10000
+        Rows of a chunk.
+
+    Returns
+    -------
+    dask.array.Array
+        With CSR or NumPy chunks.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} is not a file: give the path of an h5ad file.")
+    return _lazy(_open_hdf5, Path(path), "X" if layer is None else f"layers/{layer}", rows)
+
+
+def open_zarr(path: str | Path, name: str | None = None, *, rows: int = ROWS) -> Any:
+    """A matrix in a Zarr store as a Dask array, of which nothing is read yet.
+
+    Parameters
+    ----------
+    path : path
+        The store: a 2-D array, or a CSR matrix as AnnData writes it.
+    name : str, optional
+        Array or group within the store; ``"X"`` for what AnnData wrote.
+    rows : int, default=10000
+        Rows of a chunk.
+
+    Returns
+    -------
+    dask.array.Array
+        With CSR or NumPy chunks.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist: give the path of a Zarr store.")
+    return _lazy(_open_zarr, Path(path), name or "", rows)
+
+
+Opener = Callable[[Path], Any]
+
+
+def _open_hdf5(path: Path) -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError("h5ad files need h5py: pip install 'onmf[cells]'.") from error
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise ValueError(f"{path} is no HDF5 file: {error}") from error
+
+
+def _open_zarr(path: Path) -> Any:
+    try:
+        import zarr
+    except ImportError as error:
+        raise ImportError("Zarr stores need zarr: pip install 'onmf[cells]'.") from error
+    try:
+        return zarr.open(path, mode="r")
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        raise ValueError(f"{path} is no Zarr store: {error}") from error
+
+
+def _lazy(opener: Opener, path: Path, name: str, rows: int) -> Any:
+    """A matrix in a file of arrays and groups as a Dask array."""
+    dask, da = _dask()
+    if rows < 1:
+        raise ValueError(f"rows={rows} is not allowed: a chunk needs at least 1 row.")
+    matrix, close = _matrix(opener, path, name)
+    try:
+        shape, like, starts = _describe(matrix, f"{path}, {name or 'the store itself'}")
+    finally:
+        close()
+    n, p = shape
+    cuts = [*range(0, n, rows), n]
+    if n == 0:
+        raise ValueError(f"{path} has no rows.")
+    blocks = [
+        da.from_delayed(
+            dask.delayed(_read_rows, pure=False)(
+                opener, path, name, a, b, None if starts is None else np.asarray(starts[a : b + 1])
+            ),
+            (b - a, p),
+            meta=like,
+        )
+        for a, b in pairwise(cuts)
+    ]
+    return da.concatenate(blocks)
+
+
+def _matrix(opener: Opener, path: Path, name: str) -> tuple[Any, Callable[[], None]]:
+    file = opener(path)
+    close: Callable[[], None] = getattr(file, "close", lambda: None)
+    try:
+        return (file[name] if name else file), close
+    except KeyError as error:
+        there = ", ".join(sorted(file.keys()))
+        close()
+        raise KeyError(f"{path} has no {name}: there are {there}.") from error
+
+
+def _describe(matrix: Any, where: str) -> tuple[tuple[int, int], Any, Array | None]:
+    """Shape, an empty example, and for CSR where each row begins."""
+    if hasattr(matrix, "keys"):
+        if not {"data", "indices", "indptr"} <= set(matrix.keys()):
+            raise ValueError(
+                f"{where}, holds no matrix, but {', '.join(sorted(matrix.keys()))}: say which with a name."
+            )
+        kind = matrix.attrs.get("encoding-type", "csr_matrix")
+        if "csr" not in kind:
+            raise ValueError(
+                f"{where}, is stored by columns ({kind}), and rows cannot be read from it piece by piece: convert it "
+                "with adata.X = adata.X.tocsr() and write it again."
+            )
+        shape = tuple(int(size) for size in matrix.attrs["shape"])
+        example = csr_array((0, shape[1]), dtype=matrix["data"].dtype)
+        return shape, example, matrix["indptr"][:]  # type: ignore[return-value]
+    if len(matrix.shape) != 2:
+        raise ValueError(f"{where}, has {len(matrix.shape)} dimensions: rows and features are needed.")
+    return matrix.shape, np.empty((0, matrix.shape[1]), dtype=matrix.dtype), None
+
+
+def _read_rows(opener: Opener, path: Path, name: str, start: int, stop: int, starts: Array | None) -> Any:
+    """Rows start to stop, read now."""
+    matrix, close = _matrix(opener, path, name)
+    try:
+        if starts is None:
+            return np.asarray(matrix[start:stop])
+        a, b = int(starts[0]), int(starts[-1])
+        columns = int(matrix.attrs["shape"][1])
+        return csr_array((matrix["data"][a:b], matrix["indices"][a:b], starts - a), shape=(stop - start, columns))
+    finally:
+        close()
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet shards need pyarrow: pip install 'onmf[dask]'.") from error
+    return pyarrow.parquet
+
+
+def _dask() -> tuple[Any, Any]:
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise ImportError("Dask arrays need dask: pip install 'onmf[dask]'.") from error
+    return dask, dask.array
+
+
+def batches_of(X: Any, rows: int = ROWS) -> Callable[[], Iterator[Any]]:
+    """A callable that reads a matrix on disk in batches of rows; each batch is all of it that is in memory."""
+
+    def read() -> Iterator[Any]:
+        for start in range(0, X.shape[0], rows):
+            part = X[start : start + rows]
+            yield part if issparse(part) else np.asarray(part)
+
+    return read
