@@ -32,7 +32,7 @@ LAYERS = [
     ("refine",),
     ("result",),
     ("solve",),
-    ("consensus", "select"),
+    ("consensus", "select", "stream"),
     ("callbacks",),
     ("estimator",),
     ("metrics",),

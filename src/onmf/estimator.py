@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from onmf.alternate import objective
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
@@ -23,7 +24,8 @@ from onmf.engine.parts import HeldParts
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.refine import check_refine
 from onmf.result import Agreement, Clustering, membership, telling
-from onmf.solve import Plan, losses_of, solve
+from onmf.solve import Plan, losses_of, margins_of, solve
+from onmf.stream import Stream, learn
 from onmf.validate import (
     check_centroids,
     check_data,
@@ -84,6 +86,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
+    forgetting : float, default=0.9
+        What :meth:`partial_fit` keeps of the sums of earlier batches when the next one comes; 1 keeps all.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse array.
     verbose : int, default=0
@@ -158,6 +162,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         engine: str | Engine = "auto",
         n_threads: int | None = None,
         random_state: Any = None,
+        forgetting: float = 0.9,
         sparse_output: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -173,6 +178,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.engine = engine
         self.n_threads = n_threads
         self.random_state = random_state
+        self.forgetting = forgetting
         self.sparse_output = sparse_output
         self.verbose = verbose
 
@@ -240,7 +246,91 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
         self._divergence = divergence
         self._adopt(replace(clustering, agreement=agreement), engine)
+        self.__dict__.pop("_stream", None)
         reporter.end()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
+        """Learn from a batch of rows, after those of earlier calls.
+
+        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. Every batch is assigned
+        under the centroids of the moment and added to the sums that they are made of, after these have been multiplied
+        by ``forgetting``. Pass over the batches several times, each time under the same names, and each batch replaces
+        what it gave before.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            The batch.
+        y : None
+            Ignored.
+        sample_weight : (n,) array, optional
+            Weight of each row.
+        batch : hashable, optional
+            Name of the batch. 12 bytes are kept for each row of a batch that has one.
+
+        Returns
+        -------
+        self : ONMF
+            ``labels_``, ``scales_`` and ``margins_`` are those of this batch; ``n_iter_`` counts batches. There is no
+            ``reconstruction_err_``: :meth:`score` tells how well any rows fit.
+
+        Examples
+        --------
+        >>> from onmf import ONMF
+        >>> from onmf.datasets import make_counts
+        >>> X = make_counts(1000, 80, 4, random_state=0).X
+        >>> model = ONMF(n_clusters=4)
+        >>> for _ in range(3):
+        ...     for i in range(0, 1000, 100):
+        ...         model = model.partial_fit(X[i : i + 100], batch=i)
+        >>> bool((model.predict(X) == ONMF(4).fit(X).labels_).mean() > 0.2)
+        True
+        """
+        self._check_parameters()
+        divergence = get_divergence(self.beta_loss, self.smoothing)
+        if self.refine is not None or self._by_consensus:
+            raise ValueError(
+                "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
+                "leave them out."
+            )
+        if in_parts(X):
+            raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
+        fresh = not hasattr(self, "_stream")
+        if not fresh and (divergence != self._divergence or len(self._stream.centroids) != self.n_clusters):
+            raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
+        rows = check_data(X, divergence, estimator=self, reset=fresh)
+        weights = check_weights(sample_weight, rows.shape[0])
+        engine = get_engine(self.engine, rows, self.n_threads)
+        held = engine.hold(rows, divergence, weights)
+        if fresh:
+            self._check_rows(rows.shape[0])
+            start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
+            self._stream = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+            self._divergence = divergence
+        step = learn(self._stream, engine, held, float(self.forgetting), batch)
+        whole = self._stream.whole
+        assert whole is not None
+        labels, scales = engine.collect(held)
+        (margins,) = engine.by_row(held, margins_of, self._stream.centroids, labels=labels)
+        self._adopt(
+            Clustering(
+                labels=labels,
+                scales=scales / whole.norms[labels],
+                centroids=self._stream.centroids.copy(),
+                objective=objective(held, step),
+                n_iter=self._stream.steps,
+                stop_reason="batch",
+                history={},
+                masses=whole.scale_sums / whole.norms,
+                n_filled=int(np.count_nonzero(~whole.empty)),
+                init_rows=None,
+                parameters=self.get_params(deep=False),
+                margins=margins,
+            ),
+            engine,
+        )
+        del self.reconstruction_err_
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -463,6 +553,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             value = getattr(self, name)
             number = isinstance(value, Real) and not isinstance(value, bool)
             require(number and 0 <= float(value) < np.inf, name, "a number, at least 0")
+        kept = self.forgetting
+        number = isinstance(kept, Real) and not isinstance(kept, bool)
+        require(number and 0 < float(kept) <= 1, "forgetting", "a number greater than 0, at most 1")
         require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
         require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(

@@ -56,10 +56,11 @@ def check_parts(
     read = partial(read_block, divergence=divergence, features=expected)
     check = partial(check_block, divergence=divergence, features=expected)
     if callable(X):
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        return Rows(
-            X, read, check, None if weights is None else check_weights(weights, len(weights)), "batch", names=getattr(X, "names", None), origin=X
-        )
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, dtype=np.float64)
+            check_weights(weights, len(weights))
+        return Rows(X, read, check, weights, "batch", names=getattr(X, "names", None), origin=X)
     blocks, sizes, features, names = as_blocks(X)
     if features is not None and not reset:
         check_features(estimator, features, names, reset=False)

@@ -31,6 +31,9 @@ ADDED_AT_ONCE = 8
 WORTH_SENDING = 1 << 16
 """Bytes from which an argument goes to the workers once, instead of into every task."""
 
+IDLE = 3
+"""Looks at idle workers, two seconds apart, after which a pass that is not done is tried again."""
+
 ATTEMPTS = 3
 """Times that a pass is tried where what was sent to the workers is lost with them."""
 
@@ -74,27 +77,28 @@ class DaskEngine(PartsEngine):
         return held
 
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
+        found = self._attempt(held, function, args, together, None)
+        return found[0] if together else found
+
+    def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        assert isinstance(held, HeldParts)
+        return self._attempt(held, function, args, False, number)[0]
+
+    def _attempt(
+        self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool, only: int | None
+    ) -> list[Any]:
+        """Compute what tasks return, again where workers took something with them that only this process has."""
         for attempt in range(ATTEMPTS):
             client = current_client()
-            tasks = self._tasks(held, function, args, client)
-            if together:
-                while len(tasks) > 1:
-                    groups = [tasks[i : i + ADDED_AT_ONCE] for i in range(0, len(tasks), ADDED_AT_ONCE)]
-                    tasks = [delayed(add_up)(group) if len(group) > 1 else group[0] for group in groups]
             try:
-                found = self._compute(tasks, client)
+                tasks = self._tasks(held, function, args, client, only)
+                return self._compute(in_a_tree(tasks) if together else tasks, client)
             except Lost:
                 if attempt == ATTEMPTS - 1:
                     raise
                 held.memory.pop("sent", None)
-            else:
-                return found[0] if together else found
+                held.memory["pinned"] = False  # tasks that wait for a worker that is gone may wait for ever
         raise AssertionError("the last attempt returns or raises")
-
-    def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
-        assert isinstance(held, HeldParts)
-        client = current_client()
-        return self._compute(self._tasks(held, function, args, client, only=number), client)[0]
 
     def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         """Dask arrays with the chunks of the input, not computed yet."""
@@ -151,7 +155,8 @@ class DaskEngine(PartsEngine):
         shared = [self._sent(held, value, client) for value in (Plain((held.key, job)), held.last, *args)]
         firsts = held.starts or [0] * len(blocks)
         chosen = None if labels is None else labels.to_delayed().ravel()
-        workers = sorted(client.ncores()) if client is not None and alone else []
+        pinned = client is not None and alone and held.memory.get("pinned", True)
+        workers = sorted(client.ncores()) if pinned else []
         name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
         tasks = []
         for number in range(len(blocks)) if only is None else [only]:
@@ -184,7 +189,12 @@ class DaskEngine(PartsEngine):
         for array, future in sent:
             if array is value:
                 return future
-        sent.append((value, client.scatter(value, broadcast=True, hash=False)))
+        from distributed import TimeoutError as NoWorker
+
+        try:
+            sent.append((value, client.scatter(value, broadcast=True, hash=False)))
+        except (NoWorker, OSError) as error:
+            raise self._lost(client) from error
         del sent[:-2]
         return sent[-1][1]
 
@@ -203,10 +213,10 @@ class DaskEngine(PartsEngine):
         try:
             return list(client.gather(futures))
         except KilledWorker as error:
+            failed = {number_of(error.task)} | {number_of(f.key) for f in futures if f.status == "error"}
             raise PartError(
-                f"In partition {number_of(error.task)}: the workers that took it died, {error.last_worker.address} "
-                "last; most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the "
-                "workers more memory (memory_limit)."
+                f"In partition {' or '.join(sorted(failed))}: every worker that took it died; most likely they ran out "
+                "of memory. Make the partitions smaller (X.rechunk), or give the workers more memory (memory_limit)."
             ) from error
         except CANCELLED() as error:
             raise self._lost(client) from error
@@ -216,7 +226,7 @@ class DaskEngine(PartsEngine):
         from distributed import TimeoutError as NotYet
         from distributed import wait
 
-        alone_since = None
+        alone_since, idle = None, 0
         while True:
             try:
                 wait(futures, timeout=2)
@@ -226,19 +236,23 @@ class DaskEngine(PartsEngine):
             except CANCELLED() as error:
                 raise self._lost(client) from error
             try:
-                workers = len(client.ncores())
+                at_work = client.processing()
             except (OSError, RuntimeError, ValueError, NotYet) as error:
                 raise self._lost(client) from error
             now = time.monotonic()
-            alone_since = None if workers else alone_since or now
+            alone_since = None if at_work else alone_since or now
             if alone_since is not None and now - alone_since > self.patience:
-                raise RuntimeError(
-                    f"The Dask cluster has had no worker for {self.patience:g} seconds: start workers, then fit again."
+                raise PartError(
+                    f"The Dask cluster has had no worker for {self.patience:g} seconds{last_at_work(client)}. Start "
+                    "workers, then fit again."
                 )
+            idle = idle + 1 if at_work and not any(at_work.values()) else 0
+            if idle == IDLE:  # all workers have been idle for a while: the tasks wait for one that is gone
+                raise self._lost(client)
 
     def _lost(self, client: Any) -> RuntimeError:
-        if client.status == "running" and client.scheduler is not None and not client.scheduler.comm_closed():
-            return Lost("What was sent to the workers of the Dask cluster was lost with them, again and again.")
+        if client.status == "running":
+            return Lost("Workers of the Dask cluster went away again and again, and with them what they were sent.")
         return RuntimeError(
             "The Dask cluster went away while its workers were at work: start it again, then fit again."
         )
@@ -302,6 +316,14 @@ def kept_of(key: str) -> dict[int, Held]:
     return kept
 
 
+def in_a_tree(tasks: list[Any]) -> list[Any]:
+    """One task that adds up what the others return; which are added with which depends on their number alone."""
+    while len(tasks) > 1:
+        groups = [tasks[i : i + ADDED_AT_ONCE] for i in range(0, len(tasks), ADDED_AT_ONCE)]
+        tasks = [delayed(add_up)(group) if len(group) > 1 else group[0] for group in groups]
+    return tasks
+
+
 def add_up(values: list[Any]) -> Any:
     """The sum of a few values, in their order."""
     total = values[0] + values[1]
@@ -325,6 +347,21 @@ def nothing_like(inner: Engine, held: HeldParts) -> Held:
     part = inner.hold(np.empty((0, held.shape[1])), held.divergence)
     part.labels, part.scales = np.empty(0, np.int32), np.empty(0)
     return part
+
+
+def last_at_work(client: Any) -> str:
+    """Which partitions workers had when they died, in words."""
+    found = client.run_on_scheduler(suspicious)
+    if not found:
+        return ""
+    most = max(found.values())
+    numbers = " or ".join(sorted(number_of(key) for key, times in found.items() if times == most))
+    return f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it smaller"
+
+
+def suspicious(dask_scheduler: Any) -> dict[str, int]:
+    """How many workers died with each task, on the scheduler."""
+    return {str(key): task.suspicious for key, task in dask_scheduler.tasks.items() if task.suspicious}
 
 
 def number_of(key: Any) -> str:
