@@ -147,7 +147,7 @@ def read_shard(file: Path) -> Any:
     if file.suffix == ".parquet":
         return _parquet().read_table(file).to_pandas().to_numpy()
     try:
-        with np.load(file, allow_pickle=False) as content:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
             if "indptr" not in content:
                 raise ValueError(f"it holds no CSR matrix, but {', '.join(content.files)}")
             return csr_array(
@@ -163,7 +163,7 @@ def _size(file: Path) -> tuple[int, int, list[str] | None]:
         about = _parquet().ParquetFile(file)
         return about.metadata.num_rows, len(about.schema_arrow.names), list(about.schema_arrow.names)
     try:
-        with np.load(file, allow_pickle=False) as content:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
             if "format" in content and content["format"].item() != b"csr":
                 raise ValueError(f"it holds a {content['format'].item().decode()} matrix, not CSR")
             n, p = (int(size) for size in content["shape"])
