@@ -34,5 +34,5 @@ html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
 html_sidebars = {
-    page: [] for page in ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "decisions")
+    page: [] for page in ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "large", "scale", "decisions")
 }

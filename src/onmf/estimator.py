@@ -296,30 +296,31 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             )
         if in_parts(X):
             raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
-        fresh = not hasattr(self, "_stream")
-        if not fresh and (divergence != self._divergence or len(self._stream.centroids) != self.n_clusters):
+        known: Stream | None = getattr(self, "_stream", None)
+        fresh = known is None
+        if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
         rows = check_data(X, divergence, estimator=self, reset=fresh)
         weights = check_weights(sample_weight, rows.shape[0])
         engine = get_engine(self.engine, rows, self.n_threads)
         held = engine.hold(rows, divergence, weights)
-        if fresh:
+        if known is None:
             self._check_rows(rows.shape[0])
             start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
-            self._stream = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
-            self._divergence = divergence
-        step = learn(self._stream, engine, held, float(self.forgetting), batch)
-        whole = self._stream.whole
+            known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+        step = learn(known, engine, held, float(self.forgetting), batch)
+        self._stream, self._divergence = known, divergence
+        whole = known.whole
         assert whole is not None
         labels, scales = engine.collect(held)
-        (margins,) = engine.by_row(held, margins_of, self._stream.centroids, labels=labels)
+        (margins,) = engine.by_row(held, margins_of, known.centroids, labels=labels)
         self._adopt(
             Clustering(
                 labels=labels,
                 scales=scales / whole.norms[labels],
-                centroids=self._stream.centroids.copy(),
+                centroids=known.centroids.copy(),
                 objective=objective(held, step),
-                n_iter=self._stream.steps,
+                n_iter=known.steps,
                 stop_reason="batch",
                 history={},
                 masses=whole.scale_sums / whole.norms,
@@ -643,7 +644,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             if isinstance(getattr(self, name), str) and getattr(self, name) == value:
                 raise ValueError(f"{name}={value!r} needs all rows in memory, and X comes in parts: use {instead}.")
 
-    def _output(self, labels: Array, scales: FloatArray) -> Any:
+    def _output(self, labels: Any, scales: Any) -> Any:
         k = len(self.cluster_centers_)
         if hasattr(labels, "map_blocks"):
             like = csr_array((0, k)) if self.sparse_output else np.empty((0, k))

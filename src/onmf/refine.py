@@ -152,6 +152,6 @@ def settle(engine: Engine, held: Held, labels: Array, ended: Alternation) -> Alt
     found = Assignment(labels, scales, held.constants - divergence.gain(own, scales, held.terms))
     moved, table = engine.tally(held, found, weights, k)
     held.labels, held.scales = labels, scales
-    step = StepSums(sums, *table, moved)
+    step = StepSums.of(sums, table, moved)
     update(engine, divergence, step, ended.centroids)
     return Alternation(ended.centroids, step, ended.stop_reason, ended.iterations)

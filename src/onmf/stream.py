@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -107,7 +108,8 @@ def _again(engine: Engine, held: Held, before: Seen, k: int) -> StepSums:
     sums = engine.sum_by_label(held.data, before.labels, weights * own, k)
     a = before.scales
     values = (weights * own * a, own, own * a, own * a * a, np.zeros(len(a)), np.zeros(len(a)))
-    return StepSums(sums, *(np.bincount(before.labels, weights=value, minlength=k) for value in values), moved=0)
+    table = np.array([np.bincount(before.labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+    return StepSums.of(sums, table, 0)
 
 
 def _times(step: StepSums, share: float) -> StepSums:
@@ -120,7 +122,7 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
     rest = step + _times(other, -1.0)
     gone = rest.mass <= NOTHING * np.maximum(step.mass, other.mass)
     fields = ("mass", "counts", "scale_sums", "scale_squares")
-    kept = {name: np.where(gone, 0.0, np.maximum(getattr(rest, name), 0.0)) for name in fields}
+    kept: dict[str, Any] = {name: np.where(gone, 0.0, np.maximum(getattr(rest, name), 0.0)) for name in fields}
     sums = rest.sums
     if _nonnegative(step.sums, other.sums):
         np.maximum(sums, 0.0, out=sums)

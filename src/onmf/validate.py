@@ -56,7 +56,7 @@ def check_parts(
     read = partial(read_block, divergence=divergence, features=expected)
     check = partial(check_block, divergence=divergence, features=expected)
     if callable(X):
-        weights = None
+        weights: Any = None
         if sample_weight is not None:
             weights = np.asarray(sample_weight, dtype=np.float64)
             check_weights(weights, len(weights))

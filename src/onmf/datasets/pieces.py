@@ -102,7 +102,8 @@ def open_shards(folder: str | Path) -> Shards:
         which = "both .npz and .parquet files" if found[".npz"] else "neither .npz nor .parquet files"
         raise ValueError(f"{folder} holds {which}: it must hold shards of one kind.")
     files = tuple(found[".npz"] or found[".parquet"])
-    sizes, names = [], None
+    sizes: list[tuple[int, int]] = []
+    names: list[str] | None = None
     for file in files:
         n, p, columns = _size(file)
         if sizes and p != sizes[0][1]:

@@ -51,6 +51,12 @@ class StepSums:
     loss: FloatArray
     moved: int
 
+    @classmethod
+    def of(cls, sums: FloatArray, table: FloatArray, moved: int) -> StepSums:
+        """From the sums, and a table of what lies between them and ``moved``, one row each. table: (6, k)"""
+        mass, counts, scale_sums, scale_squares, overlap, loss = table
+        return cls(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
+
     def __add__(self, other: StepSums) -> StepSums:
         return StepSums(
             self.sums + other.sums,
@@ -264,7 +270,7 @@ class Engine(ABC):
         held.labels, held.scales = found.labels, found.scales
         del found  # the losses have been counted, and the sums may need the room
         sums = self.sums_of(held, held.labels, weights, k)
-        return StepSums(sums, *table, moved)
+        return StepSums.of(sums, table, moved)
 
     def row_weights(self, held: Held, scales: FloatArray) -> FloatArray:
         """Weight of each row in the sums, its own included."""

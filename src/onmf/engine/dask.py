@@ -105,7 +105,7 @@ class DaskEngine(PartsEngine):
         import dask.array as da
 
         assert isinstance(held, HeldParts)
-        sizes = held.parts or [np.nan] * len(held.data.blocks)
+        sizes: list[Any] = held.parts or [np.nan] * len(held.data.blocks)
         tasks = self._tasks(held, function, args, None, labels=labels)
         # What comes out for no rows tells dtype and the shape of a row; no part is read for it.
         like = function(
