@@ -45,7 +45,7 @@ def restarts(X: Any, k: int, seed: int) -> Any:
 
 
 def consensus(X: Any, k: int, seed: int) -> Any:
-    """A consensus of fifteen random partitions, all with local search."""
+    """A consensus of thirty random partitions, all with local search."""
     return ONMF(k, init="consensus", refine="local-search", random_state=seed, n_threads=THREADS).fit_predict(X)
 
 

@@ -26,6 +26,7 @@ numpydoc_validation_checks = {"GL08"}  # a public name without a docstring fails
 numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
+    r"engine\.(?!Engine)\w+\.",  # and those of an engine in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
@@ -33,6 +34,5 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
-html_sidebars = {
-    page: [] for page in ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "large", "scale", "decisions")
-}
+PAGES = ("index", "start", "method", "optima", "clusters", "reproduce", "performance", "large", "scale", "decisions")
+html_sidebars = {page: [] for page in PAGES}

@@ -18,14 +18,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from onmf import ONMF
 
 FEEDS_NEGATIVE = "feeds standardised, so negative, data whatever the positive_only tag says"
-SHUFFLES = "shuffles the rows, and a random start draws rows by their position"
+ASKS_CLASSIFIERS = "asks every estimator that has predict_proba for its classifier tags, which a clusterer has not"
+SHUFFLES = "shuffles the rows, and a random start or a local search draws rows by their position"
 
 
 def expected_failures(estimator):
     reasons = {}
+    if get_tags(estimator).input_tags.sparse:
+        reasons["check_estimator_sparse_array"] = reasons["check_estimator_sparse_matrix"] = ASKS_CLASSIFIERS
     if get_tags(estimator).input_tags.positive_only:
         reasons["check_clustering"] = FEEDS_NEGATIVE
-    if estimator.init != "snpa":
+    if estimator.init != "snpa" or estimator.refine is not None:
         reasons["check_sample_weight_equivalence_on_dense_data"] = SHUFFLES
         reasons["check_sample_weight_equivalence_on_sparse_data"] = SHUFFLES
     return reasons
@@ -41,11 +44,23 @@ def expected_failures(estimator):
         ONMF(beta_loss=0.5),
         ONMF(init="++", n_init=2, random_state=0),
         ONMF(init="random-partition", random_state=0),
+        ONMF(init="consensus", n_consensus=3, refine="local-search", random_state=0),
+        ONMF(beta_loss="cosine", refine="local-search", random_state=0),
     ],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("refine", [None, "local-search"])
+@pytest.mark.parametrize("container", [csr_array, csr_matrix])
+def test_sparse_input_as_scikit_learn_checks_it(container, refine):
+    """What check_estimator_sparse_* does up to the line that fails."""
+    X = container(np.random.RandomState(0).poisson(1.0, size=(40, 3)) + 1)
+    model = ONMF(2, refine=refine, random_state=0).fit(X)
+    assert model.predict(X).shape == (40,)
+    assert model.predict_proba(X).shape == (40, 2)
 
 
 @pytest.mark.parametrize(

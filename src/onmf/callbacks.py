@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from onmf.alternate import Iteration
 from onmf.divergence import Divergence, FloatArray
+from onmf.result import Clustering
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
 
@@ -80,6 +81,11 @@ class FitReporter:
                 **self.arguments,
             )
         )
+
+    def searched(self, found: Clustering) -> None:
+        """The local search, if there was one, has ended."""
+        if self.estimator.verbose and found.n_sweeps:
+            print(f"local search: {found.n_sweeps} sweeps, objective {found.objective:.9g}")
 
     def end_run(self) -> None:
         """The run has ended."""

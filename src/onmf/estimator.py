@@ -75,7 +75,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     refine : None or "local-search", default=None
         What follows the loop. None is the paper. ``"local-search"`` moves single rows to other clusters while the
         objective falls, which finds better optima; for Kullback–Leibler and cosine.
-    n_consensus : int, default=15
+    n_consensus : int, default=30
         Runs that vote if ``init="consensus"``.
     smoothing : float, default=1e-3
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
@@ -157,7 +157,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         max_iter: int = 100,
         tol: float = 1e-6,
         refine: str | None = None,
-        n_consensus: int = 15,
+        n_consensus: int = 30,
         smoothing: float = 1e-3,
         engine: str | Engine = "auto",
         n_threads: int | None = None,
@@ -244,6 +244,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return found
 
         clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
+        reporter.searched(clustering)
         self._divergence = divergence
         self._adopt(replace(clustering, agreement=agreement), engine)
         self.__dict__.pop("_stream", None)

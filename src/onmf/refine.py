@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.sparse import issparse
 
 from onmf import kernels
-from onmf.alternate import Alternation, update
+from onmf.alternate import alternate, update
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Assignment, Engine, Held, StepSums
 
 LARGEST_TABLE = 1 << 22
 """Entries up to which t log t of counts comes from a table."""
+
+TRIES = 3
+"""Clusters that are split on trial, those that gain most, before split and merge gives up."""
 
 UNSURE = 0.25
 """Share of the rows, those whose second-best cluster is nearest, that are tried again before all are."""
@@ -33,6 +37,7 @@ class Search:
     gain: float
 
 
+SearchFrom = Callable[[Engine, Held, Array, int, np.random.Generator], Search]
 Sweep = Callable[[Array, FloatArray], tuple[int, float]]
 
 
@@ -90,6 +95,76 @@ def local_search(engine: Engine, held: Held, labels: Array, k: int, rng: np.rand
     return Search(labels, n_sweeps, moved, gain)
 
 
+def split_and_merge(engine: Engine, held: Held, labels: Array, k: int, rng: np.random.Generator) -> Search:
+    """Leave a local optimum: split one cluster in two, merge two others, and search again, while the objective falls.
+
+    Single moves cannot tell apart two groups of rows that share a cluster while a third is shared by two clusters.
+    Which cluster gains most by a split, and which two lose least by a merge, is known exactly.
+
+    Parameters
+    ----------
+    engine, held, labels, k, rng
+        As in :func:`local_search`.
+
+    Returns
+    -------
+    Search
+    """
+    weights = engine.row_weights(held, np.ones(held.shape[0]))
+    n_sweeps, moved, gain = 0, 0, 0.0
+    halves: dict[int, tuple[float, Array]] = {}
+    losses: dict[tuple[int, int], float] = {}
+    changed = set(range(k))
+    while k >= 3:
+        sums = engine.sum_by_label(held.data, labels, weights, k)
+        values = {c: _value(held.divergence, sums[c]) for c in range(k)}
+        for c in changed:
+            halves[c] = _halves(engine, held, np.flatnonzero(labels == c), values[c], rng)
+        for pair in combinations(range(k), 2):
+            if not changed.isdisjoint(pair):
+                a, b = pair
+                losses[pair] = _value(held.divergence, sums[a] + sums[b]) - values[a] - values[b]
+        for c in sorted(range(k), key=lambda c: -halves[c][0])[:TRIES]:
+            a, b = min((pair for pair in losses if c not in pair), key=lambda pair: losses[pair])
+            if halves[c][0] <= losses[a, b]:
+                continue
+            trial = labels.copy()
+            trial[labels == b] = a
+            trial[halves[c][1]] = b
+            search = local_search(engine, held, trial, k, rng)
+            n_sweeps += search.n_sweeps
+            better = halves[c][0] - losses[a, b] + search.gain
+            if better > kernels.WORTH * sum(map(abs, values.values())):
+                break
+        else:
+            break
+        different = search.labels != labels
+        changed = set(np.unique(labels[different])) | set(np.unique(search.labels[different]))
+        moved, gain = moved + int(np.count_nonzero(different)), gain + better
+        labels = search.labels
+    return Search(labels, n_sweeps, moved, gain)
+
+
+def _value(divergence: Divergence, sums: FloatArray) -> float:
+    """What a cluster of these sums adds to the objective, up to a constant."""
+    return divergence.objective(sums[None], sums.sum(keepdims=True), 0.0, 0.0)
+
+
+def _halves(engine: Engine, held: Held, rows: Array, value: float, rng: np.random.Generator) -> tuple[float, Array]:
+    """What splitting these rows in two gains, and the rows of the second half."""
+    if len(rows) < 2:
+        return 0.0, rows[:0]
+    part = engine.part(held, rows)
+    weights = engine.row_weights(part, np.ones(len(rows)))
+    labels = (rng.permutation(len(rows)) % 2).astype(np.int32)
+    alternate(engine, part, engine.sum_by_label(part.data, labels, weights, 2), max_iter=20)
+    labels, _ = engine.collect(part)
+    if labels.any() and not labels.all():
+        labels = local_search(engine, part, labels, 2, rng).labels
+    sums = engine.sum_by_label(part.data, labels, weights, 2)
+    return value - sum(_value(held.divergence, half) for half in sums), rows[labels == 1]
+
+
 def _rows(engine: Engine, held: Held) -> tuple[Array, Array, Array, bool]:
     """Pointers, features and entries of the rows, and whether they are dense, as the kernels read them."""
     X = engine.on_host(held.data)
@@ -141,11 +216,10 @@ def _lengths(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArr
     return sweep
 
 
-def settle(engine: Engine, held: Held, labels: Array, ended: Alternation) -> Alternation:
-    """The end of a loop with other labels: their sums, and the centroids made from them."""
-    k = len(ended.centroids)
-    divergence = held.divergence
-    weights = engine.row_weights(held, ended.step.norms)
+def settle(engine: Engine, held: Held, labels: Array, W: FloatArray) -> StepSums:
+    """The step that gives these labels; the centroids made from it go into ``W``, in the gauge H Hᵀ = I."""
+    divergence, k = held.divergence, len(W)
+    weights = engine.row_weights(held, np.ones(len(labels)))
     sums = engine.sum_by_label(held.data, labels, weights, k)
     own, _ = engine.own_and_next(held.data, engine.prepare(held, sums, divergence.templates), labels)
     scales = divergence.scale(own, held.terms)
@@ -153,5 +227,5 @@ def settle(engine: Engine, held: Held, labels: Array, ended: Alternation) -> Alt
     moved, table = engine.tally(held, found, weights, k)
     held.labels, held.scales = labels, scales
     step = StepSums.of(sums, table, moved)
-    update(engine, divergence, step, ended.centroids)
-    return Alternation(ended.centroids, step, ended.stop_reason, ended.iterations)
+    update(engine, divergence, step, W)
+    return step

@@ -159,7 +159,7 @@ def select_n_clusters(
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     engine = get_engine("cpu", rows, n_threads)
-    plan = Plan(max_iter=max_iter, refine=refine)
+    plan = Plan(max_iter=max_iter, refine=refine, thorough=True)
     folds = rng.permutation(rows.shape[0]) % n_splits
     splits = [_split(rows, folds == fold, rng) for fold in range(n_splits)]
     held_out = np.empty((len(numbers), n_splits))

@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onmf.alternate import Alternation, Iteration, alternate, objective
 from onmf.divergence import Array, FloatArray
-from onmf.engine import Engine, Held
+from onmf.engine import Engine, Held, StepSums
 from onmf.initialize import Start
-from onmf.refine import local_search, settle
+from onmf.refine import SearchFrom, local_search, settle, split_and_merge
 from onmf.result import Clustering, margins
 from onmf.warn import warn
 
@@ -24,11 +24,22 @@ Watch = Callable[[int, Iteration, FloatArray], bool]
 
 @dataclass(frozen=True)
 class Plan:
-    """What every run does, whatever its start: the parameters of :class:`onmf.ONMF` of the same names."""
+    """What every run does, whatever its start: the parameters of :class:`onmf.ONMF` of the same names.
+
+    Splits and merges follow the local search of the best run; of every run, if it is to be ``thorough``.
+    """
 
     max_iter: int = 100
     tol: float = 1e-6
     refine: str | None = None
+    thorough: bool = False
+
+    @property
+    def searches(self) -> tuple[SearchFrom, ...]:
+        """What follows the loop of a run."""
+        if self.refine is None:
+            return ()
+        return (local_search, split_and_merge) if self.thorough else (local_search,)
 
 
 def solve(
@@ -62,7 +73,9 @@ def solve(
     -------
     Clustering
     """
-    best = min(runs(engine, held, starts, seeds, plan, watch), key=lambda found: found.objective)
+    at, best = min(enumerate(runs(engine, held, starts, seeds, plan, watch)), key=lambda run: run[1].objective)
+    if plan.refine is not None and not plan.thorough:
+        best = searched(engine, held, best, split_and_merge, np.random.default_rng([int(seeds[at]), 2]))
     warn_about(best, plan.max_iter)
     (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
     labels, scales, margins = engine.keep(best.labels, best.scales, margins)
@@ -86,13 +99,11 @@ def runs(
     def run(number: int, start: Start, engine: Engine, held: Held) -> Clustering:
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
         ended = alternate(engine, held, start.centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
-        n_sweeps = 0
-        if plan.refine is not None:
-            labels, _ = engine.collect(held)
-            rng = np.random.default_rng([int(seeds[number]), 1])
-            search = local_search(engine, held, labels, len(ended.centroids), rng)
-            ended, n_sweeps = settle(engine, held, search.labels, ended), search.n_sweeps
-        return clustering_of(engine, held, ended, start.rows, n_sweeps)
+        found = clustering_of(engine, held, ended, start.rows)
+        rng = np.random.default_rng([int(seeds[number]), 1])
+        for search in plan.searches:
+            found = searched(engine, held, found, search, rng)
+        return found
 
     at_once = min(engine.runs_at_once, len(seeds))
     if watch is not None or at_once < max(engine.runs_at_once, 2):
@@ -101,13 +112,26 @@ def runs(
         return
     engine.warm_up(held)
     pending: deque[Future[Clustering]] = deque()
-    with ThreadPoolExecutor(at_once) as pool:
+    pool = ThreadPoolExecutor(at_once)
+    try:
         for number in range(len(seeds)):
             pending.append(pool.submit(run, number, starts(number), engine.share(), engine.fork(held)))
             if len(pending) > 2 * at_once:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an interrupt, what has not begun does not begin
+
+
+def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, rng: np.random.Generator) -> Clustering:
+    """The clustering that a search finds from another one."""
+    ended = search(engine, held, found.labels, len(found.centroids), rng)
+    found = replace(found, n_sweeps=found.n_sweeps + ended.n_sweeps)
+    if ended.moved == 0:
+        return found
+    step = settle(engine, held, ended.labels, found.centroids)
+    return replace(found, **_found(engine, held, step, found.centroids))
 
 
 def margins_of(engine: Engine, part: Held, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
@@ -136,9 +160,8 @@ def last_labels(engine: Engine, part: Held, norms: FloatArray) -> tuple[Array, F
     return labels, scales / norms[labels]
 
 
-def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None, n_sweeps: int) -> Clustering:
-    """The result of a loop that has just ended, in the gauge H Hᵀ = I."""
-    labels, scales = engine.by_row(held, last_labels, ended.step.norms)
+def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None) -> Clustering:
+    """The result of a loop that has just ended."""
     iterations = ended.iterations
     history: dict[str, Array] = {
         "moved": np.array([i.moved for i in iterations]),
@@ -148,18 +171,25 @@ def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Arr
     if iterations[-1].objective is not None:
         history["objective"] = np.array([i.objective for i in iterations])
     return Clustering(
-        labels=labels,
-        scales=scales,
-        centroids=ended.centroids,
-        objective=objective(held, ended.step),
+        **_found(engine, held, ended.step, ended.centroids),
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
         history=history,
-        masses=ended.step.scale_sums / ended.step.norms,
-        n_filled=int(np.count_nonzero(~ended.step.empty)),
         init_rows=init_rows,
-        n_sweeps=n_sweeps,
     )
+
+
+def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
+    """What a clustering says on the data, after a step with these centroids made from it, in the gauge H Hᵀ = I."""
+    labels, scales = engine.by_row(held, last_labels, step.norms)
+    return {
+        "labels": labels,
+        "scales": scales,
+        "centroids": centroids,
+        "objective": objective(held, step),
+        "masses": step.scale_sums / step.norms,
+        "n_filled": int(np.count_nonzero(~step.empty)),
+    }
 
 
 def warn_about(clustering: Clustering, max_iter: int) -> None:

@@ -51,6 +51,24 @@ def test_step_agrees_with_the_reference(counts, name, kind, dtype, index, loss):
     assert results[1][4] == pytest.approx(results[0][4], rel=1e-13)
 
 
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("kind", [csr_array, np.ndarray])
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+@pytest.mark.parametrize("smoothing", [0, 1e-3])
+def test_own_and_next_agree_with_the_reference(counts, name, kind, k, smoothing):
+    X, _ = counts
+    rows = as_rows(container(kind, X, np.float64, np.int32))
+    templates = get_divergence(1, smoothing).templates(X[np.arange(k) * 5] + 0.0)  # zeros: −∞ without smoothing
+    labels = (np.arange(len(X)) % k).astype(np.int32)
+    own, following = get_engine(name, rows, 2).own_and_next(rows, templates, labels)
+    reference = get_engine("reference", rows)
+    for found, expected in zip((own, following), reference.own_and_next(rows, templates, labels), strict=True):
+        assert np.array_equal(np.isinf(found), np.isinf(expected))
+        assert found[np.isfinite(found)] == pytest.approx(expected[np.isfinite(expected)], rel=1e-12)
+    scores = get_engine(name, rows).scores(rows, templates)
+    assert np.array_equal(scores[np.arange(len(X)), labels] == -np.inf, own == -np.inf)
+
+
 @pytest.mark.parametrize("name", [*ENGINES, "reference"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_sums_of_two_halves_are_the_whole(counts, name, loss):

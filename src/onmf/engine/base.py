@@ -299,6 +299,11 @@ class Engine(ABC):
         """The same data for another run at the same time, without what steps leave behind."""
         return replace(held, labels=None, scales=None, memory={})
 
+    def part(self, held: Held, index: Array) -> Held:
+        """The rows of that index, held on their own."""
+        weights = None if held.weights is None else held.weights[index]
+        return self.hold(self.on_host(held.data)[index], held.divergence, weights)
+
     def forget(self, held: Held) -> None:
         """Drop the labels of the last step and what the start has left, before another run."""
         held.labels = held.scales = None
