@@ -4,10 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_matrix, csr_array, csr_matrix, save_npz
+from scipy.sparse import csc_matrix, csr_array, csr_matrix, save_npz, vstack
+from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf import ONMF
-from onmf.datasets import make_counts, open_h5ad, open_shards, open_zarr, write_shards
+from onmf.datasets import count_shards, make_counts, open_h5ad, open_shards, open_zarr, write_shards
 
 pytest.importorskip("dask")
 
@@ -92,6 +93,39 @@ class TestShards:
         shards.files[1].write_bytes(b"")
         with pytest.raises(ValueError, match=r"In partition 1.*shard-000001.npz cannot be read as a shard"):
             ONMF(4).fit(shards.to_dask())
+
+
+class TestTexts:
+    TEXTS = ("red wine, white wine", "green tea and black tea", "red tea", "wine from grapes", "a green grape", "") * 3
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"min_df": 4}, {"max_df": 0.4, "stop_words": "english"}, {"max_features": 4}, {"vocabulary": ["tea"]}],
+    )
+    def test_counted_in_shards_as_at_once(self, tmp_path, options):
+        at_once = CountVectorizer(**options)
+        expected = at_once.fit_transform(self.TEXTS)
+        shards = count_shards(lambda: iter(self.TEXTS), tmp_path, CountVectorizer(**options), documents=5)
+        assert len(shards.files) == 4
+        assert shards.names.tolist() == at_once.get_feature_names_out().tolist()
+        assert (vstack(list(shards())) != expected).nnz == 0
+
+    def test_words_are_the_names_of_features(self, tmp_path):
+        with pytest.warns(UserWarning, match="3 of 18 rows of X are zero"):
+            model = ONMF(2).fit(count_shards(lambda: iter(self.TEXTS), tmp_path, documents=7))
+        assert {"wine", "tea"} <= set(model.feature_names_in_)
+        assert all(isinstance(word, str) for words in model.top_features(2) for word in words)
+
+    def test_refusals(self, tmp_path):
+        with pytest.raises(ValueError, match="There are no texts"):
+            count_shards(lambda: iter([]), tmp_path)
+        with pytest.raises(ValueError, match="None of the 2 texts has a word that counts"):
+            count_shards(lambda: iter(["a", "b"]), tmp_path)
+        assert not list(tmp_path.iterdir())
+        count_shards(lambda: iter(self.TEXTS), tmp_path)
+        (tmp_path / "names.json").write_text("[]")
+        with pytest.raises(ValueError, match=r"names.json is no list of \d+ names"):
+            open_shards(tmp_path)
 
 
 class TestAnnDataFiles:

@@ -8,7 +8,7 @@ from .documents import Documents
 from .download import DownloadError, fetch
 from .generate import make_counts, make_scene
 from .load import load_documents, load_hyperspectral
-from .pieces import Shards, open_h5ad, open_shards, open_zarr, write_shards
+from .pieces import Shards, count_shards, open_h5ad, open_shards, open_zarr, write_shards
 from .readers import read_documents, read_scene
 from .scene import Scene
 
@@ -18,6 +18,7 @@ __all__ = [
     "DownloadError",
     "Scene",
     "Shards",
+    "count_shards",
     "data_home",
     "fetch",
     "list_datasets",

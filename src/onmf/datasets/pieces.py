@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf.divergence import Array
 from onmf.files import write_whole
+
+NAMES = "names.json"
+"""File with the names of the features, beside the shards."""
 
 ROWS = 10_000
 """Rows of a piece, where a file does not say how it is cut."""
@@ -112,10 +120,15 @@ def open_shards(folder: str | Path) -> Shards:
             raise ValueError(f"{file} has other columns than {files[0]}: all shards need the same, in the same order.")
         names = names or columns
         sizes.append((n, p))
-    return Shards(files, tuple(n for n, _ in sizes), sizes[0][1], None if names is None else np.array(names))
+    if names is None and (folder / NAMES).exists():
+        names = json.loads((folder / NAMES).read_text(encoding="utf-8"))
+        if not isinstance(names, list) or len(names) != sizes[0][1]:
+            raise ValueError(f"{folder / NAMES} is no list of {sizes[0][1]} names, one for each feature.")
+    labels = None if names is None else np.array(names, dtype=object)
+    return Shards(files, tuple(n for n, _ in sizes), sizes[0][1], labels)
 
 
-def write_shards(batches: Iterable[Any], folder: str | Path) -> Shards:
+def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str] | None = None) -> Shards:
     """Write batches of rows as npz files, one after the other; none of them is ever there by half.
 
     Parameters
@@ -124,6 +137,8 @@ def write_shards(batches: Iterable[Any], folder: str | Path) -> Shards:
         Rows.
     folder : path
         Where to; made if it is missing. It must not hold shards yet.
+    names : iterable of str, optional
+        Names of the features, which go into ``names.json``.
 
     Returns
     -------
@@ -140,7 +155,92 @@ def write_shards(batches: Iterable[Any], folder: str | Path) -> Shards:
         write_whole(folder / f"shard-{number:06d}.npz", lambda file, parts=parts: np.savez(file, **parts))  # type: ignore[misc]
     if number < 0:
         raise ValueError("batches is empty: there is nothing to write.")
+    if names is not None:
+        text = json.dumps([str(name) for name in names], ensure_ascii=False)
+        write_whole(folder / NAMES, lambda file: file.write(text.encode()))
     return open_shards(folder)
+
+
+def count_shards(
+    texts: Callable[[], Iterable[str]],
+    folder: str | Path,
+    vectorizer: CountVectorizer | None = None,
+    *,
+    documents: int = ROWS,
+) -> Shards:
+    """Count the words of a corpus that does not fit in memory, and write the counts as shards.
+
+    The texts are gone through twice: once for the words, once for the counts. In memory are the words, and the counts
+    of one shard.
+
+    Parameters
+    ----------
+    texts : callable
+        Returns the texts, one after the other, the same ones each time.
+    folder : path
+        Where to; it must not hold shards yet.
+    vectorizer : CountVectorizer, optional
+        Says what a word is, and which ones count (``min_df``, ``max_df``, ``max_features``, ``vocabulary``);
+        scikit-learn's default if there is none. It is left as it is.
+    documents : int, default=10000
+        Documents of a shard.
+
+    Returns
+    -------
+    Shards
+        With the words as ``names``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from onmf.datasets import count_shards
+    >>> texts = ["red wine, white wine", "green tea", "red tea"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shards = count_shards(lambda: iter(texts), folder, documents=2)
+    >>> shards.shape, shards.names.tolist()
+    ((3, 5), ['green', 'red', 'tea', 'white', 'wine'])
+    """
+    counter = CountVectorizer(dtype=np.int32) if vectorizer is None else clone(vectorizer)
+    if documents < 1:
+        raise ValueError(f"documents={documents} is not allowed: a shard needs at least 1 document.")
+    if counter.vocabulary is None:
+        counter.set_params(vocabulary=_vocabulary(texts(), counter))
+
+    def batches() -> Iterator[Any]:
+        for batch in batched(texts(), documents):
+            yield counter.transform(batch)
+
+    return write_shards(batches(), folder, counter.get_feature_names_out())
+
+
+def _vocabulary(texts: Iterable[str], vectorizer: CountVectorizer) -> list[str]:
+    """The words that count, as the vectorizer would choose them from all texts at once; sorted."""
+    analyse = vectorizer.build_analyzer()
+    having, often, n = Counter[str](), Counter[str](), 0
+    for text in texts:
+        words = Counter(analyse(text))
+        having.update(words.keys())
+        if vectorizer.max_features is not None:
+            often.update(words)
+        n += 1
+    if n == 0:
+        raise ValueError("There are no texts to count words in.")
+    low, high = (x if isinstance(x, Integral) else x * n for x in (vectorizer.min_df, vectorizer.max_df))
+    kept = sorted(word for word, number in having.items() if low <= number <= high)
+    if vectorizer.max_features is not None:
+        kept = sorted(sorted(kept, key=lambda word: -often[word])[: vectorizer.max_features])
+    if not kept:
+        raise ValueError(
+            f"None of the {n} texts has a word that counts: lower min_df, or change the stop words or token_pattern."
+        )
+    return kept
+
+
+def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of so many items, the last one of what is left."""
+    items = iter(items)
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 def read_shard(file: Path) -> Any:
