@@ -225,7 +225,7 @@ def _vocabulary(texts: Iterable[str], vectorizer: CountVectorizer) -> list[str]:
         n += 1
     if n == 0:
         raise ValueError("There are no texts to count words in.")
-    low, high = (x if isinstance(x, Integral) else x * n for x in (vectorizer.min_df, vectorizer.max_df))
+    low, high = (float(x) if isinstance(x, Integral) else float(x) * n for x in (vectorizer.min_df, vectorizer.max_df))
     kept = sorted(word for word, number in having.items() if low <= number <= high)
     if vectorizer.max_features is not None:
         kept = sorted(sorted(kept, key=lambda word: -often[word])[: vectorizer.max_features])

@@ -131,9 +131,10 @@ class DaskEngine(PartsEngine):
 
         with warnings.catch_warnings():  # the templates are in the graph, so that arrays can always be made again
             warnings.filterwarnings("ignore", message="Sending large graph")
+            before = set(client.ncores())
             found = client.persist(arrays)
         futures = futures_of(found)
-        self._wait(futures, client)
+        self._wait(futures, client, before)
         self._gather([future for future in futures if future.status == "error"][:1], client)
         return tuple(found)
 
@@ -203,8 +204,9 @@ class DaskEngine(PartsEngine):
 
         if client is None:
             return list(dask.compute(*tasks, traverse=False))
+        before = set(client.ncores())
         futures = client.compute(tasks)
-        self._wait(futures, client)
+        self._wait(futures, client, before)
         return self._gather(futures, client)
 
     def _gather(self, futures: list[Any], client: Any) -> list[Any]:
@@ -221,8 +223,8 @@ class DaskEngine(PartsEngine):
         except CANCELLED() as error:
             raise self._lost(client) from error
 
-    def _wait(self, futures: list[Any], client: Any) -> None:
-        """Until all are done, or there is nobody left to do them."""
+    def _wait(self, futures: list[Any], client: Any, before: set[str]) -> None:
+        """Until all are done, or there is nobody left to do them; ``before`` has the workers that were there first."""
         from distributed import TimeoutError as NotYet
         from distributed import wait
 
@@ -246,8 +248,8 @@ class DaskEngine(PartsEngine):
                     f"The Dask cluster has had no worker for {self.patience:g} seconds{last_at_work(client)}. Start "
                     "workers, then fit again."
                 )
-            idle = idle + 1 if at_work and not any(at_work.values()) else 0
-            if idle == IDLE:  # all workers have been idle for a while: the tasks wait for one that is gone
+            idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
+            if idle == IDLE:  # one is gone and the others have been idle for a while: tasks wait for the one
                 raise self._lost(client)
 
     def _lost(self, client: Any) -> RuntimeError:
