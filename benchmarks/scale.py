@@ -62,7 +62,7 @@ def cluster(workers: int = 2, memory: str = "auto") -> Any:
     """A cluster of processes of one thread each."""
     from distributed import LocalCluster
 
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=memory)
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=memory)
 
 
 def as_dask(X: csr_array, parts: int) -> Any:

@@ -62,7 +62,7 @@ def lazily(reader, *args):
 @pytest.fixture
 def cluster(request):
     """A cluster of two processes, and its client."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": "2GB"}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GB"}
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "10s", "distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(**options | getattr(request, "param", {})) as cluster,
