@@ -93,7 +93,7 @@ def test_read_only_install_without_a_home(tmp_path):
 
 def test_import_is_light():
     """Nothing is compiled or plotted by an import, and numba waits until the first fit."""
-    heavy = ["numba", "matplotlib", "dask", "cupy", "plotly", "rasterio"]
+    heavy = ["numba", "matplotlib", "dask", "distributed", "anndata", "zarr", "h5py", "cupy", "plotly", "rasterio"]
     done = run(f"import sys, onmf; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 

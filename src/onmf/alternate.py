@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
 from onmf.divergence import Divergence, FloatArray
 from onmf.engine import Engine, Held, StepSums
+from onmf.initialize import rows_at
 
 FIXED = 16 * np.finfo(np.float64).eps
 """Relative change of the centroids that rounding alone can cause."""
@@ -138,24 +140,49 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     Where no row has a loss, the cluster takes the centroid of the first filled one: it ties with that and gets
     nothing.
     """
-    divergence = held.divergence
-    _, scales, losses = engine.assign(held, divergence.unsmoothed().templates(W))
-    labels, _ = engine.collect(held)
-    weights = np.ones(len(labels)) if held.weights is None else held.weights
-    rounding = NOISE * (np.abs(held.constants) + scales * divergence.weight(scales, held.terms))
-    losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
-    losses[list(tried)] = 0.0
+    parts = engine.map(held, worst_rows, W.copy(), sorted(tried), int(np.count_nonzero(step.empty)))
+    by_cluster = sum(part.totals for part in parts)
+    rows = [row for part in parts for row in part.rows]  # (−loss, row, cluster, loss with weight)
     filled = np.flatnonzero(~step.empty)
     changed = False
-    for k in np.flatnonzero(step.empty):
-        by_cluster = np.bincount(labels, weights=weights * losses, minlength=len(W))
-        if by_cluster.any():
-            row = int(np.argmax(np.where(labels == np.argmax(by_cluster), losses, -1.0)))
-            W[k] = engine.rows(held.data, np.array([row]))[0]
-            losses[row] = 0.0
+    for c in np.flatnonzero(step.empty):
+        worst = min((row for row in rows if row[2] == np.argmax(by_cluster)), default=None)
+        if by_cluster.any() and worst is not None:
+            rows.remove(worst)
+            _, row, cluster, loss = worst
+            W[c] = rows_at(engine, held, [row])[0]
+            by_cluster[cluster] = max(by_cluster[cluster] - loss, 0.0) if any(r[2] == cluster for r in rows) else 0.0
             tried.add(row)
             changed = True
         elif len(filled):
-            W[k] = W[filled[0]]
-            changed |= bool(k < filled[0])  # the tie is then the empty cluster's to win
+            W[c] = W[filled[0]]
+            changed |= bool(c < filled[0])  # the tie is then the empty cluster's to win
     return changed
+
+
+class Worst(NamedTuple):
+    """Losses of a part by cluster, and the rows of the largest in each: (−loss, row, cluster, loss with weight)."""
+
+    totals: FloatArray
+    rows: list[tuple[float, int, int, float]]
+
+
+def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], number: int) -> Worst:
+    """The rows of largest loss under the unsmoothed centroids, so many of each cluster of the last step."""
+    divergence = part.divergence
+    _, scales, losses = engine.assign(part, divergence.unsmoothed().templates(W))
+    labels = part.labels
+    assert labels is not None, "there has been a step"
+    weights = np.ones(len(labels)) if part.weights is None else part.weights
+    rounding = NOISE * (np.abs(part.constants) + scales * divergence.weight(scales, part.terms))
+    losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
+    own = np.asarray(tried, dtype=np.int64) - part.first
+    losses[own[(own >= 0) & (own < len(losses))]] = 0.0
+    found = []
+    for k in range(len(W)):
+        rows = np.flatnonzero((labels == k) & (losses > 0))
+        for row in rows[np.argsort(-losses[rows], kind="stable")[:number]]:
+            loss = float(losses[row])
+            found.append((-loss, part.first + int(row), k, loss * float(weights[row])))
+    totals: FloatArray = np.bincount(labels, weights=weights * losses, minlength=len(W)).astype(np.float64, copy=False)
+    return Worst(totals, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -15,18 +15,29 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from onmf.alternate import objective
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
-from onmf.engine import Assignment, Engine, Held, get_engine
+from onmf.engine import Engine, Held, PartsEngine, Rows, get_engine
+from onmf.engine.parts import HeldParts
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
-from onmf.result import margins as margins_between
-from onmf.solve import Plan, all_losses, solve
-from onmf.validate import check_centroids, check_data, check_weights, read_only
+from onmf.solve import Plan, losses_of, margins_of, solve
+from onmf.stream import Stream, learn
+from onmf.validate import (
+    check_centroids,
+    check_data,
+    check_features,
+    check_parts,
+    check_weights,
+    in_parts,
+    read_only,
+    warn_zero_rows,
+)
 from onmf.warn import warn
 
 NOTHING = 1e-12
@@ -77,6 +88,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
+    forgetting : float, default=0.9
+        What :meth:`partial_fit` keeps of the sums of earlier batches when the next one comes; 1 keeps all.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse array.
     verbose : int, default=0
@@ -151,6 +164,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         engine: str | Engine = "auto",
         n_threads: int | None = None,
         random_state: Any = None,
+        forgetting: float = 0.9,
         sparse_output: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -166,6 +180,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.engine = engine
         self.n_threads = n_threads
         self.random_state = random_state
+        self.forgetting = forgetting
         self.sparse_output = sparse_output
         self.verbose = verbose
 
@@ -189,16 +204,22 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
         check_refine(self.refine, divergence)
-        engine = get_engine(self.engine, n_threads=self.n_threads)
-        rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
-        if rows.shape[0] < self.n_clusters:
-            raise ValueError(
-                f"n_samples={rows.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer clusters."
-            )
-        weights = check_weights(sample_weight, rows.shape[0])
-        engine = get_engine(engine, rows)
+        get_engine(self.engine, n_threads=self.n_threads)
         n_init = self._runs()
+        if in_parts(X):
+            self._check_for_parts()
+            rows: Any = check_parts(X, divergence, estimator=self, reset=True, sample_weight=sample_weight)
+            weights = None
+        else:
+            rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
+            weights = check_weights(sample_weight, rows.shape[0])
+            self._check_rows(rows.shape[0])
+        engine = get_engine(self.engine, rows, self.n_threads)
         held = engine.hold(rows, divergence, weights)
+        if isinstance(held, HeldParts):
+            check_features(self, held.shape[1], rows.names, reset=True)
+            warn_zero_rows(held.zeros, held.shape[0])
+            self._check_rows(held.shape[0])
         voters = self.n_consensus if self._by_consensus else 0
         reporter = FitReporter(self, divergence, X, sample_weight, n_init * (1 + voters))
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
@@ -228,9 +249,93 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         reporter.searched(clustering)
         self._divergence = divergence
         self._adopt(replace(clustering, agreement=agreement), engine.name)
-        for stale in ("extra_", "provenance_"):  # of a file that an earlier fit came from
+        for stale in ("extra_", "provenance_", "_stream"):  # of a file or a stream that an earlier fit came from
             self.__dict__.pop(stale, None)
         reporter.end()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
+        """Learn from a batch of rows, after those of earlier calls.
+
+        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. Every batch is assigned
+        under the centroids of the moment and added to the sums that they are made of, after these have been multiplied
+        by ``forgetting``. Pass over the batches several times, each time under the same names, and each batch replaces
+        what it gave before.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            The batch.
+        y : None
+            Ignored.
+        sample_weight : (n,) array, optional
+            Weight of each row.
+        batch : hashable, optional
+            Name of the batch. 12 bytes are kept for each row of a batch that has one.
+
+        Returns
+        -------
+        self : ONMF
+            ``labels_``, ``scales_`` and ``margins_`` are those of this batch; ``n_iter_`` counts batches. There is no
+            ``reconstruction_err_``: :meth:`score` tells how well any rows fit.
+
+        Examples
+        --------
+        >>> from onmf import ONMF
+        >>> from onmf.datasets import make_counts
+        >>> X = make_counts(1000, 80, 4, random_state=0).X
+        >>> model = ONMF(n_clusters=4)
+        >>> for _ in range(3):
+        ...     for i in range(0, 1000, 100):
+        ...         model = model.partial_fit(X[i : i + 100], batch=i)
+        >>> bool((model.predict(X) == ONMF(4).fit(X).labels_).mean() > 0.2)
+        True
+        """
+        self._check_parameters()
+        divergence = get_divergence(self.beta_loss, self.smoothing)
+        if self.refine is not None or self._by_consensus:
+            raise ValueError(
+                "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
+                "leave them out."
+            )
+        if in_parts(X):
+            raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
+        known: Stream | None = getattr(self, "_stream", None)
+        fresh = known is None
+        if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
+            raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
+        rows = check_data(X, divergence, estimator=self, reset=fresh)
+        weights = check_weights(sample_weight, rows.shape[0])
+        engine = get_engine(self.engine, rows, self.n_threads)
+        held = engine.hold(rows, divergence, weights)
+        if known is None:
+            self._check_rows(rows.shape[0])
+            start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
+            known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+        step = learn(known, engine, held, float(self.forgetting), batch)
+        self._stream, self._divergence = known, divergence
+        whole = known.whole
+        assert whole is not None
+        labels, scales = engine.collect(held)
+        (margins,) = engine.by_row(held, margins_of, known.centroids, labels=labels)
+        self._adopt(
+            Clustering(
+                labels=labels,
+                scales=scales / whole.norms[labels],
+                centroids=known.centroids.copy(),
+                objective=objective(held, step),
+                n_iter=known.steps,
+                stop_reason="batch",
+                history={},
+                masses=whole.scale_sums / whole.norms,
+                n_filled=int(np.count_nonzero(~whole.empty)),
+                init_rows=None,
+                parameters=self.get_params(deep=False),
+                margins=margins,
+            ),
+            engine.name,
+        )
+        del self.reconstruction_err_
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -277,7 +382,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        return self._assign(X, self._templates()).labels
+        engine, held = self._held(X)
+        (labels,) = engine.by_row(held, best_labels, self._templates())
+        return labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that the divergence stands for.
@@ -303,10 +410,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        losses = all_losses(engine, engine.hold(rows, self._divergence), self._templates())
-        return softmax(-losses / float(temperature), axis=1)
+        engine, held = self._held(X)
+        (found,) = engine.by_row(held, probabilities, self._templates(), float(temperature))
+        return found
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -320,9 +426,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
         """
-        labels, scales, _ = self._assign(X, self._templates())
+        engine, held = self._held(X)
         sizes = self._divergence.size(self.cluster_centers_)
-        return self._output(labels, divide(scales, sizes[labels]))
+        (H,) = engine.by_row(held, memberships, self._templates(), sizes, self.sparse_output)
+        return H
 
     def assign(self, X: Any) -> Assigned:
         """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
@@ -338,16 +445,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
             in ``margins_``.
         """
-        templates = self._templates()
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        held = engine.hold(rows, self._divergence)
-        labels, scales, _ = engine.assign(held, templates)
-        own, following = engine.own_and_next(held.data, templates, labels)
+        engine, held = self._held(X)
         sizes = self._divergence.size(self.cluster_centers_)
-        return Assigned(
-            labels, divide(scales, sizes[labels]), margins_between(self._divergence, own, following, held.terms)
-        )
+        return Assigned(*engine.by_row(held, assigned, self.cluster_centers_, sizes))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -400,8 +500,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         smoothed = self._divergence.smooth(self.cluster_centers_, at_least=UNSEEN)
-        losses = self._assign(X, self._divergence.unsmoothed().templates(smoothed)).losses
-        return -float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
+        engine, held = self._held(X, sample_weight)
+        losses, weights = engine.total(held, total_loss, self._divergence.unsmoothed().templates(smoothed))
+        return -float(losses / weights)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
         """The most telling features of each cluster: those that set it apart from the data as a whole.
@@ -516,6 +617,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             value = getattr(self, name)
             number = isinstance(value, Real) and not isinstance(value, bool)
             require(number and 0 <= float(value) < np.inf, name, "a number, at least 0")
+        kept = self.forgetting
+        number = isinstance(kept, Real) and not isinstance(kept, bool)
+        require(number and 0 < float(kept) <= 1, "forgetting", "a number greater than 0, at most 1")
         require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
         require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(
@@ -552,7 +656,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return STARTS[self.init](engine, held, self.n_clusters, np.random.default_rng(seed))
         init = self.init
         if callable(init):
-            init = init(read_only(rows), self.n_clusters, random_state=check_random_state(seed))
+            given = rows.origin if isinstance(rows, Rows) else read_only(rows)
+            init = init(given, self.n_clusters, random_state=check_random_state(seed))
         centroids = check_centroids(init, self.n_clusters, held.shape[1], held.divergence)
         tie_parallel(centroids)
         return Start(centroids)
@@ -594,14 +699,77 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         return self._divergence.templates(self.cluster_centers_)
 
-    def _assign(self, X: Any, templates: FloatArray) -> Assignment:
+    def _held(self, X: Any, sample_weight: Any = None) -> tuple[Engine, Held]:
+        """New data, where an engine can work on them."""
+        check_is_fitted(self)
+        if in_parts(X):
+            rows: Any = check_parts(X, self._divergence, estimator=self, sample_weight=sample_weight)
+            engine = get_engine(self.engine, rows, self.n_threads)
+            assert isinstance(engine, PartsEngine)
+            return engine, engine.open(rows, self._divergence)
         rows = check_data(X, self._divergence, estimator=self)
         engine = get_engine(self.engine, rows, self.n_threads)
-        return engine.assign(engine.hold(rows, self._divergence), templates)
+        return engine, engine.hold(rows, self._divergence, check_weights(sample_weight, rows.shape[0]))
 
-    def _output(self, labels: Array, scales: FloatArray) -> Any:
-        H = membership(labels, scales, len(self.cluster_centers_))
-        return H if self.sparse_output else H.toarray()
+    def _check_rows(self, n: int) -> None:
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+
+    def _check_for_parts(self) -> None:
+        """Refuse what goes through the rows one by one, in any order."""
+        for name, value, instead in (
+            ("refine", "local-search", "refine=None, and several runs with n_init"),
+            ("init", "consensus", "init='random-partition' with n_init"),
+        ):
+            if isinstance(getattr(self, name), str) and getattr(self, name) == value:
+                raise ValueError(f"{name}={value!r} needs all rows in memory, and X comes in parts: use {instead}.")
+
+    def _output(self, labels: Any, scales: Any) -> Any:
+        k = len(self.cluster_centers_)
+        if hasattr(labels, "map_blocks"):
+            like = csr_array((0, k)) if self.sparse_output else np.empty((0, k))
+            return labels.map_blocks(
+                one_column, scales, k, self.sparse_output, meta=like, new_axis=1, chunks=(labels.chunks[0], (k,))
+            )
+        return one_column(labels, scales, k, self.sparse_output)
+
+
+def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
+    """The scale of each row in the column of its cluster. → (n, k)"""
+    H = membership(labels, scales, k)
+    return H if sparse else H.toarray()
+
+
+def best_labels(engine: Engine, part: Held, templates: FloatArray) -> tuple[Array]:
+    """The cluster of each row of a part. → (n,)"""
+    return (engine.assign(part, templates).labels,)
+
+
+def assigned(
+    engine: Engine, part: Held, centroids: FloatArray, sizes: FloatArray
+) -> tuple[Array, FloatArray, FloatArray]:
+    """Cluster, scale and margin of each row of a part. → 3 × (n,)"""
+    labels, scales, _ = engine.assign(part, part.divergence.templates(centroids))
+    return labels, divide(scales, sizes[labels]), *margins_of(engine, part, centroids, labels)
+
+
+def memberships(engine: Engine, part: Held, templates: FloatArray, sizes: FloatArray, sparse: bool) -> tuple[Any]:
+    """Hᵀ of a part. → (n, k)"""
+    labels, scales, _ = engine.assign(part, templates)
+    return (one_column(labels, divide(scales, sizes[labels]), len(templates), sparse),)
+
+
+def probabilities(engine: Engine, part: Held, templates: FloatArray, temperature: float) -> tuple[FloatArray]:
+    """The probability of each cluster for each row of a part. → (n, k)"""
+    (losses,) = losses_of(engine, part, templates)
+    return (softmax(-losses / temperature, axis=1),)
+
+
+def total_loss(engine: Engine, part: Held, templates: FloatArray) -> FloatArray:
+    """Σ w·loss and Σ w over a part. → (2,)"""
+    losses = engine.assign(part, templates).losses
+    weights = np.ones(len(losses)) if part.weights is None else part.weights
+    return np.array([np.sum(weights * losses), np.sum(weights)])
 
 
 def load(path: str | os.PathLike[str]) -> ONMF:

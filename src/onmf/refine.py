@@ -230,8 +230,8 @@ def settle(engine: Engine, held: Held, labels: Array, W: FloatArray) -> StepSums
     own, _ = engine.own_and_next(held.data, engine.prepare(held, sums, divergence.templates), labels)
     scales = divergence.scale(own, held.terms)
     found = Assignment(labels, scales, held.constants - divergence.gain(own, scales, held.terms))
-    moved, (mass, counts, scale_squares, overlap, loss) = engine.tally(held, found, weights, k)
+    moved, table = engine.tally(held, found, weights, k)
     held.labels, held.scales = labels, scales
-    step = StepSums(sums, mass, counts, scale_squares, overlap, loss, moved)
+    step = StepSums.of(sums, table, moved)
     update(engine, divergence, step, W)
     return step

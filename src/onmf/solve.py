@@ -95,7 +95,9 @@ def solve(
         )
         best = min(shaken, key=lambda found: found.objective)
     warn_about(best, plan.max_iter)
-    return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
+    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
+    labels, scales, margins = engine.keep(best.labels, best.scales, margins)
+    return replace(best, parameters=parameters or {}, labels=labels, scales=scales, margins=margins)
 
 
 def runs(
@@ -167,24 +169,30 @@ def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, 
     return replace(found, **_found(engine, held, step, found.centroids))
 
 
-def margins_of(engine: Engine, held: Held, found: Clustering) -> FloatArray:
+def margins_of(engine: Engine, part: Held, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
     """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
-    divergence = held.divergence
-    templates = engine.prepare(held, found.centroids, divergence.templates)
-    own, following = engine.own_and_next(held.data, templates, found.labels)
-    return margins(divergence, own, following, held.terms)
+    divergence = part.divergence
+    templates = engine.prepare(part, centroids, divergence.templates)
+    own, following = engine.own_and_next(part.data, templates, labels)
+    return (margins(divergence, own, following, part.terms),)
 
 
-def all_losses(engine: Engine, held: Held, templates: FloatArray) -> FloatArray:
+def losses_of(engine: Engine, part: Held, templates: FloatArray) -> tuple[FloatArray]:
     """The loss of each row under each template, up to what all of them share where that is infinite. → (n, k)"""
-    divergence = held.divergence
-    scores = engine.scores(held.data, templates)
+    divergence = part.divergence
+    scores = engine.scores(part.data, templates)
     losses = np.empty_like(scores)
     for k in range(scores.shape[1]):
-        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], held.terms), held.terms)
-        losses[:, k] = held.constants - gains
+        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], part.terms), part.terms)
+        losses[:, k] = part.constants - gains
     losses[np.isposinf(losses).all(axis=1)] = 0.0  # no template can explain the row: all are as good
-    return losses
+    return (losses,)
+
+
+def last_labels(engine: Engine, part: Held, norms: FloatArray) -> tuple[Array, FloatArray]:
+    """Labels of the last step, and scales in the gauge H Hᵀ = I. → 2 × (n,)"""
+    labels, scales = engine.collect(part)
+    return labels, scales / norms[labels]
 
 
 def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None) -> Clustering:
@@ -208,15 +216,13 @@ def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Arr
 
 def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
     """What a clustering says on the data, after a step with these centroids made from it, in the gauge H Hᵀ = I."""
-    labels, scales = engine.collect(held)
-    scales = scales / step.norms[labels]
-    weighted = scales if held.weights is None else scales * held.weights
+    labels, scales = engine.by_row(held, last_labels, step.norms)
     return {
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
         "objective": objective(held, step),
-        "masses": np.bincount(labels, weights=weighted, minlength=len(centroids)).astype(np.float64, copy=False),
+        "masses": step.scale_sums / step.norms,
         "n_filled": int(np.count_nonzero(~step.empty)),
     }
 

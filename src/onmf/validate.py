@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.engine import Data, RowBlocks
+from onmf.engine import Data, RowBlocks, Rows
+from onmf.engine.dask import as_blocks
 from onmf.warn import warn as warn_user
 
 LARGEST_WEIGHT = 1e30
@@ -35,6 +38,104 @@ def check_data(
         )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
     X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    check_kind(X, divergence)
+    X = as_rows(X)
+    sizes = check_entries(X, divergence)
+    if warn:
+        warn_zero_rows(int(np.count_nonzero(sizes == 0)), len(sizes))
+    return X
+
+
+def in_parts(X: Any) -> bool:
+    """Whether X comes in parts: a Dask collection, a list of delayed blocks, or a callable that returns batches."""
+    first = X[0] if isinstance(X, list | tuple) and len(X) else X
+    return hasattr(first, "__dask_graph__") or callable(X)
+
+
+def check_parts(
+    X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
+) -> Rows:
+    """``X`` in parts, as engines want it; each part is checked where and when it is read for the first time."""
+    expected = None if reset else estimator.n_features_in_
+    read = partial(read_block, divergence=divergence, features=expected)
+    check = partial(check_block, divergence=divergence, features=expected)
+    if callable(X):
+        weights: Any = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, dtype=np.float64)
+            check_weights(weights, len(weights))
+        return Rows(X, read, check, weights, "batch", names=getattr(X, "names", None), origin=X)
+    blocks, sizes, features, names = as_blocks(X)
+    if features is not None and not reset:
+        check_features(estimator, features, names, reset=False)
+    weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes)
+    return Rows(blocks, read, check, weights, "partition", sizes, features, names, X)
+
+
+def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
+    """Tell an estimator the number and names of the features of data in parts, or compare them."""
+    row: Any = np.ones((1, features))
+    if names is not None:
+        from pandas import DataFrame
+
+        row = DataFrame(row, columns=names)
+    validate_data(estimator, row, reset=reset)
+
+
+def weights_in_parts(sample_weight: Any, sizes: list[int] | None) -> list[Any]:
+    """Sample weights, one delayed array for each partition."""
+    from dask import delayed
+
+    if not hasattr(sample_weight, "to_delayed"):
+        if sizes is None:
+            raise ValueError(
+                "sample_weight is in memory, and the sizes of the partitions of X are not known: pass a Dask array "
+                "with the same chunks, or call X.compute_chunk_sizes() first."
+            )
+        weights = check_weights(sample_weight, sum(sizes))
+        assert weights is not None
+        return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
+    if sizes is not None and list(sample_weight.chunks[0]) != sizes:
+        sample_weight = sample_weight.rechunk((tuple(sizes),))
+    return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
+
+
+def part_weights(weights: Any) -> FloatArray:
+    """Sample weights of a partition; all of them may be zero."""
+    weights = np.asarray(weights, dtype=np.float64)
+    if not weights.any():
+        return weights
+    found = check_weights(weights, len(weights))
+    assert found is not None
+    return found
+
+
+def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Data:
+    """A part of the rows as engines want it."""
+    if isinstance(block, Iterator | list | tuple):
+        pieces = list(block)
+        if len(pieces) == 0:
+            return np.empty((0, features or 0))
+        if not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
+            raise ValueError(
+                "it holds something else than blocks of rows: make each element a 2-D array or CSR matrix."
+            )
+        block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
+    X = check_array(block, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
+    check_kind(X, divergence)
+    if features is not None and X.shape[1] != features:
+        raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")
+    return as_rows(X)
+
+
+def check_block(block: Any, divergence: Divergence, features: int | None = None) -> tuple[Data, int]:
+    """A part of the rows that is seen for the first time, and how many of its rows are zero."""
+    X = read_block(block, divergence, features)
+    return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
+
+
+def check_kind(X: Any, divergence: Divergence) -> None:
+    """Refuse what are no numbers, and sparse rows where zeros are forbidden."""
     if X.dtype.kind not in "buif":
         raise ValueError(f"X holds {X.dtype} values: leave out, or encode, the columns that are not numbers.")
     if issparse(X) and divergence.domain == "positive":
@@ -42,15 +143,16 @@ def check_data(
             f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
             "pass a dense array, or use beta_loss > 0 (1, Kullback-Leibler, is made for sparse counts)."
         )
-    X = as_rows(X)
-    sizes = check_entries(X, divergence)
-    if warn and not sizes.all():
+
+
+def warn_zero_rows(zeros: int, n: int) -> None:
+    """Say how many rows hold nothing."""
+    if zeros:
         warn_user(
-            f"{np.count_nonzero(sizes == 0)} of {len(sizes)} rows of X are zero everywhere: they get scale 0 and the "
-            "label of the tie rule, the lowest. Leave them out if they mean nothing.",
+            f"{zeros} of {n} rows of X are zero everywhere: they get scale 0 and the label of the tie rule, the "
+            "lowest. Leave them out if they mean nothing.",
             UserWarning,
         )
-    return X
 
 
 def first_of(X: Any) -> Any:

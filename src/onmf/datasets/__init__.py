@@ -8,6 +8,7 @@ from .documents import Documents
 from .download import DownloadError, fetch
 from .generate import make_counts, make_scene
 from .load import load_documents, load_hyperspectral
+from .pieces import Shards, count_shards, open_h5ad, open_shards, open_zarr, write_shards
 from .readers import read_documents, read_scene
 from .scene import Scene
 
@@ -16,6 +17,8 @@ __all__ = [
     "Documents",
     "DownloadError",
     "Scene",
+    "Shards",
+    "count_shards",
     "data_home",
     "docstring_texts",
     "fetch",
@@ -25,6 +28,10 @@ __all__ = [
     "load_hyperspectral",
     "make_counts",
     "make_scene",
+    "open_h5ad",
+    "open_shards",
+    "open_zarr",
     "read_documents",
     "read_scene",
+    "write_shards",
 ]

@@ -8,10 +8,26 @@ from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
 from .blocks import BlockEngine, RowBlocks
+from .dask import DaskEngine
+from .parts import BlocksEngine, PartError, PartsEngine, Rows
 
-__all__ = ["Assignment", "BlockEngine", "Data", "Engine", "Held", "RowBlocks", "StepSums", "get_engine"]
+__all__ = [
+    "Assignment",
+    "BlockEngine",
+    "BlocksEngine",
+    "DaskEngine",
+    "Data",
+    "Engine",
+    "Held",
+    "PartError",
+    "PartsEngine",
+    "RowBlocks",
+    "Rows",
+    "StepSums",
+    "get_engine",
+]
 
-NAMES = ("auto", "cpu", "reference")
+NAMES = ("auto", "cpu", "reference", "blocks", "dask")
 
 
 def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None) -> Engine:
@@ -19,12 +35,13 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
 
     Parameters
     ----------
-    engine : {"auto", "cpu", "reference"} or Engine
-        ``"auto"`` is the CPU engine.
-    X : array or CSR, optional
+    engine : {"auto", "cpu", "reference", "blocks", "dask"} or Engine
+        ``"auto"`` is the Dask engine for Dask collections, ``"blocks"`` for batches from a callable, and else the CPU
+        engine. Both work on their parts with the CPU engine; ``DaskEngine(inner)`` takes another.
+    X : array, CSR or Rows, optional
         The data it will have to hold.
     n_threads : int or None
-        Threads of the CPU engine; None takes every core this process may use.
+        Threads of the CPU engine; None takes every core this process may use, and one for each partition of Dask.
 
     Returns
     -------
@@ -33,6 +50,8 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
     if n_threads is not None and (not isinstance(n_threads, Integral) or n_threads < 1):
         raise ValueError(f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer, at least 1.")
     if isinstance(engine, str):
+        if engine == "auto" and isinstance(X, Rows):
+            engine = "blocks" if callable(X.blocks) else "dask"
         engine = _named(engine, n_threads)
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
@@ -49,6 +68,10 @@ def _named(name: str, n_threads: int | None) -> Engine:
             from .cpu import CpuEngine
 
             return CpuEngine(n_threads or available_cores())
+        case "blocks":
+            return BlocksEngine(_named("cpu", n_threads))
+        case "dask":
+            return DaskEngine(_named("cpu", n_threads or 1))
         case "reference":
             from .reference import ReferenceEngine
 

@@ -30,6 +30,8 @@ class StepSums:
         Σ w·weight·a by cluster; a cluster of mass 0 is empty.
     counts : (k,) array
         Σ w by cluster.
+    scale_sums : (k,) array
+        Σ w a by cluster.
     scale_squares : (k,) array
         Σ w a² by cluster.
     overlap : (k,) array
@@ -43,21 +45,36 @@ class StepSums:
     sums: FloatArray
     mass: FloatArray
     counts: FloatArray
+    scale_sums: FloatArray
     scale_squares: FloatArray
     overlap: FloatArray
     loss: FloatArray
     moved: int
+
+    @classmethod
+    def of(cls, sums: FloatArray, table: FloatArray, moved: int) -> StepSums:
+        """From the sums, and a table of what lies between them and ``moved``, one row each. table: (6, k)"""
+        mass, counts, scale_sums, scale_squares, overlap, loss = table
+        return cls(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
 
     def __add__(self, other: StepSums) -> StepSums:
         return StepSums(
             self.sums + other.sums,
             self.mass + other.mass,
             self.counts + other.counts,
+            self.scale_sums + other.scale_sums,
             self.scale_squares + other.scale_squares,
             self.overlap + other.overlap,
             self.loss + other.loss,
             self.moved + other.moved,
         )
+
+    def __iadd__(self, other: StepSums) -> StepSums:
+        """Add in place, for who made this one and nobody else reads it."""
+        for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss"):
+            mine = getattr(self, name)
+            mine += getattr(other, name)
+        return replace(self, moved=self.moved + other.moved)
 
     @property
     def empty(self) -> Array:
@@ -100,8 +117,12 @@ class Held:
     labels: Array | None = None
     scales: FloatArray | None = None
     fixed: FloatArray | None = None
+    number: int = 0
+    """Which part of the whole these rows are, where an engine keeps them in parts."""
+    first: int = 0
+    """Index of the first of these rows in the whole."""
     memory: dict[str, Any] = field(default_factory=dict)
-    """What an engine keeps from step to step for itself."""
+    """What an engine keeps from step to step for itself, and a start from seed to seed."""
 
     @property
     def constant(self) -> float:
@@ -153,6 +174,42 @@ class Engine(ABC):
     def rows(self, data: Any, index: Array) -> FloatArray:
         """The rows of that index as a dense float64 array."""
 
+    # The rows may lie in parts, each where an engine of its own works on it. What is computed from all rows is
+    # therefore a function of one part, ``function(engine, part, *args)``; rows in memory are the one part.
+
+    def sizes(self, held: Held) -> list[int]:
+        """Number of rows of each part."""
+        return [held.shape[0]]
+
+    def map(self, held: Held, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """``function(engine, part, *args)`` of each part that has rows, in the order of the parts; small values."""
+        return [function(self, held, *args)]
+
+    def total(self, held: Held, function: Callable[..., Any], *args: Any) -> Any:
+        """The sum of ``function(engine, part, *args)`` over the parts, added in an order that is always the same."""
+        return function(self, held, *args)
+
+    def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(engine, part, *args)`` of one part."""
+        return function(self, held, *args)
+
+    def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        """Arrays with one entry or row for each row of the data, in the form in which this engine keeps such arrays.
+
+        ``function(engine, part, *args)`` returns a tuple of them; ``labels``, if given, come last in its arguments,
+        those of the part.
+        """
+        return function(self, held, *args) if labels is None else function(self, held, *args, labels)
+
+    def keep(self, *arrays: Any) -> tuple[Any, ...]:
+        """Arrays of :meth:`by_row`, computed."""
+        return arrays
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether rows lie in parts, so that nothing can go through them one by one in any order."""
+        return False
+
     def prepare(
         self, held: Held, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
     ) -> Any:
@@ -178,6 +235,10 @@ class Engine(ABC):
     def on_host(self, data: Any) -> Data:
         """The rows where a kernel of this machine's CPU can read them."""
         return data
+
+    def take(self, data: Any, index: Array) -> Data:
+        """The rows of that index in the form they are stored in, on the host."""
+        return self.on_host(data)[index]
 
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""
@@ -209,8 +270,7 @@ class Engine(ABC):
         held.labels, held.scales = found.labels, found.scales
         del found  # the losses have been counted, and the sums may need the room
         sums = self.sums_of(held, held.labels, weights, k)
-        mass, counts, scale_squares, overlap, loss = table
-        return StepSums(sums, mass, counts, scale_squares, overlap, loss, moved)
+        return StepSums.of(sums, table, moved)
 
     def row_weights(self, held: Held, scales: FloatArray) -> FloatArray:
         """Weight of each row in the sums, its own included."""
@@ -224,7 +284,7 @@ class Engine(ABC):
         return weights
 
     def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
-        """How many rows moved, and mass, counts, scale squares, overlap and loss by cluster. → int, (5, k)"""
+        """How many rows moved, and mass, counts, scale sums and squares, overlap and loss by cluster. → int, (6, k)"""
         labels, scales, losses = found
         ones = held.weights if held.weights is not None else np.ones(len(labels))
         moved, overlaps = len(labels), np.zeros(len(labels))
@@ -232,7 +292,7 @@ class Engine(ABC):
             stayed = labels == held.labels
             moved = int(np.count_nonzero(~stayed))
             overlaps = ones * scales * held.scales * stayed
-        values = (weights * scales, ones, ones * scales * scales, overlaps, ones * losses)
+        values = (weights * scales, ones, ones * scales, ones * scales * scales, overlaps, ones * losses)
         return moved, np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
 
     def fork(self, held: Held) -> Held:
@@ -245,11 +305,19 @@ class Engine(ABC):
         return self.hold(self.on_host(held.data)[index], held.divergence, weights)
 
     def forget(self, held: Held) -> None:
-        """Drop the labels of the last step, before another start."""
+        """Drop the labels of the last step and what the start has left, before another run."""
         held.labels = held.scales = None
+        held.memory.pop("start", None)
 
     def collect(self, held: Held) -> tuple[Array, FloatArray]:
         """Labels and scales of the last step."""
         assert held.labels is not None, "collect() comes after step()"
         assert held.scales is not None
         return held.labels, held.scales
+
+
+def only_in_memory(X: Any) -> str | None:
+    """Why an engine for data in memory cannot hold ``X``, or None."""
+    if not hasattr(X, "blocks"):
+        return None
+    return "it comes in parts, which this engine would have to hold all at once. Use engine='auto'."

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
-from .base import Assignment, Data, Engine, Held
+from .base import Assignment, Data, Engine, Held, only_in_memory
 from .reference import all_scores
 
 ENTRIES_AT_A_TIME = 1 << 18
@@ -72,7 +72,7 @@ class CpuEngine(Engine):
         return {**self.__dict__, "_pool": None}  # threads cannot be pickled, nor copied
 
     def supports(self, X: Any) -> str | None:
-        return None
+        return only_in_memory(X)
 
     def place(self, X: Data) -> Data:
         return X
@@ -178,7 +178,7 @@ class CpuEngine(Engine):
         before = NOTHING.astype(labels.dtype) if held.labels is None else held.labels
         scales_before = NOTHING if held.scales is None else held.scales
         own = NOTHING if held.weights is None else held.weights
-        table = np.zeros((5, k))
+        table = np.zeros((6, k))
         return kernels.tally(labels, before, scales, scales_before, losses, weights, own, table), table
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:

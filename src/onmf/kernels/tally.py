@@ -1,6 +1,7 @@
 """What a step counts by cluster, in one pass over the rows.
 
-    mass_k = Σ v a,  counts_k = Σ w,  squares_k = Σ w a²,  overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss
+    mass_k = Σ v a,  counts_k = Σ w,  sums_k = Σ w a,  squares_k = Σ w a²,
+    overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss
 
 over the rows of cluster k, with w the weight of a row, v its weight in the sums, a its scale and a' the one before.
 """
@@ -21,7 +22,7 @@ def tally(
     losses: Any,  # IN (n,)
     weights: Any,  # IN (n,) v
     own: Any,  # IN (n,) w, or () where all are one
-    table: Any,  # OUT (5, k) mass, counts, squares, overlap, loss; zero on entry
+    table: Any,  # OUT (6, k) mass, counts, sums, squares, overlap, loss; zero on entry
 ) -> int:
     """Fill the table; return how many rows moved."""
     moved = 0
@@ -31,10 +32,11 @@ def tally(
         w = own[i] if weighted else 1.0
         table[0, k] += weights[i] * a
         table[1, k] += w
-        table[2, k] += w * a * a
-        table[4, k] += w * losses[i]
+        table[2, k] += w * a
+        table[3, k] += w * a * a
+        table[5, k] += w * losses[i]
         if first or before[i] != k:
             moved += 1
         else:
-            table[3, k] += w * a * scales_before[i]
+            table[4, k] += w * a * scales_before[i]
     return moved
