@@ -20,11 +20,11 @@ def main(folder: Path) -> None:
     """Choose, print and draw."""
     folder.mkdir(parents=True, exist_ok=True)
     data = {
-        "ng20": (load_documents("NG20").X, [2, 4, 6, 8, 12, 16, 20, 26, 32, 40]),
-        "jasper": (load_hyperspectral("jasper").X, range(2, 11)),
+        "jasper": (load_hyperspectral("jasper").X, range(2, 11), {"n_init": 5, "refine": None}),
+        "ng20": (load_documents("NG20").X, [2, 4, 6, 8, 12, 16, 20, 26, 32, 40], {"n_init": 2}),
     }
-    for name, (X, candidates) in data.items():
-        selection = select_n_clusters(X, candidates, n_splits=2, n_init=2, random_state=0, verbose=1)
+    for name, (X, candidates, options) in data.items():
+        selection = select_n_clusters(X, candidates, n_splits=2, random_state=0, verbose=1, **options)
         print(f"{name}\n{selection}\n")
         selection.plot()[0].figure.savefig(folder / f"select-{name}.png", dpi=110)
 
