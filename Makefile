@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check docs paper bench clean
+.PHONY: demo test check docs paper bench sanitize clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
@@ -27,6 +27,10 @@ paper: $(VENV)/.dev  ## make the tables and figures of the docs again, from the 
 bench: $(VENV)/.dev  ## measure against the peers, side by side; writes the tables and the figure of the docs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
+
+sanitize:  ## on a machine with a GPU: all its kernels over odd sizes under compute-sanitizer
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) docs/_build docs/api demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,8 +9,22 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from onmf.engine.device import import_cupy
+
 DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
+
+
+def _no_gpu():
+    """Why there is no GPU engine here, or nothing."""
+    try:
+        import_cupy()
+    except (ImportError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+needs_gpu = pytest.mark.skipif(bool(_no_gpu()), reason=_no_gpu())
 
 
 @pytest.fixture(scope="session")

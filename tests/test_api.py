@@ -29,6 +29,7 @@ LAYERS = [
     ("kernels",),
     ("engine",),
     ("validate",),
+    ("intake",),
     ("initialize",),
     ("alternate",),
     ("refine",),

@@ -307,7 +307,7 @@ class TestRefusals:
             ({"init": "best"}, "init='best' is not allowed: init must be one of 'snpa'"),
             ({"beta_loss": "kl"}, "beta_loss='kl' is not a divergence: use one of 'kullback-leibler'"),
             ({"beta_loss": np.inf}, "beta_loss=inf is not a divergence"),
-            ({"engine": "gpu"}, "engine='gpu' is unknown: use one of 'auto', 'cpu', 'reference'"),
+            ({"engine": "tpu"}, "engine='tpu' is unknown: use one of 'auto', 'cpu', 'gpu', 'reference'"),
             ({"init": np.ones((2, 24))}, r"init has shape \(2, 24\), but n_clusters=3 and X has 24 features"),
             ({"init": -np.ones((3, 24))}, r"Negative values in data passed to ONMF: init\[0, 0\] = -1"),
             ({"init": np.full((3, 24), np.nan)}, r"Input init contains NaN: init\[0, 0\]"),

@@ -44,7 +44,7 @@ def adata_files(X, tmp_path_factory):
 class TestShards:
     def test_written_and_read(self, X, labels, tmp_path):
         shards = write_shards((X[i : i + 80] for i in range(0, 300, 80)), tmp_path / "shards")
-        assert (shards.shape, shards.rows) == ((300, 50), (80, 80, 80, 60))
+        assert (shards.shape, shards.sizes) == ((300, 50), (80, 80, 80, 60))
         assert "300 × 50 in 4 files" in repr(shards)
         assert np.array_equal(ONMF(4).fit(open_shards(tmp_path / "shards")).labels_, labels)
         lazy = shards.to_dask()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onmf.divergence import Divergence, FloatArray
-from onmf.engine import Engine, Held, StepSums
+from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import rows_at
 
 FIXED = 16 * np.finfo(np.float64).eps
@@ -73,7 +73,7 @@ def alternate(
     -------
     Alternation
     """
-    divergence, W = held.divergence, np.ascontiguousarray(centroids, dtype=np.float64)
+    divergence, W = held.divergence, engine.bring(np.ascontiguousarray(centroids, dtype=np.float64))
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()
@@ -140,17 +140,18 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     Where no row has a loss, the cluster takes the centroid of the first filled one: it ties with that and gets
     nothing.
     """
-    parts = engine.map(held, worst_rows, W.copy(), sorted(tried), int(np.count_nonzero(step.empty)))
+    empty = to_host(step.empty)
+    parts = engine.map(held, worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
     by_cluster = sum(part.totals for part in parts)
     rows = [row for part in parts for row in part.rows]  # (−loss, row, cluster, loss with weight)
-    filled = np.flatnonzero(~step.empty)
+    filled = np.flatnonzero(~empty)
     changed = False
-    for c in np.flatnonzero(step.empty):
+    for c in np.flatnonzero(empty):
         worst = min((row for row in rows if row[2] == np.argmax(by_cluster)), default=None)
         if by_cluster.any() and worst is not None:
             rows.remove(worst)
             _, row, cluster, loss = worst
-            W[c] = rows_at(engine, held, [row])[0]
+            W[c] = engine.bring(rows_at(engine, held, [row])[0])
             by_cluster[cluster] = max(by_cluster[cluster] - loss, 0.0) if any(r[2] == cluster for r in rows) else 0.0
             tried.add(row)
             changed = True
@@ -170,11 +171,10 @@ class Worst(NamedTuple):
 def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], number: int) -> Worst:
     """The rows of largest loss under the unsmoothed centroids, so many of each cluster of the last step."""
     divergence = part.divergence
-    _, scales, losses = engine.assign(part, divergence.unsmoothed().templates(W))
-    labels = part.labels
-    assert labels is not None, "there has been a step"
+    _, scales, losses = engine.assign(part, divergence.unsmoothed().templates(engine.bring(W)))
+    rounding = to_host(NOISE * (np.abs(part.constants) + scales * divergence.weight(scales, part.terms)))
+    losses, labels = to_host(losses), to_host(engine.collect(part)[0])
     weights = np.ones(len(labels)) if part.weights is None else part.weights
-    rounding = NOISE * (np.abs(part.constants) + scales * divergence.weight(scales, part.terms))
     losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0

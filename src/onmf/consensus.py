@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
-from onmf.engine import Engine, Held
+from onmf.engine import Engine, Held, to_host
 from onmf.initialize import STARTS, Start
 from onmf.result import Agreement
 from onmf.solve import Plan, Watch, runs
@@ -62,7 +62,7 @@ def consensus_start(
         return partition(engine, held, int(seeds[number]))
 
     seeds = rng.integers(np.iinfo(np.int32).max, size=n_runs)
-    labels = np.stack([found.labels for found in runs(engine, held, voter, seeds, plan, watch)], axis=1)
+    labels = np.stack([to_host(found.labels) for found in runs(engine, held, voter, seeds, plan, watch)], axis=1)
     votes = votes_of(labels, k)
     ballot = engine.hold(votes, KullbackLeibler(), held.weights)
     again = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
@@ -71,9 +71,10 @@ def consensus_start(
         key=lambda found: found.objective,
     )
     weights = np.ones(held.shape[0]) if held.weights is None else held.weights
-    centroids = engine.sum_by_label(held.data, elected.labels, weights, k)
+    chosen = to_host(elected.labels)
+    centroids = engine.sum_by_label(held.data, chosen, weights, k)
     centroids[~centroids.any(axis=1)] = centroids.sum(axis=0)  # a cluster without rows starts from all of them
-    return Start(centroids), agreement_of(votes, elected.labels, k)
+    return Start(centroids), agreement_of(votes, chosen, k)
 
 
 def votes_of(labels: Array, k: int) -> csr_array:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from copy import copy
+from dataclasses import fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -20,24 +20,15 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
-from onmf.engine import Engine, Held, PartsEngine, Rows, get_engine
-from onmf.engine.parts import HeldParts
+from onmf.engine import Engine, Held, Rows, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
+from onmf.intake import hold, in_parts
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
-from onmf.solve import Plan, losses_of, margins_of, solve
+from onmf.solve import Plan, last_labels, losses_of, margins_of, solve
 from onmf.stream import Stream, learn
-from onmf.validate import (
-    check_centroids,
-    check_data,
-    check_features,
-    check_parts,
-    check_weights,
-    in_parts,
-    read_only,
-    warn_zero_rows,
-)
+from onmf.validate import check_centroids, read_only
 from onmf.warn import warn
 
 NOTHING = 1e-12
@@ -83,7 +74,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
         centroids of sum 1.
     engine : str or Engine, default="auto"
-        What runs the passes over the data: ``"cpu"`` (which ``"auto"`` takes) or ``"reference"``, plain NumPy.
+        What runs the passes over the data: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy.
+        ``"auto"`` takes the GPU for CuPy arrays, whose results are CuPy arrays, and the CPU for all others.
     n_threads : int or None, default=None
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
@@ -204,22 +196,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
         check_refine(self.refine, divergence)
-        get_engine(self.engine, n_threads=self.n_threads)
         n_init = self._runs()
         if in_parts(X):
             self._check_for_parts()
-            rows: Any = check_parts(X, divergence, estimator=self, reset=True, sample_weight=sample_weight)
-            weights = None
-        else:
-            rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
-            weights = check_weights(sample_weight, rows.shape[0])
-            self._check_rows(rows.shape[0])
-        engine = get_engine(self.engine, rows, self.n_threads)
-        held = engine.hold(rows, divergence, weights)
-        if isinstance(held, HeldParts):
-            check_features(self, held.shape[1], rows.names, reset=True)
-            warn_zero_rows(held.zeros, held.shape[0])
-            self._check_rows(held.shape[0])
+        rows, engine, held = hold(self, X, divergence, sample_weight, reset=True, warn=True)
+        self._check_rows(held.shape[0])
         voters = self.n_consensus if self._by_consensus else 0
         reporter = FitReporter(self, divergence, X, sample_weight, n_init * (1 + voters))
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
@@ -304,30 +285,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         fresh = known is None
         if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
-        rows = check_data(X, divergence, estimator=self, reset=fresh)
-        weights = check_weights(sample_weight, rows.shape[0])
-        engine = get_engine(self.engine, rows, self.n_threads)
-        held = engine.hold(rows, divergence, weights)
+        rows, engine, held = hold(self, X, divergence, sample_weight, reset=fresh)
         if known is None:
-            self._check_rows(rows.shape[0])
+            self._check_rows(held.shape[0])
             start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
             known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
         step = learn(known, engine, held, float(self.forgetting), batch)
         self._stream, self._divergence = known, divergence
         whole = known.whole
         assert whole is not None
-        labels, scales = engine.collect(held)
+        labels, scales = engine.by_row(held, last_labels, whole.norms)
         (margins,) = engine.by_row(held, margins_of, known.centroids, labels=labels)
+        centroids, masses = engine.keep(held, known.centroids.copy(), whole.scale_sums / whole.norms)
         self._adopt(
             Clustering(
                 labels=labels,
-                scales=scales / whole.norms[labels],
-                centroids=known.centroids.copy(),
+                scales=scales,
+                centroids=centroids,
                 objective=objective(held, step),
                 n_iter=known.steps,
                 stop_reason="batch",
                 history={},
-                masses=whole.scale_sums / whole.norms,
+                masses=masses,
                 n_filled=int(np.count_nonzero(~whole.empty)),
                 init_rows=None,
                 parameters=self.get_params(deep=False),
@@ -382,8 +361,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        engine, held = self._held(X)
-        (labels,) = engine.by_row(held, best_labels, self._templates())
+        (labels,) = self._by_row(X, best_labels)
         return labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
@@ -410,8 +388,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        engine, held = self._held(X)
-        (found,) = engine.by_row(held, probabilities, self._templates(), float(temperature))
+        (found,) = self._by_row(X, probabilities, float(temperature))
         return found
 
     def transform(self, X: Any) -> Any:
@@ -426,10 +403,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
         """
-        engine, held = self._held(X)
-        sizes = self._divergence.size(self.cluster_centers_)
-        (H,) = engine.by_row(held, memberships, self._templates(), sizes, self.sparse_output)
-        return H
+        return self._output(*self._by_row(X, labels_and_scales))
 
     def assign(self, X: Any) -> Assigned:
         """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
@@ -445,9 +419,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
             in ``margins_``.
         """
-        engine, held = self._held(X)
-        sizes = self._divergence.size(self.cluster_centers_)
-        return Assigned(*engine.by_row(held, assigned, self.cluster_centers_, sizes))
+        return Assigned(*self._by_row(X, assigned))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -463,12 +435,16 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             Sparse where ``X`` is sparse and the sparse form is the smaller one.
         """
         check_is_fitted(self)
-        H = check_array(X, accept_sparse="csr", dtype=np.float64)
-        W = self.cluster_centers_
+        H: Any = X if on_gpu(X) else check_array(X, accept_sparse="csr", dtype=np.float64)
+        W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
                 f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned."
             )
+        if on_gpu(H):
+            import cupy
+
+            return H @ cupy.asarray(W)
         dense = 8 * H.shape[0] * W.shape[1]
         if issparse(H):
             entries = np.count_nonzero(W, axis=1)
@@ -499,9 +475,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         float
         """
         check_is_fitted(self)
-        smoothed = self._divergence.smooth(self.cluster_centers_, at_least=UNSEEN)
-        engine, held = self._held(X, sample_weight)
-        losses, weights = engine.total(held, total_loss, self._divergence.unsmoothed().templates(smoothed))
+        _, engine, held = hold(self, X, self._divergence, sample_weight)
+        smoothed = self._divergence.smooth(engine.bring(self.cluster_centers_), at_least=UNSEEN)
+        losses, weights = engine.total(held, total_loss, smoothed)
         return -float(losses / weights)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
@@ -528,7 +504,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not _is_integer(n) or n < 1:
             raise ValueError(f"n={n!r} is not allowed: n must be an integer, at least 1.")
-        p = self.cluster_centers_.shape[1]
+        centroids = to_host(self.cluster_centers_)
+        p = centroids.shape[1]
         if feature_names is None:
             feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
         names = [str(name) for name in feature_names]
@@ -536,10 +513,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if len(set(names)) < p:
             raise ValueError("feature_names holds the same name twice: every feature needs one of its own.")
-        weights = telling(self.cluster_centers_, self.clustering_.masses)
-        sizes = np.abs(weights) if (self.cluster_centers_ < 0).any() else weights
+        weights = telling(centroids, to_host(self.clustering_.masses))
+        sizes = np.abs(weights) if (centroids < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NOTHING} for k, top in enumerate(tops)]
+
+    def to_cpu(self) -> Self:
+        """The fitted model with its arrays in the memory of the host, for a machine without a GPU.
+
+        Returns
+        -------
+        model : ONMF
+            A copy, with ``engine="auto"`` where it was ``"gpu"``.
+        """
+        check_is_fitted(self)
+        model = copy(self)
+        for name, value in vars(self).items():
+            setattr(model, name, to_host(value))
+        arrays = {field.name: to_host(getattr(self.clustering_, field.name)) for field in fields(self.clustering_)}
+        model.clustering_ = replace(self.clustering_, **arrays)
+        if isinstance(self.engine, Engine) or self.engine == "gpu":
+            model.engine = "auto"
+        return model
 
     def save(self, path: str | os.PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the fitted model into a file, whole or not at all; :func:`onmf.load` reads it.
@@ -574,7 +569,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             SavedModel(
                 parameters=self.get_params(deep=False),
                 divergence=self._divergence,
-                clustering=self.clustering_,
+                clustering=self.to_cpu().clustering_,
                 engine=self.engine_,
                 feature_names=None if names is None else [str(name) for name in names],
                 extra={"kind": "matrix", **kept},
@@ -695,21 +690,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         model.provenance_ = saved.provenance
         return model
 
-    def _templates(self) -> FloatArray:
+    def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        """What a function of the rows and the centroids gives for each row of new data."""
         check_is_fitted(self)
-        return self._divergence.templates(self.cluster_centers_)
-
-    def _held(self, X: Any, sample_weight: Any = None) -> tuple[Engine, Held]:
-        """New data, where an engine can work on them."""
-        check_is_fitted(self)
-        if in_parts(X):
-            rows: Any = check_parts(X, self._divergence, estimator=self, sample_weight=sample_weight)
-            engine = get_engine(self.engine, rows, self.n_threads)
-            assert isinstance(engine, PartsEngine)
-            return engine, engine.open(rows, self._divergence)
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        return engine, engine.hold(rows, self._divergence, check_weights(sample_weight, rows.shape[0]))
+        _, engine, held = hold(self, X, self._divergence)
+        return engine.by_row(held, function, engine.bring(self.cluster_centers_), *args)
 
     def _check_rows(self, n: int) -> None:
         if n < self.n_clusters:
@@ -740,34 +725,35 @@ def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
     return H if sparse else H.toarray()
 
 
-def best_labels(engine: Engine, part: Held, templates: FloatArray) -> tuple[Array]:
+def best_labels(engine: Engine, part: Held, centroids: FloatArray) -> tuple[Array]:
     """The cluster of each row of a part. → (n,)"""
-    return (engine.assign(part, templates).labels,)
+    return (engine.assign(part, engine.prepare(part, centroids, part.divergence.templates)).labels,)
 
 
-def assigned(
-    engine: Engine, part: Held, centroids: FloatArray, sizes: FloatArray
-) -> tuple[Array, FloatArray, FloatArray]:
+def labels_and_scales(engine: Engine, part: Held, centroids: FloatArray) -> tuple[Array, FloatArray]:
+    """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
+    labels, scales, _ = engine.assign(part, engine.prepare(part, centroids, part.divergence.templates))
+    sizes = engine.bring(part.divergence.size(centroids))
+    return labels, divide(scales, sizes[labels])
+
+
+def assigned(engine: Engine, part: Held, centroids: FloatArray) -> tuple[Array, FloatArray, FloatArray]:
     """Cluster, scale and margin of each row of a part. → 3 × (n,)"""
-    labels, scales, _ = engine.assign(part, part.divergence.templates(centroids))
-    return labels, divide(scales, sizes[labels]), *margins_of(engine, part, centroids, labels)
+    labels, scales = labels_and_scales(engine, part, centroids)
+    return labels, scales, *margins_of(engine, part, centroids, labels)
 
 
-def memberships(engine: Engine, part: Held, templates: FloatArray, sizes: FloatArray, sparse: bool) -> tuple[Any]:
-    """Hᵀ of a part. → (n, k)"""
-    labels, scales, _ = engine.assign(part, templates)
-    return (one_column(labels, divide(scales, sizes[labels]), len(templates), sparse),)
-
-
-def probabilities(engine: Engine, part: Held, templates: FloatArray, temperature: float) -> tuple[FloatArray]:
+def probabilities(engine: Engine, part: Held, centroids: FloatArray, temperature: float) -> tuple[FloatArray]:
     """The probability of each cluster for each row of a part. → (n, k)"""
-    (losses,) = losses_of(engine, part, templates)
-    return (softmax(-losses / temperature, axis=1),)
+    losses = losses_of(engine, part, part.divergence.templates(engine.bring(centroids)))
+    chances = np.exp((losses.min(axis=1, keepdims=True) - losses) / temperature)
+    return (chances / chances.sum(axis=1, keepdims=True),)
 
 
-def total_loss(engine: Engine, part: Held, templates: FloatArray) -> FloatArray:
-    """Σ w·loss and Σ w over a part. → (2,)"""
-    losses = engine.assign(part, templates).losses
+def total_loss(engine: Engine, part: Held, centroids: FloatArray) -> FloatArray:
+    """Σ w·loss under these centroids and Σ w over a part. → (2,)"""
+    templates = engine.prepare(part, centroids, part.divergence.unsmoothed().templates)
+    losses = to_host(engine.assign(part, templates).losses)
     weights = np.ones(len(losses)) if part.weights is None else part.weights
     return np.array([np.sum(weights * losses), np.sum(weights)])
 

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from onmf.alternate import alternate, update
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.engine import Assignment, Engine, Held, StepSums
+from onmf.engine import Assignment, Engine, Held, StepSums, to_host
 
 LARGEST_TABLE = 1 << 22
 """Entries up to which t log t of counts comes from a table."""
@@ -160,7 +160,7 @@ def _halves(engine: Engine, held: Held, rows: Array, value: float, rng: np.rando
     weights = engine.row_weights(part, np.ones(len(rows)))
     labels = (rng.permutation(len(rows)) % 2).astype(np.int32)
     alternate(engine, part, engine.sum_by_label(part.data, labels, weights, 2), max_iter=20)
-    labels, _ = engine.collect(part)
+    labels = to_host(engine.collect(part)[0])
     if labels.any() and not labels.all():
         labels = local_search(engine, part, labels, 2, rng).labels
     sums = engine.sum_by_label(part.data, labels, weights, 2)
@@ -224,8 +224,8 @@ def _lengths(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArr
 
 def settle(engine: Engine, held: Held, labels: Array, W: FloatArray) -> StepSums:
     """The step that gives these labels; the centroids made from it go into ``W``, in the gauge H Hᵀ = I."""
-    divergence, k = held.divergence, len(W)
-    weights = engine.row_weights(held, np.ones(len(labels)))
+    divergence, k, labels = held.divergence, len(W), engine.bring(labels)
+    weights = engine.row_weights(held, engine.bring(np.ones(len(labels))))
     sums = engine.sum_by_label(held.data, labels, weights, k)
     own, _ = engine.own_and_next(held.data, engine.prepare(held, sums, divergence.templates), labels)
     scales = divergence.scale(own, held.terms)

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import xlogy
 
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
+from onmf.engine import on_gpu
 
 ROWS_AT_A_TIME = 1 << 18
 """Rows whose margins are computed together: what is computed on the way is as large as several of the results."""
@@ -107,17 +108,22 @@ class Clustering:
         return self.centroids.T
 
     @property
-    def H(self) -> csr_array:
+    def H(self) -> Any:
         """Scales in the paper's orientation, one nonzero in each column, H Hᵀ = I. → (clusters, samples), sparse"""
         return membership(self.labels, self.scales, len(self.centroids)).T.tocsr()
 
 
-def membership(labels: Array, scales: FloatArray, k: int) -> csr_array:
+def membership(labels: Array, scales: FloatArray, k: int) -> Any:
     """Hᵀ: the scale of each row in the column of its cluster. → (n, k), sparse"""
+    container: Any = csr_array
+    if on_gpu(labels):
+        from cupyx.scipy.sparse import csr_matrix
+
+        container = csr_matrix
     filled = scales != 0
-    starts = np.zeros(len(labels) + 1, dtype=labels.dtype)
-    np.cumsum(filled, out=starts[1:])
-    return csr_array((scales[filled], labels[filled], starts), shape=(len(labels), k))
+    starts = np.zeros_like(labels, shape=len(labels) + 1)
+    starts[1:] = np.cumsum(filled)
+    return container((scales[filled], labels[filled], starts), shape=(len(labels), k))
 
 
 def margins(divergence: Divergence, own: FloatArray, following: FloatArray, terms: RowTerms) -> FloatArray:
@@ -125,7 +131,7 @@ def margins(divergence: Divergence, own: FloatArray, following: FloatArray, term
 
     Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing. → (n,)
     """
-    out = np.empty(len(own))
+    out = np.empty_like(own)
     for start in range(0, len(own), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         part = {name: term if np.ndim(term) == 0 else term[rows] for name, term in terms.items()}

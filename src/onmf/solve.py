@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onmf.alternate import Alternation, Iteration, alternate, objective
 from onmf.divergence import Array, FloatArray
-from onmf.engine import Engine, Held, StepSums
+from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import Start
 from onmf.refine import SearchFrom, local_search, settle, split_and_merge
 from onmf.result import Clustering, margins
@@ -95,9 +95,15 @@ def solve(
         )
         best = min(shaken, key=lambda found: found.objective)
     warn_about(best, plan.max_iter)
-    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
-    labels, scales, margins = engine.keep(best.labels, best.scales, margins)
-    return replace(best, parameters=parameters or {}, labels=labels, scales=scales, margins=margins)
+    (sure,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
+    return kept(engine, held, replace(best, parameters=parameters or {}, margins=sure))
+
+
+def kept(engine: Engine, held: Held, found: Clustering) -> Clustering:
+    """The clustering with its arrays as whoever passed the data keeps them."""
+    names = ("labels", "scales", "centroids", "masses", "margins")
+    arrays = engine.keep(held, *(getattr(found, name) for name in names))
+    return replace(found, **dict(zip(names, arrays, strict=True)))
 
 
 def runs(
@@ -161,7 +167,7 @@ def side_by_side(
 
 def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, rng: np.random.Generator) -> Clustering:
     """The clustering that a search finds from another one."""
-    ended = search(engine, held, found.labels, len(found.centroids), rng)
+    ended = search(engine, held, to_host(found.labels), len(found.centroids), rng)
     found = replace(found, n_sweeps=found.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return found
@@ -177,7 +183,7 @@ def margins_of(engine: Engine, part: Held, centroids: FloatArray, labels: Array)
     return (margins(divergence, own, following, part.terms),)
 
 
-def losses_of(engine: Engine, part: Held, templates: FloatArray) -> tuple[FloatArray]:
+def losses_of(engine: Engine, part: Held, templates: FloatArray) -> FloatArray:
     """The loss of each row under each template, up to what all of them share where that is infinite. → (n, k)"""
     divergence = part.divergence
     scores = engine.scores(part.data, templates)
@@ -186,13 +192,13 @@ def losses_of(engine: Engine, part: Held, templates: FloatArray) -> tuple[FloatA
         gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], part.terms), part.terms)
         losses[:, k] = part.constants - gains
     losses[np.isposinf(losses).all(axis=1)] = 0.0  # no template can explain the row: all are as good
-    return (losses,)
+    return losses
 
 
 def last_labels(engine: Engine, part: Held, norms: FloatArray) -> tuple[Array, FloatArray]:
     """Labels of the last step, and scales in the gauge H Hᵀ = I. → 2 × (n,)"""
-    labels, scales = engine.collect(part)
-    return labels, scales / norms[labels]
+    labels, scales = map(engine.bring, engine.collect(part))
+    return labels, scales / engine.bring(norms)[labels]
 
 
 def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None) -> Clustering:

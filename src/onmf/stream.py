@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from operator import sub
 from typing import Any
 
 import numpy as np
 
 from onmf.alternate import update
 from onmf.divergence import Array, FloatArray
-from onmf.engine import Engine, Held, StepSums
+from onmf.engine import Engine, Held, StepSums, to_host
 
 NOTHING = 1e-12
 """Share of a cluster's largest mass so far at which it counts as empty, what is left being rounding."""
@@ -78,12 +79,12 @@ def learn(stream: Stream, engine: Engine, held: Held, share: float, name: Hashab
     """
     divergence, k = held.divergence, len(stream.centroids)
     engine.forget(held)
-    step = engine.step(held, engine.prepare(held, stream.centroids, divergence.templates))
+    step = engine.step(held, engine.prepare(held, stream.centroids, divergence.templates)).each(to_host)
     step = replace(step, sums=step.sums.copy())
-    labels, scales = engine.collect(held)
+    labels, scales = map(to_host, engine.collect(held))
     whole = step
     if stream.whole is not None:
-        whole = _times(stream.whole, share) + step
+        whole = stream.whole.each(lambda array: share * array) + step
         before = None if name is None else stream.seen.get(name)
         if before is not None:
             if len(before.labels) != len(labels):
@@ -92,7 +93,8 @@ def learn(stream: Stream, engine: Engine, held: Held, share: float, name: Hashab
                     "another name."
                 )
             age = stream.steps - before.step + 1
-            whole = _without(whole, _times(_again(engine, held, before, k), share**age))
+            weight = share**age
+            whole = _without(whole, _again(engine, held, before, k).each(lambda array: weight * array))
     stream.steps += 1
     if name is not None:
         stream.seen[name] = Seen(labels.copy(), scales.copy(), stream.steps)
@@ -103,23 +105,18 @@ def learn(stream: Stream, engine: Engine, held: Held, share: float, name: Hashab
 
 def _again(engine: Engine, held: Held, before: Seen, k: int) -> StepSums:
     """What the batch gave when it had other labels."""
-    weights = held.divergence.weight(before.scales, held.terms)
+    weights = engine.row_weights(held, before.scales)
     own = np.ones(len(before.labels)) if held.weights is None else held.weights
-    sums = engine.sum_by_label(held.data, before.labels, weights * own, k)
+    sums = engine.sum_by_label(held.data, before.labels, weights, k)
     a = before.scales
-    values = (weights * own * a, own, own * a, own * a * a, np.zeros(len(a)), np.zeros(len(a)))
+    values = (weights * a, own, own * a, own * a * a, np.zeros(len(a)), np.zeros(len(a)))
     table = np.array([np.bincount(before.labels, weights=value, minlength=k) for value in values], dtype=np.float64)
     return StepSums.of(sums, table, 0)
 
 
-def _times(step: StepSums, share: float) -> StepSums:
-    fields = ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss")
-    return replace(step, **{name: share * getattr(step, name) for name in fields})
-
-
 def _without(step: StepSums, other: StepSums) -> StepSums:
     """A difference, in which clusters that lose all they had become empty, not full of rounding."""
-    rest = step + _times(other, -1.0)
+    rest = step.each(sub, other)
     gone = rest.mass <= NOTHING * np.maximum(step.mass, other.mass)
     fields = ("mass", "counts", "scale_sums", "scale_squares")
     kept: dict[str, Any] = {name: np.where(gone, 0.0, np.maximum(getattr(rest, name), 0.0)) for name in fields}

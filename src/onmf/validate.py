@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.engine import Data, RowBlocks, Rows
-from onmf.engine.dask import as_blocks
+from onmf.engine import Data, RowBlocks, on_gpu, to_host
 from onmf.warn import warn as warn_user
 
 LARGEST_WEIGHT = 1e30
@@ -37,7 +35,10 @@ def check_data(
             "sklearn.feature_extraction.text."
         )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
-    X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    if on_gpu(X):
+        X = check_gpu_array(X, estimator, reset)
+    else:
+        X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
     check_kind(X, divergence)
     X = as_rows(X)
     sizes = check_entries(X, divergence)
@@ -46,99 +47,11 @@ def check_data(
     return X
 
 
-def in_parts(X: Any) -> bool:
-    """Whether X comes in parts: a Dask collection, a list of delayed blocks, or a callable that returns batches."""
-    first = X[0] if isinstance(X, list | tuple) and len(X) else X
-    return hasattr(first, "__dask_graph__") or callable(X)
-
-
-def check_parts(
-    X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
-) -> Rows:
-    """``X`` in parts, as engines want it; each part is checked where and when it is read for the first time."""
-    expected = None if reset else estimator.n_features_in_
-    read = partial(read_block, divergence=divergence, features=expected)
-    check = partial(check_block, divergence=divergence, features=expected)
-    if callable(X):
-        weights: Any = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=np.float64)
-            check_weights(weights, len(weights))
-        return Rows(X, read, check, weights, "batch", names=getattr(X, "names", None), origin=X)
-    blocks, sizes, features, names = as_blocks(X)
-    if features is not None and not reset:
-        check_features(estimator, features, names, reset=False)
-    weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes)
-    return Rows(blocks, read, check, weights, "partition", sizes, features, names, X)
-
-
-def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
-    """Tell an estimator the number and names of the features of data in parts, or compare them."""
-    row: Any = np.ones((1, features))
-    if names is not None:
-        from pandas import DataFrame
-
-        row = DataFrame(row, columns=names)
-    validate_data(estimator, row, reset=reset)
-
-
-def weights_in_parts(sample_weight: Any, sizes: list[int] | None) -> list[Any]:
-    """Sample weights, one delayed array for each partition."""
-    from dask import delayed
-
-    if not hasattr(sample_weight, "to_delayed"):
-        if sizes is None:
-            raise ValueError(
-                "sample_weight is in memory, and the sizes of the partitions of X are not known: pass a Dask array "
-                "with the same chunks, or call X.compute_chunk_sizes() first."
-            )
-        weights = check_weights(sample_weight, sum(sizes))
-        assert weights is not None
-        return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
-    if sizes is not None and list(sample_weight.chunks[0]) != sizes:
-        sample_weight = sample_weight.rechunk((tuple(sizes),))
-    return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
-
-
-def part_weights(weights: Any) -> FloatArray:
-    """Sample weights of a partition; all of them may be zero."""
-    weights = np.asarray(weights, dtype=np.float64)
-    if not weights.any():
-        return weights
-    found = check_weights(weights, len(weights))
-    assert found is not None
-    return found
-
-
-def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Data:
-    """A part of the rows as engines want it."""
-    if isinstance(block, Iterator | list | tuple):
-        pieces = list(block)
-        if len(pieces) == 0:
-            return np.empty((0, features or 0))
-        if not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
-            raise ValueError(
-                "it holds something else than blocks of rows: make each element a 2-D array or CSR matrix."
-            )
-        block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
-    X = check_array(block, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
-    check_kind(X, divergence)
-    if features is not None and X.shape[1] != features:
-        raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")
-    return as_rows(X)
-
-
-def check_block(block: Any, divergence: Divergence, features: int | None = None) -> tuple[Data, int]:
-    """A part of the rows that is seen for the first time, and how many of its rows are zero."""
-    X = read_block(block, divergence, features)
-    return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
-
-
 def check_kind(X: Any, divergence: Divergence) -> None:
     """Refuse what are no numbers, and sparse rows where zeros are forbidden."""
     if X.dtype.kind not in "buif":
         raise ValueError(f"X holds {X.dtype} values: leave out, or encode, the columns that are not numbers.")
-    if issparse(X) and divergence.domain == "positive":
+    if hasattr(X, "indptr") and divergence.domain == "positive":
         raise ValueError(
             f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
             "pass a dense array, or use beta_loss > 0 (1, Kullback-Leibler, is made for sparse counts)."
@@ -155,15 +68,29 @@ def warn_zero_rows(zeros: int, n: int) -> None:
         )
 
 
+def check_gpu_array(X: Any, estimator: Any, reset: bool) -> Any:
+    """A CuPy array or sparse matrix, checked as scikit-learn checks those on the host; sparse ones as CSR."""
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
+    for number, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if number == 0:
+            raise ValueError(f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if estimator is not None:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X.tocsr() if hasattr(X, "tocsr") else X
+
+
 def first_of(X: Any) -> Any:
     """The first element of a sequence, or None."""
-    if issparse(X) or not hasattr(X, "__len__") or np.ndim(X) != 1 or len(X) == 0:
+    if on_gpu(X) or issparse(X) or not hasattr(X, "__len__") or np.ndim(X) != 1 or len(X) == 0:
         return None
     return next(iter(X))
 
 
 def as_rows(X: Any) -> Data:
     """Canonical CSR or a C-contiguous array, of native numbers of at most 64 bits; a copy only where X is neither."""
+    if on_gpu(X):
+        return _gpu_rows(X)
     X = X.astype(_native(X.dtype), copy=False)
     if not issparse(X):
         return np.ascontiguousarray(X)
@@ -178,6 +105,20 @@ def as_rows(X: Any) -> Data:
     return rows
 
 
+def _gpu_rows(X: Any) -> Data:
+    """The same of CuPy's."""
+    import cupy
+
+    if not hasattr(X, "indptr"):
+        return cupy.ascontiguousarray(X.astype(_native(X.dtype), copy=False))
+    if X.dtype == np.bool_:
+        X = X.astype(np.float32)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype == np.bool_:
         return np.dtype(np.uint8)
@@ -190,23 +131,27 @@ def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArra
     """Refuse what cannot be computed with, naming the first; → (n,) largest absolute entry of each row."""
     low, high = row_extremes(X)
     sizes = np.maximum(high, -low)
-    values = X.data if issparse(X) else X
+
+    def first(wrong: Callable[[Array], Array]) -> tuple[int, int, Any, int]:
+        rows = to_host(X)
+        return first_entry(rows, wrong(rows.data if issparse(rows) else rows))
+
     if not np.isfinite(sizes).all():
-        row, column, value, number = first_entry(X, ~np.isfinite(values))
+        row, column, value, number = first(lambda x: ~np.isfinite(x))
         what = "NaN" if np.isnan(value) else "infinity"
         raise ValueError(
             f"Input {name} contains {what}: {name}[{row}, {column}] = {value} is the first of {number} NaN or infinite "
             "entries. Drop those rows or fill them in (sklearn.impute.SimpleImputer) before clustering."
         )
     if divergence.domain != "real" and low.min() < 0:
-        row, column, value, number = first_entry(X, values < 0)
+        row, column, value, number = first(lambda x: x < 0)
         raise ValueError(
             f"Negative values in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, "
             f"and the {divergence.name} divergence needs {name} ≥ 0. Clip them (numpy.clip), shift the data, or use "
             "beta_loss='frobenius' or 'cosine', which take any sign."
         )
     if divergence.domain == "positive" and low.min() == 0:
-        row, column, _, number = first_entry(X, values == 0)
+        row, column, _, number = first(lambda x: x == 0)
         raise ValueError(
             f"Zeros in data passed to ONMF: {name}[{row}, {column}] = 0 is the first of {number}, and the "
             f"{divergence.name} divergence needs {name} > 0 everywhere. Add a small constant, or use beta_loss > 0."
@@ -227,6 +172,11 @@ def check_entries(X: Data, divergence: Divergence, name: str = "X") -> FloatArra
 
 def row_extremes(X: Data) -> tuple[FloatArray, FloatArray]:
     """Smallest and largest stored entry of each row; 0 where none is stored, NaN where one is. → 2 × (n,)"""
+    if on_gpu(X):
+        from onmf.engine.gpu import GpuEngine
+
+        low, high = map(to_host, GpuEngine().extremes(X))
+        return low, high
     low, high = np.zeros(X.shape[0]), np.zeros(X.shape[0])
     if not issparse(X):
         return X.min(axis=1, out=low), X.max(axis=1, out=high)
@@ -248,7 +198,9 @@ def first_entry(X: Data, mask: Array) -> tuple[int, int, Any, int]:
 
 
 def read_only(X: Data) -> Data:
-    """``X`` for eyes that must not write to it."""
+    """``X`` for eyes that must not write to it. CuPy's arrays have no such mark."""
+    if on_gpu(X):
+        return X
     if issparse(X):
         return csr_array((read_only(X.data), read_only(X.indices), read_only(X.indptr)), shape=X.shape)
     view = X.view()
@@ -260,7 +212,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
     """Sample weights as float64, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.asarray(to_host(sample_weight), dtype=np.float64)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
@@ -278,6 +230,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
 
 def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
     """Starting centroids as a float64 array of the right shape inside the domain."""
+    centroids = to_host(centroids)
     C = np.array(centroids.toarray() if issparse(centroids) else centroids, dtype=np.float64, order="C")
     if C.shape != (k, p):
         raise ValueError(

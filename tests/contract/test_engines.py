@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
 
+from conftest import needs_gpu
 from onmf import ONMF
 from onmf.divergence import get_divergence
-from onmf.engine import get_engine
+from onmf.engine import get_engine, to_host
 from onmf.validate import as_rows
 
-ENGINES = ("cpu",)
+ENGINES = ("cpu", pytest.param("gpu", marks=needs_gpu))
 LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5, 3)
 
 
@@ -42,10 +43,10 @@ def test_step_agrees_with_the_reference(counts, name, kind, dtype, index, loss):
         first = engine.step(held, templates)
         first = replace(first, sums=first.sums.copy())  # the engine's own, until the next step
         second = engine.step(held, again)
-        results.append((first, second, *engine.collect(held), held.constant))
+        results.append((first, second, *map(to_host, engine.collect(held)), held.constant))
     for step, reference in zip(results[1][:2], results[0][:2], strict=True):
         for field in ("sums", "mass", "counts", "scale_squares", "overlap", "loss", "moved"):
-            assert getattr(step, field) == pytest.approx(getattr(reference, field), rel=1e-12), field
+            assert to_host(getattr(step, field)) == pytest.approx(getattr(reference, field), rel=1e-12), field
     assert np.array_equal(results[0][2], results[1][2])
     assert results[1][3] == pytest.approx(results[0][3], rel=1e-13)
     assert results[1][4] == pytest.approx(results[0][4], rel=1e-13)
@@ -60,12 +61,13 @@ def test_own_and_next_agree_with_the_reference(counts, name, kind, k, smoothing)
     rows = as_rows(container(kind, X, np.float64, np.int32))
     templates = get_divergence(1, smoothing).templates(X[np.arange(k) * 5] + 0.0)  # zeros: −∞ without smoothing
     labels = (np.arange(len(X)) % k).astype(np.int32)
-    own, following = get_engine(name, rows, 2).own_and_next(rows, templates, labels)
+    engine = get_engine(name, rows, 2)
+    own, following = engine.own_and_next(engine.place(rows), templates, labels)
     reference = get_engine("reference", rows)
     for found, expected in zip((own, following), reference.own_and_next(rows, templates, labels), strict=True):
         assert np.array_equal(np.isinf(found), np.isinf(expected))
         assert found[np.isfinite(found)] == pytest.approx(expected[np.isfinite(expected)], rel=1e-12)
-    scores = get_engine(name, rows).scores(rows, templates)
+    scores = engine.scores(engine.place(rows), templates)
     assert np.array_equal(scores[np.arange(len(X)), labels] == -np.inf, own == -np.inf)
 
 
@@ -84,10 +86,10 @@ def test_sums_of_two_halves_are_the_whole(counts, name, loss):
 
     whole, halves = two_steps(X), two_steps(X[:25]) + two_steps(X[25:])
     for field in ("sums", "mass", "counts", "scale_squares", "overlap", "loss", "moved"):
-        assert getattr(halves, field) == pytest.approx(getattr(whole, field), rel=1e-12), field
+        assert to_host(getattr(halves, field)) == pytest.approx(to_host(getattr(whole, field)), rel=1e-12), field
     assert halves.change_from(halves) == pytest.approx(whole.change_from(whole), abs=1e-7)
     if loss == "kullback-leibler":
-        assert np.array_equal(halves.sums, whole.sums), "counts add exactly"
+        assert np.array_equal(to_host(halves.sums), to_host(whole.sums)), "counts add exactly"
 
 
 @pytest.mark.parametrize("name", [*ENGINES, "reference"])

@@ -13,7 +13,8 @@ from onmf import ONMF, metrics
 from onmf.divergence import get_divergence
 from onmf.engine import BlocksEngine, DaskEngine, get_engine
 from onmf.engine.cpu import CpuEngine
-from onmf.validate import as_rows, check_parts
+from onmf.intake import check_parts
+from onmf.validate import as_rows
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

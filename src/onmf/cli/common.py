@@ -25,6 +25,24 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+FIT = "Clustering"
+Divergence = Annotated[
+    str,
+    typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
+]
+Init = Annotated[
+    str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
+]
+NInit = Annotated[
+    int, typer.Option("--n-init", min=1, help="Runs from random starts; the best is kept.", rich_help_panel=FIT)
+]
+MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.", rich_help_panel=FIT)]
+Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less.", rich_help_panel=FIT)]
+Smoothing = Annotated[float, typer.Option("--smoothing", min=0.0, help="ε of Kullback–Leibler.", rich_help_panel=FIT)]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads; all cores by default.", rich_help_panel=FIT)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print what is to be said as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run wrote.")]

@@ -18,12 +18,29 @@ from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
 from onmf.text.write import FORMATS, clusters
 
-from .common import Force, Json, Quiet, app, fail, steps, warnings_as_sentences
+from .common import (
+    FIT,
+    Divergence,
+    Force,
+    Init,
+    Json,
+    MaxIter,
+    NInit,
+    Quiet,
+    Seed,
+    Smoothing,
+    Threads,
+    Tol,
+    app,
+    fail,
+    steps,
+    warnings_as_sentences,
+)
 
 OURS = ("assignments.csv", "assignments.parquet", "clusters.csv", "clusters.parquet", "model.onmf", "report.html")
 """What a folder of ours may hold."""
 
-IN, WORDS, FIT, OUT = "Reading", "Words", "Clustering", "Output"
+IN, WORDS, OUT = "Reading", "Words", "Output"
 Column = Annotated[
     str | None, typer.Option("--text", metavar="COLUMN", help="Column of a table with the text.", rich_help_panel=IN)
 ]
@@ -135,16 +152,9 @@ def documents_command(
     binary: Annotated[
         bool, typer.Option("--binary", help="A word is in a document or not; never twice.", rich_help_panel=WORDS)
     ] = False,
-    divergence: Annotated[
-        str,
-        typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
-    ] = "kullback-leibler",
-    init: Annotated[
-        str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
-    ] = "snpa",
-    n_init: Annotated[
-        int, typer.Option("--n-init", min=1, help="Runs from random starts; the best is kept.", rich_help_panel=FIT)
-    ] = 1,
+    divergence: Divergence = "kullback-leibler",
+    init: Init = "snpa",
+    n_init: NInit = 1,
     refine: Annotated[
         str | None,
         typer.Option(
@@ -157,21 +167,11 @@ def documents_command(
     n_consensus: Annotated[
         int, typer.Option("--n-consensus", min=1, help="Runs that vote with --init consensus.", rich_help_panel=FIT)
     ] = 30,
-    max_iter: Annotated[
-        int, typer.Option("--max-iter", min=1, help="Most iterations of a run.", rich_help_panel=FIT)
-    ] = 100,
-    tol: Annotated[
-        float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less.", rich_help_panel=FIT)
-    ] = 1e-6,
-    smoothing: Annotated[
-        float, typer.Option("--smoothing", min=0.0, help="ε of Kullback–Leibler.", rich_help_panel=FIT)
-    ] = 1e-3,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Threads; all cores by default.", rich_help_panel=FIT)
-    ] = None,
+    max_iter: MaxIter = 100,
+    tol: Tol = 1e-6,
+    smoothing: Smoothing = 1e-3,
+    seed: Seed = None,
+    threads: Threads = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

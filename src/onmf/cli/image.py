@@ -18,10 +18,26 @@ from onmf.files import whole_folder
 from onmf.image import ImageClustering, cluster_image, predict_image, read_cube
 from onmf.image.write import OURS, summary, write_files
 
-from .common import Force, Json, Quiet, app, fail, warnings_as_sentences
+from .common import (
+    FIT,
+    Divergence,
+    Force,
+    Init,
+    Json,
+    MaxIter,
+    NInit,
+    Quiet,
+    Seed,
+    Smoothing,
+    Threads,
+    Tol,
+    app,
+    fail,
+    warnings_as_sentences,
+)
 from .documents import _clusters, _divergence
 
-IN, FIT, OUT = "Reading", "Clustering", "Output"
+IN, OUT = "Reading", "Output"
 
 
 @app.command("image")
@@ -90,16 +106,9 @@ def image_command(
             rich_help_panel=IN,
         ),
     ] = None,
-    divergence: Annotated[
-        str,
-        typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
-    ] = "kullback-leibler",
-    init: Annotated[
-        str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
-    ] = "snpa",
-    n_init: Annotated[
-        int, typer.Option("--n-init", min=1, help="Runs from random starts; the best is kept.", rich_help_panel=FIT)
-    ] = 1,
+    divergence: Divergence = "kullback-leibler",
+    init: Init = "snpa",
+    n_init: NInit = 1,
     refine: Annotated[
         str | None,
         typer.Option(
@@ -109,21 +118,11 @@ def image_command(
             rich_help_panel=FIT,
         ),
     ] = None,
-    max_iter: Annotated[
-        int, typer.Option("--max-iter", min=1, help="Most iterations of a run.", rich_help_panel=FIT)
-    ] = 100,
-    tol: Annotated[
-        float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less.", rich_help_panel=FIT)
-    ] = 1e-6,
-    smoothing: Annotated[
-        float, typer.Option("--smoothing", min=0.0, help="ε of Kullback–Leibler.", rich_help_panel=FIT)
-    ] = 1e-3,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Threads; all cores by default.", rich_help_panel=FIT)
-    ] = None,
+    max_iter: MaxIter = 100,
+    tol: Tol = 1e-6,
+    smoothing: Smoothing = 1e-3,
+    seed: Seed = None,
+    threads: Threads = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

@@ -37,7 +37,7 @@ class Shards:
     ----------
     files : tuple of path
         The files, in the order of the rows.
-    rows : tuple of int
+    sizes : tuple of int
         Rows of each.
     features : int
         Features of all of them.
@@ -46,17 +46,21 @@ class Shards:
     """
 
     files: tuple[Path, ...]
-    rows: tuple[int, ...]
+    sizes: tuple[int, ...]
     features: int
     names: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and features of the whole."""
-        return sum(self.rows), self.features
+        return sum(self.sizes), self.features
 
     def __call__(self) -> Iterator[Any]:
         return (read_shard(file) for file in self.files)
+
+    def block(self, number: int) -> Any:
+        """The rows of one file."""
+        return read_shard(self.files[number])
 
     def __repr__(self) -> str:
         n, p = self.shape
@@ -68,7 +72,7 @@ class Shards:
         like = csr_array((0, self.features)) if self.files[0].suffix == ".npz" else np.empty((0, self.features))
         blocks = [
             da.from_delayed(dask.delayed(read_shard, pure=False)(file), (n, self.features), meta=like)
-            for file, n in zip(self.files, self.rows, strict=True)
+            for file, n in zip(self.files, self.sizes, strict=True)
         ]
         return da.concatenate(blocks)
 

@@ -36,7 +36,7 @@ class Beta(Divergence):
         return terms["power"]
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        return np.power(scale, self.beta - 1, out=np.zeros_like(scale), where=scale > 0)
+        return power(scale, self.beta - 1)
 
     def constant(self, terms: RowTerms) -> FloatArray:
         return terms["power"] / (self.beta * (self.beta - 1))
@@ -46,8 +46,7 @@ class Beta(Divergence):
         β = self.beta
         sums, mass = sums[mass > 0], mass[mass > 0]
         U = self.centers(sums, mass)
-        positive = U > 0
-        powers = np.power(U, β - 1, out=np.zeros_like(U), where=positive)
+        powers = power(U, β - 1)
         fitted = mass * (powers * U).sum(axis=1)
         crossed = (powers * sums).sum(axis=1)
         return constant + float((fitted / β - crossed / (β - 1)).sum())
@@ -153,7 +152,7 @@ class BetaBelowOne(Beta):
         return np.where(np.isfinite(best), gain, -np.inf)
 
     def _powered(self, scale: FloatArray) -> FloatArray:
-        return np.power(scale, self.beta, out=np.zeros_like(scale), where=scale > 0)
+        return power(scale, self.beta)
 
     def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
         # The scales belong to c̃, so the centroid keeps the gauge instead of refitting its size to them.
@@ -217,3 +216,9 @@ class ItakuraSaito(BetaBelowOne):
         U = self.centers(sums, mass)
         by_cluster = (sums / U).sum(axis=1) + mass * (np.log(U) - 1).sum(axis=1)
         return loss + float(by_cluster.sum())
+
+
+def power(x: FloatArray, exponent: float) -> FloatArray:
+    """Powers, and 0 where x = 0 (or below, by rounding)."""
+    positive = x > 0
+    return np.where(positive, np.power(np.where(positive, x, 1.0), exponent), 0.0)

@@ -9,6 +9,7 @@ from typing import Any
 from .base import Assignment, Data, Engine, Held, StepSums
 from .blocks import BlockEngine, RowBlocks
 from .dask import DaskEngine
+from .device import on_gpu, to_host
 from .parts import BlocksEngine, PartError, PartsEngine, Rows
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "Rows",
     "StepSums",
     "get_engine",
+    "on_gpu",
+    "to_host",
 ]
 
-NAMES = ("auto", "cpu", "reference", "blocks", "dask")
+NAMES = ("auto", "cpu", "gpu", "reference", "blocks", "dask")
 
 
 def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None) -> Engine:
@@ -35,13 +38,15 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
 
     Parameters
     ----------
-    engine : {"auto", "cpu", "reference", "blocks", "dask"} or Engine
-        ``"auto"`` is the Dask engine for Dask collections, ``"blocks"`` for batches from a callable, and else the CPU
-        engine. Both work on their parts with the CPU engine; ``DaskEngine(inner)`` takes another.
+    engine : {"auto", "cpu", "gpu", "reference", "blocks", "dask"} or Engine
+        ``"auto"`` is the GPU engine for CuPy arrays, the Dask engine for Dask collections, ``"blocks"`` for batches
+        from a callable, and else the CPU engine. Those two work on their parts with the CPU engine;
+        ``DaskEngine(inner)`` takes another.
     X : array, CSR or Rows, optional
         The data it will have to hold.
     n_threads : int or None
-        Threads of the CPU engine; None takes every core this process may use, and one for each partition of Dask.
+        Threads of the CPU; None takes every core this process may use, and one for each partition of Dask. The GPU
+        engine needs them for starts.
 
     Returns
     -------
@@ -52,10 +57,14 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
     if isinstance(engine, str):
         if engine == "auto" and isinstance(X, Rows):
             engine = "blocks" if callable(X.blocks) else "dask"
+        elif engine == "auto" and on_gpu(X):
+            engine = "gpu"
         engine = _named(engine, n_threads)
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
     reason = None if X is None else engine.supports(X)
+    if reason is None and on_gpu(X) and engine.name != "gpu":
+        reason = "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
     if reason is not None:
         raise ValueError(f"engine={engine.name!r} cannot take this data: {reason}")
     return engine
@@ -68,6 +77,10 @@ def _named(name: str, n_threads: int | None) -> Engine:
             from .cpu import CpuEngine
 
             return CpuEngine(n_threads or available_cores())
+        case "gpu":
+            from .gpu import GpuEngine
+
+            return GpuEngine(n_threads or available_cores())
         case "blocks":
             return BlocksEngine(_named("cpu", n_threads))
         case "dask":

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import add, iadd
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.sparse import issparse
 
 from onmf.divergence import Array, Divergence, FloatArray
+
+from .device import to_host
 
 Data: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
@@ -58,23 +62,16 @@ class StepSums:
         return cls(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
 
     def __add__(self, other: StepSums) -> StepSums:
-        return StepSums(
-            self.sums + other.sums,
-            self.mass + other.mass,
-            self.counts + other.counts,
-            self.scale_sums + other.scale_sums,
-            self.scale_squares + other.scale_squares,
-            self.overlap + other.overlap,
-            self.loss + other.loss,
-            self.moved + other.moved,
-        )
+        return replace(self.each(add, other), moved=self.moved + other.moved)
 
     def __iadd__(self, other: StepSums) -> StepSums:
         """Add in place, for who made this one and nobody else reads it."""
-        for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss"):
-            mine = getattr(self, name)
-            mine += getattr(other, name)
-        return replace(self, moved=self.moved + other.moved)
+        return replace(self.each(iadd, other), moved=self.moved + other.moved)
+
+    def each(self, function: Callable[..., Any], *others: StepSums) -> StepSums:
+        """A function of every array of this one, and of the same ones of others."""
+        steps = (self, *others)
+        return replace(self, **{name: function(*(getattr(step, name) for step in steps)) for name in ARRAYS})
 
     @property
     def empty(self) -> Array:
@@ -91,6 +88,9 @@ class StepSums:
         # Σ_k [1(N_k > 0) + 1(N'_k > 0) − 2 Σ_{stayed} w a a' / (N_k N'_k)]
         filled = np.count_nonzero(self.scale_squares > 0) + np.count_nonzero(previous.scale_squares > 0)
         return float(np.sqrt(max(filled - 2 * np.sum(self.overlap / (self.norms * previous.norms)), 0.0)))
+
+
+ARRAYS = tuple(field.name for field in fields(StepSums) if field.name != "moved")
 
 
 class Assignment(NamedTuple):
@@ -170,10 +170,6 @@ class Engine(ABC):
     def scores(self, data: Any, templates: FloatArray) -> FloatArray:
         """All inner products of rows and templates, for callers that bring few rows at a time. → (n, k)"""
 
-    @abstractmethod
-    def rows(self, data: Any, index: Array) -> FloatArray:
-        """The rows of that index as a dense float64 array."""
-
     # The rows may lie in parts, each where an engine of its own works on it. What is computed from all rows is
     # therefore a function of one part, ``function(engine, part, *args)``; rows in memory are the one part.
 
@@ -182,7 +178,7 @@ class Engine(ABC):
         return [held.shape[0]]
 
     def map(self, held: Held, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """``function(engine, part, *args)`` of each part that has rows, in the order of the parts; small values."""
+        """``function(engine, part, *args)`` of each part, in their order; small values, on the host."""
         return [function(self, held, *args)]
 
     def total(self, held: Held, function: Callable[..., Any], *args: Any) -> Any:
@@ -194,21 +190,16 @@ class Engine(ABC):
         return function(self, held, *args)
 
     def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
-        """Arrays with one entry or row for each row of the data, in the form in which this engine keeps such arrays.
+        """Arrays with one entry or row for each row of the data, in the form and the memory that the data came in.
 
-        ``function(engine, part, *args)`` returns a tuple of them; ``labels``, if given, come last in its arguments,
-        those of the part.
+        ``function(engine, part, *args)`` returns a tuple of them, where the engine computes; ``labels``, if given, are
+        such an array and come last in its arguments, those of the part.
         """
         return function(self, held, *args) if labels is None else function(self, held, *args, labels)
 
-    def keep(self, *arrays: Any) -> tuple[Any, ...]:
-        """Arrays of :meth:`by_row`, computed."""
+    def keep(self, held: Held, *arrays: Any) -> tuple[Any, ...]:
+        """Arrays of a result, computed, in the memory that the data came from."""
         return arrays
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether rows lie in parts, so that nothing can go through them one by one in any order."""
-        return False
 
     def prepare(
         self, held: Held, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
@@ -239,6 +230,15 @@ class Engine(ABC):
     def take(self, data: Any, index: Array) -> Data:
         """The rows of that index in the form they are stored in, on the host."""
         return self.on_host(data)[index]
+
+    def rows(self, data: Any, index: Array) -> FloatArray:
+        """The rows of that index as a dense float64 array, on the host."""
+        chosen = self.take(data, index)
+        return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
+
+    def bring(self, array: Any) -> Any:
+        """An array where this engine computes."""
+        return to_host(array)
 
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""

@@ -229,10 +229,6 @@ class CpuEngine(Engine):
                 out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
         return out
 
-    def rows(self, data: Data, index: Array) -> FloatArray:
-        chosen = data[index]
-        return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
-
     @property
     def runs_at_once(self) -> int:
         return self.n_threads

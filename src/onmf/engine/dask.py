@@ -20,7 +20,7 @@ import numpy as np
 from onmf.divergence import Array, Divergence
 
 from .base import Engine, Held
-from .parts import HeldParts, Job, PartError, PartsEngine, Rows
+from .parts import HeldParts, Job, PartError, PartsEngine, Rows, rows_of
 
 FITS = 2
 """Fits of which a process keeps what it knows about parts; another one only takes longer."""
@@ -106,11 +106,11 @@ class DaskEngine(PartsEngine):
 
         assert isinstance(held, HeldParts)
         sizes: list[Any] = held.parts or [np.nan] * len(held.data.blocks)
-        tasks = self._tasks(held, function, args, None, labels=labels)
+        given = (function, labels is not None, *args)
+        tasks = self._tasks(held, rows_of, given, None, labels=labels)
         # What comes out for no rows tells dtype and the shape of a row; no part is read for it.
-        like = function(
-            self.inner, nothing_like(self.inner, held), *args, *([] if labels is None else [np.empty(0, int)])
-        )
+        none = [] if labels is None else [np.empty(0, int)]
+        like = rows_of(self.inner, nothing_like(self.inner, held), *given, *none)
         arrays = []
         for place, example in enumerate(like):
             blocks = [
@@ -120,13 +120,20 @@ class DaskEngine(PartsEngine):
             arrays.append(da.concatenate(blocks, allow_unknown_chunksizes=True) if len(blocks) > 1 else blocks[0])
         return tuple(arrays)
 
-    def keep(self, *arrays: Any) -> tuple[Any, ...]:
-        """Dask arrays, computed, on the workers or in this process."""
+    def keep(self, held: Held, *arrays: Any) -> tuple[Any, ...]:
+        """Dask arrays, computed, on the workers or in this process; what is in memory stays there."""
+        import dask
+
+        lazy = [array for array in arrays if dask.is_dask_collection(array)]
+        found = iter(self._persisted(lazy))
+        return tuple(next(found) if dask.is_dask_collection(array) else array for array in arrays)
+
+    def _persisted(self, arrays: list[Any]) -> list[Any]:
         import dask
 
         client = current_client()
         if client is None:
-            return tuple(dask.persist(*arrays))
+            return list(dask.persist(*arrays))
         from distributed.client import futures_of
 
         with warnings.catch_warnings():  # the templates are in the graph, so that arrays can always be made again
@@ -136,7 +143,7 @@ class DaskEngine(PartsEngine):
         futures = futures_of(found)
         self._wait(futures, client, before)
         self._gather([future for future in futures if future.status == "error"][:1], client)
-        return tuple(found)
+        return list(found)
 
     def _tasks(
         self,
@@ -408,7 +415,8 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
     if hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks
         return list(X.to_delayed()), None, None, None
     if hasattr(X, "columns"):
-        return list(X.to_delayed()), None, len(X.columns), np.asarray([str(c) for c in X.columns], dtype=object)
+        names = np.asarray(list(X.columns), dtype=object) if all(isinstance(c, str) for c in X.columns) else None
+        return list(X.to_delayed()), None, len(X.columns), names
     if not hasattr(X, "chunks"):
         raise TypeError(
             f"X is a Dask {type(X).__name__}: pass a Dask array or frame, a bag of CSR blocks, or a list of delayed "

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from itertools import count
+from functools import partial, reduce
+from itertools import count, islice
 from operator import iadd
 from typing import Any
 
@@ -20,6 +21,7 @@ from scipy.sparse import issparse, vstack
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .base import Data, Engine, Held, StepSums
+from .device import to_host
 
 Load = Callable[[], Any]
 
@@ -47,6 +49,8 @@ class Rows:
         Sample weights: one array, or one for each part.
     what : str
         What a part is called in messages.
+    one : callable, optional
+        One part by its number, where it can be had without those before it.
     sizes : list of int, optional
         Rows of each part, where that is known before they are read.
     features : int, optional
@@ -62,6 +66,7 @@ class Rows:
     check: Callable[[Any], tuple[Data, int]]
     weights: Any = None
     what: str = "part"
+    one: Callable[[int], Any] | None = None
     sizes: list[int] | None = None
     features: int | None = None
     names: Array | None = None
@@ -93,7 +98,9 @@ class HeldParts(Held):
     last: Any = None
     """Templates of the last step."""
     step: int = 0
-    """A number for the last step, 0 where there was none."""
+    """A number for the last step of this run, 0 where there was none; no two steps of any runs share one."""
+    iteration: int = 0
+    """Steps of this run."""
     zeros: int = 0
     """Rows that are zero everywhere."""
     steps: Iterator[int] = field(default_factory=lambda: count(1))
@@ -145,12 +152,8 @@ class Job:
         self, kept: dict[int, Held], number: int, first: int, load: Load, weights: Any, last: Any, args: tuple[Any, ...]
     ) -> Any:
         """Do it to part ``number``, which begins at row ``first`` and is had by ``load()``."""
-        try:
+        with naming(self.what, number):
             return self._run(kept, number, first, load(), weights, last, args)
-        except ValueError as error:
-            raise ValueError(f"In {self.what} {number}, whose rows count from 0: {error}") from error
-        except Exception as error:
-            raise PartError(f"In {self.what} {number}: {type(error).__name__}: {error}") from error
 
     def _run(
         self, kept: dict[int, Held], number: int, first: int, block: Any, weights: Any, last: Any, args: tuple[Any, ...]
@@ -185,6 +188,17 @@ class Job:
             kept[number] = replace(part, data=None, memory=lasting)
 
 
+@contextmanager
+def naming(what: str, number: int) -> Iterator[None]:
+    """Let errors say in which part they arose."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"In {what} {number}, whose rows count from 0: {error}") from error
+    except Exception as error:
+        raise PartError(f"In {what} {number}: {type(error).__name__}: {error}") from error
+
+
 class PartsEngine(Engine):
     """What engines over parts share: a step maps the inner step over the parts and adds what comes back.
 
@@ -201,20 +215,16 @@ class PartsEngine(Engine):
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         """Run a function over all parts: the list of what it returns, or ``together`` their sum."""
 
-    @property
-    def in_parts(self) -> bool:
-        return True
-
     def open(self, rows: Rows, divergence: Divergence) -> HeldParts:
         """The rows, of which nothing has been read yet."""
-        sizes = rows.sizes or []
+        sizes = list(rows.sizes or [])
         shape = (sum(sizes), rows.features or 0)
         return HeldParts(rows, shape, divergence, None, {}, np.empty(0), parts=sizes)
 
     def hold(self, X: Any, divergence: Divergence, sample_weight: FloatArray | None = None) -> HeldParts:
         """Read all parts once, check them, and find out their sizes."""
         held = self.open(X, divergence)
-        held.parts, known = [], held.parts
+        held.parts, told = [], held.parts
         found: list[Survey] = self.over_parts(held, survey, (), False)
         if not found:
             raise ValueError(f"X has no rows: no {X.what} holds any.")
@@ -225,7 +235,9 @@ class PartsEngine(Engine):
                     "must have the same columns."
                 )
         held.parts = [part.rows for part in found]
-        assert not known or held.parts == known
+        for number, (n, said) in enumerate(zip(held.parts, told, strict=False)):
+            if n != said:
+                raise ValueError(f"In {X.what} {number}: {n} rows, where X says that it has {said}.")
         held.shape = (sum(held.parts), found[0].features)
         held.constants = np.array([part.constant for part in found])
         held.zeros = sum(part.zeros for part in found)
@@ -248,13 +260,14 @@ class PartsEngine(Engine):
     def step(self, held: Held, templates: Any) -> StepSums:
         assert isinstance(held, HeldParts)
         number = next(held.steps)
+        held.iteration += 1
         found: StepSums = self.over_parts(held, step_of, (templates, number), True)
         held.last, held.step = templates, number
         return found
 
     def forget(self, held: Held) -> None:
         assert isinstance(held, HeldParts)
-        held.last, held.step = None, 0
+        held.last, held.step, held.iteration = None, 0, 0
 
     # What follows is for the few rows that a start has at hand.
 
@@ -276,8 +289,8 @@ class PartsEngine(Engine):
     def scores(self, data: Any, templates: FloatArray) -> FloatArray:
         return self.inner.scores(data, templates)
 
-    def rows(self, data: Any, index: Array) -> FloatArray:
-        return self.inner.rows(data, index)
+    def take(self, data: Any, index: Array) -> Data:
+        return self.inner.take(data, index)
 
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         self.inner.over_clusters(kernel, k, p)
@@ -292,23 +305,29 @@ def survey(engine: Engine, part: Held) -> Survey:
 def step_of(engine: Engine, part: Held, templates: FloatArray, number: int) -> StepSums:
     """One pass over a part."""
     part.memory.pop("start", None)
-    found = engine.step(part, _prepared(engine, part, templates))
+    found = engine.step(part, _prepared(engine, part, templates)).each(to_host)
     part.memory["step"] = number
     return found
 
 
-_last_prepared: list[tuple[FloatArray, bool, Any]] = []
+def rows_of(engine: Engine, part: Held, function: Callable[..., Any], with_labels: bool, *args: Any) -> tuple[Any, ...]:
+    """What a function gives for each row of a part; the labels of its rows, if they are needed, come last."""
+    labels = args[-1] if with_labels else None
+    return engine.by_row(part, function, *args[: len(args) - with_labels], labels=labels)
+
+
+_last_prepared: list[tuple[FloatArray, type, Any]] = []
 """Templates of the last step in this process, and how they were prepared for sparse or dense rows."""
 
 
 def _prepared(engine: Engine, part: Held, templates: FloatArray) -> Any:
     """Templates as the engine reads them; prepared once for all parts that one process works on."""
-    sparse = issparse(part.data)
-    for known, kind, prepared in tuple(_last_prepared):
-        if known is templates and kind == sparse:
+    kind = type(part.data)
+    for known, other, prepared in tuple(_last_prepared):
+        if known is templates and kind is other:
             return prepared
     prepared = engine.prepare(part, templates)
-    _last_prepared[:] = [(templates, sparse, prepared)]
+    _last_prepared[:] = [(templates, kind, prepared)]
     return prepared
 
 
@@ -319,9 +338,19 @@ class BlocksEngine(PartsEngine):
     ----------
     inner : Engine
         Works on each block.
+    progress : callable, optional
+        Called with the name of a pass and the share of the rows that are done: 0 before the first block and, where the
+        number of rows is known, more after each.
     """
 
     name = "blocks"
+
+    def __init__(self, inner: Engine, progress: Callable[[str, float], None] | None = None) -> None:
+        super().__init__(inner)
+        self.progress = progress
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "progress": None}
 
     def supports(self, X: Any) -> str | None:
         if isinstance(X, Rows) and callable(X.blocks):
@@ -339,11 +368,15 @@ class BlocksEngine(PartsEngine):
 
     def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
         assert isinstance(held, HeldParts)
-        return next(self._each(held, function, args, only=number))
+        rows: Rows = held.data
+        load = partial(rows.one or partial(self._nth, rows), number)
+        first = held.starts[number]
+        weights = None if rows.weights is None else rows.weights[first : first + held.parts[number]]
+        return self._job(held, function)(held.memory["kept"], number, first, load, weights, held.last, args)
 
     def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         assert isinstance(held, HeldParts)
-        found = list(self._each(held, function, args, labels=labels))
+        found = list(self._each(held, rows_of, (function, labels is not None, *args), labels))
         if not found:
             raise ValueError("X has no rows: the callable returned no batches.")
         return tuple(
@@ -351,34 +384,42 @@ class BlocksEngine(PartsEngine):
             for arrays in zip(*found, strict=True)
         )
 
+    def _job(self, held: HeldParts, function: Callable[..., Any]) -> Job:
+        return Job(self.inner, held.data, held.divergence, held.step, function, held.parts)
+
     def _each(
-        self,
-        held: HeldParts,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        only: int | None = None,
-        labels: Array | None = None,
+        self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], labels: Array | None = None
     ) -> Iterator[Any]:
         """What the function returns for each block, as they come."""
         rows: Rows = held.data
-        job = Job(self.inner, rows, held.divergence, held.step, function, held.parts)
-        kept, first, number = held.memory["kept"], 0, -1
+        job, kept, first, number = self._job(held, function), held.memory["kept"], 0, -1
+        report = self._reporter(held, function)
         for number, block in enumerate(self._blocks(rows)):
             if held.parts and number >= len(held.parts):
                 raise self._other(held, "more")
-            n = held.parts[number] if held.parts else job.read(block).shape[0]
+            with naming(rows.what, number):
+                n = held.parts[number] if held.parts else rows.read(block).shape[0]
             own = slice(first, first + n)
-            if only in (None, number):
-                weights = None if rows.weights is None else rows.weights[own]
-                extra = args if labels is None else (*args, labels[own])
-                yield job(kept, number, first, lambda block=block: block, weights, held.last, extra)  # type: ignore[misc]
-                if only is not None:
-                    return
+            weights = None if rows.weights is None else rows.weights[own]
+            extra = args if labels is None else (*args, labels[own])
+            yield job(kept, number, first, lambda block=block: block, weights, held.last, extra)  # type: ignore[misc]
             first += n
+            report(first)
         if number + 1 < len(held.parts):
             raise self._other(held, "fewer")
         if rows.weights is not None and first != len(rows.weights):
             raise ValueError(f"sample_weight has {len(rows.weights)} entries, but X has {first} rows.")
+
+    def _reporter(self, held: HeldParts, function: Callable[..., Any]) -> Callable[[int], None]:
+        """What tells how many rows of a pass are done."""
+        progress = self.progress
+        if progress is None:
+            return lambda done: None
+        doing = {survey: "reading", step_of: f"iteration {held.iteration}", rows_of: "looking at the clusters"}
+        what = doing.get(function, "choosing a start")
+        n = held.shape[0]
+        progress(what, 0.0)
+        return lambda done: progress(what, done / n) if n else None
 
     def _other(self, held: HeldParts, how: str) -> PartError:
         return PartError(
@@ -386,12 +427,16 @@ class BlocksEngine(PartsEngine):
             "return the same ones each time."
         )
 
-    def _blocks(self, rows: Rows) -> Iterable[Any]:
+    def _nth(self, rows: Rows, number: int) -> Any:
+        """A block by its number, where those before it must be gone through."""
+        return next(islice(self._blocks(rows), number, None))
+
+    def _blocks(self, rows: Rows) -> Iterator[Any]:
+        """The blocks, one after the other; each can be read more than once."""
         blocks = rows.blocks()
-        try:
-            return iter(blocks)
-        except TypeError:
+        if not isinstance(blocks, Iterable):
             raise TypeError(
                 f"X() returned {type(blocks).__name__}, not batches: pass a function without arguments that returns "
                 "an iterator over arrays or CSR matrices, anew each time."
-            ) from None
+            )
+        return (list(block) if isinstance(block, Iterator) else block for block in blocks)

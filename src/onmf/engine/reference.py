@@ -51,9 +51,6 @@ class ReferenceEngine(Engine):
         values.data = function(values.data)
         return np.asarray(values.sum(axis=1)).ravel()
 
-    def rows(self, data: Data, index: Array) -> FloatArray:
-        return data[index].toarray() if issparse(data) else data[index]
-
 
 def all_scores(data: Data, templates: FloatArray) -> FloatArray:
     """Inner products of all rows with all templates; 0 · (−∞) counts as 0. → (n, k)"""

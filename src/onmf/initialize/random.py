@@ -64,8 +64,9 @@ class Draws:
 def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, by_loss: bool) -> Start:
     """Draw k rows of different directions, by weight, or by weight times the smallest loss under the rows before."""
     draw = uuid4().hex
-    seeds, chosen = np.empty((0, held.shape[1])), list[int]()
+    room, chosen = np.empty((k, held.shape[1])), list[int]()
     while len(chosen) < k:
+        seeds = room[: len(chosen)]
         totals = np.array(engine.map(held, total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
         hopeless = bool(totals[:, 1].any())
         cumulated = np.cumsum(totals[:, int(hopeless)])
@@ -76,8 +77,8 @@ def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, by_loss:
         part = min(int(np.searchsorted(cumulated, target, side="right")), int(filled[-1]))
         target -= cumulated[part - 1] if part else 0.0
         chosen.append(engine.ask(held, part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
-        seeds = np.vstack([seeds, rows_at(engine, held, chosen[-1:])])
-    return start_from_rows(engine, held, chosen, k, seeds)
+        room[len(chosen) - 1] = rows_at(engine, held, chosen[-1:])
+    return start_from_rows(engine, held, chosen, k, room[: len(chosen)])
 
 
 def total_chances(

@@ -36,12 +36,12 @@ def snpa_start(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> 
     """
     choice = uuid4().hex
     chosen: list[int] = []
-    vertices = np.empty((0, held.shape[1]))
+    vertices = np.empty((k, held.shape[1]))
     gram = np.zeros((k + 1, k + 1))  # vertex 0 is the origin: it has no product with anything
     largest = 0.0
     stored: Data = None
     while len(chosen) < k:
-        fronts = engine.map(held, farthest, choice, k, vertices, gram, largest)
+        fronts = engine.map(held, farthest, choice, k, vertices[: len(chosen)], gram, largest)
         residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
         largest = largest or float(squares.max(initial=0.0))
         close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
@@ -56,10 +56,11 @@ def snpa_start(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> 
             place -= len(front.rows)
         chosen.append(int(rows[best]))
         m = len(chosen)
-        vertices = engine.rows(engine.place(stored), np.arange(m))
-        _, products = engine.best_template(engine.place(stored), vertices[-1:])
+        placed = engine.place(stored)
+        vertices[m - 1] = engine.rows(placed, np.array([m - 1]))
+        _, products = engine.best_template(placed, vertices[m - 1 : m])
         gram[1 : m + 1, m] = gram[m, 1 : m + 1] = products
-    return start_from_rows(engine, held, chosen, k, vertices)
+    return start_from_rows(engine, held, chosen, k, vertices[: len(chosen)])
 
 
 class Front(NamedTuple):

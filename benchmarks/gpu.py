@@ -1,0 +1,312 @@
+"""Measure the GPU engine: ``python -m benchmarks.gpu [--quick] [--repeats N] [--out DIR]``.
+
+Times on the card are between two events, as medians, after a warm-up. Rows are generated on the card: about 100
+different words each out of 50,000, drawn by Zipf's law or all with equal chances, which is the worst case for caches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from onmf import ONMF
+from onmf.alternate import update
+from onmf.divergence import KullbackLeibler, get_divergence
+from onmf.engine import available_cores, get_engine
+from onmf.engine.gpu import GpuEngine
+from onmf.engine.gpu_rows import DenseRows, SparseRows
+
+WORDS = 50_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured figure; ``floor`` is the least time that the bytes it must move take."""
+
+    what: str
+    milliseconds: float
+    target: str = ""
+    met: bool | None = None
+    floor: float | None = None
+    note: str = ""
+
+
+def timed(function: Callable[[], object], repeats: int) -> float:
+    """Median milliseconds of a call on the card."""
+    import cupy
+
+    function()
+    times = []
+    for _ in range(repeats):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        function()
+        stop.record()
+        stop.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(start, stop))
+    return median(times)
+
+
+def wall(function: Callable[[], object], repeats: int) -> float:
+    """Median milliseconds of a call on the clock."""
+    import cupy
+
+    function()
+    times = []
+    for _ in range(repeats):
+        cupy.cuda.Device().synchronize()
+        began = perf_counter()
+        function()
+        cupy.cuda.Device().synchronize()
+        times.append(1e3 * (perf_counter() - began))
+    return median(times)
+
+
+def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
+    """About so many counts in rows of about 100 different words, sorted."""
+    import cupy
+
+    rng = cupy.random.default_rng(0)
+    draws = 140 if zipf else 100
+    per_row = 101.3 if zipf else 99.9
+    n = int(nnz / per_row)
+    parts, lengths = [], []
+    for start in range(0, n, 250_000):
+        u = rng.random((min(250_000, n - start), draws), dtype=cupy.float32)
+        words = cupy.exp(u * np.log(WORDS + 1)) - 1 if zipf else u * WORDS
+        words = cupy.sort(cupy.minimum(words.astype(cupy.int32), WORDS - 1), axis=1)
+        if zipf:
+            words = (words.astype(cupy.int64) * 7919 % WORDS).astype(cupy.int32)  # frequent words anywhere
+            words.sort(axis=1)
+        fresh = cupy.ones(words.shape, dtype=bool)
+        fresh[:, 1:] = words[:, 1:] != words[:, :-1]
+        parts.append(words[fresh])
+        lengths.append(fresh.sum(axis=1))
+    indices = cupy.concatenate(parts)
+    indptr = cupy.zeros(n + 1, dtype=cupy.int64)
+    cupy.cumsum(cupy.concatenate(lengths), out=indptr[1:])
+    data = rng.poisson(0.5, len(indices)).astype(cupy.float32) + 1
+    return SparseRows(indptr, indices, data, (n, WORDS))
+
+
+def ceilings(repeats: int) -> Iterator[Row]:
+    """What the card can do: bytes copied, and multiply-adds in float64."""
+    import cupy
+
+    a = cupy.random.random(1 << 28, dtype=cupy.float32)
+    b = cupy.empty_like(a)
+    ms = timed(lambda: cupy.copyto(b, a), repeats)
+    yield Row("copy of 1 GiB on the card", ms, note=f"{2 * a.nbytes / ms / 1e9:.2f} TB/s read and written")
+    m = cupy.random.random((8192, 8192))
+    ms = timed(lambda: m @ m, 3)
+    yield Row("matrix product 8192³, float64", ms, note=f"{2 * 8192**3 / ms / 1e9:.1f} TFLOP/s")
+
+
+def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth: float, repeats: int) -> Iterator[Row]:
+    """Assignment and sums over sparse rows, beside cuSPARSE's product alone."""
+    import cupy
+    from cupyx.scipy.sparse import csr_matrix
+
+    engine, divergence = GpuEngine(), KullbackLeibler()
+    rows = rows_on_card(nnz, zipf)
+    n, entries = rows.shape[0], len(rows.indices)
+    what = f"{entries / 1e6:.0f} M nonzeros, r = {k}, {'Zipf' if zipf else 'uniform'}"
+    held = engine.hold(rows, divergence)
+    C = cupy.random.default_rng(1).random((k, WORDS)) ** 8
+    T = engine.prepare(held, C, divergence.templates)
+    labels, _ = engine.best_template(rows, T)
+    least = (8 * entries + 20 * n) / bandwidth / 1e9
+    target = (lambda ms, at: {"target": f"< {at:g}", "met": ms < at}) if entries > 5e7 else (lambda ms, at: {})
+    ms = timed(lambda: engine.best_template(rows, T), repeats)
+    line = 16 * T.chunks + 32
+    rate = entries * line / ms / 1e9
+    note = f"{entries * k / ms / 1e9:.2f} T multiply-adds/s; {line} B a nonzero from the caches: {rate:.2f} TB/s"
+    yield Row(f"assignment, {what}", ms, floor=least, note=note, **target(ms, targets[0]))
+    began = perf_counter()
+    engine.sum_by_label(rows, labels, None, k)
+    cupy.cuda.Device().synchronize()
+    yield Row(f"copy by feature, once, {what}", 1e3 * (perf_counter() - began))
+    ms = timed(lambda: engine.sum_by_label(rows, labels, None, k), repeats)
+    yield Row(f"sum by label, {what}", ms, floor=least, **target(ms, targets[1]))
+    weights = cupy.random.random(n)
+    ms = timed(lambda: engine.sum_by_label(rows, labels, weights, k), repeats)
+    yield Row(f"sum by label with weights, {what}", ms, floor=least)
+    W = cupy.array(C)
+
+    def iteration() -> None:
+        step = engine.step(held, engine.prepare(held, W, divergence.templates))
+        update(engine, divergence, step, W)
+
+    whole = wall(iteration, repeats)
+    yield Row(f"whole iteration, {what}", whole, note=f"{whole / least / 2:.1f} × two reads of the data")
+    if entries < 2**31:
+        X = csr_matrix((rows.data, rows.indices, rows.indptr.astype(cupy.int32)), shape=rows.shape)
+        B = cupy.asfortranarray(T.BT.astype(cupy.float32))
+        try:
+            ms = timed(lambda: X @ B, max(3, repeats // 2))
+            yield Row(f"cuSPARSE's product alone, {what}", ms)
+        except cupy.cuda.memory.OutOfMemoryError:
+            pass
+        del X, B
+    yield from on_the_cpu(rows, C.get(), k, what, whole, divergence)
+
+
+def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, divergence: Any) -> Iterator[Row]:
+    """The same iteration on the cores of the same machine."""
+    try:
+        engine = get_engine("cpu")
+    except ImportError as error:
+        yield Row(f"the CPU engine: not here ({error})", float("nan"))
+        return
+    X = rows.on_host()
+    held = engine.hold(X, divergence)
+    times = []
+    for _ in range(5):
+        began = perf_counter()
+        step = engine.step(held, engine.prepare(held, C, divergence.templates))
+        update(engine, divergence, step, C)
+        times.append(1e3 * (perf_counter() - began))
+    ms = median(times[1:])
+    at = 10 if k <= 20 else 15
+    note = f"the GPU is {ms / whole:.1f} times as fast"
+    target = {"target": f"≥ {at} ×", "met": ms / whole >= at} if len(rows.indices) > 5e7 else {}
+    yield Row(f"whole iteration on {available_cores()} cores, {what}", ms, note=note, **target)
+
+
+def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Row]:
+    """An iteration over an array."""
+    import cupy
+
+    engine = GpuEngine()
+    rng = cupy.random.default_rng(0)
+    rows = DenseRows(rng.random((n, p), dtype=cupy.float32))
+    for loss in ("kullback-leibler", "frobenius"):
+        divergence = get_divergence(loss)
+        held = engine.hold(rows, divergence)
+        C = rng.random((k, p))
+        T = engine.prepare(held, C, divergence.templates)
+        least = rows.X.nbytes / bandwidth / 1e9
+        what = f"array {n} × {p}, r = {k}, {loss}"
+        assign = timed(lambda held=held, T=T: engine.assign(held, T), repeats)
+        labels, best = engine.best_template(rows, T)
+        total = timed(lambda labels=labels, best=best: engine.sum_by_label(rows, labels, best, k), repeats)
+        yield Row(f"assignment, {what}", assign, floor=least)
+        yield Row(f"sum by label, {what}", total, floor=least)
+
+        def iteration(held: Any = held, C: Any = C, divergence: Any = divergence) -> None:
+            step = engine.step(held, engine.prepare(held, C, divergence.templates))
+            update(engine, divergence, step, C)
+
+        ms = wall(iteration, repeats)
+        share = 2 * least / ms
+        target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n >= 10**6 else {}
+        yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
+
+
+def ng20(repeats: int) -> Iterator[Row]:
+    """A whole fit of the paper's largest set, SNPA included."""
+    from .data import corpus
+
+    X = corpus("NG20")
+    if X is None:
+        return
+    times = {}
+    for name in ("cpu", "gpu"):
+        try:
+            times[name] = wall(lambda name=name: ONMF(20, engine=name).fit(X), repeats)
+        except ImportError:
+            continue
+    if len(times) == 2:
+        yield Row("NG20, whole fit, CPU engine", times["cpu"])
+        met = times["gpu"] < times["cpu"]
+        yield Row("NG20, whole fit, GPU engine", times["gpu"], target="< CPU engine", met=met)
+
+
+def streamed(nnz: int, repeats: int) -> Iterator[Row]:
+    """An iteration over rows in host memory."""
+    rows = rows_on_card(nnz, True).on_host()
+    divergence, engine = KullbackLeibler(), GpuEngine(memory=nnz * 16)
+    held = engine.hold(rows, divergence)
+    C = np.random.default_rng(0).random((20, WORDS)) ** 8
+    ms = wall(lambda: engine.step(held, engine.prepare(held, C, divergence.templates)), max(2, repeats // 3))
+    note = f"{8 * rows.nnz / ms / 1e6:.1f} GB/s from the host, {len(held.data.cuts)} blocks"
+    yield Row(f"streamed step, {rows.nnz / 1e6:.0f} M nonzeros, r = 20", ms, note=note)
+
+
+def measure(quick: bool, repeats: int) -> Iterator[Row]:
+    """Everything, in its order."""
+    first = None
+    for row in ceilings(repeats):
+        first = first or row
+        yield row
+    assert first is not None
+    bandwidth = 2 * 4 * 2**28 / first.milliseconds / 1e9
+    small, large = (10**5, 5 * 10**5) if quick else (10**8, 5 * 10**8)
+    yield from ng20(repeats)
+    for zipf in (True, False):
+        yield from sparse(small, 20, zipf, (4, 6), bandwidth, repeats)
+    yield from dense(10**3 if quick else 10**6, 200, 20, bandwidth, repeats)
+    yield from streamed(small, repeats)
+    for zipf in (True, False):
+        yield from sparse(large, 100, zipf, (25, 25), bandwidth, repeats)
+
+
+def describe_machine() -> str:
+    """The card, the host and the versions, in a line."""
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    driver = cupy.cuda.runtime.driverGetVersion()
+    cpu = next(
+        (ln.split(":")[1].strip() for ln in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in ln), "CPU"
+    )
+    versions = (
+        f"CUDA {driver // 1000}.{driver % 1000 // 10}, CuPy {cupy.__version__}, Python {platform.python_version()}"
+    )
+    return f"{name}; {available_cores()} cores of {cpu}; {versions}"
+
+
+def to_markdown(machine: str, rows: list[Row]) -> str:
+    """One table."""
+    lines = [f"Measured on {machine}.", "", "| | ms | floor, ms | target | | |", "|---|---:|---:|---:|---|---|"]
+    for row in rows:
+        mark = {None: "", True: "✓", False: "**missed**"}[row.met]
+        floor = "" if row.floor is None else f"{row.floor:.3g}"
+        lines.append(f"| {row.what} | {row.milliseconds:.3g} | {floor} | {row.target} | {mark} | {row.note} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, print, and write JSON and Markdown."""
+    import cupy
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure the GPU engine.")
+    parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
+    parser.add_argument("--repeats", type=int, default=9, help="repeats, of which the median counts")
+    parser.add_argument("--out", type=Path, default=Path("docs/gpu"), help="folder for the results")
+    arguments = parser.parse_args()
+    machine, rows = describe_machine(), []
+    print(machine, flush=True)
+    for row in measure(arguments.quick, arguments.repeats):
+        rows.append(row)
+        mark = {None: "", True: "✓", False: "✗"}[row.met]
+        print(f"  {row.what:75} {row.milliseconds:9.3f} ms {row.target:>10} {mark:1} {row.note}", flush=True)
+        cupy.get_default_memory_pool().free_all_blocks()
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        content = {"machine": machine, "rows": [asdict(row) for row in rows]}
+        (arguments.out / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+    (arguments.out / "gpu.md").write_text(to_markdown(machine, rows))
+    print(f"Written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

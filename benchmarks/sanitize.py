@@ -1,0 +1,39 @@
+"""Run every kernel of the GPU engine over odd sizes, for compute-sanitizer to watch.
+
+compute-sanitizer --tool memcheck --error-exitcode 1 python benchmarks/sanitize.py
+compute-sanitizer --tool racecheck --error-exitcode 1 python benchmarks/sanitize.py
+"""
+
+import sys
+from pathlib import Path
+
+import cupy
+import numpy as np
+from scipy.sparse import csr_array
+
+TESTS = Path(__file__).parent.parent / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
+
+from test_gpu import check_passes, made  # noqa: E402
+
+from onmf import ONMF  # noqa: E402
+from onmf.engine.gpu import GpuEngine  # noqa: E402
+
+# Arrays that lie side by side in a pool would hide a step over their ends.
+cupy.cuda.set_allocator(None)
+
+for k in (1, 3, 31, 33, 129):
+    for shape in ((1, 1), (1, 40), (37, 3), (65, 57)):
+        for dtype in (np.float32, np.float64):
+            X = made(*shape, whole=False, dtype=dtype)
+            check_passes(X, k)
+            check_passes(X.toarray(), k)
+    for entries in (0, 1):
+        check_passes(csr_array(([2.0] * entries, ([3] * entries, [1] * entries)), shape=(9, 4)), k)
+    print("passes, r =", k, flush=True)
+check_passes(made(20, 9, density=0.5), 300)
+X = made(200, 30, density=0.3)
+for engine in ("gpu", GpuEngine(memory=200_000)):
+    for rows in (X, X.toarray()):
+        ONMF(5, init="random", random_state=0, engine=engine).fit(rows)
+print("fits")

@@ -1,0 +1,241 @@
+"""The GPU engine: the paper's tables, odd sizes, ties, streams, the same bits in every run, and where results live."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+from conftest import EXPECTED, needs_gpu
+from onmf import ONMF, load, metrics
+from onmf.divergence import get_divergence
+from onmf.engine import get_engine, on_gpu, to_host
+
+LOSSES = ("frobenius", "kullback-leibler")
+FAMILY = (*LOSSES, "cosine", 1.5, 0.5, 3)
+
+pytestmark = needs_gpu
+
+
+def made(n, p, *, density=0.2, whole=True, dtype=np.float64, seed=0):
+    """Sparse rows, some of them empty."""
+    rng = np.random.default_rng(seed)
+    X = random_array((n, p), density=density, rng=rng, format="csr")
+    X.data = rng.poisson(3, len(X.data)).astype(dtype) + 1 if whole else rng.gamma(0.5, size=len(X.data)).astype(dtype)
+    return csr_array(X)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_tables(paper_set, name, loss):
+    X, truth = paper_set(name)
+    expected = EXPECTED[name][loss]
+    model = ONMF(len(EXPECTED[name]["snpa_rows"]), beta_loss=loss, engine="gpu").fit(X)
+    assert model.engine_ == "gpu"
+    assert model.init_rows_.tolist() == EXPECTED[name]["snpa_rows"]
+    assert model.n_iter_ == expected["iterations"]
+    assert np.bincount(model.labels_).tolist() == expected["cluster_sizes"]
+    assert model.reconstruction_err_ == pytest.approx(expected["objective"], rel=1e-9)
+    if "accuracy" in expected:
+        assert 100 * metrics.clustering_accuracy(truth, model.labels_) == pytest.approx(expected["accuracy"], abs=1e-6)
+    on_cpu = ONMF(len(EXPECTED[name]["snpa_rows"]), beta_loss=loss).fit(X)
+    assert np.array_equal(on_cpu.labels_, model.labels_)
+    assert np.array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 6, 7, 31, 33, 62, 63, 129, 254, 255, 1100])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (70, 3), (301, 57), (64, 208)])
+def test_odd_sizes(k, sparse, dtype, shape):
+    X = made(*shape, whole=False, dtype=dtype)
+    check_passes(X if sparse else X.toarray(), k)
+
+
+@pytest.mark.parametrize("entries", [0, 1])
+@pytest.mark.parametrize("k", [1, 5, 33])
+def test_nothing_and_one_entry(entries, k):
+    X = csr_array(([2.0] * entries, ([3] * entries, [1] * entries)), shape=(9, 4))
+    check_passes(X, k)
+
+
+def check_passes(X, k):
+    """Every pass over the rows against the reference engine."""
+    rng = np.random.default_rng(1)
+    B = rng.normal(size=(k, X.shape[1]))
+    n = X.shape[0]
+    gpu, reference = get_engine("gpu", X), get_engine("reference", X)
+    here, there = gpu.place(X), reference.place(X)
+    scores = reference.scores(there, B)
+    labels, best = gpu.best_template(here, B)
+    assert np.array_equal(labels, scores.argmax(axis=1))
+    assert best == pytest.approx(scores.max(axis=1), rel=1e-12, abs=1e-12)
+    given = rng.integers(k, size=n).astype(np.int32)
+    for one, other in zip(gpu.own_and_next(here, B, given), reference.own_and_next(there, B, given), strict=True):
+        assert one == pytest.approx(other, rel=1e-12, abs=1e-12)
+    assert gpu.scores(here, B) == pytest.approx(scores, rel=1e-12, abs=1e-12)
+    weights = rng.random(n)
+    expected = reference.sum_by_label(there, given, weights, k)
+    assert gpu.sum_by_label(here, given, weights, k) == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert gpu.row_term(here, np.square) == pytest.approx(reference.row_term(there, np.square), rel=1e-13)
+
+
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+def test_templates_that_hardly_differ(kind):
+    """The screen in 16 bits must leave to float64 what it cannot tell apart, ties included."""
+    rng = np.random.default_rng(2)
+    X = made(400, 60).toarray()
+    b = rng.normal(size=60)
+    B = np.array([b + 10.0**-e * rng.normal(size=60) for e in range(2, 14)] + [b, b] + [rng.normal(size=60)])
+    order = rng.permutation(len(B))
+    rows = kind(X)
+    labels, _ = get_engine("gpu").best_template(get_engine("gpu").place(rows), B[order])
+    exact = (X.astype(np.longdouble) @ B[order].T.astype(np.longdouble)).astype(np.longdouble)
+    chosen = exact[np.arange(len(X)), labels]
+    assert (chosen >= exact.max(axis=1) - 1e-12 * np.abs(exact).max()).all()
+    twins = np.sort(np.flatnonzero(np.isin(order, (12, 13))))
+    assert not (labels == twins[1]).any(), "of equal templates the lowest wins"
+
+
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+def test_infinite_templates(kind):
+    X = np.array([[1.0, 0, 2], [0, 0, 3], [0, 4, 0], [0, 0, 0]])
+    B = np.array([[-np.inf, -1, -1], [-1, -np.inf, -2], [-1, -np.inf, -3], [-5, -np.inf, -9]])
+    for templates in (B, B[1:]):
+        gpu, reference = get_engine("gpu"), get_engine("reference")
+        labels, best = gpu.best_template(gpu.place(kind(X)), templates)
+        expected = reference.best_template(kind(X), templates)
+        assert labels.tolist() == expected[0].tolist()
+        assert best.tolist() == expected[1].tolist()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("loss", FAMILY)
+def test_same_bits_in_every_run(loss, sparse, whole):
+    X = made(3000, 80, whole=whole)
+    X = X if sparse else X.toarray()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not converged after so few iterations
+        one, other = (ONMF(9, beta_loss=loss, engine="gpu", max_iter=15, tol=0).fit(X) for _ in range(2))
+    for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+    assert one.reconstruction_err_ == other.reconstruction_err_
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("loss", FAMILY)
+def test_labels_of_the_cpu_engine(loss, sparse):
+    X = made(2000, 90, density=0.3)
+    X = X if sparse else X.toarray()
+    models = [ONMF(7, beta_loss=loss, engine=engine, max_iter=300).fit(X) for engine in ("cpu", "gpu")]
+    assert np.array_equal(models[0].labels_, models[1].labels_)
+    assert models[0].n_iter_ == models[1].n_iter_
+    assert models[1].scales_ == pytest.approx(models[0].scales_, rel=1e-9)
+    assert models[1].cluster_centers_ == pytest.approx(models[0].cluster_centers_, rel=1e-9, abs=1e-12)
+    assert models[1].margins_ == pytest.approx(models[0].margins_, rel=1e-6, abs=1e-9)
+    assert models[1].reconstruction_err_ == pytest.approx(models[0].reconstruction_err_, rel=1e-10)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("loss", FAMILY)
+def test_rows_streamed_through_the_card(loss, sparse):
+    from onmf.engine.gpu import GpuEngine
+
+    X = made(2000, 90, density=0.3)
+    X = X if sparse else X.toarray()
+    w = np.arange(2000) % 3 + 1.0
+    streamed = GpuEngine(memory=1_500_000)
+    assert len(streamed.place(X).cuts) > 4
+    models = [ONMF(7, beta_loss=loss, engine=e, max_iter=300).fit(X, sample_weight=w) for e in ("gpu", streamed)]
+    assert np.array_equal(models[0].labels_, models[1].labels_)
+    assert models[0].n_iter_ == models[1].n_iter_
+    assert models[1].cluster_centers_ == pytest.approx(models[0].cluster_centers_, rel=1e-10, abs=1e-14)
+    assert np.array_equal(models[1].predict(X), models[0].predict(X))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("loss", FAMILY)
+def test_cupy_in_cupy_out(counts, loss, sparse, tmp_path):
+    import cupy
+    from cupyx.scipy.sparse import csr_matrix
+
+    host = counts[0].astype(np.float64)
+    X = csr_matrix(csr_array(host)) if sparse else cupy.asarray(host)
+    model, expected = ONMF(3, beta_loss=loss).fit(X), ONMF(3, beta_loss=loss).fit(host)
+    assert model.engine_ == "gpu"
+    for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
+        assert on_gpu(getattr(model, name)), name
+    assert np.array_equal(model.labels_.get(), expected.labels_)
+    assert on_gpu(model.predict(X))
+    assert model.predict(X).tolist() == expected.predict(host).tolist() == model.predict(host).tolist()
+    assert not on_gpu(model.predict(host))
+    assert model.transform(X).toarray().get() == pytest.approx(expected.transform(host).toarray(), rel=1e-9)
+    assert model.predict_proba(X).get() == pytest.approx(expected.predict_proba(host), rel=1e-6, abs=1e-12)
+    assert model.score(X) == pytest.approx(expected.score(host), rel=1e-9)
+    assert model.top_features(3) == [pytest.approx(top, rel=1e-6) for top in expected.top_features(3)]
+    assert model.inverse_transform(model.transform(X)).get() == pytest.approx(
+        np.asarray(expected.inverse_transform(expected.transform(host).toarray())), rel=1e-9, abs=1e-12
+    )
+    for here, there in zip(model.assign(X), expected.assign(host), strict=True):
+        assert on_gpu(here)
+        assert here.get() == pytest.approx(there, rel=1e-9, abs=1e-12)
+    model.save(tmp_path / "model.onmf")
+    assert load(tmp_path / "model.onmf").predict(host).tolist() == expected.labels_.tolist()
+    moved = model.to_cpu()
+    for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
+        assert isinstance(getattr(moved, name), np.ndarray), name
+    assert moved.predict(host).tolist() == expected.labels_.tolist()
+    assert isinstance(moved.clustering_.centroids, np.ndarray)
+    assert on_gpu(model.labels_)
+
+
+def test_cupy_data_are_checked_and_never_changed():
+    import cupy
+    from cupyx.scipy.sparse import coo_matrix
+
+    X = cupy.ones((6, 3))
+    X[2, 1] = cupy.nan
+    with pytest.raises(ValueError, match=r"X\[2, 1\] = nan"):
+        ONMF(2).fit(X)
+    X[2, 1] = -1
+    with pytest.raises(ValueError, match=r"X\[2, 1\] = -1"):
+        ONMF(2).fit(X)
+    with pytest.raises(ValueError, match="in the memory of a GPU"):
+        ONMF(2, engine="cpu").fit(X)
+    with pytest.raises(ValueError, match="2D"):
+        ONMF(2).fit(X[0])
+    doubled = coo_matrix(
+        (cupy.ones(5), (cupy.array([0, 1, 1, 1, 2]), cupy.array([0, 1, 1, 2, 0]))), shape=(3, 3)
+    ).tocsr()
+    data = doubled.data.copy()
+    assert ONMF(2).fit(doubled).labels_.tolist() == ONMF(2).fit(doubled.get()).labels_.tolist()
+    assert np.array_equal(doubled.data.get(), data.get())
+
+
+@pytest.mark.parametrize("init", ["++", "random", "random-partition", "consensus"])
+def test_starts_and_searches(counts, init):
+    options = {"init": init, "random_state": 0, "refine": "local-search", "n_consensus": 4}
+    cpu, gpu = (ONMF(3, engine=engine, **options).fit(counts[0]) for engine in ("cpu", "gpu"))
+    assert metrics.clustering_accuracy(cpu.labels_, gpu.labels_) == 1, "equal votes may be named in another order"
+    assert gpu.reconstruction_err_ == pytest.approx(cpu.reconstruction_err_, rel=1e-10)
+
+
+def test_empty_clusters_are_reseeded():
+    X = np.array([[9.0, 1, 0], [8, 1, 0], [0, 1, 9], [0, 2, 8], [1, 9, 1], [1, 8, 1]])
+    init = np.array([[1.0, 1, 1], [1, 1, 1], [1, 1, 1]])
+    cpu, gpu = (ONMF(3, init=init, engine=engine).fit(X) for engine in ("cpu", "gpu"))
+    assert np.array_equal(cpu.labels_, gpu.labels_)
+    assert len(np.unique(gpu.labels_)) == 3
+
+
+def test_step_leaves_its_results_on_the_card():
+    X = made(100, 20)
+    engine, divergence = get_engine("gpu", X), get_divergence(1)
+    held = engine.hold(X, divergence)
+    C = engine.bring(engine.rows(held.data, np.arange(5)) + 0.5)
+    step = engine.step(held, engine.prepare(held, C, divergence.templates))
+    assert on_gpu(step.sums)
+    assert float(to_host(step.counts).sum()) == 100
+    assert "cupy" in sys.modules

@@ -1,0 +1,71 @@
+"""The GPU engine where there is none: sentences, no import, and what can be said of rows without a card."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from onmf import ONMF
+from onmf.engine import get_engine, on_gpu, to_host
+from onmf.engine.gpu_rows import bytes_needed, narrowest
+
+
+def test_without_cupy_a_sentence_says_what_to_install(counts, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match=r"engine='gpu' needs CuPy: pip install 'onmf\[gpu\]'"):
+        ONMF(3, engine="gpu").fit(counts[0])
+
+
+def test_a_fit_on_the_cpu_does_not_import_cupy():
+    code = """
+import sys
+import numpy as np
+from onmf import ONMF
+model = ONMF(2).fit(np.eye(5) + 1)
+model.predict(np.eye(5) + 1), model.transform(np.eye(5) + 1), model.to_cpu()
+sys.exit("cupy" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+
+
+def test_auto_takes_the_cpu_for_arrays_of_the_host(counts):
+    assert get_engine("auto", counts[0]).name == "cpu"
+    assert not on_gpu(counts[0])
+    assert not on_gpu(csr_array(counts[0]))
+    assert to_host(counts[0]) is counts[0]
+
+
+def test_to_cpu_is_a_copy(counts):
+    model = ONMF(3).fit(counts[0])
+    moved = model.to_cpu()
+    assert moved is not model
+    assert np.array_equal(moved.predict(counts[0]), model.labels_)
+    assert moved.get_params() == model.get_params()
+    with pytest.raises(ValueError, match="not fitted"):
+        ONMF(3).to_cpu()
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([1, 2**24]), np.float32),
+        (np.array([1, 2**24 + 1]), np.float64),
+        (np.array([-(2**24) - 1]), np.float64),
+        (np.array([255], dtype=np.uint8), np.float32),
+        (np.array([1.0, 3.0, 0.5]), np.float32),
+        (np.array([0.1]), np.float64),
+        (np.array([1e300]), np.float64),
+        (np.array([0.1], dtype=np.float32), np.float32),
+        (np.array([]), np.float32),
+    ],
+)
+def test_entries_keep_their_value(values, expected):
+    assert narrowest(values) == expected
+
+
+def test_memory_that_rows_need(counts):
+    sparse = csr_array(counts[0])
+    assert bytes_needed(sparse) >= 16 * sparse.nnz
+    assert bytes_needed(counts[0]) >= 4 * counts[0].size
