@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.engine import Data, RowBlocks, on_gpu, to_host
+from onmf.engine import Data, on_gpu, to_host
 from onmf.warn import warn as warn_user
 
 LARGEST_WEIGHT = 1e30
@@ -25,10 +25,6 @@ def check_data(
 
     The caller's arrays are never changed; they are used as they are where they already have that form.
     """
-    if isinstance(X, RowBlocks):  # checked where they come from
-        if estimator is not None:
-            validate_data(estimator, np.empty((1, X.shape[1])), reset=reset, skip_check_array=True)
-        return X
     if isinstance(first_of(X), str):
         raise ValueError(
             "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "

@@ -7,14 +7,12 @@ from numbers import Integral
 from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
-from .blocks import BlockEngine, RowBlocks
 from .dask import DaskEngine
 from .device import on_gpu, to_host
 from .parts import BlocksEngine, PartError, PartsEngine, Rows
 
 __all__ = [
     "Assignment",
-    "BlockEngine",
     "BlocksEngine",
     "DaskEngine",
     "Data",
@@ -22,7 +20,6 @@ __all__ = [
     "Held",
     "PartError",
     "PartsEngine",
-    "RowBlocks",
     "Rows",
     "StepSums",
     "get_engine",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onmf.divergence import Array, FloatArray, divide, get_divergence
-from onmf.engine import BlockEngine, Engine, get_engine
+from onmf.engine import BlocksEngine, Engine, get_engine
 from onmf.estimator import ONMF
 from onmf.files import whole_folder
 from onmf.initialize import snpa
@@ -386,15 +386,15 @@ def _fit_blocks(model: ONMF, pixels: Pixels, progress: Progress | None) -> str:
     inner = get_engine(given["engine"], sample, given["n_threads"])
     if progress is not None:
         progress("choosing a start", 1.0)
-    model.set_params(init=start, n_init=1, engine=BlockEngine(inner, progress), n_threads=None)
+    model.set_params(init=start, n_init=1, engine=BlocksEngine(inner, progress), n_threads=None)
     try:
         model.fit(pixels)
     finally:
         model.set_params(**given)
     if how == "it was given":
-        return f"The pixels were read in {len(pixels.cuts) - 1} blocks."
+        return f"The pixels were read in {len(pixels.sizes)} blocks."
     return (
-        f"The pixels were read in {len(pixels.cuts) - 1} blocks, and the start comes from {len(sample):,} of them, "
+        f"The pixels were read in {len(pixels.sizes)} blocks, and the start comes from {len(sample):,} of them, "
         f"evenly spread ({how})."
     )
 
