@@ -1,4 +1,4 @@
-"""Batches that say more of themselves (sizes, names, single blocks): the same clusters as rows in memory, and progress."""
+"""Batches that tell their sizes, names and single blocks: the clusters of rows in memory, and progress."""
 
 import pickle
 
