@@ -105,24 +105,24 @@ class TestTexts:
     def test_counted_in_shards_as_at_once(self, tmp_path, options):
         at_once = CountVectorizer(**options)
         expected = at_once.fit_transform(self.TEXTS)
-        shards = count_shards(lambda: iter(self.TEXTS), tmp_path, CountVectorizer(**options), documents=5)
+        shards = count_shards(iter(self.TEXTS), tmp_path, CountVectorizer(**options), documents=5)
         assert len(shards.files) == 4
         assert shards.names.tolist() == at_once.get_feature_names_out().tolist()
         assert (vstack(list(shards())) != expected).nnz == 0
 
     def test_words_are_the_names_of_features(self, tmp_path):
         with pytest.warns(UserWarning, match="3 of 18 rows of X are zero"):
-            model = ONMF(2).fit(count_shards(lambda: iter(self.TEXTS), tmp_path, documents=7))
+            model = ONMF(2).fit(count_shards(iter(self.TEXTS), tmp_path, documents=7))
         assert {"wine", "tea"} <= set(model.feature_names_in_)
         assert all(isinstance(word, str) for words in model.top_features(2) for word in words)
 
     def test_refusals(self, tmp_path):
         with pytest.raises(ValueError, match="There are no texts"):
-            count_shards(lambda: iter([]), tmp_path)
+            count_shards([], tmp_path)
         with pytest.raises(ValueError, match="None of the 2 texts has a word that counts"):
-            count_shards(lambda: iter(["a", "b"]), tmp_path)
+            count_shards(["a", "b"], tmp_path)
         assert not list(tmp_path.iterdir())
-        count_shards(lambda: iter(self.TEXTS), tmp_path)
+        count_shards(iter(self.TEXTS), tmp_path)
         (tmp_path / "names.json").write_text("[]")
         with pytest.raises(ValueError, match=r"names.json is no list of \d+ names"):
             open_shards(tmp_path)

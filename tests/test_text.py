@@ -446,7 +446,7 @@ class TestWords:
         texts = ["tea milk"] * 150 + ["unique"]
         counts = count_words(texts)
         assert counts.words.tolist() == ["milk", "tea"]
-        assert counts.empty.tolist() == [False] * 150 + [True]
+        assert (counts.lengths == 0).tolist() == [False] * 150 + [True]
         assert counts.vectorizer.transform(["milk unique"]).toarray().tolist() == [[1, 0]]
         assert count_words(texts[-51:]).words.tolist() == ["milk", "tea", "unique"]
 

@@ -20,7 +20,7 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
-from onmf.engine import Engine, Held, Rows, on_gpu, to_host
+from onmf.engine import BlocksEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
 from onmf.model_file import SavedModel, provenance, read_model, write_model
@@ -701,7 +701,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
 
     def _check_for_parts(self) -> None:
-        """Refuse what goes through the rows one by one, in any order."""
+        """Refuse parameters for which the rows must be gone through one by one, in any order."""
         for name, value, instead in (
             ("refine", "local-search", "refine=None, and several runs with n_init"),
             ("init", "consensus", "init='random-partition' with n_init"),
@@ -756,6 +756,32 @@ def total_loss(engine: Engine, part: Held, centroids: FloatArray) -> FloatArray:
     losses = to_host(engine.assign(part, templates).losses)
     weights = np.ones(len(losses)) if part.weights is None else part.weights
     return np.array([np.sum(weights * losses), np.sum(weights)])
+
+
+def fit_by_blocks(
+    model: ONMF, X: Callable[[], Any], progress: Callable[[str, float], None] | None, **start: Any
+) -> None:
+    """Fit batches, each with the engine that the model has, and tell how far each pass is.
+
+    Parameters
+    ----------
+    model : ONMF
+        To be fitted; its parameters stay what they are.
+    X : callable
+        Returns the batches.
+    progress : callable, optional
+        As in :class:`onmf.engine.BlocksEngine`.
+    **start
+        Parameters that are others during the fit.
+    """
+    inner = get_engine(model.engine, n_threads=model.n_threads)
+    changed = {"engine": BlocksEngine(inner, progress), "n_threads": None, **start}
+    given = {name: getattr(model, name) for name in changed}
+    model.set_params(**changed)
+    try:
+        model.fit(X)
+    finally:
+        model.set_params(**given)
 
 
 def load(path: str | os.PathLike[str]) -> ONMF:
