@@ -416,7 +416,9 @@ class BlocksEngine(PartsEngine):
         if progress is None:
             return lambda done: None
         doing = {survey: "reading", step_of: f"iteration {held.iteration}", rows_of: "looking at the clusters"}
-        what = doing.get(function, "choosing a start")
+        passes = 0 if function in doing else held.memory.get("passes", 0) + 1
+        held.memory["passes"] = passes
+        what = doing.get(function, f"choosing a start, pass {passes}")
         n = held.shape[0]
         progress(what, 0.0)
         return lambda done: progress(what, done / n) if n else None

@@ -251,7 +251,9 @@ def cluster_documents(
     else:
         if n_clusters == "auto":
             raise ValueError("n_clusters='auto' needs all counts in memory: say a number of clusters, or no shards.")
-        ONMF(n_clusters, **options)._check_for_parts()  # type: ignore[arg-type]
+        model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
+        model._check_parameters()
+        model._check_for_parts()
         counts = count_in_shards(
             texts,
             shards,
