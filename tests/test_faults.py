@@ -88,24 +88,40 @@ def test_a_cluster_gives_the_bits_of_one_process(cluster):
     assert np.array_equal(found.predict(X).compute(), whole.labels_)
 
 
-@pytest.mark.parametrize("persisted", [False, True])
-def test_a_killed_worker_changes_nothing(cluster, persisted):
+class Killing(DaskEngine):
+    """Kills a worker in the third iteration: before its pass, or so many seconds into it."""
+
+    def __init__(self, process, seconds):
+        super().__init__(CpuEngine(1))
+        self.process, self.seconds, self.killed_in = process, seconds, []
+
+    def step(self, held, templates):
+        if held.iteration != 2:
+            return super().step(held, templates)
+        timer = threading.Timer(self.seconds, os.kill, [self.process, signal.SIGKILL])
+        if self.seconds:
+            timer.start()
+        else:
+            os.kill(self.process, signal.SIGKILL)
+        found = super().step(held, templates)
+        assert not timer.is_alive(), "the worker was killed within the pass"
+        self.killed_in.append(held.iteration)
+        return found
+
+
+@pytest.mark.parametrize(("persisted", "seconds"), [(False, 0.05), (False, 0), (True, 0)])
+def test_a_killed_worker_changes_nothing(cluster, persisted, seconds):
     _, client = cluster
     whole = ONMF(**FIT).fit(all_rows())
+    assert whole.n_iter_ > 4
     X = lazily(read, 0.0 if persisted else 0.03)
     X = X.persist() if persisted else X
-    killed = []
-
-    def kill():
-        process = next(iter(client.run(os.getpid).values()))
-        os.kill(process, signal.SIGKILL)
-        killed.append(process)
-
-    model = ONMF(**FIT)
-    began = in_a_moment(0.7, kill)
-    found = model.fit(X)
-    began.join()
-    assert killed
+    process = client.run(os.getpid).popitem()[1]
+    engine = Killing(process, seconds)
+    found = ONMF(**FIT, engine=engine).fit(X)
+    assert engine.killed_in == [3]
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
     assert np.array_equal(found.labels_.compute(), whole.labels_)
     assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
     assert found.n_iter_ == whole.n_iter_

@@ -98,7 +98,10 @@ class TestRefusals:
     def test_parameters(self, made):
         with pytest.raises(ValueError, match="forgetting=0 is not allowed"):
             ONMF(4, forgetting=0).partial_fit(made)
-        with pytest.raises(ValueError, match="partial_fit sees a batch at a time"):
-            ONMF(4, refine="local-search").partial_fit(made)
+        assert hasattr(ONMF(4), "partial_fit")
+        for options in ({"refine": "local-search"}, {"init": "consensus"}):
+            with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as error:
+                ONMF(4, **options).partial_fit(made)
+            assert "partial_fit sees a batch at a time" in str(error.value.__cause__)
         with pytest.raises(ValueError, match="has changed since the first batch"):
             ONMF(4).partial_fit(made).set_params(n_clusters=3).partial_fit(made)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onmf.alternate import objective
@@ -238,6 +239,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         reporter.end()
         return self
 
+    @available_if(lambda model: model._learns_from_batches())
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
         """Learn from a batch of rows, after those of earlier calls.
 
@@ -278,11 +280,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
-        if self.refine is not None or self._by_consensus:
-            raise ValueError(
-                "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
-                "leave them out."
-            )
         if in_parts(X):
             raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
         known: Stream | None = getattr(self, "_stream", None)
@@ -644,6 +641,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             )
             return 1
         return self.n_init
+
+    def _learns_from_batches(self) -> bool:
+        """Whether there is a :meth:`partial_fit`."""
+        if self.refine is not None or self._by_consensus:
+            raise AttributeError(
+                "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
+                "leave them out."
+            )
+        return True
 
     @property
     def _by_consensus(self) -> bool:
