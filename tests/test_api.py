@@ -34,6 +34,7 @@ LAYERS = [
     ("alternate",),
     ("refine",),
     ("result",),
+    ("by_row",),
     ("solve",),
     ("consensus", "select", "stream"),
     ("callbacks",),

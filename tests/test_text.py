@@ -473,7 +473,7 @@ class TestClusters:
         [({}, None), ({"min_df": 3, "max_df": 0.2}, None), ({"max_features": 300}, True), ({"binary": True}, True)],
     )
     def test_the_same_from_shards(self, options, automatic, tmp_path, monkeypatch):
-        monkeypatch.setattr("onmf.datasets.pieces.CHARACTERS", 100_000)
+        monkeypatch.setattr("onmf.datasets.count.CHARACTERS", 100_000)
         texts = [*(Text(name, body, label) for name, body, label in docstring_texts()), Text("nothing", "1 2 3", None)]
 
         def vectorizer():

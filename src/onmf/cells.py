@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.pieces import ROWS, batches_of
+from onmf.datasets.lazy import batches_of
+from onmf.datasets.pieces import ROWS
 from onmf.estimator import ONMF
 
 __all__ = ["cluster"]

@@ -17,17 +17,26 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from onmf.alternate import objective
+from onmf.by_row import (
+    assigned,
+    best_labels,
+    labels_and_scales,
+    last_labels,
+    margins_of,
+    probabilities,
+    total_loss,
+)
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
-from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
+from onmf.divergence import Array, Divergence, FloatArray, get_divergence
 from onmf.engine import BlocksEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
-from onmf.solve import Plan, last_labels, losses_of, margins_of, solve
+from onmf.solve import Plan, solve
 from onmf.stream import Stream, learn
 from onmf.validate import check_centroids, read_only
 from onmf.warn import warn
@@ -733,39 +742,6 @@ def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
     """The scale of each row in the column of its cluster. → (n, k)"""
     H = membership(labels, scales, k)
     return H if sparse else H.toarray()
-
-
-def best_labels(engine: Engine, part: Held, centroids: FloatArray) -> tuple[Array]:
-    """The cluster of each row of a part. → (n,)"""
-    return (engine.assign(part, engine.prepare(part, centroids, part.divergence.templates)).labels,)
-
-
-def labels_and_scales(engine: Engine, part: Held, centroids: FloatArray) -> tuple[Array, FloatArray]:
-    """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
-    labels, scales, _ = engine.assign(part, engine.prepare(part, centroids, part.divergence.templates))
-    sizes = engine.bring(part.divergence.size(centroids))
-    return labels, divide(scales, sizes[labels])
-
-
-def assigned(engine: Engine, part: Held, centroids: FloatArray) -> tuple[Array, FloatArray, FloatArray]:
-    """Cluster, scale and margin of each row of a part. → 3 × (n,)"""
-    labels, scales = labels_and_scales(engine, part, centroids)
-    return labels, scales, *margins_of(engine, part, centroids, labels)
-
-
-def probabilities(engine: Engine, part: Held, centroids: FloatArray, temperature: float) -> tuple[FloatArray]:
-    """The probability of each cluster for each row of a part. → (n, k)"""
-    losses = losses_of(engine, part, part.divergence.templates(engine.bring(centroids)))
-    chances = np.exp((losses.min(axis=1, keepdims=True) - losses) / temperature)
-    return (chances / chances.sum(axis=1, keepdims=True),)
-
-
-def total_loss(engine: Engine, part: Held, centroids: FloatArray) -> FloatArray:
-    """Σ w·loss under these centroids and Σ w over a part. → (2,)"""
-    templates = engine.prepare(part, centroids, part.divergence.unsmoothed().templates)
-    losses = to_host(engine.assign(part, templates).losses)
-    weights = np.ones(len(losses)) if part.weights is None else part.weights
-    return np.array([np.sum(weights * losses), np.sum(weights)])
 
 
 def fit_by_blocks(

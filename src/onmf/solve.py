@@ -12,11 +12,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from onmf.alternate import Alternation, Iteration, alternate, objective
+from onmf.by_row import last_labels, margins_of
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import Start
 from onmf.refine import SearchFrom, local_search, settle, split_and_merge
-from onmf.result import Clustering, margins
+from onmf.result import Clustering
 from onmf.warn import warn
 
 T = TypeVar("T")
@@ -95,8 +96,8 @@ def solve(
         )
         best = min(shaken, key=lambda found: found.objective)
     warn_about(best, plan.max_iter)
-    (sure,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
-    return kept(engine, held, replace(best, parameters=parameters or {}, margins=sure))
+    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
+    return kept(engine, held, replace(best, parameters=parameters or {}, margins=margins))
 
 
 def kept(engine: Engine, held: Held, found: Clustering) -> Clustering:
@@ -173,32 +174,6 @@ def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, 
         return found
     step = settle(engine, held, ended.labels, found.centroids)
     return replace(found, **_found(engine, held, step, found.centroids))
-
-
-def margins_of(engine: Engine, part: Held, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
-    """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
-    divergence = part.divergence
-    templates = engine.prepare(part, centroids, divergence.templates)
-    own, following = engine.own_and_next(part.data, templates, labels)
-    return (margins(divergence, own, following, part.terms),)
-
-
-def losses_of(engine: Engine, part: Held, templates: FloatArray) -> FloatArray:
-    """The loss of each row under each template, up to what all of them share where that is infinite. → (n, k)"""
-    divergence = part.divergence
-    scores = engine.scores(part.data, templates)
-    losses = np.empty_like(scores)
-    for k in range(scores.shape[1]):
-        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], part.terms), part.terms)
-        losses[:, k] = part.constants - gains
-    losses[np.isposinf(losses).all(axis=1)] = 0.0  # no template can explain the row: all are as good
-    return losses
-
-
-def last_labels(engine: Engine, part: Held, norms: FloatArray) -> tuple[Array, FloatArray]:
-    """Labels of the last step, and scales in the gauge H Hᵀ = I. → 2 × (n,)"""
-    labels, scales = map(engine.bring, engine.collect(part))
-    return labels, scales / engine.bring(norms)[labels]
 
 
 def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None) -> Clustering:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from .catalogue import DatasetInfo, data_home, list_datasets
+from .count import count_shards
 from .docstrings import docstring_texts, load_docstrings
 from .documents import Documents
 from .download import DownloadError, fetch
 from .generate import make_counts, make_scene
+from .lazy import open_h5ad, open_zarr
 from .load import load_documents, load_hyperspectral
-from .pieces import Shards, count_shards, open_h5ad, open_shards, open_zarr, write_shards
+from .pieces import Shards, open_shards, write_shards
 from .readers import read_documents, read_scene
 from .scene import Scene
 

@@ -16,7 +16,8 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf.datasets import Shards, open_shards
-from onmf.datasets.pieces import NAMES, ROWS, count_pieces
+from onmf.datasets.count import count_pieces
+from onmf.datasets.pieces import NAMES, ROWS
 from onmf.divergence import Array
 from onmf.files import whole_folder
 
