@@ -11,7 +11,7 @@ from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
 from onmf.engine import Engine, Held, to_host
 from onmf.initialize import STARTS, Start
 from onmf.result import Agreement
-from onmf.solve import Plan, Watch, runs
+from onmf.solve import Plan, Watch, best_run, runs
 
 VOTE_RUNS = 10
 """Runs over the votes, of which the best is taken: they are few numbers and fast."""
@@ -66,10 +66,7 @@ def consensus_start(
     votes = votes_of(labels, k)
     ballot = engine.hold(votes, KullbackLeibler(), held.weights)
     again = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
-    elected = min(
-        runs(engine, ballot, lambda i: partition(engine, ballot, int(again[i])), again, plan),
-        key=lambda found: found.objective,
-    )
+    elected = best_run(engine, ballot, lambda run: partition(engine, ballot, int(again[run])), again, plan)
     weights = np.ones(held.shape[0]) if held.weights is None else held.weights
     chosen = to_host(elected.labels)
     centroids = engine.sum_by_label(held.data, chosen, weights, k)

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf.alternate import alternate, update
+from onmf.alternate import update
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.engine import Assignment, Engine, Held, StepSums, to_host
+from onmf.engine import Assignment, Engine, Held, StepSums
 
 LARGEST_TABLE = 1 << 22
 """Entries up to which t log t of counts comes from a table."""
@@ -158,11 +158,7 @@ def _halves(engine: Engine, held: Held, rows: Array, value: float, rng: np.rando
         return 0.0, rows[:0]
     part = engine.part(held, rows)
     weights = engine.row_weights(part, np.ones(len(rows)))
-    labels = (rng.permutation(len(rows)) % 2).astype(np.int32)
-    alternate(engine, part, engine.sum_by_label(part.data, labels, weights, 2), max_iter=20)
-    labels = to_host(engine.collect(part)[0])
-    if labels.any() and not labels.all():
-        labels = local_search(engine, part, labels, 2, rng).labels
+    labels = local_search(engine, part, (rng.permutation(len(rows)) % 2).astype(np.int32), 2, rng).labels
     sums = engine.sum_by_label(part.data, labels, weights, 2)
     return value - sum(_value(held.divergence, half) for half in sums), rows[labels == 1]
 
@@ -195,14 +191,17 @@ def _counts(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArra
             return kernels.sweep_entropy(indptr, indices, data, dense, weights, rows, labels, S, T, sizes, doubt)
 
         return sweep
-    counts = np.ascontiguousarray(sums.T).astype(np.int32)
+    bounds, ones = np.empty(len(labels) + 1, dtype=np.int64), np.empty(len(labels), dtype=np.int64)
+    features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
+    kernels.ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
+    S = np.ascontiguousarray(sums.T).astype(np.uint32)
     t = np.arange(largest + 2)
     powers = t * np.log(np.maximum(t, 1))
     steps = t * np.log1p(1 / np.maximum(t, 1)) + np.log(t + 1)
-    slopes = steps[counts]
-    T = counts.sum(axis=0, dtype=np.int64)
+    slopes = steps[S]
+    T = S.sum(axis=0, dtype=np.int64)
     return lambda rows, doubt: kernels.sweep_counts(
-        indptr, indices, data, dense, weights, rows, labels, counts, slopes, T, sizes, powers, steps, doubt
+        bounds, ones, features, counts, rows, labels, S, slopes, T, sizes, powers, steps, doubt
     )
 
 

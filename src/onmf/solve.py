@@ -79,25 +79,36 @@ def solve(
     -------
     Clustering
     """
+    best = best_run(engine, held, starts, seeds, plan, watch)
+    warn_about(best, plan.max_iter)
+    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
+    return kept(engine, held, replace(best, parameters=parameters or {}, margins=margins))
+
+
+def best_run(
+    engine: Engine,
+    held: Held,
+    starts: Callable[[int], Start],
+    seeds: Array,
+    plan: Plan,
+    watch: Watch | None = None,
+) -> Clustering:
+    """The run of the lowest objective, the first of equals, after splits and merges of the most promising ones."""
     promising: list[tuple[int, Clustering]] = []
     for run in enumerate(runs(engine, held, starts, seeds, plan, watch)):
         promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
     if plan.refine is None or plan.thorough:
-        best = promising[0][1]
-    else:
-        shaken = side_by_side(
-            engine,
-            held,
-            lambda place: promising[place],
-            lambda run, engine, held: searched(
-                engine, held, run[1], split_and_merge, np.random.default_rng([int(seeds[run[0]]), 2])
-            ),
-            len(promising),
-        )
-        best = min(shaken, key=lambda found: found.objective)
-    warn_about(best, plan.max_iter)
-    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
-    return kept(engine, held, replace(best, parameters=parameters or {}, margins=margins))
+        return promising[0][1]
+    shaken = side_by_side(
+        engine,
+        held,
+        lambda place: promising[place],
+        lambda run, engine, held: searched(
+            engine, held, run[1], split_and_merge, np.random.default_rng([int(seeds[run[0]]), 2])
+        ),
+        len(promising),
+    )
+    return min(shaken, key=lambda found: found.objective)
 
 
 def kept(engine: Engine, held: Held, found: Clustering) -> Clustering:

@@ -10,7 +10,7 @@ from .assign import (
     own_and_next_dense,
     transpose_templates,
 )
-from .hartigan import sweep_counts, sweep_entropy, sweep_length
+from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .project import project_on_hull
 from .sums import move_rows_csr, move_rows_dense, order_by_label, sum_by_label_csr, sum_by_label_dense, total_if_whole
 from .tally import tally
@@ -21,6 +21,7 @@ __all__ = [
     "best_template_dense",
     "move_rows_csr",
     "move_rows_dense",
+    "ones_first",
     "order_by_label",
     "own_and_next_csr",
     "own_and_next_dense",

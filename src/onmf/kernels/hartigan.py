@@ -11,7 +11,8 @@ rounding, and the last row of a cluster stays. ``doubt_i`` is by how much the se
 best.
 
 A row is entries ``indptr[i]`` to ``indptr[i + 1]`` of ``data``; their features are ``indices`` at the same places, or,
-if ``dense``, counted from the start of the row. ``weights`` multiply the rows.
+if ``dense``, counted from the start of the row. ``weights`` multiply the rows. Counts are put in order first
+(ones_first).
 """
 
 from __future__ import annotations
@@ -47,15 +48,45 @@ def choose(cost: Any, k: int, own: int) -> tuple[int, float]:
 
 
 @jit
-def sweep_counts(
+def ones_first(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN
     data: Any,  # IN whole numbers
     dense: bool,
     weights: Any,  # IN (n,) whole numbers
+    bounds: Any,  # OUT (n + 1,) first entry of each row
+    ones: Any,  # OUT (n,) one past the last one of each row
+    features: Any,  # OUT (entries,)
+    counts: Any,  # OUT (entries,)
+) -> None:
+    """The entries of each row times its weight, zeros left out: first the ones, then the others, in their order."""
+    place = 0
+    for i in range(len(weights)):
+        start, stop = indptr[i], indptr[i + 1]
+        shift = start if dense else 0
+        w = int(weights[i])
+        bounds[i] = place
+        for e in range(start, stop):
+            if int(data[e]) * w == 1:
+                features[place], counts[place] = indices[e - shift], 1
+                place += 1
+        ones[i] = place
+        for e in range(start, stop):
+            if int(data[e]) * w > 1:
+                features[place], counts[place] = indices[e - shift], int(data[e]) * w
+                place += 1
+    bounds[len(weights)] = place
+
+
+@jit
+def sweep_counts(
+    bounds: Any,  # IN (n + 1,) as of ones_first
+    ones: Any,  # IN (n,)
+    features: Any,  # IN
+    counts: Any,  # IN
     rows: Any,  # IN rows to try, in this order
     labels: Any,  # IN/OUT (n,)
-    S: Any,  # IN/OUT (p, k) int32 sums
+    S: Any,  # IN/OUT (p, k) sums
     slopes: Any,  # IN/OUT (p, k) f(S + 1) − f(S)
     T: Any,  # IN/OUT (k,) totals
     sizes: Any,  # IN/OUT (k,) rows that hold something
@@ -63,50 +94,50 @@ def sweep_counts(
     steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
     doubt: Any,  # OUT (n,)
 ) -> tuple[int, float]:
-    """Counts: f comes from tables, and for the many ones of a row from ``slopes``. → moved rows, and their gain"""
+    """Counts: f comes from tables, and for the many ones of a row from ``slopes``. → moved rows, and their gain
+
+    All that indexes a table is unsigned, since a number that could be negative would be looked at first.
+    """
     k = len(T)
-    cost = np.empty(k)
-    ones = np.empty(len(S), np.int64)
+    cost, entropies = np.empty(k), np.empty(k)
+    for c in range(k):
+        entropies[c] = f(T[c])
     moved, gain = 0, 0.0
     for i in rows:
-        start, stop = indptr[i], indptr[i + 1]
-        shift = start if dense else 0
-        w, own = int(weights[i]), labels[i]
-        back, mass, m = 0.0, 0, 0
-        cost[:] = 0.0
-        for e in range(start, stop):
-            x = int(data[e]) * w
-            if x == 0:
-                continue
-            j = indices[e - shift]
-            mass += x
-            s = S[j, own]
-            if x == 1:
-                ones[m] = j
-                m += 1
-                back -= steps[s - 1]
-            else:
-                back += powers[s - x] - powers[s]
-                for c in range(k):
-                    t = S[j, c]
-                    cost[c] += powers[t] - powers[t + x]
-        if mass == 0:
+        start, middle, stop = bounds[i], ones[i], bounds[i + 1]
+        if start == stop:
             doubt[i] = np.inf
             continue
-        e = 0
-        while e + 4 <= m:
-            s0, s1, s2, s3 = slopes[ones[e]], slopes[ones[e + 1]], slopes[ones[e + 2]], slopes[ones[e + 3]]
+        own = labels[i]
+        mass, back = middle - start, 0.0
+        cost[:] = 0.0
+        for e in range(middle, stop):
+            x, sums = np.uint64(counts[e]), S[features[e]]
+            mass += np.int64(x)
+            s = np.uint64(sums[own])
+            back += powers[s - x] - powers[s]
+            for c in range(k):
+                t = np.uint64(sums[c])
+                cost[c] += powers[t] - powers[t + x]
+        e = start
+        while e + 4 <= middle:
+            j0, j1, j2, j3 = features[e], features[e + 1], features[e + 2], features[e + 3]
+            s0, s1, s2, s3 = slopes[j0], slopes[j1], slopes[j2], slopes[j3]
             for c in range(k):
                 cost[c] -= (s0[c] + s1[c]) + (s2[c] + s3[c])
+            back -= (last_step(steps, S, j0, own) + last_step(steps, S, j1, own)) + (
+                last_step(steps, S, j2, own) + last_step(steps, S, j3, own)
+            )
             e += 4
-        while e < m:
-            s0 = slopes[ones[e]]
+        while e < middle:
+            s0 = slopes[features[e]]
             for c in range(k):
                 cost[c] -= s0[c]
+            back -= last_step(steps, S, features[e], own)
             e += 1
         for c in range(k):
-            cost[c] += f(T[c] + mass) - f(T[c])
-        cost[own] = back + f(T[own]) - f(T[own] - mass)
+            cost[c] += f(T[c] + mass) - entropies[c]
+        cost[own] = back + entropies[own] - f(T[own] - mass)
         new, doubt[i] = choose(cost, k, own)
         if new == own or sizes[own] == 1:
             continue
@@ -117,14 +148,20 @@ def sweep_counts(
         sizes[new] += 1
         T[own] -= mass
         T[new] += mass
+        entropies[own], entropies[new] = f(T[own]), f(T[new])
         for e in range(start, stop):
-            x = int(data[e]) * w
-            j = indices[e - shift]
+            x, j = counts[e], features[e]
             S[j, own] -= x
             S[j, new] += x
             slopes[j, own] = steps[S[j, own]]
             slopes[j, new] = steps[S[j, new]]
     return moved, gain
+
+
+@jit
+def last_step(steps: Any, S: Any, j: int, c: int) -> float:
+    """f(S_jc) − f(S_jc − 1)"""
+    return steps[np.uint64(S[j, c]) - np.uint64(1)]
 
 
 @jit
