@@ -768,6 +768,7 @@ def fit_by_blocks(
         model.fit(X)
     finally:
         model.set_params(**given)
+    model.clustering_ = replace(model.clustering_, parameters=model.get_params(deep=False))
 
 
 def load(path: str | os.PathLike[str]) -> ONMF:
