@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 
-from test_gpu import check_passes, made  # noqa: E402
+from test_gpu import check_passes, check_step_at_once, made  # noqa: E402
 
 from onmf import ONMF  # noqa: E402
 from onmf.engine.gpu import GpuEngine  # noqa: E402
@@ -30,6 +30,8 @@ for k in (1, 3, 31, 33, 129):
             check_passes(X.toarray(), k)
     for entries in (0, 1):
         check_passes(csr_array(([2.0] * entries, ([3] * entries, [1] * entries)), shape=(9, 4)), k)
+    for p in (4, 16, 100):
+        check_step_at_once(65, p, min(k, 48), "kullback-leibler", np.float32)
     print("passes, r =", k, flush=True)
 check_passes(made(20, 9, density=0.5), 300)
 X = made(200, 30, density=0.3)

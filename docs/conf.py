@@ -32,7 +32,7 @@ numpydoc_validation_checks = {"GL08"}  # a public name without a docstring fails
 numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
-    r"engine\.BlockEngine\.",  # likewise in Engine
+    r"engine\.(?!Engine)\w+\.",  # and those of an engine in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
@@ -52,6 +52,8 @@ PAGES = (
     "clusters",
     "reproduce",
     "performance",
+    "large",
+    "scale",
     "decisions",
 )
 html_sidebars = {page: [] for page in PAGES}

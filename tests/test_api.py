@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array, issparse
 
 import onmf
+import onmf.cells
 import onmf.datasets
 import onmf.engine
 import onmf.plot
@@ -28,19 +29,21 @@ LAYERS = [
     ("kernels",),
     ("engine",),
     ("validate",),
+    ("intake",),
     ("initialize",),
     ("alternate",),
     ("refine",),
     ("result",),
+    ("by_row",),
     ("solve",),
-    ("consensus", "select"),
+    ("consensus", "select", "stream"),
     ("callbacks",),
     ("container",),
     ("model_file",),
     ("estimator",),
     ("metrics",),
     ("paper", "datasets", "versions"),
-    ("image", "text"),
+    ("cells", "image", "text"),
     ("plot",),
     ("reproduce", "report"),
     ("cli",),
@@ -100,7 +103,7 @@ def test_all_is_complete_and_real():
 
 
 def test_public_functions_are_documented():
-    for module in (onmf, onmf.metrics, onmf.datasets, onmf.plot, onmf.report, onmf.reproduce, onmf.text):
+    for module in (onmf, onmf.metrics, onmf.cells, onmf.datasets, onmf.plot, onmf.report, onmf.reproduce, onmf.text):
         for name in module.__all__:
             if callable(member := getattr(module, name)):
                 assert member.__doc__, name

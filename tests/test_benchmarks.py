@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.plain import plain_fit, plain_snpa, project  # noqa: E402
+from benchmarks.scale import corpus, estimate, other_draw, simulate  # noqa: E402
 
 from onmf import ONMF, snpa  # noqa: E402
 from onmf.datasets import make_counts  # noqa: E402
@@ -46,3 +47,19 @@ def test_projection_of_the_plain_version():
     inside = (H >= 0).all(axis=1) & (H.sum(axis=1) <= 1)
     assert P[inside] == pytest.approx(H[inside])
     assert csr_array(P).shape == (50, 4)
+
+
+def test_the_estimate_of_scale_adds_up():
+    """By hand where there is nothing to wait for, and never below what all workers together must compute."""
+    assert simulate(1, 1, compute=0.0, overhead=2.0, broadcast=3.0, sending=0.0) == pytest.approx(5.0, abs=1.0)
+    for row in estimate(rate=1e7, overhead=1e-3)["rows"]:
+        assert row["sum"] == pytest.approx(sum(row[name] for name in ("compute", "scheduler", "broadcast", "tree")))
+        assert row["simulated"] > 0.9 * max(row["compute"], row["scheduler"] / 2)
+
+
+def test_what_scale_generates():
+    X = corpus(30_000, words=500)
+    assert 0.5 < X.nnz / 30_000 < 2
+    other = other_draw(X, 1)
+    assert (other.shape, other.nnz, other.dtype) == (X.shape, X.nnz, np.float32)
+    assert other.data.min() == 1

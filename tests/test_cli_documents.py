@@ -106,6 +106,30 @@ def test_json_quiet_and_parquet(ten, tmp_path):
     assert (done.stdout, done.stderr) == ("", "")
 
 
+def test_shards(docstrings, tmp_path):
+    corpus, *columns = docstrings / "first.jsonl", "--text", "body", "--id", "name"
+    options = (corpus, *columns, "-k", "6", "--quiet", "--no-report")
+    assert onmf("documents", *options, "--out", tmp_path / "whole").exit_code == 0
+    done = onmf("documents", *options, "--out", tmp_path / "parts", "--shards", tmp_path / "shards")
+    assert done.exit_code == 0, done.output
+    for name in ("assignments.csv", "clusters.csv"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    held = sorted(file.name for file in (tmp_path / "shards").iterdir())
+    assert held == ["beginnings.txt", "ids.txt", "names.json", "shard-000000.npz"]
+    again = process("documents", *options, "--shards", tmp_path / "shards")
+    assert again.returncode == 2
+    assert "exists and is not empty: name another folder, or use --force to replace it." in again.stderr
+    assert onmf("documents", *options, "--shards", tmp_path / "shards", "--force").exit_code == 0
+    for arguments, message in (
+        (("--shards", tmp_path / "a" / "b", "--out", tmp_path / "a"), "lie in one another"),
+        (("--shards", tmp_path / "a", "-k", "auto"), "-k auto needs all counts in memory"),
+        (("--shards", tmp_path / "a", "--refine", "local-search"), "refine='local-search' needs all rows in memory"),
+    ):
+        done = process("documents", *options, *arguments)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "a").exists()
+
+
 def test_an_existing_folder_is_kept(ten, tmp_path):
     out = tmp_path / "out"
     out.mkdir()

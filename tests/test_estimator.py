@@ -473,7 +473,7 @@ def test_verbose_prints_and_records(counts, capsys):
 
 
 def test_signature_is_the_promised_one():
-    assert str(inspect.signature(ONMF)).replace(" ", "").count("=") == 14
+    assert str(inspect.signature(ONMF)).replace(" ", "").count("=") == 15
     defaults = {name: p.default for name, p in inspect.signature(ONMF).parameters.items()}
     assert defaults == {
         "n_clusters": 8,
@@ -488,6 +488,7 @@ def test_signature_is_the_promised_one():
         "engine": "auto",
         "n_threads": None,
         "random_state": None,
+        "forgetting": 0.9,
         "sparse_output": True,
         "verbose": 0,
     }

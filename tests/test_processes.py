@@ -93,9 +93,35 @@ def test_read_only_install_without_a_home(tmp_path):
 
 def test_import_is_light():
     """Nothing is compiled or plotted by an import, and numba waits until the first fit."""
-    heavy = ["numba", "matplotlib", "dask", "cupy", "plotly", "rasterio"]
+    heavy = ["numba", "matplotlib", "dask", "distributed", "anndata", "zarr", "h5py", "cupy", "plotly", "rasterio"]
     done = run(f"import sys, onmf; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_parts_without_dask_and_pandas(tmp_path):
+    done = run(
+        f"""
+        import sys
+        for name in ("dask", "distributed", "pandas", "anndata"):
+            sys.modules[name] = None
+        import numpy as np
+        from onmf import ONMF
+        from onmf.datasets import write_shards
+        from onmf.text import cluster_documents
+        shards = write_shards([np.eye(4), np.eye(4)], {str(tmp_path / "a")!r}, names=list("abcd"))
+        print(ONMF(4).fit(shards).labels_.tolist())
+        print(cluster_documents(["tea", "milk", "tea"], 2, shards={str(tmp_path / "b")!r}).clusters.tolist())
+        try:
+            shards.to_dask()
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert done.stdout.splitlines() == [
+        "[0, 1, 2, 3, 0, 1, 2, 3]",
+        "[0, 1, 0]",
+        "Dask arrays need dask: pip install 'onmf[dask]'.",
+    ], done.stderr
 
 
 def test_pictures_without_matplotlib_say_what_to_install():

@@ -22,11 +22,12 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 
 import onmf
-from onmf import ONMF
+from onmf import ONMF, load
 from onmf.datasets import docstring_texts
 from onmf.report import documents_report
 from onmf.report.page import plotly_script
 from onmf.text import (
+    Text,
     assign_documents,
     cluster_documents,
     count_words,
@@ -446,7 +447,7 @@ class TestWords:
         texts = ["tea milk"] * 150 + ["unique"]
         counts = count_words(texts)
         assert counts.words.tolist() == ["milk", "tea"]
-        assert counts.empty.tolist() == [False] * 150 + [True]
+        assert (counts.lengths == 0).tolist() == [False] * 150 + [True]
         assert counts.vectorizer.transform(["milk unique"]).toarray().tolist() == [[1, 0]]
         assert count_words(texts[-51:]).words.tolist() == ["milk", "tea", "unique"]
 
@@ -466,6 +467,80 @@ class TestClusters:
         assert found.sizes.tolist() == [1, 2]
         assert found.scales[1] == found.margins[4] == 0
         assert found.notes() == ["2 documents without a word that counts, set aside: 2, 5."]
+
+    @pytest.mark.parametrize(
+        ("options", "automatic"),
+        [({}, None), ({"min_df": 3, "max_df": 0.2}, None), ({"max_features": 300}, True), ({"binary": True}, True)],
+    )
+    def test_the_same_from_shards(self, options, automatic, tmp_path, monkeypatch):
+        monkeypatch.setattr("onmf.datasets.count.CHARACTERS", 100_000)
+        texts = [*(Text(name, body, label) for name, body, label in docstring_texts()), Text("nothing", "1 2 3", None)]
+
+        def vectorizer():
+            return make_vectorizer(**options) if options else None
+
+        whole = cluster_documents(iter(texts), 5, vectorizer=vectorizer(), automatic=automatic)
+        said = []
+        found = cluster_documents(
+            iter(texts),
+            5,
+            vectorizer=vectorizer(),
+            automatic=automatic,
+            shards=tmp_path / "shards",
+            progress=lambda *what: said.append(what),
+        )
+        assert len(list((tmp_path / "shards").glob("*.npz"))) > 5
+        assert found.words.tolist() == whole.words.tolist()
+        for name in ("clusters", "scales", "margins", "lengths"):
+            assert np.array_equal(getattr(found, name), getattr(whole, name)), name
+        assert np.array_equal(found.model.cluster_centers_, whole.model.cluster_centers_)
+        assert found.model.n_iter_ == whole.model.n_iter_
+        assert found.model.engine == whole.model.engine
+        assert list(found.ids) == list(whole.ids)
+        assert list(found.excerpts) == list(whole.excerpts)
+        assert (found.ids[-1], found.excerpts[7], found.ids[1:3]) == (whole.ids[-1], whole.excerpts[7], whole.ids[1:3])
+        assert found.classes == whole.classes
+        assert found.notes() == whole.notes()
+        for clusters in (whole, found):
+            clusters.save(tmp_path / "model.onmf")
+            new = assign_documents(load(tmp_path / "model.onmf"), [text.text for text in texts[:50]])
+            assert np.array_equal(new.clusters, whole.clusters[:50])
+        assert said[:1] == [("counting", None)]
+        assert ("writing", 1.0) in said
+        assert (f"iteration {found.model.n_iter_}", 1.0) in said
+
+    def test_shards_are_there_as_a_whole_or_not_at_all(self, tmp_path):
+        folder = tmp_path / "shards"
+
+        def breaks_off():
+            yield from ("tea tea", "milk")
+            raise OSError("the disk is gone")
+
+        with pytest.raises(OSError, match="the disk is gone"):
+            cluster_documents(breaks_off(), 2, shards=folder)
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(ValueError, match="3 clusters of 2 documents"):
+            cluster_documents(["tea tea", "milk"], 3, shards=folder)
+        with pytest.raises(FileExistsError, match="is not empty"):
+            cluster_documents(["tea tea", "milk"], 2, shards=folder)
+        found = cluster_documents(["tea tea", "milk", "milk"], 2, shards=folder, force=True)
+        assert found.clusters.tolist() == [0, 1, 1]
+        (folder / "letter.txt").write_text("mine")
+        with pytest.raises(FileExistsError, match=r"letter.txt.*was not written by this command"):
+            cluster_documents(["tea tea", "milk"], 2, shards=folder, force=True)
+
+    def test_what_needs_all_counts_is_refused_before_any_is_counted(self, tmp_path):
+        def never():
+            raise AssertionError("they were gone through")
+            yield
+
+        with pytest.raises(ValueError, match="n_clusters='auto' needs all counts in memory"):
+            cluster_documents(never(), "auto", shards=tmp_path)
+        for options in ({"refine": "local-search"}, {"init": "consensus"}):
+            with pytest.raises(ValueError, match="needs all rows in memory"):
+                cluster_documents(never(), 2, shards=tmp_path, **options)
+        with pytest.raises(ValueError, match="max_iter=0 is not allowed"):
+            cluster_documents(never(), 2, shards=tmp_path, max_iter=0)
 
     def test_too_many_clusters(self):
         with pytest.raises(ValueError, match=r"3 clusters of 2 documents \(1 more have none of the words\)"):

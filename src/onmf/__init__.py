@@ -34,7 +34,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """``onmf.datasets`` and the like, imported when they are first asked for."""
-    if name in ("datasets", "image", "plot", "report", "reproduce", "text"):
+    if name in ("cells", "datasets", "image", "plot", "report", "reproduce", "text"):
         from importlib import import_module
 
         return import_module(f"onmf.{name}")

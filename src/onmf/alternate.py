@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
 from onmf.divergence import Divergence, FloatArray
 from onmf.engine import Engine, Held, StepSums, to_host
+from onmf.initialize import rows_at
 
 FIXED = 16 * np.finfo(np.float64).eps
 """Relative change of the centroids that rounding alone can cause."""
@@ -102,7 +104,7 @@ def alternate(
 def objective(engine: Engine, held: Held, step: StepSums) -> float:
     """D(X, WH) for the labels of a step and the centroids made from them."""
     # Clusters add up; a few at a time need no second array of the size of the sums.
-    value, loss, constant, mass = 0.0, float(step.loss.sum()), held.constant, engine.bring(step.mass)
+    value, loss, constant, mass = 0.0, float(step.loss.sum()), held.constant, beside(engine, step.sums, step.mass)
     for start in range(0, len(step.sums), 2):
         part = slice(start, start + 2)
         value += held.divergence.objective(step.sums[part], mass[part], loss, constant)
@@ -116,7 +118,7 @@ def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray
     Returns the largest change of an entry, in units of its centroid's largest; unless rows moved, which says enough.
     """
     drifts = [0.0 if step.moved == 0 else np.inf]
-    mass, norms = engine.bring(step.mass), engine.bring(step.norms)
+    mass, norms = beside(engine, step.sums, step.mass), beside(engine, step.sums, step.norms)
 
     def block(start: int, stop: int) -> None:
         filled = start + np.flatnonzero(~step.empty[start:stop])
@@ -131,6 +133,11 @@ def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray
     return max(drifts)
 
 
+def beside(engine: Engine, sums: FloatArray, array: FloatArray) -> FloatArray:
+    """A small array of a step, which is on the host, in the memory that its sums are in."""
+    return array if isinstance(sums, np.ndarray) else engine.bring(array)
+
+
 def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set[int]) -> bool:
     """Give each empty cluster another centroid, in ``W``; True if the next assignment can change something.
 
@@ -139,24 +146,49 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     Where no row has a loss, the cluster takes the centroid of the first filled one: it ties with that and gets
     nothing.
     """
-    divergence = held.divergence
-    _, scales, losses = engine.assign(held, divergence.unsmoothed().templates(W))
-    rounding = to_host(NOISE * (np.abs(held.constants) + scales * divergence.weight(scales, held.terms)))
-    losses, (labels, _), empty = to_host(losses), map(to_host, engine.collect(held)), to_host(step.empty)
-    weights = np.ones(len(labels)) if held.weights is None else held.weights
-    losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
-    losses[list(tried)] = 0.0
+    empty = to_host(step.empty)
+    parts = engine.map(held, worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
+    by_cluster = sum(part.totals for part in parts)
+    rows = [row for part in parts for row in part.rows]  # (−loss, row, cluster, loss with weight)
     filled = np.flatnonzero(~empty)
     changed = False
-    for k in np.flatnonzero(empty):
-        by_cluster = np.bincount(labels, weights=weights * losses, minlength=len(W))
-        if by_cluster.any():
-            row = int(np.argmax(np.where(labels == np.argmax(by_cluster), losses, -1.0)))
-            W[k] = engine.bring(engine.rows(held.data, np.array([row]))[0])
-            losses[row] = 0.0
+    for c in np.flatnonzero(empty):
+        worst = min((row for row in rows if row[2] == np.argmax(by_cluster)), default=None)
+        if by_cluster.any() and worst is not None:
+            rows.remove(worst)
+            _, row, cluster, loss = worst
+            W[c] = engine.bring(rows_at(engine, held, [row])[0])
+            by_cluster[cluster] = max(by_cluster[cluster] - loss, 0.0) if any(r[2] == cluster for r in rows) else 0.0
             tried.add(row)
             changed = True
         elif len(filled):
-            W[k] = W[filled[0]]
-            changed |= bool(k < filled[0])  # the tie is then the empty cluster's to win
+            W[c] = W[filled[0]]
+            changed |= bool(c < filled[0])  # the tie is then the empty cluster's to win
     return changed
+
+
+class Worst(NamedTuple):
+    """Losses of a part by cluster, and the rows of the largest in each: (−loss, row, cluster, loss with weight)."""
+
+    totals: FloatArray
+    rows: list[tuple[float, int, int, float]]
+
+
+def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], number: int) -> Worst:
+    """The rows of largest loss under the unsmoothed centroids, so many of each cluster of the last step."""
+    divergence = part.divergence
+    _, scales, losses = engine.assign(part, divergence.unsmoothed().templates(engine.bring(W)))
+    rounding = to_host(NOISE * (np.abs(part.constants) + scales * divergence.weight(scales, part.terms)))
+    losses, labels = to_host(losses), to_host(engine.collect(part)[0])
+    weights = np.ones(len(labels)) if part.weights is None else part.weights
+    losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
+    own = np.asarray(tried, dtype=np.int64) - part.first
+    losses[own[(own >= 0) & (own < len(losses))]] = 0.0
+    found = []
+    for k in range(len(W)):
+        rows = np.flatnonzero((labels == k) & (losses > 0))
+        for row in rows[np.argsort(-losses[rows], kind="stable")[:number]]:
+            loss = float(losses[row])
+            found.append((-loss, part.first + int(row), k, loss * float(weights[row])))
+    totals: FloatArray = np.bincount(labels, weights=weights * losses, minlength=len(W)).astype(np.float64, copy=False)
+    return Worst(totals, found)

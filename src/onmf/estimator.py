@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
 from numbers import Integral, Real
@@ -13,20 +13,32 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from onmf.alternate import objective
+from onmf.by_row import (
+    assigned,
+    best_labels,
+    labels_and_scales,
+    last_labels,
+    margins_of,
+    probabilities,
+    total_loss,
+)
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
-from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
-from onmf.engine import Assignment, Engine, Held, get_engine, on_gpu, to_host
+from onmf.divergence import Array, Divergence, FloatArray, get_divergence
+from onmf.engine import BlocksEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
+from onmf.intake import hold, in_parts
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
-from onmf.result import margins as margins_between
-from onmf.solve import Plan, all_losses, in_memory_of, solve
-from onmf.validate import check_centroids, check_data, check_weights, read_only
+from onmf.solve import Plan, solve
+from onmf.stream import Stream, learn
+from onmf.validate import check_centroids, read_only
 from onmf.warn import warn
 
 NOTHING = 1e-12
@@ -72,12 +84,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
         centroids of sum 1.
     engine : str or Engine, default="auto"
-        What runs the passes over the data: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy.
-        ``"auto"`` takes the GPU for CuPy arrays, whose results are CuPy arrays, and the CPU for all others.
+        What runs the passes over the data: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy; for data
+        in parts ``"blocks"`` or ``"dask"``. ``"auto"`` takes the one that the data need: the GPU for CuPy arrays, whose
+        results are CuPy arrays, and the CPU for all others in memory.
     n_threads : int or None, default=None
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
+    forgetting : float, default=0.9
+        What :meth:`partial_fit` keeps of the sums of earlier batches when the next one comes; 1 keeps all.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse array.
     verbose : int, default=0
@@ -86,7 +101,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     Attributes
     ----------
     labels_ : (n,) array of int
-        Cluster of each row.
+        Cluster of each row. For a Dask collection this, ``scales_`` and ``margins_`` are Dask arrays.
     scales_ : (n,) array
         Scale of each row. Within a cluster their squares sum to one.
     cluster_centers_ : (n_clusters, n_features) array
@@ -152,6 +167,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         engine: str | Engine = "auto",
         n_threads: int | None = None,
         random_state: Any = None,
+        forgetting: float = 0.9,
         sparse_output: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -167,6 +183,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.engine = engine
         self.n_threads = n_threads
         self.random_state = random_state
+        self.forgetting = forgetting
         self.sparse_output = sparse_output
         self.verbose = verbose
 
@@ -176,8 +193,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
         Parameters
         ----------
-        X : (n, n_features) array, sparse matrix or frame
+        X : (n, n_features) array, sparse matrix or frame; Dask collection; or callable
             Data. Integers, float32 and float64 are used as they are, and so are canonical CSR and C-ordered arrays.
+            Data larger than memory: a Dask array, frame, bag or list of delayed blocks, or a callable that returns
+            batches of rows, the same ones each time, like :func:`onmf.datasets.open_shards`.
         y : None
             Ignored.
         sample_weight : (n,) array, optional
@@ -190,16 +209,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self._check_parameters()
         divergence = get_divergence(self.beta_loss, self.smoothing)
         check_refine(self.refine, divergence)
-        engine = get_engine(self.engine, X if on_gpu(X) else None, self.n_threads)
-        rows = check_data(X, divergence, estimator=self, reset=True, warn=True)
-        if rows.shape[0] < self.n_clusters:
-            raise ValueError(
-                f"n_samples={rows.shape[0]} should be >= n_clusters={self.n_clusters}: ask for fewer clusters."
-            )
-        weights = check_weights(sample_weight, rows.shape[0])
-        engine = get_engine(engine, rows)
         n_init = self._runs()
-        held = engine.hold(rows, divergence, weights)
+        if in_parts(X):
+            self._check_for_parts()
+        rows, engine, held = hold(self, X, divergence, sample_weight, reset=True, warn=True)
+        self._check_rows(held.shape[0])
         voters = self.n_consensus if self._by_consensus else 0
         reporter = FitReporter(self, divergence, X, sample_weight, n_init * (1 + voters))
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=n_init)
@@ -228,10 +242,89 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         clustering = solve(engine, held, start, seeds, plan, watch=watch, parameters=self.get_params(deep=False))
         reporter.searched(clustering)
         self._divergence = divergence
-        self._adopt(replace(in_memory_of(engine, rows, clustering), agreement=agreement), engine.name)
-        for stale in ("extra_", "provenance_"):  # of a file that an earlier fit came from
+        self._adopt(replace(clustering, agreement=agreement), engine.name)
+        for stale in ("extra_", "provenance_", "_stream"):  # of a file or a stream that an earlier fit came from
             self.__dict__.pop(stale, None)
         reporter.end()
+        return self
+
+    @available_if(lambda model: model._learns_from_batches())
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
+        """Learn from a batch of rows, after those of earlier calls.
+
+        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. Every batch is assigned
+        under the centroids of the moment and added to the sums that they are made of, after these have been multiplied
+        by ``forgetting``. Pass over the batches several times, each time under the same names, and each batch replaces
+        what it gave before.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            The batch.
+        y : None
+            Ignored.
+        sample_weight : (n,) array, optional
+            Weight of each row.
+        batch : hashable, optional
+            Name of the batch. 12 bytes are kept for each row of a batch that has one.
+
+        Returns
+        -------
+        self : ONMF
+            ``labels_``, ``scales_`` and ``margins_`` are those of this batch; ``n_iter_`` counts batches. There is no
+            ``reconstruction_err_``: :meth:`score` tells how well any rows fit.
+
+        Examples
+        --------
+        >>> from onmf import ONMF
+        >>> from onmf.datasets import make_counts
+        >>> X = make_counts(1000, 80, 4, random_state=0).X
+        >>> model = ONMF(n_clusters=4)
+        >>> for _ in range(3):
+        ...     for i in range(0, 1000, 100):
+        ...         model = model.partial_fit(X[i : i + 100], batch=i)
+        >>> from onmf.metrics import clustering_accuracy
+        >>> bool(clustering_accuracy(ONMF(4).fit(X).labels_, model.predict(X)) > 0.9)
+        True
+        """
+        self._check_parameters()
+        divergence = get_divergence(self.beta_loss, self.smoothing)
+        if in_parts(X):
+            raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
+        known: Stream | None = getattr(self, "_stream", None)
+        fresh = known is None
+        if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
+            raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
+        rows, engine, held = hold(self, X, divergence, sample_weight, reset=fresh)
+        if known is None:
+            self._check_rows(held.shape[0])
+            start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
+            known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+        step = learn(known, engine, held, float(self.forgetting), batch)
+        self._stream, self._divergence = known, divergence
+        whole = known.whole
+        assert whole is not None
+        labels, scales = engine.by_row(held, last_labels, whole.norms)
+        (margins,) = engine.by_row(held, margins_of, known.centroids, labels=labels)
+        centroids, masses = engine.keep(held, known.centroids.copy(), whole.scale_sums / whole.norms)
+        self._adopt(
+            Clustering(
+                labels=labels,
+                scales=scales,
+                centroids=centroids,
+                objective=objective(engine, held, step),
+                n_iter=known.steps,
+                stop_reason="batch",
+                history={},
+                masses=masses,
+                n_filled=int(np.count_nonzero(~whole.empty)),
+                init_rows=None,
+                parameters=self.get_params(deep=False),
+                margins=margins,
+            ),
+            engine.name,
+        )
+        del self.reconstruction_err_
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -278,7 +371,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        return self._assign(X).labels
+        (labels,) = self._by_row(X, best_labels)
+        return labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that the divergence stands for.
@@ -304,10 +398,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         check_is_fitted(self)
         if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        rows, engine, held = self._held(X)
-        losses = all_losses(engine, held, self._divergence.templates(engine.bring(self.cluster_centers_)))
-        chances = np.exp((losses.min(axis=1, keepdims=True) - losses) / float(temperature))
-        return engine.keep(rows, chances / chances.sum(axis=1, keepdims=True))[0]
+        (found,) = self._by_row(X, probabilities, float(temperature))
+        return found
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -321,11 +413,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
         """
-        rows, engine, held = self._held(X)
-        centroids = engine.bring(self.cluster_centers_)
-        labels, scales, _ = engine.assign(held, engine.prepare(held, centroids, self._divergence.templates))
-        sizes = self._divergence.size(centroids)
-        return self._output(*engine.keep(rows, labels, divide(scales, sizes[labels])))
+        return self._output(*self._by_row(X, labels_and_scales))
 
     def assign(self, X: Any) -> Assigned:
         """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
@@ -341,13 +429,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
             in ``margins_``.
         """
-        rows, engine, held = self._held(X)
-        divergence, centroids = self._divergence, engine.bring(self.cluster_centers_)
-        templates = engine.prepare(held, centroids, divergence.templates)
-        labels, scales, _ = engine.assign(held, templates)
-        own, following = engine.own_and_next(held.data, templates, labels)
-        margins = margins_between(divergence, own, following, held.terms)
-        return Assigned(*engine.keep(rows, labels, divide(scales, divergence.size(centroids)[labels]), margins))
+        return Assigned(*self._by_row(X, assigned))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -403,10 +485,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         float
         """
         check_is_fitted(self)
-        strict = self._divergence.unsmoothed()
-        losses = self._assign(X, lambda C: strict.templates(self._divergence.smooth(C, at_least=UNSEEN))).losses
-        losses = to_host(losses)
-        return -float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
+        _, engine, held = hold(self, X, self._divergence, sample_weight)
+        smoothed = self._divergence.smooth(engine.bring(self.cluster_centers_), at_least=UNSEEN)
+        losses, weights = engine.total(held, total_loss, smoothed)
+        return -float(losses / weights)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
         """The most telling features of each cluster: those that set it apart from the data as a whole.
@@ -540,6 +622,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             value = getattr(self, name)
             number = isinstance(value, Real) and not isinstance(value, bool)
             require(number and 0 <= float(value) < np.inf, name, "a number, at least 0")
+        kept = self.forgetting
+        number = isinstance(kept, Real) and not isinstance(kept, bool)
+        require(number and 0 < float(kept) <= 1, "forgetting", "a number greater than 0, at most 1")
         require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
         require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(
@@ -566,6 +651,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return 1
         return self.n_init
 
+    def _learns_from_batches(self) -> bool:
+        """Whether there is a :meth:`partial_fit`."""
+        if self.refine is not None or self._by_consensus:
+            raise AttributeError(
+                "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
+                "leave them out."
+            )
+        return True
+
     @property
     def _by_consensus(self) -> bool:
         return isinstance(self.init, str) and self.init == "consensus"
@@ -576,7 +670,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             return STARTS[self.init](engine, held, self.n_clusters, np.random.default_rng(seed))
         init = self.init
         if callable(init):
-            init = init(read_only(rows), self.n_clusters, random_state=check_random_state(seed))
+            given = rows.origin if isinstance(rows, Rows) else read_only(rows)
+            init = init(given, self.n_clusters, random_state=check_random_state(seed))
         centroids = check_centroids(init, self.n_clusters, held.shape[1], held.divergence)
         tie_parallel(centroids)
         return Start(centroids)
@@ -614,23 +709,66 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         model.provenance_ = saved.provenance
         return model
 
-    def _held(self, X: Any) -> tuple[Any, Engine, Held]:
-        """New rows, the engine for them, and what it holds."""
+    def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        """What a function of the rows and the centroids gives for each row of new data."""
         check_is_fitted(self)
-        rows = check_data(X, self._divergence, estimator=self)
-        engine = get_engine(self.engine, rows, self.n_threads)
-        return rows, engine, engine.hold(rows, self._divergence)
+        _, engine, held = hold(self, X, self._divergence)
+        return engine.by_row(held, function, engine.bring(self.cluster_centers_), *args)
 
-    def _assign(self, X: Any, templates: Callable[[FloatArray], FloatArray] | None = None) -> Assignment:
-        """The assignment of new rows, under the templates of the centroids or others made from them."""
-        rows, engine, held = self._held(X)
-        centroids = engine.bring(self.cluster_centers_)
-        found = engine.assign(held, engine.prepare(held, centroids, templates or self._divergence.templates))
-        return Assignment(*engine.keep(rows, *found))
+    def _check_rows(self, n: int) -> None:
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
 
-    def _output(self, labels: Array, scales: FloatArray) -> Any:
-        H = membership(labels, scales, len(self.cluster_centers_))
-        return H if self.sparse_output else H.toarray()
+    def _check_for_parts(self) -> None:
+        """Refuse parameters for which the rows must be gone through one by one, in any order."""
+        for name, value, instead in (
+            ("refine", "local-search", "refine=None, and several runs with n_init"),
+            ("init", "consensus", "init='random-partition' with n_init"),
+        ):
+            if isinstance(getattr(self, name), str) and getattr(self, name) == value:
+                raise ValueError(f"{name}={value!r} needs all rows in memory, and X comes in parts: use {instead}.")
+
+    def _output(self, labels: Any, scales: Any) -> Any:
+        k = len(self.cluster_centers_)
+        if hasattr(labels, "map_blocks"):
+            like = csr_array((0, k)) if self.sparse_output else np.empty((0, k))
+            return labels.map_blocks(
+                one_column, scales, k, self.sparse_output, meta=like, new_axis=1, chunks=(labels.chunks[0], (k,))
+            )
+        return one_column(labels, scales, k, self.sparse_output)
+
+
+def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
+    """The scale of each row in the column of its cluster. → (n, k)"""
+    H = membership(labels, scales, k)
+    return H if sparse else H.toarray()
+
+
+def fit_by_blocks(
+    model: ONMF, X: Callable[[], Any], progress: Callable[[str, float], None] | None, **start: Any
+) -> None:
+    """Fit batches, each with the engine that the model has, and tell how far each pass is.
+
+    Parameters
+    ----------
+    model : ONMF
+        To be fitted; its parameters stay what they are.
+    X : callable
+        Returns the batches.
+    progress : callable, optional
+        As in :class:`onmf.engine.BlocksEngine`.
+    **start
+        Parameters that are others during the fit.
+    """
+    inner = get_engine(model.engine, n_threads=model.n_threads)
+    changed = {"engine": BlocksEngine(inner, progress), "n_threads": None, **start}
+    given = {name: getattr(model, name) for name in changed}
+    model.set_params(**changed)
+    try:
+        model.fit(X)
+    finally:
+        model.set_params(**given)
+    model.clustering_ = replace(model.clustering_, parameters=model.get_params(deep=False))
 
 
 def load(path: str | os.PathLike[str]) -> ONMF:

@@ -231,7 +231,6 @@ def settle(engine: Engine, held: Held, labels: Array, W: FloatArray) -> StepSums
     found = Assignment(labels, scales, held.constants - divergence.gain(own, scales, held.terms))
     moved, table = engine.tally(held, found, weights, k)
     held.labels, held.scales = labels, scales
-    mass, counts, scale_sums, scale_squares, overlap, loss = table
-    step = StepSums(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
+    step = StepSums.of(sums, table, moved)
     update(engine, divergence, step, W)
     return step

@@ -12,11 +12,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from onmf.alternate import Alternation, Iteration, alternate, objective
+from onmf.by_row import last_labels, margins_of
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import Start
 from onmf.refine import SearchFrom, local_search, settle, split_and_merge
-from onmf.result import Clustering, margins
+from onmf.result import Clustering
 from onmf.warn import warn
 
 T = TypeVar("T")
@@ -80,7 +81,8 @@ def solve(
     """
     best = best_run(engine, held, starts, seeds, plan, watch)
     warn_about(best, plan.max_iter)
-    return replace(best, parameters=parameters or {}, margins=margins_of(engine, held, best))
+    (margins,) = engine.by_row(held, margins_of, best.centroids, labels=best.labels)
+    return kept(engine, held, replace(best, parameters=parameters or {}, margins=margins))
 
 
 def best_run(
@@ -109,10 +111,11 @@ def best_run(
     return min(shaken, key=lambda found: found.objective)
 
 
-def in_memory_of(engine: Engine, X: Any, found: Clustering) -> Clustering:
-    """The clustering with its arrays in the memory that ``X`` is in."""
+def kept(engine: Engine, held: Held, found: Clustering) -> Clustering:
+    """The clustering with its arrays as whoever passed the data keeps them."""
     names = ("labels", "scales", "centroids", "masses", "margins")
-    return replace(found, **dict(zip(names, engine.keep(X, *(getattr(found, name) for name in names)), strict=True)))
+    arrays = engine.keep(held, *(getattr(found, name) for name in names))
+    return replace(found, **dict(zip(names, arrays, strict=True)))
 
 
 def runs(
@@ -184,26 +187,6 @@ def searched(engine: Engine, held: Held, found: Clustering, search: SearchFrom, 
     return replace(found, **_found(engine, held, step, found.centroids))
 
 
-def margins_of(engine: Engine, held: Held, found: Clustering) -> FloatArray:
-    """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
-    divergence = held.divergence
-    templates = engine.prepare(held, found.centroids, divergence.templates)
-    own, following = engine.own_and_next(held.data, templates, found.labels)
-    return margins(divergence, own, following, held.terms)
-
-
-def all_losses(engine: Engine, held: Held, templates: FloatArray) -> FloatArray:
-    """The loss of each row under each template, up to what all of them share where that is infinite. → (n, k)"""
-    divergence = held.divergence
-    scores = engine.scores(held.data, templates)
-    losses = np.empty_like(scores)
-    for k in range(scores.shape[1]):
-        gains = divergence.gain(scores[:, k], divergence.scale(scores[:, k], held.terms), held.terms)
-        losses[:, k] = held.constants - gains
-    losses[np.isposinf(losses).all(axis=1)] = 0.0  # no template can explain the row: all are as good
-    return losses
-
-
 def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Array | None) -> Clustering:
     """The result of a loop that has just ended."""
     iterations = ended.iterations
@@ -225,8 +208,7 @@ def clustering_of(engine: Engine, held: Held, ended: Alternation, init_rows: Arr
 
 def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
     """What a clustering says on the data, after a step with these centroids made from it, in the gauge H Hᵀ = I."""
-    labels, scales = engine.collect(held)
-    scales = scales / engine.bring(step.norms)[labels]
+    labels, scales = engine.by_row(held, last_labels, step.norms)
     return {
         "labels": labels,
         "scales": scales,

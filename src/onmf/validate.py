@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.engine import Data, RowBlocks, on_gpu, to_host
+from onmf.engine import Data, on_gpu, to_host
 from onmf.warn import warn as warn_user
 
 LARGEST_WEIGHT = 1e30
@@ -25,10 +25,6 @@ def check_data(
 
     The caller's arrays are never changed; they are used as they are where they already have that form.
     """
-    if isinstance(X, RowBlocks):  # checked where they come from
-        if estimator is not None:
-            validate_data(estimator, np.empty((1, X.shape[1])), reset=reset, skip_check_array=True)
-        return X
     if isinstance(first_of(X), str):
         raise ValueError(
             "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "
@@ -39,6 +35,16 @@ def check_data(
         X = check_gpu_array(X, estimator, reset)
     else:
         X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    check_kind(X, divergence)
+    X = as_rows(X)
+    sizes = check_entries(X, divergence)
+    if warn:
+        warn_zero_rows(int(np.count_nonzero(sizes == 0)), len(sizes))
+    return X
+
+
+def check_kind(X: Any, divergence: Divergence) -> None:
+    """Refuse what are no numbers, and sparse rows where zeros are forbidden."""
     if X.dtype.kind not in "buif":
         raise ValueError(f"X holds {X.dtype} values: leave out, or encode, the columns that are not numbers.")
     if hasattr(X, "indptr") and divergence.domain == "positive":
@@ -46,15 +52,16 @@ def check_data(
             f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
             "pass a dense array, or use beta_loss > 0 (1, Kullback-Leibler, is made for sparse counts)."
         )
-    X = as_rows(X)
-    sizes = check_entries(X, divergence)
-    if warn and not sizes.all():
+
+
+def warn_zero_rows(zeros: int, n: int) -> None:
+    """Say how many rows hold nothing."""
+    if zeros:
         warn_user(
-            f"{np.count_nonzero(sizes == 0)} of {len(sizes)} rows of X are zero everywhere: they get scale 0 and the "
-            "label of the tie rule, the lowest. Leave them out if they mean nothing.",
+            f"{zeros} of {n} rows of X are zero everywhere: they get scale 0 and the label of the tie rule, the "
+            "lowest. Leave them out if they mean nothing.",
             UserWarning,
         )
-    return X
 
 
 def check_gpu_array(X: Any, estimator: Any, reset: bool) -> Any:

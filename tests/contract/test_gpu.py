@@ -81,6 +81,32 @@ def check_passes(X, k):
     assert gpu.row_term(here, np.square) == pytest.approx(reference.row_term(there, np.square), rel=1e-13)
 
 
+@pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 8, 20, 33, 48])
+@pytest.mark.parametrize("shape", [(1, 16), (63, 4), (65, 48), (700, 100)])
+def test_array_read_once(loss, dtype, k, shape):
+    check_step_at_once(*shape, k, loss, dtype)
+
+
+def check_step_at_once(n, p, k, loss, dtype):
+    """A step that scores and adds up at once against one that does so one after the other."""
+    rng = np.random.default_rng(3)
+    X = rng.poisson(0.7, size=(n, p)).astype(dtype)
+    C = rng.random((k, p)) + 0.1
+    for weights in (None, rng.random(n)):
+        gpu, reference = get_engine("gpu", X), get_engine("reference", X)
+        divergence = get_divergence(loss)
+        here, there = gpu.hold(X, divergence, weights), reference.hold(X, divergence, weights)
+        assert gpu._step_at_once(here, gpu.prepare(here, C, divergence.templates)) is not None
+        for _ in range(2):
+            one = gpu.step(here, gpu.prepare(here, C, divergence.templates))
+            other = reference.step(there, divergence.templates(C))
+        assert np.array_equal(to_host(here.labels), there.labels)
+        for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
+            assert to_host(getattr(one, name)) == pytest.approx(getattr(other, name), rel=1e-11, abs=1e-11), name
+
+
 @pytest.mark.parametrize("kind", [csr_array, np.asarray])
 def test_templates_that_hardly_differ(kind):
     """The screen in 16 bits must leave to float64 what it cannot tell apart, ties included."""
@@ -239,3 +265,54 @@ def test_step_leaves_its_results_on_the_card():
     assert on_gpu(step.sums)
     assert float(to_host(step.counts).sum()) == 100
     assert "cupy" in sys.modules
+
+
+@pytest.mark.parametrize("loss", FAMILY)
+@pytest.mark.parametrize("kind", ["blocks", "dask"])
+def test_parts_with_a_gpu_inside(loss, kind):
+    from onmf.engine import BlocksEngine, DaskEngine
+    from onmf.engine.gpu import GpuEngine
+
+    X = made(600, 60, density=0.3).toarray()
+    if kind == "blocks":
+        parts, engine = (lambda: iter([X[:100], X[100:]])), BlocksEngine(GpuEngine())
+    else:
+        parts, engine = pytest.importorskip("dask.array").from_array(X, chunks=(170, -1)), DaskEngine(GpuEngine())
+    options = {"beta_loss": loss, "max_iter": 300}
+    model, expected = ONMF(5, engine=engine, **options).fit(parts), ONMF(5, **options).fit(X)
+    assert np.array_equal(np.asarray(model.labels_), expected.labels_)
+    assert isinstance(model.cluster_centers_, np.ndarray)
+    assert model.cluster_centers_ == pytest.approx(expected.cluster_centers_, rel=1e-9, abs=1e-12)
+    assert np.array_equal(np.asarray(model.predict(parts)), expected.predict(X))
+    assert np.asarray(model.predict_proba(parts)) == pytest.approx(expected.predict_proba(X), rel=1e-6, abs=1e-12)
+    assert model.score(parts) == pytest.approx(expected.score(X), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", FAMILY)
+def test_batches_that_come_one_by_one(loss):
+    import cupy
+
+    X = made(600, 60, density=0.3).toarray()
+    w = np.arange(600) % 3 + 1.0
+    models = ONMF(5, beta_loss=loss), ONMF(5, beta_loss=loss, engine="gpu"), ONMF(5, beta_loss=loss)
+    for model, data in zip(models, (X, X, cupy.asarray(X)), strict=True):
+        for _ in range(2):
+            for i in range(0, 600, 200):
+                model.partial_fit(data[i : i + 200], batch=i, sample_weight=w[i : i + 200])
+        assert np.array_equal(to_host(model.labels_), models[0].labels_)
+        assert to_host(model.cluster_centers_) == pytest.approx(models[0].cluster_centers_, rel=1e-9, abs=1e-12)
+    assert not on_gpu(models[1].cluster_centers_)
+    assert on_gpu(models[2].cluster_centers_)
+    assert on_gpu(models[2].labels_)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_rows_are_taken_from_the_card_one_by_one(sparse):
+    import cupy
+    from cupyx.scipy.sparse import csr_matrix
+
+    X = made(50, 20)
+    engine, index = get_engine("gpu"), np.array([3, 49, 3, 0])
+    rows = engine.place(csr_matrix(X) if sparse else cupy.asarray(X.toarray()))
+    assert np.array_equal(engine.rows(rows, index), X.toarray()[index])
+    assert rows.source is None, "the others have stayed there"

@@ -98,6 +98,15 @@ def documents_command(
     text: Column = None,
     id: Id = None,
     input: Input = None,
+    shards: Annotated[
+        Path | None,
+        typer.Option(
+            "--shards",
+            metavar="DIR",
+            help="For a corpus larger than memory: keep its counts in this folder, in pieces, and fit from there.",
+            rich_help_panel=IN,
+        ),
+    ] = None,
     language: Annotated[
         str, typer.Option("--language", help="Whose stop words to leave out; none for nobody's.", rich_help_panel=WORDS)
     ] = "english",
@@ -188,6 +197,8 @@ def documents_command(
     onmf documents reviews.csv --text body --id number -k auto --seed 0 --out clusters
 
     zcat lines.gz | onmf documents - -k 5
+
+    onmf documents huge.jsonl.zst -k 50 --shards counts --out clusters
     """  # fmt: skip
     began = perf_counter()
     number = _clusters(k)
@@ -230,6 +241,8 @@ def documents_command(
     elif stop_words is not None:
         more = stop_words.read_text(encoding="utf-8").split()
         chosen["stop_words"] = sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})
+    if shards is not None:
+        _check_shards(shards, out, number)
     if report and out is not None:
         from onmf.report.page import plotly_script
 
@@ -240,13 +253,20 @@ def documents_command(
         step = stack.enter_context(steps(quiet))
         texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
         texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
-        names = {"choosing": "Choosing the number of clusters", "fitting": "Fitting"}
+        names = {
+            "counting": "Reading and counting",
+            "writing": "Writing the counts",
+            "choosing": "Choosing the number of clusters",
+            "fitting": "Fitting",
+        }
         found = cluster_documents(
             texts,
             number,
             vectorizer=make_vectorizer(language, **chosen),
             automatic=min_df is None,
-            progress=lambda name: step(names.get(name, "Reading and counting")),
+            shards=shards,
+            force=force,
+            progress=lambda name, share: step(names.get(name, f"Fitting: {name}"), share),
             **options,
         )
         if folder is not None:
@@ -330,6 +350,15 @@ def _clusters(k: str) -> int | str:
     if not k.isdecimal() or int(k) < 1:
         fail(f"-k {k} is not a number of clusters: give a whole number, at least 1, or auto.")
     return int(k)
+
+
+def _check_shards(shards: Path, out: Path | None, k: int | str) -> None:
+    if k == "auto":
+        fail("-k auto needs all counts in memory: say a number of clusters with --shards.")
+    if out is not None:
+        one, other = shards.resolve(), out.resolve()
+        if one.is_relative_to(other) or other.is_relative_to(one):
+            fail(f"--shards {shards} and --out {out} lie in one another: name two folders side by side.")
 
 
 def _number(option: str, value: str) -> int | float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from .catalogue import DatasetInfo, data_home, list_datasets
+from .count import count_shards
 from .docstrings import docstring_texts, load_docstrings
 from .documents import Documents
 from .download import DownloadError, fetch
 from .generate import make_counts, make_scene
+from .lazy import open_h5ad, open_zarr
 from .load import load_documents, load_hyperspectral
+from .pieces import Shards, open_shards, write_shards
 from .readers import read_documents, read_scene
 from .scene import Scene
 
@@ -16,6 +19,8 @@ __all__ = [
     "Documents",
     "DownloadError",
     "Scene",
+    "Shards",
+    "count_shards",
     "data_home",
     "docstring_texts",
     "fetch",
@@ -25,6 +30,10 @@ __all__ = [
     "load_hyperspectral",
     "make_counts",
     "make_scene",
+    "open_h5ad",
+    "open_shards",
+    "open_zarr",
     "read_documents",
     "read_scene",
+    "write_shards",
 ]

@@ -7,23 +7,27 @@ from numbers import Integral
 from typing import Any
 
 from .base import Assignment, Data, Engine, Held, StepSums
-from .blocks import BlockEngine, RowBlocks
+from .dask import DaskEngine
 from .device import on_gpu, to_host
+from .parts import BlocksEngine, PartError, PartsEngine, Rows
 
 __all__ = [
     "Assignment",
-    "BlockEngine",
+    "BlocksEngine",
+    "DaskEngine",
     "Data",
     "Engine",
     "Held",
-    "RowBlocks",
+    "PartError",
+    "PartsEngine",
+    "Rows",
     "StepSums",
     "get_engine",
     "on_gpu",
     "to_host",
 ]
 
-NAMES = ("auto", "cpu", "gpu", "reference")
+NAMES = ("auto", "cpu", "gpu", "reference", "blocks", "dask")
 
 
 def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None) -> Engine:
@@ -31,12 +35,15 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
 
     Parameters
     ----------
-    engine : {"auto", "cpu", "gpu", "reference"} or Engine
-        ``"auto"`` is the GPU engine for CuPy arrays, and else the CPU engine.
-    X : array or CSR, optional
+    engine : {"auto", "cpu", "gpu", "reference", "blocks", "dask"} or Engine
+        ``"auto"`` is the GPU engine for CuPy arrays, the Dask engine for Dask collections, ``"blocks"`` for batches
+        from a callable, and else the CPU engine. Those two work on their parts with the CPU engine;
+        ``DaskEngine(inner)`` takes another.
+    X : array, CSR or Rows, optional
         The data it will have to hold.
     n_threads : int or None
-        Threads of the CPU; None takes every core this process may use. The GPU engine needs them for starts.
+        Threads of the CPU; None takes every core this process may use, and one for each partition of Dask. The GPU
+        engine needs them for starts.
 
     Returns
     -------
@@ -45,7 +52,9 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
     if n_threads is not None and (not isinstance(n_threads, Integral) or n_threads < 1):
         raise ValueError(f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer, at least 1.")
     if isinstance(engine, str):
-        if engine == "auto" and on_gpu(X):
+        if engine == "auto" and isinstance(X, Rows):
+            engine = "blocks" if callable(X.blocks) else "dask"
+        elif engine == "auto" and on_gpu(X):
             engine = "gpu"
         engine = _named(engine, n_threads)
     elif n_threads is not None:
@@ -69,6 +78,10 @@ def _named(name: str, n_threads: int | None) -> Engine:
             from .gpu import GpuEngine
 
             return GpuEngine(n_threads or available_cores())
+        case "blocks":
+            return BlocksEngine(_named("cpu", n_threads))
+        case "dask":
+            return DaskEngine(_named("cpu", n_threads or 1))
         case "reference":
             from .reference import ReferenceEngine
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import add, iadd
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.sparse import issparse
 
 from onmf.divergence import Array, Divergence, FloatArray
 
@@ -28,6 +30,7 @@ class StepSums:
     ----------
     sums : (k, p) array
         Σ w·weight·x by cluster, with the row weights of the divergence. The engine's own: the next step may change it.
+        It is in the engine's memory; all others are NumPy arrays.
     mass : (k,) array
         Σ w·weight·a by cluster; a cluster of mass 0 is empty.
     counts : (k,) array
@@ -53,17 +56,23 @@ class StepSums:
     loss: FloatArray
     moved: int
 
+    @classmethod
+    def of(cls, sums: FloatArray, table: FloatArray, moved: int) -> StepSums:
+        """From the sums, and a table of what lies between them and ``moved``, one row each. table: (6, k)"""
+        mass, counts, scale_sums, scale_squares, overlap, loss = table
+        return cls(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
+
     def __add__(self, other: StepSums) -> StepSums:
-        return StepSums(
-            self.sums + other.sums,
-            self.mass + other.mass,
-            self.counts + other.counts,
-            self.scale_sums + other.scale_sums,
-            self.scale_squares + other.scale_squares,
-            self.overlap + other.overlap,
-            self.loss + other.loss,
-            self.moved + other.moved,
-        )
+        return replace(self.each(add, other), moved=self.moved + other.moved)
+
+    def __iadd__(self, other: StepSums) -> StepSums:
+        """Add in place, for who made this one and nobody else reads it."""
+        return replace(self.each(iadd, other), moved=self.moved + other.moved)
+
+    def each(self, function: Callable[..., Any], *others: StepSums) -> StepSums:
+        """A function of every array of this one, and of the same ones of others."""
+        steps = (self, *others)
+        return replace(self, **{name: function(*(getattr(step, name) for step in steps)) for name in ARRAYS})
 
     @property
     def empty(self) -> Array:
@@ -80,6 +89,9 @@ class StepSums:
         # Σ_k [1(N_k > 0) + 1(N'_k > 0) − 2 Σ_{stayed} w a a' / (N_k N'_k)]
         filled = np.count_nonzero(self.scale_squares > 0) + np.count_nonzero(previous.scale_squares > 0)
         return float(np.sqrt(max(filled - 2 * np.sum(self.overlap / (self.norms * previous.norms)), 0.0)))
+
+
+ARRAYS = tuple(field.name for field in fields(StepSums) if field.name != "moved")
 
 
 class Assignment(NamedTuple):
@@ -106,8 +118,12 @@ class Held:
     labels: Array | None = None
     scales: FloatArray | None = None
     fixed: FloatArray | None = None
+    number: int = 0
+    """Which part of the whole these rows are, where an engine keeps them in parts."""
+    first: int = 0
+    """Index of the first of these rows in the whole."""
     memory: dict[str, Any] = field(default_factory=dict)
-    """What an engine keeps from step to step for itself."""
+    """What an engine keeps from step to step for itself, and a start from seed to seed."""
 
     @property
     def constant(self) -> float:
@@ -155,9 +171,36 @@ class Engine(ABC):
     def scores(self, data: Any, templates: FloatArray) -> FloatArray:
         """All inner products of rows and templates, for callers that bring few rows at a time. → (n, k)"""
 
-    @abstractmethod
-    def rows(self, data: Any, index: Array) -> FloatArray:
-        """The rows of that index as a dense float64 array."""
+    # The rows may lie in parts, each where an engine of its own works on it. What is computed from all rows is
+    # therefore a function of one part, ``function(engine, part, *args)``; rows in memory are the one part.
+
+    def sizes(self, held: Held) -> list[int]:
+        """Number of rows of each part."""
+        return [held.shape[0]]
+
+    def map(self, held: Held, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """``function(engine, part, *args)`` of each part, in their order; small values, on the host."""
+        return [function(self, held, *args)]
+
+    def total(self, held: Held, function: Callable[..., Any], *args: Any) -> Any:
+        """The sum of ``function(engine, part, *args)`` over the parts, added in an order that is always the same."""
+        return function(self, held, *args)
+
+    def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(engine, part, *args)`` of one part."""
+        return function(self, held, *args)
+
+    def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        """Arrays with one entry or row for each row of the data, in the form and the memory that the data came in.
+
+        ``function(engine, part, *args)`` returns a tuple of them, where the engine computes; ``labels``, if given, are
+        such an array and come last in its arguments, those of the part.
+        """
+        return function(self, held, *args) if labels is None else function(self, held, *args, labels)
+
+    def keep(self, held: Held, *arrays: Any) -> tuple[Any, ...]:
+        """Arrays of a result, computed, in the memory that the data came from."""
+        return arrays
 
     def prepare(
         self, held: Held, centroids: FloatArray, templates: Callable[[FloatArray], FloatArray] | None = None
@@ -185,13 +228,18 @@ class Engine(ABC):
         """The rows where a kernel of this machine's CPU can read them."""
         return data
 
+    def take(self, data: Any, index: Array) -> Data:
+        """The rows of that index in the form they are stored in, on the host."""
+        return self.on_host(data)[index]
+
+    def rows(self, data: Any, index: Array) -> FloatArray:
+        """The rows of that index as a dense float64 array, on the host."""
+        chosen = self.take(data, index)
+        return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
+
     def bring(self, array: Any) -> Any:
         """An array where this engine computes."""
         return to_host(array)
-
-    def keep(self, X: Any, *arrays: Any) -> tuple[Any, ...]:
-        """Arrays of a result in the memory that ``X`` is in."""
-        return arrays
 
     def over_clusters(self, kernel: Callable[[int, int], None], k: int, p: int) -> None:
         """Run ``kernel(start, stop)`` over blocks of clusters that together cover all k, of p features each."""
@@ -223,8 +271,7 @@ class Engine(ABC):
         held.labels, held.scales = found.labels, found.scales
         del found  # the losses have been counted, and the sums may need the room
         sums = self.sums_of(held, held.labels, weights, k)
-        mass, counts, scale_sums, scale_squares, overlap, loss = table
-        return StepSums(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
+        return StepSums.of(sums, table, moved)
 
     def row_weights(self, held: Held, scales: FloatArray) -> FloatArray:
         """Weight of each row in the sums, its own included."""
@@ -259,11 +306,19 @@ class Engine(ABC):
         return self.hold(self.on_host(held.data)[index], held.divergence, weights)
 
     def forget(self, held: Held) -> None:
-        """Drop the labels of the last step, before another start."""
+        """Drop the labels of the last step and what the start has left, before another run."""
         held.labels = held.scales = None
+        held.memory.pop("start", None)
 
     def collect(self, held: Held) -> tuple[Array, FloatArray]:
         """Labels and scales of the last step."""
         assert held.labels is not None, "collect() comes after step()"
         assert held.scales is not None
         return held.labels, held.scales
+
+
+def only_in_memory(X: Any) -> str | None:
+    """Why an engine for data in memory cannot hold ``X``, or None."""
+    if not hasattr(X, "blocks"):
+        return None
+    return "it comes in parts, which this engine would have to hold all at once. Use engine='auto'."

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
-from .base import Assignment, Data, Engine, Held
+from .base import Assignment, Data, Engine, Held, only_in_memory
 from .reference import all_scores
 
 ENTRIES_AT_A_TIME = 1 << 18
@@ -72,7 +72,7 @@ class CpuEngine(Engine):
         return {**self.__dict__, "_pool": None}  # threads cannot be pickled, nor copied
 
     def supports(self, X: Any) -> str | None:
-        return None
+        return only_in_memory(X)
 
     def place(self, X: Data) -> Data:
         return X
@@ -228,10 +228,6 @@ class CpuEngine(Engine):
             if len(filled):
                 out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
         return out
-
-    def rows(self, data: Data, index: Array) -> FloatArray:
-        chosen = data[index]
-        return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
 
     @property
     def runs_at_once(self) -> int:

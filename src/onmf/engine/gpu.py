@@ -16,7 +16,7 @@ import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray
 
-from .base import Assignment, Data, Engine, Held, StepSums
+from .base import Assignment, Data, Engine, Held, StepSums, only_in_memory
 from .device import import_cupy, on_gpu, to_host
 from .gpu_rows import DenseRows, Rows, SparseRows, StreamedRows, place
 
@@ -69,6 +69,8 @@ class HeldOnGpu(Held):
     """Rows on the card. ``weights`` are on the host, ``own`` the same on the card."""
 
     own: Any = None
+    from_gpu: bool = False
+    """Whether the data came as CuPy arrays, so that results go back as such."""
 
     @property
     def constant(self) -> float:
@@ -101,9 +103,10 @@ class GpuEngine(Engine):
         return cupy
 
     def supports(self, X: Any) -> str | None:
-        if max(X.shape) >= 2**31:
+        reason = only_in_memory(X)
+        if reason is None and max(X.shape) >= 2**31:
             return f"it is {X.shape[0]} × {X.shape[1]}, and this engine counts rows and features in 32 bits."
-        return None
+        return reason
 
     def place(self, X: Data) -> Rows | StreamedRows:
         if isinstance(X, SparseRows | DenseRows | StreamedRows):
@@ -117,16 +120,21 @@ class GpuEngine(Engine):
     def bring(self, array: Any) -> Any:
         return self.cupy.asarray(array)
 
-    def keep(self, X: Any, *arrays: Any) -> tuple[Any, ...]:
-        move = self.bring if on_gpu(X) else to_host
-        return tuple(None if array is None else move(array) for array in arrays)
+    def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        on_card = None if labels is None else self.bring(labels)
+        return self.keep(held, *super().by_row(held, function, *args, labels=on_card))
+
+    def keep(self, held: Held, *arrays: Any) -> tuple[Any, ...]:
+        assert isinstance(held, HeldOnGpu)
+        return tuple(map(self.bring if held.from_gpu else to_host, arrays))
 
     def hold(self, X: Data, divergence: Divergence, sample_weight: FloatArray | None = None) -> HeldOnGpu:
         data = self.place(X)
         terms = {name: self._row_term(data, function) for name, function in divergence.row_terms.items()}
         terms["features"] = np.float64(X.shape[1])
         own = None if sample_weight is None else self.bring(sample_weight)
-        return HeldOnGpu(data, X.shape, divergence, to_host(sample_weight), terms, divergence.constant(terms), own=own)
+        weights, constants = to_host(sample_weight), divergence.constant(terms)
+        return HeldOnGpu(data, X.shape, divergence, weights, terms, constants, own=own, from_gpu=on_gpu(X))
 
     # Templates
 
@@ -303,9 +311,6 @@ class GpuEngine(Engine):
                 self._run("row_sums", -(-(b - a) * 32 // THREADS), THREADS, *args, value=values)
         return out
 
-    def rows(self, data: Any, index: Array) -> FloatArray:
-        return data.some(to_host(index))
-
     def extremes(self, X: Any) -> tuple[Any, Any]:
         """Smallest and largest stored entry of each row of CuPy data, NaN where one is. → 2 × (n,), on the card"""
         rows = self.place(X)
@@ -363,8 +368,7 @@ class GpuEngine(Engine):
         found = Assignment(labels, scales, held.constants - divergence.gain(best, scales, held.terms))
         moved, table = self.tally(held, found, weights, k)
         held.labels, held.scales = labels, scales
-        mass, counts, scale_sums, scale_squares, overlap, loss = table
-        return StepSums(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
+        return StepSums.of(sums, table, moved)
 
     def row_weights(self, held: Held, scales: FloatArray) -> Any:
         assert isinstance(held, HeldOnGpu)
@@ -411,6 +415,9 @@ class GpuEngine(Engine):
 
     def on_host(self, data: Any) -> Data:
         return data.on_host()
+
+    def take(self, data: Any, index: Array) -> Data:
+        return data.take(to_host(index))
 
     def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
         from .cpu import CpuEngine

@@ -607,8 +607,8 @@ extern "C" __global__ void __launch_bounds__(32 * (SCORERS + ADDERS), 1) step_de
     int64 start = blockIdx.x * rows, stop = start + rows < n ? start + rows : n;
     int number = (int)((stop - start + TILE - 1) / TILE);
     fetch(X + start * FEATURES, (int)(stop - start < TILE ? stop - start : TILE), tiles);
-    for (int at = threadIdx.x; at < 3 * TILE * (PITCH - FEATURES); at += blockDim.x)
-        tiles[at / (PITCH - FEATURES) * PITCH + FEATURES + at % (PITCH - FEATURES)] = (VALUE)0;
+    for (int row = threadIdx.x >> 5; row < 3 * TILE; row += blockDim.x >> 5)
+        for (int j = FEATURES + lane; j < PITCH; j += 32) tiles[row * PITCH + j] = (VALUE)0;
     for (int c = threadIdx.x >> 5; c < k; c += blockDim.x >> 5)
         for (int j = lane; j < PITCH; j += 32)
             templates[c * (PITCH + 1) + j] = j < FEATURES ? fmax(B[(size)c * FEATURES + j], INFINITE) : 0.0;
@@ -627,7 +627,7 @@ extern "C" __global__ void __launch_bounds__(32 * (SCORERS + ADDERS), 1) step_de
             #pragma unroll
             for (int c = 0; c < TILES; c++) b[c] = templates + (8 * c + r < k ? 8 * c + r : k - 1) * (PITCH + 1) + 4 * q;
             #pragma unroll
-            for (int j = 0; j < PITCH && j < FEATURES; j += 16) {
+            for (int j = 0; j < FEATURES; j += 16) {
                 double upper[4], lower[4];
                 __align__(16) VALUE raw[2][4];
                 four(x + j, 4, true, raw[0]);

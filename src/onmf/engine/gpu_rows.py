@@ -46,15 +46,17 @@ class SparseRows:
             self.source = csr_array(arrays, shape=self.shape)
         return self.source
 
-    def some(self, index: Array) -> Any:
-        """Rows of that index as a dense float64 array on the host."""
+    def take(self, index: Array) -> Any:
+        """Rows of that index as SciPy keeps them; only they are copied from the card."""
         if self.source is not None:
-            return np.asarray(self.source[index].toarray(), dtype=np.float64)
-        out = np.zeros((len(index), self.shape[1]))
-        for place, i in enumerate(index):
-            begin, end = (int(bound) for bound in self.indptr[int(i) : int(i) + 2].get())
-            out[place, self.indices[begin:end].get()] = self.data[begin:end].get()
-        return out
+            return self.source[index]
+        bounds = [tuple(map(int, self.indptr[int(i) : int(i) + 2].get())) for i in index]
+        indptr = np.cumsum([0, *(end - begin for begin, end in bounds)])
+        entries = [
+            np.concatenate([empty, *(values[begin:end].get() for begin, end in bounds)])
+            for values, empty in ((self.data, np.empty(0, self.data.dtype)), (self.indices, np.empty(0, np.int32)))
+        ]
+        return csr_array((*entries, indptr.astype(np.int32)), shape=(len(index), self.shape[1]))
 
 
 @dataclass
@@ -75,10 +77,9 @@ class DenseRows:
             self.source = to_host(self.X)
         return self.source
 
-    def some(self, index: Array) -> Any:
-        """Rows of that index as a dense float64 array on the host."""
-        rows = self.X[np.asarray(index)].get() if self.source is None else self.source[index]
-        return np.asarray(rows, dtype=np.float64)
+    def take(self, index: Array) -> Any:
+        """Rows of that index as a NumPy array."""
+        return self.X[np.asarray(index)].get() if self.source is None else self.source[index]
 
 
 Rows = SparseRows | DenseRows
@@ -127,10 +128,9 @@ class StreamedRows:
         """The rows, where they are."""
         return self.source
 
-    def some(self, index: Array) -> Any:
-        """Rows of that index as a dense float64 array on the host."""
-        rows = self.source[index]
-        return np.asarray(rows.toarray() if issparse(rows) else rows, dtype=np.float64)
+    def take(self, index: Array) -> Any:
+        """Rows of that index, in the form they are in."""
+        return self.source[index]
 
 
 class _Slot:

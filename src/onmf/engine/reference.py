@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, issparse
 
 from onmf.divergence import Array, FloatArray
 
-from .base import Data, Engine
+from .base import Data, Engine, only_in_memory
 
 
 class ReferenceEngine(Engine):
@@ -18,7 +18,7 @@ class ReferenceEngine(Engine):
     name = "reference"
 
     def supports(self, X: Any) -> str | None:
-        return None
+        return only_in_memory(X)
 
     def place(self, X: Data) -> Data:
         return X.astype(np.float64)
@@ -50,9 +50,6 @@ class ReferenceEngine(Engine):
         values = data.copy()
         values.data = function(values.data)
         return np.asarray(values.sum(axis=1)).ravel()
-
-    def rows(self, data: Data, index: Array) -> FloatArray:
-        return data[index].toarray() if issparse(data) else data[index]
 
 
 def all_scores(data: Data, templates: FloatArray) -> FloatArray:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from onmf.divergence import Array, FloatArray, divide, get_divergence
-from onmf.engine import BlockEngine, Engine, get_engine
-from onmf.estimator import ONMF
+from onmf.engine import Engine, get_engine
+from onmf.estimator import ONMF, fit_by_blocks
 from onmf.files import whole_folder
 from onmf.initialize import snpa
 from onmf.result import margins
@@ -376,25 +376,19 @@ def _fit_blocks(model: ONMF, pixels: Pixels, progress: Progress | None) -> str:
     if progress is not None:
         progress("choosing a start", 0.0)
     sample = pixels.rows(pixels.spread(SAMPLE))
-    k, given = model.n_clusters, {name: getattr(model, name) for name in ("engine", "init", "n_init", "n_threads")}
-    if isinstance(given["init"], str) and given["init"] == "snpa":
-        start, how = sample[snpa(sample, k, n_threads=model.n_threads)], "SNPA chose its pixels"
-    elif isinstance(given["init"], str) or callable(given["init"]):
+    if isinstance(model.init, str) and model.init == "snpa":
+        start, how = sample[snpa(sample, model.n_clusters, n_threads=model.n_threads)], "SNPA chose its pixels"
+    elif isinstance(model.init, str) or callable(model.init):
         start, how = ONMF(**model.get_params()).fit(sample).cluster_centers_, "a fit found it"
     else:
-        start, how = given["init"], "it was given"
-    inner = get_engine(given["engine"], sample, given["n_threads"])
+        start, how = model.init, "it was given"
     if progress is not None:
         progress("choosing a start", 1.0)
-    model.set_params(init=start, n_init=1, engine=BlockEngine(inner, progress), n_threads=None)
-    try:
-        model.fit(pixels)
-    finally:
-        model.set_params(**given)
+    fit_by_blocks(model, pixels, progress, init=start, n_init=1)
     if how == "it was given":
-        return f"The pixels were read in {len(pixels.cuts) - 1} blocks."
+        return f"The pixels were read in {len(pixels.sizes)} blocks."
     return (
-        f"The pixels were read in {len(pixels.cuts) - 1} blocks, and the start comes from {len(sample):,} of them, "
+        f"The pixels were read in {len(pixels.sizes)} blocks, and the start comes from {len(sample):,} of them, "
         f"evenly spread ({how})."
     )
 

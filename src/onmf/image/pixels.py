@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 
 from onmf.divergence import Array, Divergence
-from onmf.engine import RowBlocks
 
 from .cube import Cube, native
 
@@ -21,14 +21,20 @@ LARGEST = 1e100
 Negatives = Literal["refuse", "clip"]
 
 
-class Pixels(RowBlocks):
-    """The pixels inside a cube, in the order of its lines.
+class Pixels:
+    """The pixels inside a cube, in the order of its lines. Called, it reads them block by block, as ``fit`` wants them.
 
     Outside are pixels that the mask leaves out, that hold NaN, infinity or the ignore value in a used band, and those
     that are zero everywhere. One pass over the cube finds them.
 
     Attributes
     ----------
+    shape : tuple of int
+        Rows and features: pixels and used bands.
+    dtype : numpy.dtype
+        Native type of the values.
+    sizes : list of int
+        Rows of each block.
     inside : (lines, samples) array of bool
         Which pixels are rows.
     negatives : int
@@ -52,12 +58,12 @@ class Pixels(RowBlocks):
         self.dtype = native(np.dtype(cube.data.dtype))
         self.clipped = negatives == "clip"
         depth = max(1, BLOCK // (samples * used * self.dtype.itemsize))
-        self.line_cuts = np.append(np.arange(0, lines, depth), lines)
+        self.lines = [(start, min(start + depth, lines)) for start in range(0, lines, depth)]
         self.inside = np.zeros((lines, samples), dtype=bool)
         self._scan(divergence, progress or (lambda what, share: None))
-        before = np.concatenate([[0], np.cumsum(self.inside.sum(axis=1))])
-        self.cuts = before[self.line_cuts]
-        self.shape = (int(before[-1]), used)
+        self.lines = [(start, stop) for start, stop in self.lines if self.inside[start:stop].any()]
+        self.sizes = [int(np.count_nonzero(self.inside[start:stop])) for start, stop in self.lines]
+        self.shape = (sum(self.sizes), used)
         if self.shape[0] == 0:
             raise ValueError(
                 f"{cube.source or 'The cube'} has no pixel to cluster: all are masked, without data, or zero in every "
@@ -70,8 +76,8 @@ class Pixels(RowBlocks):
         self.negatives = zeros = 0
         first: str | None = None
         progress("looking for pixels", 0.0)
-        for start, stop in zip(self.line_cuts[:-1], self.line_cuts[1:], strict=True):
-            part = cube.read(int(start), int(stop))
+        for start, stop in self.lines:
+            part = cube.read(start, stop)
             low, high = part.min(axis=2), part.max(axis=2)
             inside = np.isfinite(low) & np.isfinite(high) & ((low != 0) | (high != 0))
             if cube.mask is not None:
@@ -124,8 +130,35 @@ class Pixels(RowBlocks):
         out[maybe] = (part[maybe] == value).any(axis=1)
         return out
 
+    def __call__(self) -> Iterator[Array]:
+        """Every block; the next one is read while this one is used."""
+        with ThreadPoolExecutor(1) as reader:
+            coming = reader.submit(self.block, 0)
+            for number in range(1, len(self.sizes)):
+                block = coming.result()
+                coming = reader.submit(self.block, number)
+                yield block
+            yield coming.result()
+
+    def __iter__(self) -> Iterator[tuple[slice, Array]]:
+        """Every block, and which rows it holds."""
+        ends = np.cumsum(self.sizes)
+        for end, block in zip(ends, self(), strict=True):
+            yield slice(int(end) - len(block), int(end)), block
+
+    def rows(self, index: Array) -> Array:
+        """The rows of that index."""
+        out = np.empty((len(index), self.shape[1]), dtype=self.dtype)
+        ends = np.cumsum(self.sizes)
+        home = np.searchsorted(ends, index, side="right")
+        for number in np.unique(home):
+            wanted = home == number
+            out[wanted] = self.block(int(number))[index[wanted] - (ends[number] - self.sizes[number])]
+        return out
+
     def block(self, number: int) -> Array:
-        start, stop = int(self.line_cuts[number]), int(self.line_cuts[number + 1])
+        """The rows of a block: a C-contiguous array, the caller's to keep."""
+        start, stop = self.lines[number]
         part, inside = self.cube.read(start, stop), self.inside[start:stop]
         rows = part.reshape(-1, part.shape[2]) if inside.all() else part[inside]
         if self.clipped and self.negatives:

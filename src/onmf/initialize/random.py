@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
-from onmf.divergence import FloatArray
+from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held
 
-from .seeds import Start, inner_products, parallel, squared_norms, start_from_rows, tie_parallel, usable_rows
-
-LossUnder = Callable[[int], FloatArray]
+from .seeds import Start, inner_products, parallel, rows_at, squared_norms, start_from_rows, tie_parallel, usable_rows
 
 
 def plus_plus(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
@@ -20,54 +20,115 @@ def plus_plus(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> S
     This is k-means++ with the divergence in the place of the squared distance. The losses are those of smoothed seeds,
     which are finite also for rows with words that no seed has.
     """
-    divergence = held.divergence
-    strict = divergence.unsmoothed()
-
-    def loss_under(row: int) -> FloatArray:
-        seed = divergence.smooth(engine.rows(held.data, np.array([row])))
-        return engine.assign(held, strict.templates(seed)).losses
-
-    return _draw(engine, held, k, rng, loss_under)
+    return _draw(engine, held, k, rng, by_loss=True)
 
 
 def random_rows(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
     """Draw rows of different directions with equal probability."""
-    return _draw(engine, held, k, rng, None)
+    return _draw(engine, held, k, rng, by_loss=False)
 
 
 def random_partition(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
     """Give every row a random cluster; the centroids are the sums of the clusters' rows."""
-    n = held.shape[0]
-    labels = rng.integers(k, size=n).astype(np.int32)
-    weights = np.ones(n) if held.weights is None else held.weights
-    centroids = engine.sum_by_label(held.data, labels, weights, k)
+    states = []
+    for n in engine.sizes(held):  # each part draws its labels again from here: they are the same however rows are cut
+        states.append(rng.bit_generator.state)
+        rng.integers(k, size=n)
+    centroids: FloatArray = engine.total(held, sums_at_random, states, k)
     whole = centroids.sum(axis=0)
     centroids[~centroids.any(axis=1)] = whole  # a cluster without rows starts from all of them
     tie_parallel(centroids)
     return Start(centroids)
 
 
-def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, loss_under: LossUnder | None) -> Start:
+def sums_at_random(engine: Engine, part: Held, states: list[Any], k: int) -> FloatArray:
+    """The sums of random clusters of the rows of a part. → (k, p)"""
+    rng = np.random.default_rng()
+    rng.bit_generator.state = states[part.number]
+    n = part.shape[0]
+    labels = rng.integers(k, size=n).astype(np.int32)
+    return engine.sum_by_label(part.data, labels, np.ones(n) if part.weights is None else part.weights, k)
+
+
+@dataclass
+class Draws:
+    """What a part knows of the rows drawn so far: which of its rows are still open, and their losses."""
+
+    draw: str
+    squares: FloatArray
+    open: Array
+    losses: FloatArray
+    seeds: int = 0
+
+
+def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, by_loss: bool) -> Start:
     """Draw k rows of different directions, by weight, or by weight times the smallest loss under the rows before."""
-    squares = squared_norms(engine, held)
-    weights = np.ones(len(squares)) if held.weights is None else held.weights
-    open_rows = usable_rows(held, squares)
-    losses = np.ones(len(squares))
-    chosen: list[int] = []
+    draw = uuid4().hex
+    room, chosen = np.empty((k, held.shape[1])), list[int]()
     while len(chosen) < k:
-        chances = np.where(open_rows, weights * losses, 0.0)
-        if np.isinf(chances).any():  # smoothing=0: rows that no seed can explain come first
-            chances = np.where(np.isinf(chances), weights, 0.0)
-        cumulated = np.cumsum(chances)
+        seeds = room[: len(chosen)]
+        totals = np.array(engine.map(held, total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
+        hopeless = bool(totals[:, 1].any())
+        cumulated = np.cumsum(totals[:, int(hopeless)])
         if not cumulated[-1] > 0:
             break
-        row = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
-        row = min(row, int(np.flatnonzero(chances)[-1]))
-        chosen.append(row)
-        products = inner_products(engine, held, row)
-        open_rows &= ~parallel(products, np.append(squares, squares[row]))
-        open_rows[row] = False
-        if loss_under is not None:
-            new = np.maximum(loss_under(row), 0.0)
-            losses = new if len(chosen) == 1 else np.minimum(losses, new)
-    return start_from_rows(engine, held, chosen, k)
+        target = rng.random() * cumulated[-1]
+        filled = np.flatnonzero(totals[:, int(hopeless)])
+        part = min(int(np.searchsorted(cumulated, target, side="right")), int(filled[-1]))
+        target -= cumulated[part - 1] if part else 0.0
+        chosen.append(engine.ask(held, part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
+        room[len(chosen) - 1] = rows_at(engine, held, chosen[-1:])
+    return start_from_rows(engine, held, chosen, k, room[: len(chosen)])
+
+
+def total_chances(
+    engine: Engine, part: Held, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool
+) -> tuple[float, float]:
+    """The sum of the chances of a part's rows, and of the weights of those that no seed can explain."""
+    both = [_chances(engine, part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
+    return tuple(float(np.cumsum(chances)[-1]) if len(chances) else 0.0 for chances in both)  # type: ignore[return-value]
+
+
+def row_at(
+    engine: Engine,
+    part: Held,
+    draw: str,
+    seeds: FloatArray,
+    chosen: list[int],
+    by_loss: bool,
+    hopeless: bool,
+    target: float,
+) -> int:
+    """The row of a part at which the cumulated chances pass the target; its index in the whole."""
+    chances = _chances(engine, part, draw, seeds, chosen, by_loss, hopeless)
+    row = int(np.searchsorted(np.cumsum(chances), target, side="right"))
+    return part.first + min(row, int(np.flatnonzero(chances)[-1]))
+
+
+def _chances(
+    engine: Engine, part: Held, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool
+) -> FloatArray:
+    """The chance of each row of a part to be drawn; with smoothing=0 rows that no seed can explain come first."""
+    known = part.memory.get("start")
+    if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
+        squares = squared_norms(engine, part)
+        known = Draws(draw, squares, usable_rows(part, squares), np.ones(len(squares)))
+        part.memory["start"] = known
+    divergence = part.divergence
+    while known.seeds < len(seeds):
+        seed = seeds[known.seeds : known.seeds + 1]
+        products = inner_products(engine, part, seed)
+        known.open &= ~parallel(products, np.append(known.squares, np.square(seed).sum()))
+        own = chosen[known.seeds] - part.first
+        if 0 <= own < len(known.open):
+            known.open[own] = False
+        if by_loss:
+            templates = divergence.unsmoothed().templates(divergence.smooth(seed))
+            new = np.maximum(engine.assign(part, templates).losses, 0.0)
+            known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
+        known.seeds += 1
+    weights = np.ones(len(known.open)) if part.weights is None else part.weights
+    beyond = np.isinf(known.losses) & known.open & (weights > 0)
+    if hopeless:
+        return np.where(beyond, weights, 0.0)
+    return np.where(known.open & ~beyond, weights * np.where(beyond, 0.0, known.losses), 0.0)

@@ -23,16 +23,20 @@ class Start:
     rows: Array | None = None
 
 
-def start_from_rows(engine: Engine, held: Held, rows: list[int], k: int) -> Start:
-    """The chosen rows as centroids; where X ran out of directions, the first rows not chosen yet make up the k."""
+def start_from_rows(engine: Engine, held: Held, rows: list[int], k: int, known: FloatArray | None = None) -> Start:
+    """The chosen rows as centroids; where X ran out of directions, the first rows not chosen yet make up the k.
+
+    ``known`` has the chosen rows themselves, where they are at hand.
+    """
     found = len(rows)
     if found < k:
         warn_directions(found, k)
-        rows = fill_up(rows, k, usable_rows(held, squared_norms(engine, held)), held.weights)
-    index = np.asarray(rows, dtype=np.int64)
-    centroids = engine.rows(held.data, index)
-    tie_parallel(centroids, found)
-    return Start(centroids, index)
+        spare = [pair for part in engine.map(held, spare_rows, k) for pair in part]
+        rows = fill_up(rows, k, spare)
+    if known is None or len(known) < k:
+        known = rows_at(engine, held, rows)
+    tie_parallel(known, found)
+    return Start(known, np.asarray(rows, dtype=np.int64))
 
 
 def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
@@ -58,28 +62,51 @@ def parallel(products: FloatArray, squares: FloatArray) -> Array:
     return products >= COSINE * norms[:-1] * norms[-1]
 
 
-def inner_products(engine: Engine, held: Held, row: int) -> FloatArray:
-    """⟨x_i, x_row⟩ for every row i. → (n,)"""
-    _, products = engine.best_template(held.data, engine.rows(held.data, np.array([row])))
+def inner_products(engine: Engine, part: Held, row: FloatArray) -> FloatArray:
+    """⟨x_i, row⟩ for every row i of a part. → (n,)"""
+    _, products = engine.best_template(part.data, row.reshape(1, -1))
     return products
 
 
-def squared_norms(engine: Engine, held: Held) -> FloatArray:
-    """‖x_i‖² for every row i. → (n,)"""
-    return engine.row_term(held.data, np.square)
+def squared_norms(engine: Engine, part: Held) -> FloatArray:
+    """‖x_i‖² for every row i of a part. → (n,)"""
+    return engine.row_term(part.data, np.square)
 
 
-def usable_rows(held: Held, squares: FloatArray) -> Array:
+def usable_rows(part: Held, squares: FloatArray) -> Array:
     """Which rows may become centroids: those that hold something and count for something. → (n,) bool"""
-    return squares > 0 if held.weights is None else (squares > 0) & (held.weights > 0)
+    return squares > 0 if part.weights is None else (squares > 0) & (part.weights > 0)
 
 
-def fill_up(rows: list[int], k: int, usable: Array, weights: FloatArray | None) -> list[int]:
-    """``rows`` and, up to k, the lowest usable rows not chosen yet; a row of weight w counts as w rows."""
-    copies = np.where(usable, 1 if weights is None else np.minimum(np.ceil(weights), k), 0).astype(np.int64)
-    np.subtract.at(copies, rows, 1)
-    spare = np.repeat(np.arange(len(copies)), np.maximum(copies, 0))
-    filled = [*rows, *spare[: k - len(rows)].tolist()]
+def rows_at(engine: Engine, held: Held, rows: list[int]) -> FloatArray:
+    """Rows of the whole, by their index, as a dense array."""
+    ends = np.cumsum(engine.sizes(held))
+    numbers = np.searchsorted(ends, rows, side="right")
+    out = np.empty((len(rows), held.shape[1]))
+    for number in np.unique(numbers):
+        mine = np.flatnonzero(numbers == number)
+        out[mine] = engine.ask(held, int(number), dense_rows, [rows[i] for i in mine])
+    return out
+
+
+def dense_rows(engine: Engine, part: Held, rows: list[int]) -> FloatArray:
+    """Rows of a part, by their index in the whole."""
+    return engine.rows(part.data, np.asarray(rows) - part.first)
+
+
+def spare_rows(engine: Engine, part: Held, k: int) -> list[tuple[int, int]]:
+    """The first 2k usable rows of a part, and how many times each may serve; a row of weight w counts as w rows."""
+    usable = np.flatnonzero(usable_rows(part, squared_norms(engine, part)))[: 2 * k]
+    copies = np.ones(len(usable)) if part.weights is None else np.minimum(np.ceil(part.weights[usable]), k)
+    return [(part.first + int(row), int(number)) for row, number in zip(usable, copies, strict=True)]
+
+
+def fill_up(rows: list[int], k: int, spare: list[tuple[int, int]]) -> list[int]:
+    """``rows`` and, up to k, the lowest spare rows that are left."""
+    filled = list(rows)
+    for row, copies in spare:
+        filled += [row] * max(copies - rows.count(row), 0)
+    filled = filled[:k]
     # Fewer usable rows than clusters: start the others in the same place; they will stay empty.
     return filled + [filled[-1] if filled else 0] * (k - len(filled))
 

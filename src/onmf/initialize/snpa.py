@@ -5,13 +5,16 @@ Reference: Gillis, Successive nonnegative projection algorithm for robust nonneg
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
-from onmf.divergence import Array, Frobenius
-from onmf.engine import Engine, Held, get_engine
+from onmf.divergence import Array, FloatArray, Frobenius
+from onmf.engine import Data, Engine, Held, get_engine
 from onmf.validate import check_data
 
 from .seeds import Start, inner_products, squared_norms, start_from_rows, usable_rows
@@ -26,61 +29,128 @@ TIE = 1e-6
 """Rows whose residuals are this close, relatively, to the largest compete by their norm."""
 
 
-def snpa_rows(engine: Engine, held: Held, k: int) -> list[int]:
-    """Choose rows by SNPA until there are ``k`` or X has no direction left.
+def snpa_start(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
+    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left; deterministic.
 
-    Each time the row farthest from the convex hull of the chosen rows and the origin is taken. Distances only fall as
-    the hull grows, so those of earlier rounds are upper bounds: rows are projected in the order of their bounds,
-    until the next bound is below the largest distance found.
+    Each time the row farthest from the convex hull of the chosen rows and the origin is taken.
+    """
+    choice = uuid4().hex
+    chosen: list[int] = []
+    vertices = np.empty((k, held.shape[1]))
+    gram = np.zeros((k + 1, k + 1))  # vertex 0 is the origin: it has no product with anything
+    largest = 0.0
+    stored: Data = None
+    while len(chosen) < k:
+        fronts = engine.map(held, farthest, choice, k, vertices[: len(chosen)], gram, largest)
+        residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
+        largest = largest or float(squares.max(initial=0.0))
+        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
+        if not len(close) or not residuals[close].max() > EXHAUSTED * largest:
+            break
+        best = close[np.lexsort((rows[close], -squares[close]))[0]]
+        place = int(best)
+        for front in fronts:
+            if place < len(front.rows):
+                row = front.stored[place : place + 1]
+                stored = row if stored is None else _below(stored, row)
+                break
+            place -= len(front.rows)
+        chosen.append(int(rows[best]))
+        m = len(chosen)
+        placed = engine.place(stored)
+        vertices[m - 1] = engine.rows(placed, np.array([m - 1]))
+        _, products = engine.best_template(placed, vertices[m - 1 : m])
+        gram[1 : m + 1, m] = gram[m, 1 : m + 1] = products
+    return start_from_rows(engine, held, chosen, k, vertices[: len(chosen)])
+
+
+class Front(NamedTuple):
+    """Rows of a part that may be the farthest of all: none farther is as long, none as long is farther."""
+
+    residuals: FloatArray
+    squares: FloatArray
+    rows: Array
+    stored: Data
+
+
+@dataclass
+class Hull:
+    """What a part knows of the hull: products of its rows with the vertices, their weights, and the distances."""
+
+    choice: str
+    squares: FloatArray
+    usable: Array
+    residuals: FloatArray
+    products: FloatArray
+    weights: FloatArray
+    vertices: int = 0
+
+
+def farthest(
+    engine: Engine, part: Held, choice: str, k: int, vertices: FloatArray, gram: FloatArray, largest: float
+) -> Front:
+    """The rows of a part that are farthest from the hull.
+
+    Distances only fall as the hull grows, so those of earlier rounds are upper bounds: rows are projected in the order
+    of their bounds, until the next bound is below the largest distance found.
     """
     from onmf.kernels import project_on_hull
 
-    n = held.shape[0]
-    squares = squared_norms(engine, held)
-    usable = np.flatnonzero(usable_rows(held, squares))
-    residuals = np.zeros(n)
-    residuals[usable] = squares[usable]
-    largest = residuals.max()
+    known = _hull(engine, part, choice, k)
+    while known.vertices < len(vertices):
+        products = inner_products(engine, part, vertices[known.vertices])
+        known.vertices += 1
+        known.products[:, known.vertices] = products
+    m, usable, residuals = len(vertices), known.usable, known.residuals
+    hull = np.ascontiguousarray(gram[: m + 1, : m + 1])
+    enough = EXHAUSTED * (largest or residuals.max(initial=0.0))
+    order = usable[np.argsort(-residuals[usable], kind="stable")]
+    start, size = 0, FIRST_BLOCK
+    while start < len(order) and residuals[order[start]] >= enough:
+        block = order[start : start + size]
 
-    # Vertex 0 is the origin: it has no product with anything and holds all the weight at first.
-    products, weights = np.zeros((n, k + 1)), np.zeros((n, k + 1))
-    weights[:, 0] = 1.0
-    gram = np.zeros((k + 1, k + 1))
-    chosen: list[int] = []
+        def project(first: int, last: int, block: Array = block, enough: float = enough) -> None:
+            project_on_hull(known.products, hull, known.squares, block, first, last, enough, known.weights, residuals)
 
-    def farthest() -> int | None:
-        """The row farthest from the hull; None if all lie in it."""
-        m = len(chosen)
-        hull = np.ascontiguousarray(gram[: m + 1, : m + 1])
-        enough = EXHAUSTED * largest
-        order = usable[np.argsort(-residuals[usable], kind="stable")]
-        start, size = 0, FIRST_BLOCK
-        while start < len(order) and residuals[order[start]] >= enough:
-            block = order[start : start + size]
-
-            def project(first: int, last: int, block: Array = block, enough: float = enough) -> None:
-                project_on_hull(products, hull, squares, block, first, last, enough, weights, residuals)
-
-            engine.over_rows(project, len(block))
-            enough = max(enough, (1 - TIE) * residuals[block].max())
-            start, size = start + size, 2 * size
-        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max())
-        return int(close[np.argmax(squares[close])]) if residuals[close[0]] > EXHAUSTED * largest else None
-
-    while len(chosen) < k:
-        row = farthest()
-        if row is None:
-            break
-        chosen.append(row)
-        m = len(chosen)
-        products[:, m] = inner_products(engine, held, row)
-        gram[1 : m + 1, m] = gram[m, 1 : m + 1] = products[chosen, m]
-    return chosen
+        engine.over_rows(project, len(block))
+        enough = max(enough, (1 - TIE) * residuals[block].max())
+        start, size = start + size, 2 * size
+    close = usable[residuals[usable] >= (1 - TIE) * residuals.max(initial=0.0)]
+    front = _front(close, residuals[close], known.squares[close])
+    stored = engine.take(part.data, front)
+    return Front(residuals[front], known.squares[front], part.first + front, stored)
 
 
-def snpa_start(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
-    """Start from the rows that SNPA chooses; deterministic."""
-    return start_from_rows(engine, held, snpa_rows(engine, held, k), k)
+def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
+    """Of these rows, those that no other one beats in residual, length and index at once."""
+    order = np.lexsort((rows, -squares, -residuals))
+    longest = np.maximum.accumulate(squares[order])
+    order = order[squares[order] == longest]
+    groups = np.split(rows[order], np.flatnonzero(np.diff(squares[order])) + 1)  # of one length, the farthest first
+    return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
+
+
+def _hull(engine: Engine, part: Held, choice: str, k: int) -> Hull:
+    known: Hull | None = part.memory.get("start")
+    if not isinstance(known, Hull) or known.choice != choice:
+        n = part.shape[0]
+        squares = squared_norms(engine, part)
+        usable = np.flatnonzero(usable_rows(part, squares))
+        residuals = np.zeros(n)
+        residuals[usable] = squares[usable]
+        products, weights = np.zeros((n, k + 1)), np.zeros((n, k + 1))
+        weights[:, 0] = 1.0  # the origin holds all the weight at first
+        known = part.memory["start"] = Hull(choice, squares, usable, residuals, products, weights)
+    return known
+
+
+def _below(rows: Data, row: Data) -> Data:
+    """Rows and one more, in the form they are stored in; SciPy's own vstack takes as long as a projection."""
+    if not issparse(rows):
+        return np.vstack([rows, row])
+    indptr = np.append(rows.indptr, rows.indptr[-1] + row.indptr[-1])
+    entries = (np.concatenate([getattr(part, name) for part in (rows, row)]) for name in ("data", "indices"))
+    return csr_array((*entries, indptr), shape=(len(indptr) - 1, rows.shape[1]))
 
 
 def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:

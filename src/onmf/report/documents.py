@@ -75,7 +75,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
     data: dict[str, Any] = {
         "clusters": [{"name": names[k], "colour": palette[k]} for k in range(found.n_clusters)],
         "documents": {
-            "id": found.ids,
+            "id": list(found.ids),
             "cluster": found.clusters,
             "margin": [round(float(margin), 4) if np.isfinite(margin) else 1e9 for margin in found.margins],
             "text": [text[:short] for text in found.excerpts] if short >= 10 else [],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,13 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, fit_by_blocks
 from onmf.metrics import clustering_accuracy, match_clusters
 from onmf.select import Selection, select_n_clusters
 
 from .read import STRIP, Text, Texts
-from .words import Counts, count_known_words, count_words, restore_vectorizer, vectorizer_options
+from .shards import ShardedCounts, count_in_shards
+from .words import Counts, count_known_words, count_words, make_vectorizer, restore_vectorizer, vectorizer_options
 
 KIND = "documents"
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
@@ -71,7 +72,7 @@ class DocumentClusters:
         The fitted model; its rows are the documents that are not set aside.
     words : (words,) array of str
         The words that count.
-    ids : list of str
+    ids : sequence of str
         What the documents are called.
     clusters : (documents,) array of int
         Cluster of each document; -1 where it is set aside, since it has none of the words.
@@ -80,7 +81,7 @@ class DocumentClusters:
         for documents that are set aside.
     lengths : (documents,) array of int
         Words of each document that count.
-    excerpts : list of str
+    excerpts : sequence of str
         How the documents begin.
     classes : list of str or None
         Known class of each document.
@@ -94,12 +95,12 @@ class DocumentClusters:
 
     model: ONMF
     words: Array
-    ids: list[str]
+    ids: Sequence[str]
     clusters: Array
     scales: FloatArray
     margins: FloatArray
     lengths: Array
-    excerpts: list[str]
+    excerpts: Sequence[str]
     classes: list[str | None]
     vectorizer: CountVectorizer
     source: dict[str, Any] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class DocumentClusters:
     @property
     def set_aside(self) -> list[str]:
         """What the documents are called that have none of the words."""
-        return [self.ids[i] for i in np.flatnonzero(self.clusters == NOBODY)]
+        return [self.ids[int(i)] for i in np.flatnonzero(self.clusters == NOBODY)]
 
     @cached_property
     def sizes(self) -> Array:
@@ -201,7 +202,9 @@ def cluster_documents(
     *,
     vectorizer: CountVectorizer | None = None,
     automatic: bool | None = None,
-    progress: Callable[[str], None] | None = None,
+    shards: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: Callable[[str, float | None], None] | None = None,
     **options: Any,
 ) -> DocumentClusters:
     """Cluster documents by their words.
@@ -214,8 +217,15 @@ def cluster_documents(
         Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes its time.
     vectorizer, automatic
         As in :func:`count_words`.
+    shards : path, optional
+        A folder for the counts of documents that do not fit in memory; it must not exist, or be empty. They are
+        counted in pieces of 10,000 documents and fitted from there, a piece at a time, with the same clusters.
+        ``n_clusters="auto"``, ``refine`` and ``init="consensus"`` need all counts in memory.
+    force : bool, default=False
+        Whether to replace a folder of shards that an earlier call wrote.
     progress : callable, optional
-        Called with the name of each step: ``"counting"``, ``"choosing"``, ``"fitting"``.
+        Called with the name of each step (``"counting"``, ``"choosing"``, ``"fitting"``; with shards ``"writing"`` and
+        the passes of the fit, too) and the share of it that is done, None where that is not known.
     **options
         Parameters of :class:`onmf.ONMF`.
 
@@ -233,14 +243,31 @@ def cluster_documents(
     >>> [list(words) for words in found.distinctive(1)]
     [['tea'], ['milk']]
     """
-    step = progress or (lambda name: None)
-    step("counting")
-    counts = count_words(texts, vectorizer, automatic=automatic)
-    filled = np.flatnonzero(~counts.empty)
-    X = csr_array(counts.X[filled])
+    step = progress or (lambda name, share: None)
+    step("counting", None)
+    counts: Counts | ShardedCounts
+    if shards is None:
+        counts = count_words(texts, vectorizer, automatic=automatic)
+    else:
+        if n_clusters == "auto":
+            raise ValueError("n_clusters='auto' needs all counts in memory: say a number of clusters, or no shards.")
+        model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
+        model._check_parameters()
+        model._check_for_parts()
+        counts = count_in_shards(
+            texts,
+            shards,
+            vectorizer or make_vectorizer(),
+            automatic=vectorizer is None if automatic is None else automatic,
+            force=force,
+            progress=lambda share: step("writing", share),
+        )
+    filled = np.flatnonzero(counts.lengths)
     selection = None
     if n_clusters == "auto":
-        step("choosing")
+        step("choosing", None)
+        assert isinstance(counts, Counts), "refused above"
+        X = csr_array(counts.X[filled])
         most = len(filled) - -(-len(filled) // 3)
         numbers = [k for k in NUMBERS if k <= most]
         if not numbers:
@@ -254,8 +281,13 @@ def cluster_documents(
         raise ValueError(
             f"{n_clusters} clusters of {len(filled)} documents{others} are not possible: ask for at most {len(filled)}."
         )
-    step("fitting")
-    model = ONMF(n_clusters, **options).fit(X)  # type: ignore[arg-type]
+    step("fitting", None)
+    model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
+    if isinstance(counts, Counts):
+        model.fit(csr_array(counts.X[filled]))
+    else:
+        fit_by_blocks(model, replace(counts.X, names=None), step)
+    assert model.margins_ is not None, "a fit finds them"
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
         source |= describe(texts)
@@ -278,7 +310,7 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str]) -> DocumentCluste
         Documents that have none of the model's words are set aside.
     """
     counts = count_known_words(texts, vectorizer_of(model))
-    filled = np.flatnonzero(~counts.empty)
+    filled = np.flatnonzero(counts.lengths)
     if len(filled):
         found: tuple[Array, ...] = model.assign(csr_array(counts.X[filled]))
     else:
@@ -333,7 +365,7 @@ def _some(names: list[str], most: int = 5) -> str:
 
 def _described(
     model: ONMF,
-    counts: Counts,
+    counts: Counts | ShardedCounts,
     filled: Array,
     found: Sequence[Array],
     source: dict[str, Any],
@@ -349,7 +381,7 @@ def _described(
         clusters=labels,
         scales=scales,
         margins=margins,
-        lengths=np.asarray(counts.X.sum(axis=1)).ravel(),
+        lengths=counts.lengths,
         excerpts=counts.excerpts,
         classes=counts.labels,
         vectorizer=counts.vectorizer,

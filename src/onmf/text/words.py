@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,9 +137,9 @@ class Counts:
     vectorizer: CountVectorizer
 
     @property
-    def empty(self) -> Array:
-        """Whether a document has none of the words. → (documents,)"""
-        return np.diff(self.X.indptr) == 0
+    def lengths(self) -> Array:
+        """Words of each document. → (documents,)"""
+        return np.asarray(self.X.sum(axis=1)).ravel()
 
 
 def count_words(
@@ -173,6 +173,12 @@ def count_known_words(texts: Iterable[Text | str], vectorizer: CountVectorizer) 
     return _count(texts, vectorizer, False)
 
 
+def numbered(texts: Iterable[Text | str]) -> Iterator[Text]:
+    """Documents; plain texts are called by their number."""
+    for number, text in enumerate(texts, 1):
+        yield Text(str(number), text, None) if isinstance(text, str) else text
+
+
 def few(n: int) -> int:
     """How many of n documents must have a word for it to count."""
     return 1 if n < 100 else 2 if n < 1000 else 3 if n < 10_000 else 5
@@ -184,8 +190,7 @@ def _count(texts: Iterable[Text | str], vectorizer: CountVectorizer, automatic: 
     excerpts: list[str] = []
 
     def bodies() -> Iterable[str]:
-        for number, text in enumerate(texts, 1):
-            document = Text(str(number), text, None) if isinstance(text, str) else text
+        for document in numbered(texts):
             ids.append(document.id)
             labels.append(document.label)
             excerpts.append(excerpt(document.text))

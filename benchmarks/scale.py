@@ -1,0 +1,302 @@
+"""Beyond one machine's memory: what Dask costs, a corpus larger than the workers, and what a thousand workers would do.
+
+    python -m benchmarks.scale [--parts a b c d] [--gigabytes 6] [--folder DIR] [--out docs/scale]
+
+(a) two workers against one process; (b) a corpus on disk, workers limited to 1 GB each; (c) time against the number of
+partitions; (d) an estimate for 1,000 workers and 10¹² nonzeros, by formula and by simulation, from the rates that (a)
+and (c) measured. Results are kept in results.json, part by part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf import ONMF
+from onmf.datasets import make_counts, open_shards, write_shards
+from onmf.files import write_whole
+
+CLUSTERS, WORDS, ENTRIES = 20, 20_000, 20_000_000
+ITERATIONS = 6
+
+
+def corpus(entries: int, words: int = WORDS, seed: int = 0) -> csr_array:
+    """Counts with about so many nonzeros, float32 and int32: 8 bytes each."""
+    rows = entries // 75  # what a document of 120 words holds of different ones
+    return make_counts(rows, words, CLUSTERS, length=120, overlap=0.5, random_state=seed).X.astype(np.float32)
+
+
+def other_draw(X: csr_array, seed: int) -> csr_array:
+    """The same documents in another order, their counts drawn anew."""
+    rng = np.random.default_rng(seed)
+    X = X[rng.permutation(X.shape[0])]
+    return csr_array((1 + rng.poisson(0.5, X.nnz).astype(np.float32), X.indices, X.indptr), shape=X.shape)
+
+
+def peak_memory() -> float:
+    """The most memory this process ever had, in GB."""
+    status = Path("/proc/self/status").read_text()
+    return float(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1e6
+
+
+def per_iteration(X: Any, **options: Any) -> float:
+    """Seconds of an iteration: the median of a few, the first two left out."""
+    options = {"init": "random-partition", "random_state": 0, "max_iter": ITERATIONS, "tol": 0} | options
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged is meant
+        return float(np.median(ONMF(CLUSTERS, **options).fit(X).history_["seconds"][2:]))
+
+
+def cluster(workers: int = 2, memory: str = "auto") -> Any:
+    """A cluster of processes of one thread each."""
+    from distributed import LocalCluster
+
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=memory)
+
+
+def as_dask(X: csr_array, parts: int) -> Any:
+    """The rows in so many parts."""
+    import dask
+    import dask.array as da
+
+    ends = np.linspace(0, X.shape[0], parts + 1).astype(int)
+    like = csr_array((0, X.shape[1]))
+    blocks = [X[a:b] for a, b in pairwise(ends)]
+    return da.concatenate([da.from_delayed(dask.delayed(b, traverse=False), b.shape, meta=like) for b in blocks])
+
+
+def two_workers(quick: bool) -> dict[str, Any]:
+    """(a) Two workers against one process."""
+    from distributed import Client, wait
+
+    X = corpus(ENTRIES // (20 if quick else 1))
+    parts = 16
+    found: dict[str, Any] = {"nonzeros": int(X.nnz), "rows": X.shape[0], "partitions": parts}
+    found["one process, one thread"] = per_iteration(X, n_threads=1)
+    found["one process, two threads"] = per_iteration(X, n_threads=2)
+    found["Dask, threads of one process"] = per_iteration(as_dask(X, parts))
+    with cluster() as where, Client(where):
+        D = as_dask(X, parts).persist()
+        wait(D)
+        found["Dask, two workers"] = per_iteration(D)
+    found["overhead a partition"] = (found["Dask, two workers"] - found["one process, one thread"] / 2) / parts
+    return found
+
+
+def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
+    """(b) A corpus on disk, workers limited to 1 GB each."""
+    from distributed import Client
+
+    if not folder.exists():
+        base = corpus(10_000_000, words=50_000)
+        number = int(np.ceil(gigabytes * 1e9 / (8 * base.nnz + 4 * base.shape[0])))
+        began = perf_counter()
+        write_shards((other_draw(base, seed) for seed in range(number)), folder)
+        print(f"written in {perf_counter() - began:.0f} s", flush=True)
+        del base
+    shards = open_shards(folder)
+    size = sum(file.stat().st_size for file in shards.files)
+    found: dict[str, Any] = {
+        "gigabytes": size / 1e9,
+        "rows": shards.shape[0],
+        "words": shards.features,
+        "shards": len(shards.files),
+        "memory limit of a worker, GB": 1.0,
+    }
+    began = perf_counter()
+    import warnings
+
+    with cluster(memory="1GB") as where, Client(where) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ONMF(10, init="random-partition", random_state=0, max_iter=3).fit(shards.to_dask())
+        found["seconds of the fit"] = perf_counter() - began
+        found["seconds an iteration"] = float(np.median(model.history_["seconds"]))
+        found["cluster sizes"] = np.bincount(model.labels_.compute(), minlength=10).tolist()
+        peaks = client.run(peak_memory)
+        found["peak memory of the workers, GB"] = [round(float(v), 3) for v in peaks.values()]
+        found["workers that were there at the end"] = len(peaks)
+    found["peak memory of this process, GB"] = peak_memory()
+    return found
+
+
+def partitions(quick: bool) -> dict[str, Any]:
+    """(c) Time against the number of partitions, of data so small that partitions are all that costs."""
+    from distributed import Client, wait
+
+    X = corpus(500_000, words=2_000)
+    numbers = [4, 16, 64] if quick else [4, 16, 64, 256, 1024]
+    seconds = []
+    with cluster() as where, Client(where):
+        for number in numbers:
+            D = as_dask(X, number).persist()
+            wait(D)
+            seconds.append(per_iteration(D))
+            print(number, seconds[-1], flush=True)
+    slope, constant = np.polyfit(numbers, seconds, 1)
+    return {"partitions": numbers, "seconds": seconds, "a partition": float(slope), "constant": float(constant)}
+
+
+def estimate(rate: float, overhead: float) -> dict[str, Any]:
+    """(d) 1,000 workers and 10¹² nonzeros: by formula, and simulated event by event.
+
+    Parameters
+    ----------
+    rate : float
+        Nonzeros that one core assigns and sums in a second.
+    overhead : float
+        Seconds that the scheduler spends on a partition in a pass.
+    """
+    workers, entries, k, p, bandwidth, fan_in = 1000, 1e12, 100, 1e5, 1.25e9, 8
+    size = 8 * k * p  # the templates; the sums by cluster are as large
+    rate = rate * CLUSTERS / k
+    rows = []
+    for per_worker in (1, 4, 16, 64):
+        number = workers * per_worker
+        compute = entries / workers / rate
+        levels = int(np.ceil(np.log(number) / np.log(fan_in)))
+        broadcast = np.ceil(np.log2(workers)) * size / bandwidth
+        gather = levels * (fan_in - 1) * size / bandwidth
+        rows.append(
+            {
+                "partitions": number,
+                "nonzeros of a partition": entries / number,
+                "compute": compute,
+                "scheduler": number * overhead,
+                "broadcast": broadcast,
+                "tree": gather,
+                "sum": compute + number * overhead + broadcast + gather,
+                "simulated": simulate(number, workers, compute / per_worker, overhead, broadcast, size / bandwidth),
+                "gigabytes sent": (workers + number + number / (fan_in - 1)) * size / 1e9,
+            }
+        )
+    return {
+        "workers": workers,
+        "nonzeros": entries,
+        "clusters": k,
+        "features": p,
+        "bytes a second": bandwidth,
+        "rate of a core": rate,
+        "overhead a partition": overhead,
+        "rows": rows,
+    }
+
+
+def simulate(
+    number: int, workers: int, compute: float, overhead: float, broadcast: float, sending: float, fan_in: int = 8
+) -> float:
+    """Seconds of a pass: one scheduler that hands out tasks one by one, workers of uneven speed, and the tree."""
+    rng = np.random.default_rng(0)
+    busy = [(broadcast, worker) for worker in range(workers)]
+    heapq.heapify(busy)
+    clock, done = 0.0, []
+    for _ in range(number):
+        free, worker = heapq.heappop(busy)
+        clock = max(clock, 0.0) + overhead / 2  # the other half when it is done
+        end = max(clock, free) + compute * rng.lognormal(0, 0.1)
+        heapq.heappush(busy, (end, worker))
+        done.append(end)
+    ends = np.array(done)
+    while len(ends) > 1:
+        ends = np.array(
+            [
+                ends[i : i + fan_in].max() + (len(ends[i : i + fan_in]) - 1) * sending
+                for i in range(0, len(ends), fan_in)
+            ]
+        )
+    return float(ends[0]) + number * overhead / 2 / workers
+
+
+def summary(found: dict[str, Any]) -> str:
+    """The tables, in Markdown."""
+    lines: list[str] = []
+    if a := found.get("a"):
+        lines += [f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**", "", "| | seconds an iteration |"]
+        lines += ["|---|---:|"]
+        lines += [f"| {name} | {a[name]:.3f} |" for name in a if name.startswith(("one", "Dask"))]
+        lines += [
+            "",
+            f"{a['partitions']} partitions; {1e3 * a['overhead a partition']:.1f} ms of overhead for each.",
+            "",
+        ]
+    if b := found.get("b"):
+        peaks = " and ".join(f"{v:.2f}" for v in b["peak memory of the workers, GB"])
+        lines += [
+            f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**",
+            "",
+            "| | |",
+            "|---|---:|",
+        ]
+        lines += [
+            f"| rows × words, in shards | {b['rows']:,} × {b['words']:,}, {b['shards']} |",
+            f"| seconds an iteration | {b['seconds an iteration']:.1f} |",
+            f"| seconds of a fit of 3 iterations, start and labels included | {b['seconds of the fit']:.0f} |",
+            f"| peak memory of the workers, GB | {peaks} |",
+            f"| peak memory of the process that fits, GB | {b['peak memory of this process, GB']:.2f} |",
+            "",
+        ]
+    if c := found.get("c"):
+        lines += ["**(c) Number of partitions**", "", "| partitions | seconds an iteration |", "|---:|---:|"]
+        lines += [f"| {n} | {s:.3f} |" for n, s in zip(c["partitions"], c["seconds"], strict=True)]
+        lines += ["", f"{1e3 * c['a partition']:.2f} ms for each partition.", ""]
+    if d := found.get("d"):
+        lines += [
+            f"**(d) {d['workers']:,} workers, 10¹² nonzeros, {d['clusters']} clusters, {d['features']:,.0f} features: "
+            "seconds of an iteration**",
+            "",
+            "| partitions | compute | scheduler | broadcast | tree | sum | simulated | GB sent |",
+            "|---:|---:|---:|---:|---:|---:|---:|---:|",
+        ]
+        names = ("compute", "scheduler", "broadcast", "tree", "sum", "simulated", "gigabytes sent")
+        lines += [f"| {r['partitions']:,} | " + " | ".join(f"{r[n]:,.1f}" for n in names) + " |" for r in d["rows"]]
+        lines += [
+            "",
+            f"Measured above: {d['rate of a core'] / 1e6:.1f} M nonzeros a second and core at {d['clusters']} "
+            f"clusters, {1e3 * d['overhead a partition']:.2f} ms of scheduler a partition. Assumed: "
+            f"{d['bytes a second'] / 1e9:.2f} GB a second between two machines.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure the parts that are asked for, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="*", default=list("abcd"), choices=list("abcd"))
+    parser.add_argument("--gigabytes", type=float, default=6.2)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/onmf-scale"))
+    parser.add_argument("--out", type=Path, default=Path("docs/scale"))
+    parser.add_argument("--quick", action="store_true", help="reduced size, to see that it runs")
+    options = parser.parse_args()
+    kept = options.out / "results.json"
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    measures = {
+        "a": lambda: two_workers(options.quick),
+        "b": lambda: larger_than_memory(0.2 if options.quick else options.gigabytes, options.folder),
+        "c": lambda: partitions(options.quick),
+        "d": lambda: estimate(
+            found["a"]["nonzeros"] / found["a"]["one process, one thread"], max(found["c"]["a partition"], 1e-5)
+        ),
+    }
+    for part in options.parts:
+        found[part] = measures[part]()
+        print(part, json.dumps(found[part]), flush=True)
+        write_whole(kept, lambda file: file.write(json.dumps(found, indent=1).encode()))
+    if "b" in options.parts:
+        shutil.rmtree(options.folder)
+    text = summary(found)
+    write_whole(options.out / "scale.md", lambda file: file.write(text.encode()))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

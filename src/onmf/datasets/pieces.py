@@ -1,0 +1,217 @@
+"""Shards: a folder of files, each with some of the rows, of which only what is worked on is read."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf.divergence import Array
+from onmf.files import write_whole
+
+NAMES = "names.json"
+"""File with the names of the features, beside the shards."""
+
+ROWS = 10_000
+"""Rows of a piece, where a file does not say how it is cut."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of files, each with some of the rows. Called, it reads them one after the other.
+
+    It is what :meth:`onmf.ONMF.fit` takes for data that do not fit in memory: ``ONMF(20).fit(open_shards(folder))``.
+
+    Attributes
+    ----------
+    files : tuple of path
+        The files, in the order of the rows.
+    sizes : tuple of int
+        Rows of each.
+    features : int
+        Features of all of them.
+    names : (features,) array of str or None
+        Names of the features, where the files have them.
+    """
+
+    files: tuple[Path, ...]
+    sizes: tuple[int, ...]
+    features: int
+    names: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features of the whole."""
+        return sum(self.sizes), self.features
+
+    def __call__(self) -> Iterator[Any]:
+        return (read_shard(file) for file in self.files)
+
+    def block(self, number: int) -> Any:
+        """The rows of one file."""
+        return read_shard(self.files[number])
+
+    def __repr__(self) -> str:
+        n, p = self.shape
+        return f"<Shards {self.files[0].parent}: {n} × {p} in {len(self.files)} files>"
+
+    def to_dask(self) -> Any:
+        """A Dask array with one chunk for each file, of which nothing is read yet."""
+        dask, da = import_dask()
+        like = csr_array((0, self.features)) if self.files[0].suffix == ".npz" else np.empty((0, self.features))
+        blocks = [
+            da.from_delayed(dask.delayed(read_shard, pure=False)(file), (n, self.features), meta=like)
+            for file, n in zip(self.files, self.sizes, strict=True)
+        ]
+        return da.concatenate(blocks)
+
+
+def open_shards(folder: str | Path) -> Shards:
+    """Open a folder of npz or Parquet files, each with some of the rows, in the order of their names.
+
+    Parameters
+    ----------
+    folder : path
+        With ``.npz`` files, as SciPy's ``save_npz`` or :func:`write_shards` writes them, or ``.parquet`` files whose
+        columns are features. Files whose names begin with a dot are passed over.
+
+    Returns
+    -------
+    Shards
+        Of which nothing but the sizes has been read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from onmf import ONMF
+    >>> from onmf.datasets import make_counts, open_shards, write_shards
+    >>> X = make_counts(500, 60, 4, random_state=0).X
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = write_shards((X[i : i + 100] for i in range(0, 500, 100)), folder)
+    ...     model = ONMF(n_clusters=4).fit(open_shards(folder))
+    >>> model.labels_.shape
+    (500,)
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: give the folder that holds the shards.")
+    found = {
+        suffix: sorted(f for f in folder.glob(f"*{suffix}") if not f.name.startswith("."))
+        for suffix in (".npz", ".parquet")
+    }
+    if bool(found[".npz"]) == bool(found[".parquet"]):
+        which = "both .npz and .parquet files" if found[".npz"] else "neither .npz nor .parquet files"
+        raise ValueError(f"{folder} holds {which}: it must hold shards of one kind.")
+    files = tuple(found[".npz"] or found[".parquet"])
+    sizes: list[tuple[int, int]] = []
+    names: list[str] | None = None
+    for file in files:
+        n, p, columns = _size(file)
+        if sizes and p != sizes[0][1]:
+            raise ValueError(f"{file} has {p} features, but {files[0]} has {sizes[0][1]}: all shards need the same.")
+        if columns is not None and names is not None and columns != names:
+            raise ValueError(f"{file} has other columns than {files[0]}: all shards need the same, in the same order.")
+        names = names or columns
+        sizes.append((n, p))
+    if names is None and (folder / NAMES).exists():
+        names = json.loads((folder / NAMES).read_text(encoding="utf-8"))
+        if not isinstance(names, list) or len(names) != sizes[0][1]:
+            raise ValueError(f"{folder / NAMES} is no list of {sizes[0][1]} names, one for each feature.")
+    labels = None if names is None else np.array(names, dtype=object)
+    return Shards(files, tuple(n for n, _ in sizes), sizes[0][1], labels)
+
+
+def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str] | None = None) -> Shards:
+    """Write batches of rows as npz files, one after the other; none of them is ever there by half.
+
+    Parameters
+    ----------
+    batches : iterable of arrays or sparse matrices
+        Rows.
+    folder : path
+        Where to; made if it is missing. It must not hold shards yet.
+    names : iterable of str, optional
+        Names of the features, which go into ``names.json``.
+
+    Returns
+    -------
+    Shards
+    """
+    folder = Path(folder)
+    without_shards(folder)
+    number = -1
+    for number, batch in enumerate(batches):
+        write_shard(folder / f"shard-{number:06d}.npz", csr_array(batch))
+    if number < 0:
+        raise ValueError("batches is empty: there is nothing to write.")
+    if names is not None:
+        text = json.dumps([str(name) for name in names], ensure_ascii=False)
+        write_whole(folder / NAMES, lambda file: file.write(text.encode()))
+    return open_shards(folder)
+
+
+def without_shards(folder: Path) -> None:
+    """Make a folder, or refuse one that holds shards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.glob("*.npz")) or any(folder.glob("*.parquet")):
+        raise FileExistsError(f"{folder} holds shards already: give a new folder, or empty this one.")
+
+
+def write_shard(path: Path, X: csr_array) -> None:
+    """Write rows into one file, whole or not at all."""
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+    write_whole(path, lambda file: np.savez(file, **parts))
+
+
+def read_shard(file: Path) -> Any:
+    """The rows of one file: a CSR array from npz, an array from Parquet."""
+    if file.suffix == ".parquet":
+        return _parquet().read_table(file).to_pandas().to_numpy()
+    try:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
+            if "indptr" not in content:
+                raise ValueError(f"it holds no CSR matrix, but {', '.join(content.files)}")
+            return csr_array(
+                (content["data"], content["indices"], content["indptr"]), shape=tuple(content["shape"]), copy=False
+            )
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file} cannot be read as a shard: {error}") from error
+
+
+def _size(file: Path) -> tuple[int, int, list[str] | None]:
+    """Rows, features and names of a shard, without reading its rows."""
+    if file.suffix == ".parquet":
+        about = _parquet().ParquetFile(file)
+        return about.metadata.num_rows, len(about.schema_arrow.names), list(about.schema_arrow.names)
+    try:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
+            if "format" in content and content["format"].item() != b"csr":
+                raise ValueError(f"it holds a {content['format'].item().decode()} matrix, not CSR")
+            n, p = (int(size) for size in content["shape"])
+    except (ValueError, KeyError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file} cannot be read as a shard: {error}. Write it with scipy.sparse.save_npz.") from error
+    return n, p, None
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet shards need pyarrow: pip install 'onmf[dask]'.") from error
+    return pyarrow.parquet
+
+
+def import_dask() -> tuple[Any, Any]:
+    """Dask and its arrays, or a sentence that says what is missing."""
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise ImportError("Dask arrays need dask: pip install 'onmf[dask]'.") from error
+    return dask, dask.array

@@ -1,0 +1,132 @@
+"""Learning from batches as they come: the sums behind the centroids, some of them forgotten, some replaced.
+
+The sums by cluster are all that centroids are made of, and sums of batches add up. A batch is assigned under the
+centroids of the moment, and
+
+    S ← γ S + S_batch
+
+with γ the share that is remembered: early batches were assigned under centroids that knew little. If a batch comes
+again, under the name it had before, what it gave then is taken away, γ^age of it: its labels of that time are kept, and
+with the batch at hand they give its sums of that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from operator import sub
+from typing import Any
+
+import numpy as np
+
+from onmf.alternate import update
+from onmf.divergence import Array, FloatArray
+from onmf.engine import Engine, Held, StepSums, to_host
+
+NOTHING = 1e-12
+"""Share of a cluster's largest mass so far at which it counts as empty, what is left being rounding."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a batch gave when it was last seen: labels and scales of its rows, and in which step."""
+
+    labels: Array
+    scales: FloatArray
+    step: int
+
+
+@dataclass
+class Stream:
+    """What has been learned from batches.
+
+    Attributes
+    ----------
+    centroids : (k, p) array
+        As they are now.
+    whole : StepSums or None
+        The remembered sums.
+    steps : int
+        Batches so far.
+    seen : dict
+        What each batch with a name gave.
+    """
+
+    centroids: FloatArray
+    whole: StepSums | None = None
+    steps: int = 0
+    seen: dict[Hashable, Seen] = field(default_factory=dict)
+
+
+def learn(stream: Stream, engine: Engine, held: Held, share: float, name: Hashable | None = None) -> StepSums:
+    """Take in a batch, in place.
+
+    Parameters
+    ----------
+    stream : Stream
+        What has been learned so far.
+    engine, held : Engine, Held
+        The batch.
+    share : float
+        γ, the share of the sums that is remembered; 1 remembers all.
+    name : hashable, optional
+        Name of the batch; one that was seen under this name before is replaced.
+
+    Returns
+    -------
+    StepSums
+        Of the batch alone.
+    """
+    divergence, k = held.divergence, len(stream.centroids)
+    engine.forget(held)
+    step = engine.step(held, engine.prepare(held, stream.centroids, divergence.templates)).each(to_host)
+    step = replace(step, sums=step.sums.copy())
+    labels, scales = map(to_host, engine.collect(held))
+    whole = step
+    if stream.whole is not None:
+        whole = stream.whole.each(lambda array: share * array) + step
+        before = None if name is None else stream.seen.get(name)
+        if before is not None:
+            if len(before.labels) != len(labels):
+                raise ValueError(
+                    f"batch {name!r} has {len(labels)} rows, and had {len(before.labels)} before: give other rows "
+                    "another name."
+                )
+            age = stream.steps - before.step + 1
+            weight = share**age
+            whole = _without(whole, _again(engine, held, before, k).each(lambda array: weight * array))
+    stream.steps += 1
+    if name is not None:
+        stream.seen[name] = Seen(labels.copy(), scales.copy(), stream.steps)
+    stream.whole = whole
+    update(engine, divergence, whole, stream.centroids)
+    return step
+
+
+def _again(engine: Engine, held: Held, before: Seen, k: int) -> StepSums:
+    """What the batch gave when it had other labels."""
+    weights = engine.row_weights(held, before.scales)
+    own = np.ones(len(before.labels)) if held.weights is None else held.weights
+    sums = engine.sum_by_label(held.data, before.labels, weights, k)
+    a = before.scales
+    values = (weights * a, own, own * a, own * a * a, np.zeros(len(a)), np.zeros(len(a)))
+    table = np.array([np.bincount(before.labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+    return StepSums.of(sums, table, 0)
+
+
+def _without(step: StepSums, other: StepSums) -> StepSums:
+    """A difference, in which clusters that lose all they had become empty, not full of rounding."""
+    rest = step.each(sub, other)
+    gone = rest.mass <= NOTHING * np.maximum(step.mass, other.mass)
+    fields = ("mass", "counts", "scale_sums", "scale_squares")
+    kept: dict[str, Any] = {name: np.where(gone, 0.0, np.maximum(getattr(rest, name), 0.0)) for name in fields}
+    sums = rest.sums
+    if _nonnegative(step.sums, other.sums):
+        np.maximum(sums, 0.0, out=sums)
+    sums[gone] = 0.0
+    return replace(rest, sums=sums, **kept)
+
+
+def _nonnegative(*sums: FloatArray) -> bool:
+    """Whether no sum has a negative entry, so that a difference below zero is rounding."""
+    return all(bool((part >= 0).all()) for part in sums)

@@ -1,0 +1,316 @@
+"""Rows in parts against rows in memory: any cuts, any container, every start and every divergence."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_array, csr_array, csr_matrix
+
+from conftest import EXPECTED
+from onmf import ONMF, metrics
+from onmf.divergence import get_divergence
+from onmf.engine import BlocksEngine, DaskEngine, get_engine
+from onmf.engine.cpu import CpuEngine
+from onmf.intake import check_parts
+from onmf.validate import as_rows
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5, 3)
+STARTS = ("snpa", "++", "random", "random-partition")
+ENGINES = ("blocks", "dask")
+
+
+def cut(X, sizes):
+    ends = np.cumsum(sizes)
+    assert ends[-1] == X.shape[0]
+    return [X[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def in_parts(engine, X, sizes):
+    blocks = cut(X, sizes)
+    if engine == "blocks":
+        return lambda: iter(blocks)
+    like = csr_array((0, X.shape[1])) if hasattr(X, "tocsr") else np.empty((0, X.shape[1]))
+    return da.concatenate([da.from_delayed(dask.delayed(b, traverse=False), b.shape, meta=like) for b in blocks])
+
+
+def assert_same(found, whole, bits):
+    """The same clustering; to the last bit where sums are exact."""
+    assert np.array_equal(np.asarray(found.labels_), whole.labels_)
+    assert found.n_iter_ == whole.n_iter_
+    assert (found.init_rows_ is None) == (whole.init_rows_ is None)
+    if whole.init_rows_ is not None:
+        assert np.array_equal(found.init_rows_, whole.init_rows_)
+    if bits:
+        assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
+        assert np.array_equal(np.asarray(found.scales_), whole.scales_)
+    assert found.cluster_centers_ == pytest.approx(whole.cluster_centers_, rel=1e-9, abs=1e-12)
+    assert found.reconstruction_err_ == pytest.approx(whole.reconstruction_err_, rel=1e-12)
+    assert np.asarray(found.scales_) == pytest.approx(whole.scales_, rel=1e-9)
+    assert np.asarray(found.margins_) == pytest.approx(whole.margins_, rel=1e-9, abs=1e-12)
+    assert found.clustering_.masses == pytest.approx(whole.clustering_.masses, rel=1e-9)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_step_agrees_with_the_reference(counts, engine, kind, loss):
+    X = counts[0]
+    divergence = get_divergence(loss)
+    first, again = (divergence.templates(X[rows] + 0.5) for rows in ([0, 5, 9, 20], [1, 5, 9, 20]))
+    weights = np.random.default_rng(2).integers(0, 3, len(X)).astype(float)
+    reference = get_engine("reference")
+    held = reference.hold(as_rows(kind(X)), divergence, weights)
+    expected = [reference.step(held, first), reference.step(held, again)]
+    rows = check_parts(
+        in_parts(engine, kind(X), [17, 1, 30, 12]), divergence, estimator=None, reset=True, sample_weight=weights
+    )
+    runner = get_engine("auto", rows)
+    parts = runner.hold(rows, divergence)
+    found = [replace(step, sums=step.sums.copy()) for step in (runner.step(parts, first), runner.step(parts, again))]
+    for step, other in zip(found, expected, strict=True):
+        for field in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
+            assert getattr(step, field) == pytest.approx(getattr(other, field), rel=1e-12), field
+    assert parts.constant == pytest.approx(held.constant, rel=1e-13)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_fit_in_parts_is_the_fit_in_memory(counts, engine, start, loss):
+    X = csr_array(counts[0])
+    options = {"beta_loss": loss, "init": start, "random_state": 3}
+    whole = ONMF(4, **options).fit(X)
+    found = ONMF(4, **options).fit(in_parts(engine, X, [25, 5, 30]))
+    assert found.engine_ == engine
+    assert_same(found, whole, bits=loss == "kullback-leibler")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_cuts_give_the_same_bits(data):
+    n = data.draw(st.integers(8, 40), label="rows")
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
+    X = csr_array(rng.poisson(rng.gamma(0.4, size=(n, 12))) + np.eye(n, 12, dtype=int))
+    ends = sorted(data.draw(st.lists(st.integers(0, n), max_size=6), label="cuts"))
+    sizes = np.diff([0, *ends, n]).tolist()
+    options = {
+        "init": data.draw(st.sampled_from(STARTS), label="init"),
+        "random_state": 0,
+        "max_iter": 200,
+        "smoothing": data.draw(st.sampled_from([0.0, 1e-3]), label="smoothing"),
+    }
+    k = data.draw(st.integers(1, 6), label="clusters")
+    with np.errstate(all="raise", under="ignore"):
+        whole = quiet(ONMF(k, **options), X)
+        for engine in ENGINES:
+            found = quiet(ONMF(k, **options), in_parts(engine, X, sizes))
+            assert np.array_equal(np.asarray(found.labels_), whole.labels_)
+            assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
+            assert found.n_iter_ == whole.n_iter_
+
+
+def quiet(model, X):
+    """Fit where few rows may well have few directions."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X)
+
+
+@pytest.mark.parametrize("chunks", [1, 7, 64])
+def test_the_papers_table_from_any_number_of_chunks(paper_set, chunks):
+    X, truth = paper_set("NG20")
+    sizes = np.diff(np.linspace(0, X.shape[0], chunks + 1).astype(int)).tolist()
+    for loss in ("kullback-leibler", "frobenius") if chunks == 7 else ("kullback-leibler",):
+        expected = EXPECTED["NG20"][loss]
+        model = ONMF(20, beta_loss=loss).fit(in_parts("dask", X, sizes))
+        labels = model.labels_.compute()
+        assert model.labels_.chunks == (tuple(sizes),)
+        assert model.init_rows_.tolist() == EXPECTED["NG20"]["snpa_rows"]
+        assert model.n_iter_ == expected["iterations"]
+        assert np.bincount(labels).tolist() == expected["cluster_sizes"]
+        assert model.reconstruction_err_ == pytest.approx(expected["objective"], rel=1e-9)
+        assert 100 * metrics.clustering_accuracy(truth, labels) == pytest.approx(expected["accuracy"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tr11", "k1b", "moffett"])
+@pytest.mark.parametrize("loss", ["frobenius", "cosine", 1.5, 0.5])
+def test_other_divergences_give_the_same_labels_on_the_papers_data(paper_set, name, loss):
+    X, _ = paper_set(name)
+    k = len(EXPECTED[name]["snpa_rows"])
+    whole = ONMF(k, beta_loss=loss, max_iter=300).fit(X)
+    n = X.shape[0]
+    found = ONMF(k, beta_loss=loss, max_iter=300).fit(in_parts("dask", X, [n // 3, n // 3, n - 2 * (n // 3)]))
+    assert np.array_equal(found.labels_.compute(), whole.labels_)
+    assert found.n_iter_ == whole.n_iter_
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_empty_cluster_is_filled_from_all_parts(engine):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(3, size=(40, 6)) + 1
+    init = np.vstack([X[:2], X[0] * 2, np.full(6, 1e-9) + np.eye(6)[0]])  # the last two get nothing, or little
+    whole = ONMF(4, init=init).fit(X)
+    assert_same(ONMF(4, init=init).fit(in_parts(engine, X, [7, 20, 13])), whole, bits=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_and_the_methods_of_a_model(counts, engine):
+    X, weights = csr_array(counts[0]), np.random.default_rng(4).integers(0, 4, len(counts[0])).astype(float)
+    parts = in_parts(engine, X, [20, 0, 40])
+    whole = ONMF(3).fit(X, sample_weight=weights)
+    found = ONMF(3).fit(parts, sample_weight=weights)
+    assert_same(found, whole, bits=True)
+    assert np.array_equal(np.asarray(found.predict(parts)), whole.predict(X))
+    assert np.asarray(found.predict_proba(parts, 10)) == pytest.approx(whole.predict_proba(X, 10))
+    H = found.transform(parts)
+    H = H.compute() if engine == "dask" else H
+    assert abs(H - whole.transform(X)).max() < 1e-15
+    assert found.score(parts, sample_weight=weights) == pytest.approx(whole.score(X, sample_weight=weights))
+    dense = ONMF(3, sparse_output=False).fit_transform(parts, sample_weight=weights)
+    assert np.asarray(dense) == pytest.approx(whole.fit_transform(X, sample_weight=weights).toarray())
+    several = ONMF(3, init="random", n_init=4, random_state=0)
+    assert_same(several.fit(parts), ONMF(3, init="random", n_init=4, random_state=0).fit(X), bits=True)
+
+
+def collections(X):
+    """The same rows in every form that Dask has for them."""
+    import dask.bag
+    import dask.dataframe
+    import pandas as pd
+
+    array = da.from_array(X, chunks=(25, -1))
+    frame = pd.DataFrame(X, columns=[f"w{j}" for j in range(X.shape[1])])
+    blocks = cut(X, [25, 25, 10])
+    return {
+        "dense": array,
+        "column chunks": da.from_array(X, chunks=(25, 7)),
+        "csr_matrix": array.map_blocks(csr_matrix),
+        "csr_array, column chunks": da.from_array(X, chunks=(25, 7)).map_blocks(csr_array),
+        "csc": array.map_blocks(csc_array),
+        "unknown sizes": array[array.sum(axis=1) >= 0],
+        "frame": dask.dataframe.from_pandas(frame, npartitions=3),
+        "bag": dask.bag.from_sequence([csr_array(b) for b in blocks], npartitions=2),
+        "delayed": [dask.delayed(csr_array(b)) for b in blocks],
+        "persisted": array.persist(),
+    }
+
+
+@pytest.mark.parametrize("kind", list(collections(np.ones((60, 8)))))
+def test_every_collection_of_dask(counts, kind):
+    X = collections(counts[0])[kind]
+    model = ONMF(3).fit(X)
+    assert_same(model, ONMF(3).fit(counts[0]), bits=True)
+    assert not np.isnan(model.labels_.shape[0])
+    assert model.n_features_in_ == counts[0].shape[1]
+    assert hasattr(model, "feature_names_in_") == (kind == "frame")
+    assert np.array_equal(model.predict(X).compute(), model.labels_.compute())
+
+
+class TestRefusals:
+    def test_what_needs_all_rows(self, counts):
+        for options in ({"refine": "local-search"}, {"init": "consensus"}):
+            with pytest.raises(ValueError, match="needs all rows in memory, and X comes in parts: use"):
+                ONMF(3, **options).fit(in_parts("dask", counts[0], [30, 30]))
+
+    def test_engines_for_other_data(self, counts):
+        X = counts[0]
+        with pytest.raises(ValueError, match="engine='cpu' cannot take this data: it comes in parts"):
+            ONMF(3, engine="cpu").fit(in_parts("dask", X, [30, 30]))
+        with pytest.raises(ValueError, match=r"engine='dask' cannot take this data: it takes Dask collections"):
+            ONMF(3, engine="dask").fit(X)
+        with pytest.raises(ValueError, match="engine='blocks' cannot take this data: it reads batches"):
+            ONMF(3, engine=BlocksEngine(CpuEngine(1))).fit(X)
+        assert ONMF(3, engine=DaskEngine(CpuEngine(1))).fit(in_parts("dask", X, [60])).engine_ == "dask"
+
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_bad_entries_name_the_part(self, counts, engine):
+        what = {"blocks": "batch", "dask": "partition"}[engine]
+        X = counts[0].astype(float)
+        X[31, 4] = -1
+        with pytest.raises(
+            ValueError, match=rf"In {what} 1, whose rows count from 0: Negative values .* X\[1, 4\] = -1"
+        ):
+            ONMF(3).fit(in_parts(engine, X, [30, 30]))
+        with pytest.raises(ValueError, match=rf"In {what} 1"):
+            ONMF(3).fit(in_parts(engine, counts[0], [30, 30])).score(in_parts(engine, X, [30, 30]))
+
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_sizes(self, counts, engine):
+        X = counts[0]
+        with pytest.raises(ValueError, match="n_samples=60 should be >= n_clusters=61"):
+            ONMF(61).fit(in_parts(engine, X, [30, 30]))
+        model = ONMF(3).fit(in_parts(engine, X, [30, 30]))
+        with pytest.raises(ValueError, match="X has 20 features, but ONMF is expecting 24"):
+            np.asarray(model.predict(in_parts(engine, X[:, :20], [30, 30])))
+        with pytest.raises(ValueError, match="sample_weight"):
+            ONMF(3).fit(in_parts(engine, X, [30, 30]), sample_weight=np.ones(59))
+        with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+            ONMF(3).fit(in_parts(engine, X, [30, 30]), sample_weight=np.zeros(60))
+
+    def test_zero_rows_are_counted_over_all_parts(self, counts):
+        X = counts[0].copy()
+        X[[3, 50]] = 0
+        with pytest.warns(UserWarning, match="2 of 60 rows of X are zero everywhere"):
+            ONMF(3).fit(in_parts("dask", X, [30, 30]))
+
+    def test_collections_that_are_no_rows(self, counts):
+        with pytest.raises(ValueError, match="Dask array of 3 dimensions"):
+            ONMF(3).fit(da.ones((4, 5, 6)))
+        with pytest.raises(ValueError, match="In partition 1: 20 features, where partition 0 has 24"):
+            ONMF(3).fit([dask.delayed(counts[0]), dask.delayed(counts[0][:, :20])])
+        with pytest.raises(ValueError, match="sizes of the partitions of X are not known"):
+            ONMF(3).fit([dask.delayed(counts[0])], sample_weight=np.ones(60))
+
+
+class TestBatches:
+    def test_a_source_that_changes_is_noticed(self, counts):
+        X, passes = counts[0], []
+
+        def shrinking():
+            passes.append(1)
+            return iter(cut(X, [30, 30]) if len(passes) < 3 else cut(X[:55], [30, 25]))
+
+        with pytest.raises(ValueError, match=r"In batch 1.*it has 25 rows, and had 30 in the first pass"):
+            ONMF(3).fit(shrinking)
+
+    @pytest.mark.parametrize(("numbers", "how"), [([0], "fewer"), ([0, 1, 0], "more")])
+    def test_another_number_of_batches_is_noticed(self, counts, numbers, how):
+        passes, blocks = [], cut(counts[0], [30, 30])
+
+        def changing():
+            passes.append(1)
+            return iter(blocks if len(passes) < 3 else [blocks[number] for number in numbers])
+
+        with pytest.raises(RuntimeError, match=f"returned {how} batches than in the first pass, when there were 2"):
+            ONMF(3).fit(changing)
+
+    def test_what_is_no_source(self, counts):
+        with pytest.raises(TypeError, match=r"X\(\) returned int, not batches"):
+            ONMF(3).fit(lambda: 5)
+        with pytest.raises(ValueError, match="X has no rows"):
+            ONMF(3).fit(lambda: iter([]))
+        once = iter(cut(counts[0], [30, 30]))
+        with pytest.raises(RuntimeError, match="returned fewer batches than in the first pass"):
+            ONMF(3).fit(lambda: once)
+
+    def test_one_batch_is_in_memory_at_a_time(self):
+        """The peak of a fit over many batches is a small part of what all of them take."""
+        import tracemalloc
+
+        def batches():
+            rng = np.random.default_rng(0)
+            return (rng.poisson(1.0, size=(2000, 200)) + 1 for _ in range(20))  # 3.2 MB each, 64 MB in all
+
+        ONMF(3, max_iter=2, tol=1).fit(lambda: iter([next(batches())]))  # compile
+        tracemalloc.start()
+        ONMF(3, max_iter=3, tol=10).fit(batches)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 32e6

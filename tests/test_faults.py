@@ -1,0 +1,158 @@
+"""What goes wrong on a cluster of processes: a fit goes on, or ends in a sentence that names the partition."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from onmf import ONMF
+from onmf.datasets import make_counts
+from onmf.engine import DaskEngine, PartError
+from onmf.engine.cpu import CpuEngine
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    # What the processes of a cluster say on their way out is theirs.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+
+PARTS, ROWS, WORDS = 8, 60, 50
+FIT = {"n_clusters": 5, "init": "random", "random_state": 1, "tol": 0, "max_iter": 60}
+
+
+def all_rows():
+    return make_counts(PARTS * ROWS, WORDS, 5, overlap=0.9, random_state=0).X
+
+
+def read(number, pause=0.0):
+    """A partition, from a source that can be read again."""
+    time.sleep(pause)
+    return all_rows()[number * ROWS : (number + 1) * ROWS]
+
+
+def broken(number):
+    if number == 3:
+        raise OSError("the disk is gone")
+    return read(number)
+
+
+def hungry(number):
+    if number == 3:
+        np.ones(1 << 28).sum()  # 2 GB
+    return read(number)
+
+
+def lazily(reader, *args):
+    like = csr_array((0, WORDS))
+    return da.concatenate(
+        [da.from_delayed(dask.delayed(reader, pure=False)(i, *args), (ROWS, WORDS), meta=like) for i in range(PARTS)]
+    )
+
+
+@pytest.fixture
+def cluster(request):
+    """A cluster of two processes, and its client."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GB"}
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "10s", "distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(**options | getattr(request, "param", {})) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield cluster, client
+
+
+def in_a_moment(seconds, action):
+    timer = threading.Timer(seconds, action)
+    timer.start()
+    return timer
+
+
+def test_a_cluster_gives_the_bits_of_one_process(cluster):
+    whole = ONMF(**FIT).fit(all_rows())
+    X = lazily(read)
+    for found in (ONMF(**FIT).fit(X), ONMF(**FIT).fit(X.persist())):
+        assert np.array_equal(found.labels_.compute(), whole.labels_)
+        assert np.array_equal(found.scales_.compute(), whole.scales_)
+        assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
+        assert found.n_iter_ == whole.n_iter_
+    assert np.array_equal(found.predict(X).compute(), whole.labels_)
+
+
+class Killing(DaskEngine):
+    """Kills a worker in the third iteration: before its pass, or so many seconds into it."""
+
+    def __init__(self, process, seconds):
+        super().__init__(CpuEngine(1))
+        self.process, self.seconds, self.killed_in = process, seconds, []
+
+    def step(self, held, templates):
+        if held.iteration != 2:
+            return super().step(held, templates)
+        timer = threading.Timer(self.seconds, os.kill, [self.process, signal.SIGKILL])
+        if self.seconds:
+            timer.start()
+        else:
+            os.kill(self.process, signal.SIGKILL)
+        found = super().step(held, templates)
+        assert not timer.is_alive(), "the worker was killed within the pass"
+        self.killed_in.append(held.iteration)
+        return found
+
+
+@pytest.mark.parametrize(("persisted", "seconds"), [(False, 0.05), (False, 0), (True, 0)])
+def test_a_killed_worker_changes_nothing(cluster, persisted, seconds):
+    _, client = cluster
+    whole = ONMF(**FIT).fit(all_rows())
+    assert whole.n_iter_ > 4
+    X = lazily(read, 0.0 if persisted else 0.03)
+    X = X.persist() if persisted else X
+    process = client.run(os.getpid).popitem()[1]
+    engine = Killing(process, seconds)
+    found = ONMF(**FIT, engine=engine).fit(X)
+    assert engine.killed_in == [3]
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    assert np.array_equal(found.labels_.compute(), whole.labels_)
+    assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
+    assert found.n_iter_ == whole.n_iter_
+    assert found.reconstruction_err_ == pytest.approx(whole.reconstruction_err_, rel=1e-12)
+
+
+def test_a_partition_that_raises_is_named(cluster):
+    with pytest.raises(PartError, match="In partition 3: OSError: the disk is gone"):
+        ONMF(**FIT).fit(lazily(broken))
+
+
+def test_a_partition_that_raises_is_named_in_one_process():
+    with pytest.raises(PartError, match="In partition 3: OSError: the disk is gone"):
+        ONMF(**FIT).fit(lazily(broken))
+
+
+@pytest.mark.parametrize("cluster", [{"memory_limit": "900MB"}], indirect=True)
+def test_a_partition_that_is_too_large_for_a_worker_is_named(cluster):
+    with pytest.raises(PartError, match=r"partition (\d or )*3( or \d)*: .*memory"):
+        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=30)).fit(lazily(hungry))
+
+
+def test_a_cluster_that_goes_away_ends_the_fit(cluster):
+    began = in_a_moment(2, cluster[0].close)
+    with pytest.raises(RuntimeError, match="The Dask cluster went away"):
+        ONMF(**FIT).fit(lazily(read, 0.5))
+    began.join()
+
+
+def test_workers_that_go_away_end_the_fit(cluster):
+    began = in_a_moment(2, lambda: cluster[0].scale(0))
+    with pytest.raises(PartError, match="The Dask cluster has had no worker for 3 seconds"):
+        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=3)).fit(lazily(read, 0.5))
+    began.join()

@@ -1,0 +1,32 @@
+"""The guide for data that do not fit in memory, followed from top to bottom as a reader would."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[1] / "docs" / "large.md"
+
+
+def test_the_guide_can_be_followed(tmp_path):
+    for needed in ("dask.distributed", "anndata"):
+        pytest.importorskip(needed)
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) == 7
+    # Workers read the file of the main program, which is therefore all behind the question that the guide asks once.
+    lines = ["if __name__ == '__main__':", *(f"    {line}" for block in blocks for line in block.splitlines())]
+    script = tmp_path / "follow.py"
+    script.write_text("\n".join([*lines, "    print(model.n_iter_, labels.shape)"]))
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("(24000,)\n")
+    assert len(list((tmp_path / "corpus").glob("*.npz"))) == 12
