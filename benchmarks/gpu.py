@@ -201,6 +201,8 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
         total = timed(lambda labels=labels, best=best: engine.sum_by_label(rows, labels, best, k), repeats)
         yield Row(f"assignment, {what}", assign, floor=least)
         yield Row(f"sum by label, {what}", total, floor=least)
+        ms = timed(lambda held=held, T=T: engine.step(held, T), repeats)
+        yield Row(f"step, {what}", ms, floor=least, note="assigned, added up and counted")
 
         def iteration(held: Any = held, C: Any = C, divergence: Any = divergence) -> None:
             step = engine.step(held, engine.prepare(held, C, divergence.templates))
