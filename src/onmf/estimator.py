@@ -529,7 +529,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NOTHING} for k, top in enumerate(tops)]
 
     def to_cpu(self) -> Self:
-        """The fitted model with its arrays in the memory of the host, for a machine without a GPU.
+        """The fitted model with its arrays in the memory of the host, for a machine without a GPU or a cluster.
 
         Returns
         -------
@@ -537,11 +537,13 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             A copy, with ``engine="auto"`` where it was ``"gpu"``.
         """
         check_is_fitted(self)
-        model = copy(self)
-        for name, value in vars(self).items():
-            setattr(model, name, to_host(value))
-        arrays = {field.name: to_host(getattr(self.clustering_, field.name)) for field in fields(self.clustering_)}
-        model.clustering_ = replace(self.clustering_, **arrays)
+        model, own = copy(self), vars(self)
+        arrays = {field.name: getattr(self.clustering_, field.name) for field in fields(self.clustering_)}
+        values = {id(value): value for value in (*own.values(), *arrays.values())}
+        found = {key: _in_host_memory(value) for key, value in values.items()}
+        for name, value in own.items():
+            setattr(model, name, found[id(value)])
+        model.clustering_ = replace(self.clustering_, **{name: found[id(value)] for name, value in arrays.items()})
         if isinstance(self.engine, Engine) or self.engine == "gpu":
             model.engine = "auto"
         return model
@@ -797,6 +799,11 @@ def load(path: str | os.PathLike[str]) -> ONMF:
         return ONMF._restore(saved)
     except (ValueError, TypeError) as error:
         raise damaged(path, str(error).rstrip(".")) from error
+
+
+def _in_host_memory(value: Any) -> Any:
+    """An array of a GPU or of Dask as NumPy's; whatever else as it is."""
+    return to_host(value.compute() if hasattr(value, "__dask_graph__") else value)
 
 
 def _is_integer(value: Any) -> bool:

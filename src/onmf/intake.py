@@ -82,30 +82,42 @@ def in_parts(X: Any) -> bool:
     return hasattr(first, "__dask_graph__") or callable(X)
 
 
+def check_in_memory(X: Any, what: str) -> None:
+    """Refuse data in parts, for ``what`` goes through the rows in any order."""
+    if in_parts(X):
+        raise ValueError(f"{what} needs all rows in memory, and X comes in parts: pass a sample of its rows.")
+
+
 def check_parts(
     X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
 ) -> Rows:
     """``X`` in parts, as engines want it; each part is checked where and when it is read for the first time."""
-    expected = None if reset else estimator.n_features_in_
-    read = partial(read_block, divergence=divergence, features=expected)
-    check = partial(check_block, divergence=divergence, features=expected)
+    read = partial(read_block, divergence=divergence)
+    check = partial(check_block, divergence=divergence)
     if callable(X):
+        what, blocks, one, features = "batch", X, getattr(X, "block", None), None
+        sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
         weights: Any = None
         if sample_weight is not None:
             weights = np.asarray(sample_weight, dtype=np.float64)
-            check_weights(weights, len(weights))
-        known = {name: getattr(X, name, None) for name in ("sizes", "names")}
-        return Rows(X, read, check, weights, "batch", one=getattr(X, "block", None), origin=X, **known)
-    blocks, sizes, features, names = as_blocks(X)
-    if features is not None and not reset:
-        check_features(estimator, features, names, reset=False)
-    weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes)
-    return Rows(blocks, read, check, weights, "partition", sizes=sizes, features=features, names=names, origin=X)
+            check_weights(weights, weights.shape[0] if weights.ndim else 1)
+    else:
+        what, one = "partition", None
+        blocks, sizes, features, names = as_blocks(X)
+        weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes, len(blocks))
+    if not reset:
+        told = features if names is None else len(names)
+        if told is not None:
+            check_features(estimator, told, names, reset=False)
+        features = estimator.n_features_in_
+    return Rows(blocks, read, check, weights, what, one, sizes, features, names, X)
 
 
 def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
     """Tell an estimator the number and names of the features of data in parts, or compare them."""
     if reset:
+        if names is not None and len(names) != features:
+            raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
         estimator.n_features_in_ = features
         estimator.__dict__.pop("feature_names_in_", None)
         if names is not None:
@@ -123,11 +135,16 @@ def check_features(estimator: Any, features: int, names: Array | None, *, reset:
         )
 
 
-def weights_in_parts(sample_weight: Any, sizes: list[int] | None) -> list[Any]:
-    """Sample weights, one delayed array for each partition."""
+def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
+    """Sample weights, one delayed array for each partition, or one number for all rows of it."""
     from dask import delayed
 
+    if hasattr(sample_weight, "to_dask_array"):  # a column of a frame
+        sample_weight = sample_weight.to_dask_array()
     if not hasattr(sample_weight, "to_delayed"):
+        if np.ndim(sample_weight) == 0:
+            check_weights(sample_weight, 1)
+            return [float(sample_weight)] * parts
         if sizes is None:
             raise ValueError(
                 "sample_weight is in memory, and the sizes of the partitions of X are not known: pass a Dask array "
@@ -136,8 +153,20 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None) -> list[Any]:
         weights = check_weights(sample_weight, sum(sizes))
         assert weights is not None
         return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
-    if sizes is not None and list(sample_weight.chunks[0]) != sizes:
+    if sample_weight.ndim != 1:
+        raise ValueError(f"sample_weight has {sample_weight.ndim} dimensions: give one weight for each row.")
+    chunks = list(sample_weight.chunks[0])
+    if sizes is not None and not np.isnan(chunks).any():
+        if sum(chunks) != sum(sizes):
+            raise ValueError(
+                f"sample_weight has {sum(chunks)} entries, but X has {sum(sizes)} rows: give one weight for each row."
+            )
         sample_weight = sample_weight.rechunk((tuple(sizes),))
+    elif len(chunks) != parts:
+        raise ValueError(
+            f"sample_weight has {len(chunks)} chunks, but X has {parts} partitions, and their sizes are not known: cut "
+            "both alike."
+        )
     return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
 
 

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from onmf.divergence import Array, FloatArray, KullbackLeibler
 from onmf.engine import Data, Engine, get_engine
 from onmf.initialize import STARTS, Start
+from onmf.intake import check_in_memory
 from onmf.result import Clustering
 from onmf.solve import Plan, runs
 from onmf.validate import check_data
@@ -140,6 +141,7 @@ def select_n_clusters(
     """
     from onmf import kernels
 
+    check_in_memory(X, "select_n_clusters")
     divergence = KullbackLeibler()
     rows = check_data(X, divergence)
     values = rows.data if issparse(rows) else rows.reshape(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,12 @@ def check_data(
         raise ValueError(
             "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "
             "sklearn.feature_extraction.text."
+        )
+    first = X[0] if isinstance(X, list | tuple) and len(X) else None
+    if isinstance(X, Iterator) or getattr(first, "ndim", 0) == 2:
+        raise ValueError(
+            f"X is a {type(X).__name__} of batches: pass a function without arguments that returns them one by one, "
+            "anew each time, or put them together to one matrix."
         )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
     if on_gpu(X):

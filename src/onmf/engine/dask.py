@@ -7,20 +7,24 @@ the last templates. So a part that can be read again is all that a fit needs to 
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from threading import Lock
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from threading import RLock
 from typing import Any
 from uuid import uuid4
+from weakref import finalize, ref
 
 import numpy as np
 
 from onmf.divergence import Array, Divergence
 
 from .base import Engine, Held
-from .parts import HeldParts, Job, PartError, PartsEngine, Rows, rows_of
+from .parts import HeldParts, Job, Kept, PartError, PartsEngine, Rows, rows_of, unprepare
 
 FITS = 2
 """Fits of which a process keeps what it knows about parts; another one only takes longer."""
@@ -31,14 +35,17 @@ ADDED_AT_ONCE = 8
 WORTH_SENDING = 1 << 16
 """Bytes from which an argument goes to the workers once, instead of into every task."""
 
+WORTH_KEEPING = 1 << 20
+"""Bytes of data in the graph of a block from which the block goes to the workers once, instead of in every pass."""
+
 IDLE = 3
 """Looks at idle workers, two seconds apart, after which a pass that is not done is tried again."""
 
 ATTEMPTS = 3
 """Times that a pass is tried where what was sent to the workers is lost with them."""
 
-_kept: OrderedDict[str, dict[int, Held]] = OrderedDict()
-_lock = Lock()
+_kept: OrderedDict[str, Kept] = OrderedDict()
+_lock = RLock()  # what is let go of may be let go of in the middle of anything
 
 
 class DaskEngine(PartsEngine):
@@ -72,9 +79,27 @@ class DaskEngine(PartsEngine):
         return held
 
     def hold(self, X: Any, divergence: Divergence, sample_weight: Any = None) -> HeldParts:
-        held = super().hold(X, divergence, sample_weight)
+        client = current_client()
+        held = super().hold(X if client is None else self._sent_once(X, client), divergence, sample_weight)
         held.key = uuid4().hex  # the first pass finds out where rows begin; what it kept would not know
+        finalize(held, let_go, held.key, None if client is None else ref(client)).atexit = False
         return held
+
+    def _sent_once(self, rows: Rows, client: Any) -> Rows:
+        """The rows, with weights and blocks of this process on the workers; where one dies, Dask makes them again."""
+        blocks, weights = list(rows.blocks), rows.weights
+        heavy = [
+            number
+            for number, graph in enumerate(own_graphs(blocks))
+            if not on_workers(graph) and bytes_in(graph) > WORTH_KEEPING
+        ]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            for number, block in zip(heavy, client.persist([blocks[number] for number in heavy]), strict=True):
+                blocks[number] = block
+            if weights is not None and hasattr(weights[0], "__dask_graph__"):
+                weights = client.persist(weights)
+        return replace(rows, blocks=blocks, weights=weights)
 
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         found = self._attempt(held, function, args, together, None)
@@ -158,20 +183,20 @@ class DaskEngine(PartsEngine):
         import dask
 
         rows: Rows = held.data
-        blocks, alone = held.memory["blocks"]
+        blocks = held.memory["blocks"]
         job = Job(self.inner, rows, held.divergence, held.step, function, held.parts)
         shared = [self._sent(held, value, client) for value in (Plain((held.key, job)), held.last, *args)]
         firsts = held.starts or [0] * len(blocks)
         chosen = None if labels is None else labels.to_delayed().ravel()
-        pinned = client is not None and alone and held.memory.get("pinned", True)
-        workers = sorted(client.ncores()) if pinned else []
+        workers = sorted(client.ncores()) if client is not None and held.memory.get("pinned", True) else []
         name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
         tasks = []
         for number in range(len(blocks)) if only is None else [only]:
             extra = [] if chosen is None else [chosen[number]]
             weights = None if rows.weights is None else rows.weights[number]
             where: dict[str, Any] = {}
-            if workers:  # where it was in the last pass, unless that worker is gone or busy
+            if workers and isinstance(blocks[number], Plain):
+                # Where it was in the last pass, unless that worker is gone or busy.
                 where = {"workers": [workers[number * len(workers) // len(blocks)]], "allow_other_workers": True}
             with dask.annotate(**where):
                 tasks.append(
@@ -222,10 +247,11 @@ class DaskEngine(PartsEngine):
         try:
             return list(client.gather(futures))
         except KilledWorker as error:
-            failed = {number_of(error.task)} | {number_of(f.key) for f in futures if f.status == "error"}
+            numbers = numbers_in([error.task, *(future.key for future in futures if future.status == "error")])
             raise PartError(
-                f"In partition {' or '.join(sorted(failed))}: every worker that took it died; most likely they ran out "
-                "of memory. Make the partitions smaller (X.rechunk), or give the workers more memory (memory_limit)."
+                f"In {f'partition {numbers}' if numbers else f'task {error.task}'}: every worker that took it died; "
+                "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
+                "memory (memory_limit)."
             ) from error
         except CANCELLED() as error:
             raise self._lost(client) from error
@@ -310,19 +336,41 @@ def run_part(number: int, first: int, block: Any, weights: Any, fit: Plain, last
     """The task of one part, on a worker."""
     key, job = fit.value
     load = block.value.read if isinstance(block, Plain) else lambda: block
-    return job(kept_of(key), number, first, load, weights, last, args)
+    return job(kept_of(key), number, first, load, weights, last, args)[0]
 
 
-def kept_of(key: str) -> dict[int, Held]:
+def kept_of(key: str) -> Kept:
     """What this process keeps of the parts of a fit."""
+    kept = Kept()
     if not key:
-        return {}
+        return kept
     with _lock:
-        kept = _kept.setdefault(key, {})
-        _kept.move_to_end(key)
+        kept = _kept[key] = _kept.pop(key, kept)
         while len(_kept) > FITS:
             _kept.popitem(last=False)
     return kept
+
+
+def let_go(key: str, client: Callable[[], Any] | None) -> None:
+    """Drop what this process and the workers keep of a fit, without waiting for them."""
+    drop(key)
+    found = None if client is None else client()
+    if found is not None and found.status == "running":
+        with suppress(RuntimeError):  # its loop has ended
+            found.loop.add_callback(drop_on_workers, found, key)
+
+
+async def drop_on_workers(client: Any, key: str) -> None:
+    """Ask all workers to drop what they keep of a fit; those that are gone have."""
+    with suppress(Exception):
+        await client.run(drop, key, on_error="ignore", asynchronous=True)
+
+
+def drop(key: str) -> None:
+    """Drop what this process keeps of a fit."""
+    with _lock:
+        _kept.pop(key, None)
+    unprepare()
 
 
 def in_a_tree(tasks: list[Any]) -> list[Any]:
@@ -364,18 +412,20 @@ def last_at_work(client: Any) -> str:
     if not found:
         return ""
     most = max(found.values())
-    numbers = " or ".join(sorted(number_of(key) for key, times in found.items() if times == most))
+    numbers = numbers_in(key for key, times in found.items() if times == most)
     return f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it smaller"
 
 
 def suspicious(dask_scheduler: Any) -> dict[str, int]:
-    """How many workers died with each task, on the scheduler."""
-    return {str(key): task.suspicious for key, task in dask_scheduler.tasks.items() if task.suspicious}
+    """How many workers died with each task of a part, on the scheduler."""
+    tasks = dask_scheduler.tasks.items()
+    return {str(key): task.suspicious for key, task in tasks if task.suspicious and numbers_in([key])}
 
 
-def number_of(key: Any) -> str:
-    """The number of the part that a task of ours works on."""
-    return str(key).rsplit("-", 1)[-1]
+def numbers_in(keys: Iterable[Any]) -> str:
+    """The numbers of the parts that these tasks work on; there are tasks that work on none."""
+    found = {int(match[1]) for key in keys if (match := re.search(r"-[0-9a-f]{32}-(\d+)$", str(key)))}
+    return " or ".join(map(str, sorted(found)))
 
 
 def current_client() -> Any:
@@ -386,30 +436,56 @@ def current_client() -> Any:
     return owner if hasattr(owner, "scatter") else None
 
 
-def inlined(blocks: list[Any]) -> tuple[list[Any], bool]:
-    """The blocks, with the tasks that make them inside, if no two share one and none is on a worker already.
+def inlined(blocks: list[Any]) -> list[Any]:
+    """The blocks, those with the tasks that make them inside that share none with others and are on no worker already.
 
     A part is then read by the task that works on it: it is never sent anywhere, none waits in memory for its turn, and
     an error in reading knows which part it is of.
     """
+    graphs = own_graphs(blocks)
+    seen = Counter(key for graph in graphs for key in graph)
+    return [
+        block if on_workers(graph) or any(seen[key] > 1 for key in graph) else Plain(Inlined(graph, block.key))
+        for graph, block in zip(graphs, blocks, strict=True)
+    ]
+
+
+def own_graphs(blocks: list[Any]) -> list[dict[Any, Any]]:
+    """The tasks that make each block."""
     from dask.optimization import cull
 
-    graphs, seen, last, tasks = [], Counter[Any](), None, dict[Any, Any]()
+    graphs, last, tasks = [], None, dict[Any, Any]()
     for block in blocks:
         graph = block.__dask_graph__()
         if graph is not last:  # blocks of one array have one graph
             last, tasks = graph, dict(graph)
-        own, _ = cull(tasks, [block.key])
-        graphs.append(own)
-        seen.update(own.keys())
-    futures = any(hasattr(task, "client") for graph in graphs for task in graph.values())
-    if futures or any(number > 1 for number in seen.values()):
-        return blocks, False
-    return [Plain(Inlined(graph, block.key)) for graph, block in zip(graphs, blocks, strict=True)], True
+        graphs.append(dict(cull(tasks, [block.key])[0]))
+    return graphs
+
+
+def on_workers(graph: dict[Any, Any]) -> bool:
+    """Whether something of a graph is on a worker already."""
+    return any(hasattr(task, "client") for task in graph.values())
+
+
+def bytes_in(graph: dict[Any, Any]) -> int:
+    """What a graph takes on its way to a worker; arrays are counted and not copied."""
+    import cloudpickle
+
+    apart: list[int] = []
+    try:
+        rest = cloudpickle.dumps(graph, protocol=5, buffer_callback=lambda found: apart.append(found.raw().nbytes))
+    except Exception:  # Dask will say why it cannot be sent
+        return 0
+    return len(rest) + sum(apart)
 
 
 def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | None]:
     """A Dask collection as delayed blocks of rows; their sizes, the number of features and their names, where known."""
+    from dask.delayed import Delayed
+
+    if isinstance(X, Delayed):
+        return [X], None, None, None
     if isinstance(X, list | tuple):
         return list(X), None, None, None
     if hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import count, islice
 from operator import iadd
+from threading import Lock
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from scipy.sparse import issparse, vstack
@@ -29,6 +31,12 @@ LASTING = ("step", "start")
 """What stays in the memory of a part; the rest is as large as the templates, for each part."""
 
 
+NO_BATCHES = "X has no rows: the callable returned no batches."
+
+END = object()
+"""What comes after the last batch."""
+
+
 class PartError(RuntimeError):
     """Something went wrong in one part of the data; the message says in which."""
 
@@ -42,11 +50,11 @@ class Rows:
     blocks : sequence or callable
         The parts, or a callable that returns them one after the other, the same ones each time.
     read : callable
-        A part, as it comes, as rows that engines read.
+        A part, as it comes, as rows that engines read: ``read(block, features=...) -> rows``.
     check : callable
-        The same for a part that is seen for the first time: ``check(block) -> rows, number of zero rows``.
+        The same for a part that is seen for the first time: ``check(block, features=...) -> rows, zero rows``.
     weights : array or sequence, optional
-        Sample weights: one array, or one for each part.
+        Sample weights: one array, or one for each part; a number is the weight of every row.
     what : str
         What a part is called in messages.
     one : callable, optional
@@ -62,8 +70,8 @@ class Rows:
     """
 
     blocks: Any
-    read: Callable[[Any], Data]
-    check: Callable[[Any], tuple[Data, int]]
+    read: Callable[..., Data]
+    check: Callable[..., tuple[Data, int]]
     weights: Any = None
     what: str = "part"
     one: Callable[[int], Any] | None = None
@@ -76,6 +84,22 @@ class Rows:
     def shape(self) -> tuple[Any, Any]:
         """(rows, features), None where not known yet."""
         return (None if self.sizes is None else sum(self.sizes), self.features)
+
+    def weights_of(self, first: int, n: int) -> Any:
+        """Of one array, the weights of n rows."""
+        return self.weights if np.ndim(self.weights) == 0 else self.weights[first : first + n]
+
+
+class Kept(dict[int, Held]):
+    """What a process keeps of the parts of a fit, by their number, and a lock for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: dict[int, Lock] = {}
+
+    def lock(self, number: int) -> Lock:
+        """The lock of a part: a pass that is tried again may come upon a task of the first try."""
+        return self.locks.setdefault(number, Lock())
 
 
 @dataclass(frozen=True)
@@ -142,22 +166,36 @@ class Job:
         known: list[int],
     ) -> None:
         self.inner = inner
-        self.read, self.check, self.what = rows.read, rows.check, rows.what
+        self.read = partial(rows.read, features=rows.features)
+        self.check = partial(rows.check, features=rows.features)
+        self.what = rows.what
         self.divergence = divergence
         self.step = step
         self.function = function
         self.known = known
 
     def __call__(
-        self, kept: dict[int, Held], number: int, first: int, load: Load, weights: Any, last: Any, args: tuple[Any, ...]
-    ) -> Any:
-        """Do it to part ``number``, which begins at row ``first`` and is had by ``load()``."""
+        self, kept: Kept, number: int, first: int, load: Load, weights: Any, last: Any, args: tuple[Any, ...]
+    ) -> tuple[Any, int]:
+        """Do it to part ``number``, which begins at row ``first`` and is had by ``load()``.
+
+        ``weights`` are those of its rows, or one number, or a function that gives them for the number of rows.
+
+        Returns
+        -------
+        found : object
+            What the function returned.
+        n : int
+            Rows of the part.
+        """
         with naming(self.what, number):
-            return self._run(kept, number, first, load(), weights, last, args)
+            block = load()
+            with kept.lock(number):
+                return self._run(kept, number, first, block, weights, last, args)
 
     def _run(
-        self, kept: dict[int, Held], number: int, first: int, block: Any, weights: Any, last: Any, args: tuple[Any, ...]
-    ) -> Any:
+        self, kept: Kept, number: int, first: int, block: Any, weights: Any, last: Any, args: tuple[Any, ...]
+    ) -> tuple[Any, int]:
         part, zeros = kept.get(number), 0
         if part is None:
             rows, zeros = self.check(block)
@@ -169,12 +207,15 @@ class Job:
                 f"it has {n} rows, and had {self.known[number]} in the first pass. Every pass must find the same rows."
             )
         if part is None:
+            weights = weights(n) if callable(weights) else weights
+            if np.ndim(weights) == 0 and weights is not None:
+                weights = np.full(n, float(weights))
             if weights is not None and len(weights) != n:
                 raise ValueError(f"sample_weight has {len(weights)} entries for its {n} rows: give one for each row.")
             part = self.inner.hold(rows, self.divergence, weights)
             part.number, part.first = number, first
             part.memory["zeros"] = zeros
-        else:  # a copy, since another thread may be at work on the same part
+        else:
             part = replace(part, data=self.inner.place(rows), memory=dict(part.memory))
         if self.step == 0:
             part.labels = part.scales = None
@@ -182,10 +223,11 @@ class Job:
             part.labels, part.scales, _ = self.inner.assign(part, last)
             part.memory["step"] = self.step
         try:
-            return self.function(self.inner, part, *args)
+            return self.function(self.inner, part, *args), n
         finally:
-            lasting = {name: part.memory[name] for name in LASTING if name in part.memory}
-            kept[number] = replace(part, data=None, memory=lasting)
+            if n:  # without rows there is nothing to keep, and in the first pass the features are not known
+                lasting = {name: part.memory[name] for name in LASTING if name in part.memory}
+                kept[number] = replace(part, data=None, memory=lasting)
 
 
 @contextmanager
@@ -226,23 +268,27 @@ class PartsEngine(Engine):
         held = self.open(X, divergence)
         held.parts, told = [], held.parts
         found: list[Survey] = self.over_parts(held, survey, (), False)
-        if not found:
+        filled = [(number, part) for number, part in enumerate(found) if part.rows]
+        if not filled:
             raise ValueError(f"X has no rows: no {X.what} holds any.")
-        for number, part in enumerate(found):
-            if part.features != found[0].features:
+        one, features = filled[0][0], filled[0][1].features
+        for number, part in filled:
+            if part.features != features:
                 raise ValueError(
-                    f"In {X.what} {number}: {part.features} features, where {X.what} 0 has {found[0].features}. All "
-                    "must have the same columns."
+                    f"In {X.what} {number}: {part.features} features, where {X.what} {one} has {features}. All must "
+                    "have the same columns."
                 )
         held.parts = [part.rows for part in found]
         for number, (n, said) in enumerate(zip(held.parts, told, strict=False)):
             if n != said:
                 raise ValueError(f"In {X.what} {number}: {n} rows, where X says that it has {said}.")
-        held.shape = (sum(held.parts), found[0].features)
+        held.shape = (sum(held.parts), features)
+        held.data = replace(X, features=features)
         held.constants = np.array([part.constant for part in found])
         held.zeros = sum(part.zeros for part in found)
         if X.weights is not None and not any(part.weight > 0 for part in found):
             raise ValueError("sample_weight is zero for every row: at least one row must count.")
+        finalize(held, unprepare).atexit = False
         return held
 
     def sizes(self, held: Held) -> list[int]:
@@ -331,6 +377,11 @@ def _prepared(engine: Engine, part: Held, templates: FloatArray) -> Any:
     return prepared
 
 
+def unprepare() -> None:
+    """Let go of the templates of the last step."""
+    _last_prepared.clear()
+
+
 class BlocksEngine(PartsEngine):
     """Rows that are read block by block, one after the other, in every pass; one block is in memory at a time.
 
@@ -359,26 +410,31 @@ class BlocksEngine(PartsEngine):
 
     def open(self, rows: Rows, divergence: Divergence) -> HeldParts:
         held = super().open(rows, divergence)
-        held.memory["kept"] = {}
+        held.memory["kept"] = Kept()
         return held
 
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         found = self._each(held, function, args)
-        return reduce(iadd, found) if together else list(found)  # each is made for this sum
+        if not together:
+            return list(found)
+        try:
+            return reduce(iadd, found, next(found))  # each is made for this sum
+        except StopIteration:
+            raise ValueError(NO_BATCHES) from None
 
     def ask(self, held: Held, number: int, function: Callable[..., Any], *args: Any) -> Any:
         assert isinstance(held, HeldParts)
         rows: Rows = held.data
         load = partial(rows.one or partial(self._nth, rows), number)
         first = held.starts[number]
-        weights = None if rows.weights is None else rows.weights[first : first + held.parts[number]]
-        return self._job(held, function)(held.memory["kept"], number, first, load, weights, held.last, args)
+        weights = partial(rows.weights_of, first)
+        return self._job(held, function)(held.memory["kept"], number, first, load, weights, held.last, args)[0]
 
     def by_row(self, held: Held, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         assert isinstance(held, HeldParts)
         found = list(self._each(held, rows_of, (function, labels is not None, *args), labels))
         if not found:
-            raise ValueError("X has no rows: the callable returned no batches.")
+            raise ValueError(NO_BATCHES)
         return tuple(
             vstack(arrays, format="csr") if issparse(arrays[0]) else np.concatenate(arrays)
             for arrays in zip(*found, strict=True)
@@ -392,22 +448,25 @@ class BlocksEngine(PartsEngine):
     ) -> Iterator[Any]:
         """What the function returns for each block, as they come."""
         rows: Rows = held.data
-        job, kept, first, number = self._job(held, function), held.memory["kept"], 0, -1
+        job, kept, first = self._job(held, function), held.memory["kept"], 0
         report = self._reporter(held, function)
-        for number, block in enumerate(self._blocks(rows)):
+        blocks = self._blocks(rows)
+        for number in count():
+            with naming(rows.what, number):
+                block = next(blocks, END)
+            if block is END:
+                break
             if held.parts and number >= len(held.parts):
                 raise self._other(held, "more")
-            with naming(rows.what, number):
-                n = held.parts[number] if held.parts else rows.read(block).shape[0]
-            own = slice(first, first + n)
-            weights = None if rows.weights is None else rows.weights[own]
-            extra = args if labels is None else (*args, labels[own])
-            yield job(kept, number, first, lambda block=block: block, weights, held.last, extra)  # type: ignore[misc]
+            extra = args if labels is None else (*args, labels[first : first + held.parts[number]])
+            weights = partial(rows.weights_of, first)
+            found, n = job(kept, number, first, lambda block=block: block, weights, held.last, extra)  # type: ignore[misc]
+            yield found
             first += n
             report(first)
-        if number + 1 < len(held.parts):
+        if number < len(held.parts):
             raise self._other(held, "fewer")
-        if rows.weights is not None and first != len(rows.weights):
+        if np.ndim(rows.weights) and first != len(rows.weights):
             raise ValueError(f"sample_weight has {len(rows.weights)} entries, but X has {first} rows.")
 
     def _reporter(self, held: HeldParts, function: Callable[..., Any]) -> Callable[[int], None]:
@@ -436,7 +495,7 @@ class BlocksEngine(PartsEngine):
     def _blocks(self, rows: Rows) -> Iterator[Any]:
         """The blocks, one after the other; each can be read more than once."""
         blocks = rows.blocks()
-        if not isinstance(blocks, Iterable):
+        if not isinstance(blocks, Iterable) or getattr(blocks, "ndim", 0) == 2:
             raise TypeError(
                 f"X() returned {type(blocks).__name__}, not batches: pass a function without arguments that returns "
                 "an iterator over arrays or CSR matrices, anew each time."

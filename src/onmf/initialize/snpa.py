@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, issparse
 
 from onmf.divergence import Array, FloatArray, Frobenius
 from onmf.engine import Data, Engine, Held, get_engine
+from onmf.intake import check_in_memory
 from onmf.validate import check_data
 
 from .seeds import Start, inner_products, squared_norms, start_from_rows, usable_rows
@@ -96,11 +97,10 @@ def farthest(
     """
     from onmf.kernels import project_on_hull
 
-    known = _hull(engine, part, choice, k)
+    known = _hull(engine, part, choice, k, len(vertices))
     while known.vertices < len(vertices):
-        products = inner_products(engine, part, vertices[known.vertices])
+        known.products[:, known.vertices + 1] = inner_products(engine, part, vertices[known.vertices])
         known.vertices += 1
-        known.products[:, known.vertices] = products
     m, usable, residuals = len(vertices), known.usable, known.residuals
     hull = np.ascontiguousarray(gram[: m + 1, : m + 1])
     enough = EXHAUSTED * (largest or residuals.max(initial=0.0))
@@ -130,9 +130,10 @@ def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
     return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
 
 
-def _hull(engine: Engine, part: Held, choice: str, k: int) -> Hull:
+def _hull(engine: Engine, part: Held, choice: str, k: int, vertices: int) -> Hull:
+    """What is known of the hull of that many vertices, or fewer."""
     known: Hull | None = part.memory.get("start")
-    if not isinstance(known, Hull) or known.choice != choice:
+    if not isinstance(known, Hull) or known.choice != choice or known.vertices > vertices:
         n = part.shape[0]
         squares = squared_norms(engine, part)
         usable = np.flatnonzero(usable_rows(part, squares))
@@ -185,6 +186,7 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     >>> snpa(np.array([[1, 1], [0, 3], [4, 0], [2, 1]]), 2)
     array([2, 1])
     """
+    check_in_memory(X, "snpa")
     data = check_data(X, Frobenius())
     if not isinstance(r, Integral) or not 1 <= r <= data.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {data.shape[0]} rows of X.")
