@@ -52,6 +52,16 @@ def hungry(number):
     return read(number)
 
 
+def growing(number, folder):
+    """A partition that is larger each time it is read, once a fit is under way."""
+    if number == 3:
+        times = len(os.listdir(folder))
+        open(os.path.join(folder, str(times)), "x").close()
+        if times > 4:
+            np.ones(1 << 28).sum()
+    return read(number)
+
+
 def lazily(reader, *args):
     like = csr_array((0, WORDS))
     return da.concatenate(
@@ -109,13 +119,23 @@ class Killing(DaskEngine):
         return found
 
 
-@pytest.mark.parametrize(("persisted", "seconds"), [(False, 0.05), (False, 0), (True, 0)])
-def test_a_killed_worker_changes_nothing(cluster, persisted, seconds):
+KINDS = {
+    "read": lambda: lazily(read, 0.03),
+    "persisted": lambda: lazily(read).persist(),
+    "from_array": lambda: da.from_array(all_rows().toarray(), chunks=(ROWS, -1)),
+    "delayed": lambda: [dask.delayed(read(i)) for i in range(PARTS)],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [("read", 0.05), ("read", 0), ("persisted", 0), ("from_array", 0), ("delayed", 0)]
+)
+def test_a_killed_worker_changes_nothing(cluster, kind, seconds, monkeypatch):
     _, client = cluster
+    monkeypatch.setattr("onmf.engine.dask.WORTH_KEEPING", 4000)  # a block has more
     whole = ONMF(**FIT).fit(all_rows())
     assert whole.n_iter_ > 4
-    X = lazily(read, 0.0 if persisted else 0.03)
-    X = X.persist() if persisted else X
+    X = KINDS[kind]()
     process = client.run(os.getpid).popitem()[1]
     engine = Killing(process, seconds)
     found = ONMF(**FIT, engine=engine).fit(X)
@@ -142,6 +162,46 @@ def test_a_partition_that_raises_is_named_in_one_process():
 def test_a_partition_that_is_too_large_for_a_worker_is_named(cluster):
     with pytest.raises(PartError, match=r"partition (\d or )*3( or \d)*: .*memory"):
         ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=30)).fit(lazily(hungry))
+
+
+@pytest.mark.parametrize("cluster", [{"memory_limit": "900MB"}], indirect=True)
+def test_a_partition_that_becomes_too_large_is_named(cluster, tmp_path):
+    with pytest.raises(PartError, match=r"In partition ([0-7] or )*3( or [0-7])*: every worker that took it died"):
+        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=30)).fit(lazily(growing, str(tmp_path)))
+
+
+@pytest.mark.parametrize("kind", ["from_array", "delayed", "csr"])
+def test_what_is_in_this_process_is_sent_once(cluster, kind):
+    """Dask warns of each graph that is larger than the threshold, and warnings are errors."""
+    X = make_counts(8000, 100, 5, random_state=0).X
+    weights = np.arange(8000) % 3 + 1.0
+    whole = ONMF(**FIT).fit(X, sample_weight=weights)
+    parts, given = {
+        "from_array": (da.from_array(X.toarray(), chunks=(2000, -1)), weights),
+        "csr": (da.from_array(X, chunks=(2000, -1), asarray=False), weights),
+        "delayed": ([dask.delayed(X[i : i + 4000].toarray()) for i in (0, 4000)], da.from_array(weights, chunks=4000)),
+    }[kind]
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "60kB"}):
+        found = ONMF(**FIT).fit(parts, sample_weight=given)
+    assert np.array_equal(found.labels_.compute(), whole.labels_)
+    assert found.n_iter_ == whole.n_iter_
+
+
+def kept_here():
+    from onmf.engine import dask as engine
+    from onmf.engine import parts
+
+    return len(engine._kept) + len(parts._last_prepared)
+
+
+def test_workers_keep_nothing_of_a_fit_that_is_over(cluster):
+    _, client = cluster
+    model = ONMF(**FIT).fit(lazily(read))
+    until = time.monotonic() + 20
+    while any(client.run(kept_here).values()) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert set(client.run(kept_here).values()) == {0}
+    assert len(model.labels_.compute()) == PARTS * ROWS
 
 
 def test_a_cluster_that_goes_away_ends_the_fit(cluster):

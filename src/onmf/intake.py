@@ -94,7 +94,7 @@ def check_parts(
     """``X`` in parts, as engines want it; each part is checked where and when it is read for the first time."""
     read = partial(read_block, divergence=divergence)
     check = partial(check_block, divergence=divergence)
-    if callable(X):
+    if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
         what, blocks, one, features = "batch", X, getattr(X, "block", None), None
         sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
         weights: Any = None

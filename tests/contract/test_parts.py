@@ -1,5 +1,6 @@
 """Rows in parts against rows in memory: any cuts, any container, every start and every divergence."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
 from conftest import EXPECTED
-from onmf import ONMF, metrics
+from onmf import ONMF, intake, metrics, select_n_clusters, snpa
 from onmf.divergence import get_divergence
-from onmf.engine import BlocksEngine, DaskEngine, get_engine
+from onmf.engine import BlocksEngine, DaskEngine, PartError, get_engine
 from onmf.engine.cpu import CpuEngine
+from onmf.engine.reference import ReferenceEngine
 from onmf.intake import check_parts
 from onmf.validate import as_rows
 
@@ -213,7 +215,193 @@ def test_every_collection_of_dask(counts, kind):
     assert np.array_equal(model.predict(X).compute(), model.labels_.compute())
 
 
+@pytest.mark.parametrize("inner", [CpuEngine(1), ReferenceEngine()], ids=["cpu", "reference"])
+@pytest.mark.parametrize("kind", list(collections(np.ones((60, 8)))))
+def test_a_model_takes_every_collection_of_dask(counts, kind, inner):
+    whole = ONMF(3).fit(counts[0])
+    X = collections(counts[0])[kind]
+    model = ONMF(3, engine=DaskEngine(inner)).fit(X)
+    assert np.array_equal(model.predict(X).compute(), whole.predict(counts[0]))
+    assert model.predict_proba(X, 10).compute() == pytest.approx(whole.predict_proba(counts[0], 10))
+    assert abs(model.transform(X).compute() - whole.transform(counts[0])).max() < 1e-14
+    assert model.score(X) == pytest.approx(whole.score(counts[0]))
+    assert model.assign(X).margins.compute() == pytest.approx(whole.margins_, rel=1e-9)
+
+
+def test_one_delayed_block_is_a_list_of_one(counts):
+    assert_same(ONMF(3).fit(dask.delayed(counts[0])), ONMF(3).fit(counts[0]), bits=True)
+
+
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_parts_without_rows(counts, empty):
+    import dask.bag
+
+    X = csr_array(counts[0])
+    pieces = [[X[:20]], [X[20:]]]
+    pieces.insert(empty, [])
+    bag = dask.bag.from_delayed([dask.delayed(piece, traverse=False) for piece in pieces])
+    whole = ONMF(3, init="++", random_state=0).fit(X)
+    for parts in (bag, lambda: iter(pieces)):
+        found = ONMF(3, init="++", random_state=0).fit(parts)
+        assert_same(found, whole, bits=True)
+        assert np.array_equal(np.asarray(found.predict(parts)), whole.labels_)
+        assert found.score(parts) == pytest.approx(whole.score(X))
+    with pytest.raises(ValueError, match="X has no rows: no partition holds any"):
+        ONMF(3).fit(dask.bag.from_delayed([dask.delayed([]), dask.delayed([])]))
+
+
+def test_the_names_of_batches_are_compared(counts):
+    class Named:
+        def __init__(self, X, names):
+            self.X, self.names = X, np.array(names, dtype=object)
+
+        def __call__(self):
+            return iter(cut(self.X, [30, 30]))
+
+    X = counts[0][:, :4] + 1
+    model = ONMF(3).fit(Named(X, ["green", "red", "tea", "wine"]))
+    assert np.array_equal(model.predict(Named(X, ["green", "red", "tea", "wine"])), model.labels_)
+    for method in (model.predict, model.score):
+        with pytest.raises(ValueError, match="The feature names should match those that were passed during fit"):
+            method(Named(X, ["bike", "blue", "car", "fast"]))
+    with pytest.raises(ValueError, match="X has 3 features, but ONMF is expecting 4"):
+        model.predict(Named(X[:, :3], ["green", "red", "tea"]))
+    with pytest.raises(ValueError, match="X has 3 names for 4 features: give each feature one name"):
+        ONMF(3).fit(Named(X, ["green", "red", "tea"]))
+
+
+class TestWeights:
+    def test_in_chunks_of_their_own(self, counts):
+        import pandas as pd
+        from dask import dataframe
+
+        X, weights = counts[0], np.arange(60) % 4
+        whole = ONMF(3).fit(X, sample_weight=weights)
+        kinds = collections(X)
+        series = dataframe.from_pandas(pd.Series(weights), npartitions=3)
+        for kind, column in (
+            ("dense", da.from_array(weights, chunks=7)),
+            ("unknown sizes", da.from_array(weights, chunks=25)),
+            ("frame", series),
+            ("frame", series.to_dask_array(lengths=True)),
+            ("dense", dataframe.from_pandas(pd.Series(weights), chunksize=25)),
+        ):
+            assert_same(ONMF(3).fit(kinds[kind], sample_weight=column), whole, bits=True)
+
+    def test_that_do_not_fit(self, counts):
+        import pandas as pd
+        from dask import dataframe
+
+        kinds = collections(counts[0])
+        for n in (2, 4):
+            with pytest.raises(
+                ValueError, match=f"sample_weight has {n} chunks, but X has 3 partitions.*cut both alike"
+            ):
+                ONMF(3).fit(kinds["delayed"], sample_weight=da.ones(n * 20, chunks=20))
+        with pytest.raises(ValueError, match="sample_weight has 1 chunks, but X has 3 partitions"):
+            ONMF(3).fit(kinds["dense"], sample_weight=dataframe.from_pandas(pd.Series(np.ones(60)), npartitions=1))
+        with pytest.raises(ValueError, match="sample_weight has 59 entries, but X has 60 rows"):
+            ONMF(3).fit(kinds["dense"], sample_weight=da.ones(59, chunks=25))
+        with pytest.raises(ValueError, match=r"sample_weight has 20 entries for its \d+ rows"):
+            ONMF(3).fit(kinds["delayed"], sample_weight=da.ones(60, chunks=20))
+        with pytest.raises(ValueError, match="sample_weight has 2 dimensions: give one weight for each row"):
+            ONMF(3).fit(kinds["dense"], sample_weight=da.ones((60, 1)))
+
+    @pytest.mark.parametrize("kind", ["batches", "dense", "delayed"])
+    def test_one_number_is_the_weight_of_every_row(self, counts, kind):
+        X = in_parts("blocks", counts[0], [20, 40]) if kind == "batches" else collections(counts[0])[kind]
+        whole = ONMF(3).fit(counts[0], sample_weight=2.0)
+        found = ONMF(3).fit(X, sample_weight=2.0)
+        assert_same(found, whole, bits=True)
+        assert found.score(X, sample_weight=2.0) == pytest.approx(whole.score(counts[0]))
+        with pytest.raises(ValueError, match="weights must be finite"):
+            ONMF(3).fit(X, sample_weight=-1.0)
+
+
+class TestWhatStays:
+    """What a process keeps of parts belongs to a fit, and one task at a time."""
+
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_it_goes_with_the_fit(self, counts, engine):
+        import gc
+
+        from onmf.engine import dask as engine_of_dask
+        from onmf.engine import parts
+
+        models = [ONMF(3, init=init, random_state=0).fit(in_parts(engine, counts[0], [30, 30])) for init in STARTS]
+        gc.collect()
+        assert len(engine_of_dask._kept) == 0
+        assert parts._last_prepared == []
+        assert all(len(np.asarray(model.labels_)) == 60 for model in models)
+
+    @pytest.mark.parametrize("start", ["snpa", "++"])
+    def test_two_tasks_on_one_part(self, counts, start):
+        from concurrent.futures import ThreadPoolExecutor
+
+        from onmf.initialize.random import total_chances
+        from onmf.initialize.snpa import farthest
+
+        class Slow(CpuEngine):
+            def best_template(self, data, templates):
+                time.sleep(0.05)
+                return super().best_template(data, templates)
+
+        X = counts[0].astype(float)
+        seeds = X[[0, 20, 40]]
+        gram = np.zeros((4, 4))
+        gram[1:, 1:] = seeds @ seeds.T
+        function, args = {
+            "snpa": (farthest, ("a", 3, seeds, gram, 0.0)),
+            "++": (total_chances, ("a", seeds, [0, 20, 40], True)),
+        }[start]
+        divergence = get_divergence("kullback-leibler")
+        rows = check_parts(in_parts("dask", X, [60]), divergence, estimator=None, reset=True)
+
+        def opened():
+            engine = DaskEngine(Slow(1))
+            held = engine.hold(rows, divergence)
+            return lambda _: engine.ask(held, 0, function, *args)
+
+        alone = opened()(0)
+        with ThreadPoolExecutor(3) as pool:
+            for found in pool.map(opened(), range(3)):
+                for one, other in zip(found[:2], alone[:2], strict=True):
+                    assert np.array_equal(one, other)
+
+    def test_an_older_task_knows_of_no_later_vertex(self, counts):
+        """A task of a pass that was given up may run after one of a later pass."""
+        from onmf.initialize.snpa import farthest
+
+        X = counts[0].astype(float)
+        seeds = X[[0, 20, 40]]
+        gram = np.zeros((4, 4))
+        gram[1:, 1:] = seeds @ seeds.T
+        engine, divergence = CpuEngine(1), get_divergence("kullback-leibler")
+        fresh, used = engine.hold(X, divergence), engine.hold(X, divergence)
+        farthest(engine, used, "a", 3, seeds, gram, 0.0)
+        expected = farthest(engine, fresh, "a", 3, seeds[:1], gram, 0.0)
+        found = farthest(engine, used, "a", 3, seeds[:1], gram, 0.0)
+        assert np.array_equal(found.rows, expected.rows)
+        assert np.array_equal(found.residuals, expected.residuals)
+
+
+def test_a_model_without_a_cluster(counts):
+    model = ONMF(3).fit(in_parts("dask", counts[0], [30, 30]))
+    alone = model.to_cpu()
+    for name in ("labels_", "scales_", "margins_"):
+        assert isinstance(getattr(alone, name), np.ndarray)
+        assert np.array_equal(getattr(alone, name), getattr(model, name).compute())
+    assert alone.labels_ is alone.clustering_.labels
+
+
 class TestRefusals:
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_functions_that_need_all_rows(self, counts, engine):
+        X = in_parts(engine, counts[0], [30, 30])
+        for function, name in ((lambda: snpa(X, 3), "snpa"), (lambda: select_n_clusters(X, [2]), "select_n_clusters")):
+            with pytest.raises(ValueError, match=f"{name} needs all rows in memory, and X comes in parts"):
+                function()
+
     def test_what_needs_all_rows(self, counts):
         for options in ({"refine": "local-search"}, {"init": "consensus"}):
             with pytest.raises(ValueError, match="needs all rows in memory, and X comes in parts: use"):
@@ -296,9 +484,45 @@ class TestBatches:
             ONMF(3).fit(lambda: 5)
         with pytest.raises(ValueError, match="X has no rows"):
             ONMF(3).fit(lambda: iter([]))
+        for X in (counts[0], csr_array(counts[0])):
+            with pytest.raises(TypeError, match=rf"X\(\) returned {type(X).__name__}, not batches: pass a function"):
+                ONMF(3).fit(lambda X=X: X)
         once = iter(cut(counts[0], [30, 30]))
         with pytest.raises(RuntimeError, match="returned fewer batches than in the first pass"):
             ONMF(3).fit(lambda: once)
+        model = ONMF(3).fit(counts[0])
+        for method in (model.score, model.predict):
+            with pytest.raises(ValueError, match="X has no rows: the callable returned no batches"):
+                method(lambda: iter([]))
+
+    def test_batches_that_are_not_from_a_function(self, counts):
+        blocks = cut(csr_array(counts[0]), [30, 30])
+        for X, what in (((b for b in blocks), "generator"), (blocks, "list"), (tuple(cut(counts[0], [60])), "tuple")):
+            with pytest.raises(ValueError, match=f"X is a {what} of batches: pass a function without arguments"):
+                ONMF(3).fit(X)
+
+    def test_what_the_callable_raises_names_the_batch(self, counts):
+        def broken(error):
+            yield counts[0][:30]
+            raise error
+
+        with pytest.raises(PartError, match="In batch 1: OSError: the disk is gone"):
+            ONMF(3).fit(lambda: broken(OSError("the disk is gone")))
+        with pytest.raises(ValueError, match="In batch 1, whose rows count from 0: bad line"):
+            ONMF(3).fit(lambda: broken(ValueError("bad line")))
+
+    @pytest.mark.parametrize("weights", [None, np.ones(60)])
+    def test_a_batch_is_read_once_in_a_pass(self, counts, weights, monkeypatch):
+        read, passes = [], []
+        as_rows_of = intake.as_rows
+        monkeypatch.setattr(intake, "as_rows", lambda X: read.append(1) or as_rows_of(X))
+
+        def batches():
+            passes.append(1)
+            return iter(cut(counts[0], [30, 30]))
+
+        ONMF(3, init="random-partition", random_state=0).fit(batches, sample_weight=weights)
+        assert len(read) == 2 * len(passes)
 
     def test_one_batch_is_in_memory_at_a_time(self):
         """The peak of a fit over many batches is a small part of what all of them take."""

@@ -87,19 +87,17 @@ class DaskEngine(PartsEngine):
 
     def _sent_once(self, rows: Rows, client: Any) -> Rows:
         """The rows, with weights and blocks of this process on the workers; where one dies, Dask makes them again."""
-        blocks, weights = list(rows.blocks), rows.weights
-        heavy = [
-            number
-            for number, graph in enumerate(own_graphs(blocks))
-            if not on_workers(graph) and bytes_in(graph) > WORTH_KEEPING
-        ]
+        graphs = own_graphs(rows.blocks)
+        heavy = [not on_workers(graph) and bytes_in(graph) > WORTH_KEEPING for graph in graphs]
+        blocks = [block for block, sent in zip(rows.blocks, heavy, strict=True) if sent]
+        weights = [part for part in rows.weights or [] if hasattr(part, "__dask_graph__")]
+        if not blocks and not weights:
+            return rows
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            for number, block in zip(heavy, client.persist([blocks[number] for number in heavy]), strict=True):
-                blocks[number] = block
-            if weights is not None and hasattr(weights[0], "__dask_graph__"):
-                weights = client.persist(weights)
-        return replace(rows, blocks=blocks, weights=weights)
+            found = iter(client.persist(blocks + weights))
+        blocks = [next(found) if sent else block for block, sent in zip(rows.blocks, heavy, strict=True)]
+        return replace(rows, blocks=blocks, weights=list(found) if weights else rows.weights)
 
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         found = self._attempt(held, function, args, together, None)
@@ -187,12 +185,14 @@ class DaskEngine(PartsEngine):
         job = Job(self.inner, rows, held.divergence, held.step, function, held.parts)
         shared = [self._sent(held, value, client) for value in (Plain((held.key, job)), held.last, *args)]
         firsts = held.starts or [0] * len(blocks)
-        chosen = None if labels is None else labels.to_delayed().ravel()
+        if labels is not None:  # Dask has left out the chunks without rows
+            chunks = iter(labels.to_delayed().ravel())
+            labels = [next(chunks) if n else np.empty(0, np.int32) for n in held.parts]
         workers = sorted(client.ncores()) if client is not None and held.memory.get("pinned", True) else []
         name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
         tasks = []
         for number in range(len(blocks)) if only is None else [only]:
-            extra = [] if chosen is None else [chosen[number]]
+            extra = [] if labels is None else [labels[number]]
             weights = None if rows.weights is None else rows.weights[number]
             where: dict[str, Any] = {}
             if workers and isinstance(blocks[number], Plain):
