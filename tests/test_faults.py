@@ -132,7 +132,7 @@ KINDS = {
 )
 def test_a_killed_worker_changes_nothing(cluster, kind, seconds, monkeypatch):
     _, client = cluster
-    monkeypatch.setattr("onmf.engine.dask.WORTH_KEEPING", 4000)  # a block has more
+    monkeypatch.setattr("onmf.engine.dask.WORTH_SENDING", 4000)  # a block has more
     whole = ONMF(**FIT).fit(all_rows())
     assert whole.n_iter_ > 4
     X = KINDS[kind]()
@@ -170,7 +170,7 @@ def test_a_partition_that_becomes_too_large_is_named(cluster, tmp_path):
         ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=30)).fit(lazily(growing, str(tmp_path)))
 
 
-@pytest.mark.parametrize("kind", ["from_array", "delayed", "csr"])
+@pytest.mark.parametrize("kind", ["from_array", "map_blocks", "delayed", "csr"])
 def test_what_is_in_this_process_is_sent_once(cluster, kind):
     """Dask warns of each graph that is larger than the threshold, and warnings are errors."""
     X = make_counts(8000, 100, 5, random_state=0).X
@@ -178,6 +178,7 @@ def test_what_is_in_this_process_is_sent_once(cluster, kind):
     whole = ONMF(**FIT).fit(X, sample_weight=weights)
     parts, given = {
         "from_array": (da.from_array(X.toarray(), chunks=(2000, -1)), weights),
+        "map_blocks": (da.from_array(X.toarray(), chunks=(2000, -1)).map_blocks(csr_array), weights),
         "csr": (da.from_array(X, chunks=(2000, -1), asarray=False), weights),
         "delayed": ([dask.delayed(X[i : i + 4000].toarray()) for i in (0, 4000)], da.from_array(weights, chunks=4000)),
     }[kind]

@@ -33,11 +33,7 @@ ADDED_AT_ONCE = 8
 """Parts, or sums of parts, that one task of the tree adds."""
 
 WORTH_SENDING = 1 << 16
-"""Bytes from which an argument goes to the workers once, instead of into every task."""
-
-WORTH_KEEPING = 1 << 20
-"""Bytes of data in the graph of a block from which the block goes to the workers once, instead of in every pass."""
-
+"""Bytes from which an argument, or data in a graph, goes to the workers once, instead of with every task or pass."""
 IDLE = 3
 """Looks at idle workers, two seconds apart, after which a pass that is not done is tried again."""
 
@@ -86,18 +82,25 @@ class DaskEngine(PartsEngine):
         return held
 
     def _sent_once(self, rows: Rows, client: Any) -> Rows:
-        """The rows, with weights and blocks of this process on the workers; where one dies, Dask makes them again."""
-        graphs = own_graphs(rows.blocks)
-        heavy = [not on_workers(graph) and bytes_in(graph) > WORTH_KEEPING for graph in graphs]
-        blocks = [block for block, sent in zip(rows.blocks, heavy, strict=True) if sent]
+        """The rows, with weights and data that are in this process on the workers; where one dies, Dask sends again."""
+        from dask.delayed import Delayed
+
+        graphs, data = own_graphs(rows.blocks), dict[Any, Any]()
+        for key, node in (pair for graph in graphs for pair in graph.items()):
+            if key not in data and is_data(node) and bytes_in(node) > WORTH_SENDING:
+                data[key] = Delayed(key, {key: node})
         weights = [part for part in rows.weights or [] if hasattr(part, "__dask_graph__")]
-        if not blocks and not weights:
+        if not data and not weights:
             return rows
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            found = iter(client.persist(blocks + weights))
-        blocks = [next(found) if sent else block for block, sent in zip(rows.blocks, heavy, strict=True)]
-        return replace(rows, blocks=blocks, weights=list(found) if weights else rows.weights)
+            found = client.persist([*data.values(), *weights])
+        sent = {key: leaf.__dask_graph__()[key] for key, leaf in zip(data, found, strict=False)}
+        blocks = [
+            Delayed(block.key, {key: sent.get(key, node) for key, node in graph.items()})
+            for block, graph in zip(rows.blocks, graphs, strict=True)
+        ]
+        return replace(rows, blocks=blocks, weights=found[len(data) :] if weights else rows.weights)
 
     def over_parts(self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         found = self._attempt(held, function, args, together, None)
@@ -468,13 +471,19 @@ def on_workers(graph: dict[Any, Any]) -> bool:
     return any(hasattr(task, "client") for task in graph.values())
 
 
-def bytes_in(graph: dict[Any, Any]) -> int:
-    """What a graph takes on its way to a worker; arrays are counted and not copied."""
+def is_data(node: Any) -> bool:
+    """Whether what stands in a graph is there to be taken as it is, and is on no worker yet."""
+    task = isinstance(node, tuple | list) or (hasattr(node, "dependencies") and not hasattr(node, "value"))
+    return not task and not hasattr(node, "client")
+
+
+def bytes_in(node: Any) -> int:
+    """What it takes on its way to a worker; arrays are counted and not copied."""
     import cloudpickle
 
     apart: list[int] = []
     try:
-        rest = cloudpickle.dumps(graph, protocol=5, buffer_callback=lambda found: apart.append(found.raw().nbytes))
+        rest = cloudpickle.dumps(node, protocol=5, buffer_callback=lambda found: apart.append(found.raw().nbytes))
     except Exception:  # Dask will say why it cannot be sent
         return 0
     return len(rest) + sum(apart)
