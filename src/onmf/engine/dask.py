@@ -34,6 +34,7 @@ ADDED_AT_ONCE = 8
 
 WORTH_SENDING = 1 << 16
 """Bytes from which an argument, or data in a graph, goes to the workers once, instead of with every task or pass."""
+
 IDLE = 3
 """Looks at idle workers, two seconds apart, after which a pass that is not done is tried again."""
 
@@ -250,7 +251,8 @@ class DaskEngine(PartsEngine):
         try:
             return list(client.gather(futures))
         except KilledWorker as error:
-            numbers = numbers_in([error.task, *(future.key for future in futures if future.status == "error")])
+            failed = [future.key for future in futures if future.status == "error"]
+            numbers = numbers_in([error.task, *failed, *deadliest(client)])
             raise PartError(
                 f"In {f'partition {numbers}' if numbers else f'task {error.task}'}: every worker that took it died; "
                 "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
@@ -411,12 +413,16 @@ def nothing_like(inner: Engine, held: HeldParts) -> Held:
 
 def last_at_work(client: Any) -> str:
     """Which partitions workers had when they died, in words."""
-    found = client.run_on_scheduler(suspicious)
-    if not found:
+    numbers = numbers_in(deadliest(client))
+    if not numbers:
         return ""
-    most = max(found.values())
-    numbers = numbers_in(key for key, times in found.items() if times == most)
     return f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it smaller"
+
+
+def deadliest(client: Any) -> list[str]:
+    """The tasks of parts with which most workers died."""
+    found = client.run_on_scheduler(suspicious)
+    return [key for key, times in found.items() if times == max(found.values())]
 
 
 def suspicious(dask_scheduler: Any) -> dict[str, int]:
