@@ -185,7 +185,7 @@ class Counts:
 
 
 def counts_of(engine: Engine, held: Held) -> Counts | None:
-    """What all local searches under Kullback–Leibler read of these rows, made once; None unless they are small counts."""
+    """What all local searches under Kullback–Leibler read of these rows, made once; None unless they are counts."""
     if "counts" not in held.memory:
         held.memory["counts"] = _read_counts(engine, held)
     found: Counts | None = held.memory["counts"]
