@@ -153,8 +153,15 @@ class TestTexts:
 
     @pytest.mark.parametrize(
         "options",
-        [{}, {"min_df": 4}, {"max_df": 0.4, "stop_words": "english"}, {"max_features": 4}, {"vocabulary": ["tea"]}]
-        + [{"dtype": np.float64}, {"vocabulary": ["beer"]}],
+        [
+            {},
+            {"min_df": 4},
+            {"max_df": 0.4, "stop_words": "english"},
+            {"max_features": 4},
+            {"vocabulary": ["tea"]},
+            {"vocabulary": ["beer"]},
+            {"dtype": np.float64},
+        ],
     )
     def test_counted_in_shards_as_at_once(self, tmp_path, options):
         at_once = CountVectorizer(**options)
