@@ -222,13 +222,12 @@ def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) ->
 def warn_about(clustering: Clustering, max_iter: int) -> None:
     """Say what a user should know before trusting the result."""
     k = len(clustering.centroids)
-    stopped = clustering.stop_reason in ("max_iter", "callback")
     if clustering.n_filled < k:
-        why = (
-            "the fit was stopped before they could be filled."
-            if stopped
-            else f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
-        )
+        why = f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
+        if clustering.stop_reason in ("max_iter", "callback"):
+            why = "the fit was stopped before they could be filled."
+        elif clustering.stop_reason == "batch":
+            why = "the batches so far have no rows for the others."
         warn(f"Only {clustering.n_filled} of {k} clusters hold rows: {why}", ConvergenceWarning)
     if clustering.stop_reason == "max_iter":
         warn(
