@@ -16,7 +16,7 @@ from onmf.by_row import last_labels, margins_of
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import Start
-from onmf.refine import SearchFrom, local_search, settle, split_and_merge
+from onmf.refine import SearchFrom, counts_of, local_search, settle, split_and_merge
 from onmf.result import Clustering
 from onmf.warn import warn
 
@@ -141,6 +141,8 @@ def runs(
             found = searched(engine, held, found, search, rng)
         return found
 
+    if plan.refine is not None and held.divergence.moves == "entropy":
+        counts_of(engine, held)  # before the runs part
     return side_by_side(engine, held, begin, run, len(seeds), in_turn=watch is not None)
 
 
