@@ -30,7 +30,7 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
-from onmf.engine import BlocksEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
+from onmf.engine import BlocksEngine, DaskEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
 from onmf.model_file import SavedModel, provenance, read_model, write_model
@@ -747,6 +747,18 @@ def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
     return H if sparse else H.toarray()
 
 
+def engine_of_blocks(model: ONMF, progress: Callable[[str, float], None] | None = None) -> BlocksEngine:
+    """The engine that reads batches, each worked on by the engine that the model has."""
+    engine = get_engine(model.engine, n_threads=model.n_threads)
+    if isinstance(engine, DaskEngine):
+        raise ValueError(
+            "engine='dask' takes Dask collections, and these rows come in batches: use engine='auto', 'cpu' or 'gpu'."
+        )
+    if isinstance(engine, BlocksEngine):
+        return BlocksEngine(engine.inner, progress or engine.progress)
+    return BlocksEngine(engine, progress)
+
+
 def fit_by_blocks(
     model: ONMF, X: Callable[[], Any], progress: Callable[[str, float], None] | None, **start: Any
 ) -> None:
@@ -763,8 +775,7 @@ def fit_by_blocks(
     **start
         Parameters that are others during the fit.
     """
-    inner = get_engine(model.engine, n_threads=model.n_threads)
-    changed = {"engine": BlocksEngine(inner, progress), "n_threads": None, **start}
+    changed = {"engine": engine_of_blocks(model, progress), "n_threads": None, **start}
     given = {name: getattr(model, name) for name in changed}
     model.set_params(**changed)
     try:
