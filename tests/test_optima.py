@@ -11,7 +11,7 @@ from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
 from onmf.engine import get_engine
 from onmf.metrics import clustering_accuracy
-from onmf.refine import local_search
+from onmf.refine import counts_of, local_search
 
 
 def kl_objective(X, labels, k):
@@ -88,6 +88,18 @@ def test_weights_are_repeats(small, beta_loss):
             other = found.labels.copy()
             other[i] = c
             assert objective(often, np.repeat(other, weights.astype(int)), 3) >= after * (1 - 1e-9)
+
+
+def test_rows_of_counts_are_made_once_for_all_runs(small):
+    engine = get_engine("cpu", small)
+    held = engine.hold(small, get_divergence("kullback-leibler"))
+    counts = counts_of(engine, held)
+    assert counts is counts_of(engine, engine.fork(held))
+    for i, row in enumerate(small):
+        here = slice(counts.bounds[i], counts.bounds[i + 1])
+        assert np.array_equal(counts.counts[here][: counts.ones[i] - here.start], np.ones((row == 1).sum()))
+        assert np.array_equal(np.bincount(counts.features[here], counts.counts[here], len(row)), row)
+    assert counts_of(engine, engine.hold(small + 0.5, get_divergence("kullback-leibler"))) is None
 
 
 @pytest.mark.parametrize("beta_loss", OBJECTIVES)

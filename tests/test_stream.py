@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.special import xlogy
 from sklearn.base import clone
 
-from onmf import ONMF
+from onmf import ONMF, load
 from onmf.datasets import make_counts
 
 
@@ -82,6 +82,35 @@ def test_a_model_from_batches_is_a_model(made):
     assert not hasattr(clone(model), "cluster_centers_")
 
 
+def test_after_fit_the_stream_starts_from_its_centroids(made, tmp_path):
+    model = ONMF(4).fit(made)
+    model.save(tmp_path / "model.onmf")
+    expected = ONMF(4, init=model.cluster_centers_).partial_fit(made[:100])
+    for start in (model, load(tmp_path / "model.onmf")):
+        assert np.array_equal(start.partial_fit(made[:100]).cluster_centers_, expected.cluster_centers_)
+        assert start.n_iter_ == 1
+    with pytest.raises(ValueError, match="has changed"):
+        ONMF(4).fit(made).set_params(n_clusters=3).partial_fit(made)
+
+
+def test_a_saved_stream_has_no_objective_either(made, tmp_path):
+    model = ONMF(4).partial_fit(made)
+    model.save(tmp_path / "stream.onmf")
+    again = load(tmp_path / "stream.onmf")
+    assert np.array_equal(again.predict(made), model.predict(made))
+    assert not hasattr(again, "reconstruction_err_")
+
+
+def test_what_is_wrong_with_a_batch_is_said(made):
+    rows = made[:20].toarray()
+    rows[3] = 0.0
+    with pytest.warns(UserWarning, match="1 of 20 rows of X are zero everywhere"):
+        ONMF(4).partial_fit(rows)
+    start = np.vstack([made[:3].toarray(), np.eye(60)[:1]])
+    with pytest.warns(UserWarning, match="Only 3 of 4 clusters hold rows: the batches so far have no rows"):
+        ONMF(4, init=start).partial_fit(np.repeat(made[:3].toarray(), 2, axis=0))
+
+
 class TestRefusals:
     def test_what_a_batch_cannot_be(self, made):
         model = ONMF(4).partial_fit(made)
@@ -92,6 +121,11 @@ class TestRefusals:
         model.partial_fit(made[:100], batch="x")
         with pytest.raises(ValueError, match="batch 'x' has 90 rows, and had 100 before"):
             model.partial_fit(made[:90], batch="x")
+        model.partial_fit(made[:50], sample_weight=np.arange(50.0), batch="w").partial_fit(made[:50], batch="plain")
+        model.partial_fit(made[:50], sample_weight=np.arange(50.0), batch="w")
+        for weights, name in ((np.ones(50), "w"), (None, "w"), (np.ones(50), "plain")):
+            with pytest.raises(ValueError, match=f"batch '{name}' had another sample_weight before"):
+                model.partial_fit(made[:50], sample_weight=weights, batch=name)
         with pytest.raises(ValueError, match="n_samples=3 should be >= n_clusters=4"):
             ONMF(4).partial_fit(made[:3])
 

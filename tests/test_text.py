@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import onmf
 from onmf import ONMF, load
 from onmf.datasets import docstring_texts
+from onmf.engine import BlocksEngine, get_engine
 from onmf.report import documents_report
 from onmf.report.page import plotly_script
 from onmf.text import (
@@ -541,6 +542,37 @@ class TestClusters:
                 cluster_documents(never(), 2, shards=tmp_path, **options)
         with pytest.raises(ValueError, match="max_iter=0 is not allowed"):
             cluster_documents(never(), 2, shards=tmp_path, max_iter=0)
+        with pytest.raises(ValueError, match="engine='dask' takes Dask collections, and these rows come in batches"):
+            cluster_documents(never(), 2, shards=tmp_path, engine="dask")
+        with pytest.raises(TypeError, match="vectorizer is a TfidfVectorizer, which does not count"):
+            cluster_documents(never(), 2, shards=tmp_path, vectorizer=TfidfVectorizer())
+        with pytest.raises(ValueError, match="force=True replaces a folder of shards, and none is named"):
+            cluster_documents(never(), 2, force=True)
+
+    def test_shards_with_engines(self, tmp_path):
+        texts = ["tea tea", "milk", "green tea", "cold milk"]
+        whole = cluster_documents(texts, 2)
+        passes = []
+        own = BlocksEngine(get_engine("reference"), lambda name, share: passes.append(name))
+        for number, engine in enumerate(("blocks", "reference", own)):
+            found = cluster_documents(texts, 2, shards=tmp_path / str(number), engine=engine)
+            assert found.clusters.tolist() == whole.clusters.tolist()
+            assert found.model.engine is engine
+        assert "iteration 1" in passes
+
+    def test_a_vocabulary_and_shards(self, tmp_path):
+        texts = ["tea tea", "milk", "green tea", "cold milk"]
+        fitted = make_vectorizer().fit(["tea milk"])
+        found = cluster_documents(texts, 2, shards=tmp_path / "fitted", vectorizer=fitted)
+        assert found.words.tolist() == cluster_documents(texts, 2, vectorizer=fitted).words.tolist() == ["milk", "tea"]
+        with pytest.raises(ValueError, match="None of the 4 texts has a word of the vocabulary"):
+            cluster_documents(texts, 2, shards=tmp_path / "beer", vectorizer=make_vectorizer(vocabulary=["beer"]))
+        assert not (tmp_path / "beer").exists()
+
+    @pytest.mark.parametrize("shards", [None, "shards"])
+    def test_one_string_is_no_list_of_texts(self, shards, tmp_path):
+        with pytest.raises(TypeError, match=r"texts is one string.*read_texts"):
+            cluster_documents("red tea", 2, shards=shards and tmp_path / shards)
 
     def test_too_many_clusters(self):
         with pytest.raises(ValueError, match=r"3 clusters of 2 documents \(1 more have none of the words\)"):

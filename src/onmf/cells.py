@@ -68,6 +68,13 @@ def cluster(
             f"adata is a {type(adata).__name__}, not an AnnData object: wrap a matrix as anndata.AnnData(X), or pass "
             "it to onmf.ONMF as it is."
         )
+    if adata.isbacked and adata.is_view:
+        raise ValueError(
+            "adata is a view of a backed object, and nothing can be written into it: pass the whole object, or "
+            "adata.to_memory()."
+        )
+    if rows < 1:
+        raise ValueError(f"rows={rows} is not allowed: a batch needs at least 1 cell.")
     if layer is not None and layer not in adata.layers:
         raise KeyError(f"adata has no layer {layer!r}: there are {', '.join(adata.layers) or 'none'}.")
     X = adata.X if layer is None else adata.layers[layer]

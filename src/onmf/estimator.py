@@ -30,13 +30,13 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
-from onmf.engine import BlocksEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
+from onmf.engine import BlocksEngine, DaskEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
 from onmf.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
-from onmf.solve import Plan, solve
+from onmf.solve import Plan, solve, warn_about
 from onmf.stream import Stream, learn
 from onmf.validate import check_centroids, read_only
 from onmf.warn import warn
@@ -252,7 +252,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
         """Learn from a batch of rows, after those of earlier calls.
 
-        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. Every batch is assigned
+        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows; after :meth:`fit`, or in a
+        model from a file, the start are its centroids, though not the rows behind them. Every batch is assigned
         under the centroids of the moment and added to the sums that they are made of, after these have been multiplied
         by ``forgetting``. Pass over the batches several times, each time under the same names, and each batch replaces
         what it gave before.
@@ -266,7 +267,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         sample_weight : (n,) array, optional
             Weight of each row.
         batch : hashable, optional
-            Name of the batch. 12 bytes are kept for each row of a batch that has one.
+            Name of the batch. 12 bytes are kept for each row of a batch that has one, and its weights.
 
         Returns
         -------
@@ -292,10 +293,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         if in_parts(X):
             raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
         known: Stream | None = getattr(self, "_stream", None)
-        fresh = known is None
+        if known is None and hasattr(self, "cluster_centers_"):
+            known = Stream(np.array(to_host(self.cluster_centers_), dtype=np.float64))
         if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
-        rows, engine, held = hold(self, X, divergence, sample_weight, reset=fresh)
+        rows, engine, held = hold(self, X, divergence, sample_weight, reset=known is None, warn=True)
         if known is None:
             self._check_rows(held.shape[0])
             start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
@@ -307,24 +309,22 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         labels, scales = engine.by_row(held, last_labels, whole.norms)
         (margins,) = engine.by_row(held, margins_of, known.centroids, labels=labels)
         centroids, masses = engine.keep(held, known.centroids.copy(), whole.scale_sums / whole.norms)
-        self._adopt(
-            Clustering(
-                labels=labels,
-                scales=scales,
-                centroids=centroids,
-                objective=objective(engine, held, step),
-                n_iter=known.steps,
-                stop_reason="batch",
-                history={},
-                masses=masses,
-                n_filled=int(np.count_nonzero(~whole.empty)),
-                init_rows=None,
-                parameters=self.get_params(deep=False),
-                margins=margins,
-            ),
-            engine.name,
+        clustering = Clustering(
+            labels=labels,
+            scales=scales,
+            centroids=centroids,
+            objective=objective(engine, held, step),
+            n_iter=known.steps,
+            stop_reason="batch",
+            history={},
+            masses=masses,
+            n_filled=int(np.count_nonzero(~whole.empty)),
+            init_rows=None,
+            parameters=self.get_params(deep=False),
+            margins=margins,
         )
-        del self.reconstruction_err_
+        warn_about(clustering, self.max_iter)
+        self._adopt(clustering, engine.name)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -685,7 +685,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.scales_ = clustering.scales
         self.cluster_centers_ = clustering.centroids
         self.n_iter_ = clustering.n_iter
-        self.reconstruction_err_ = clustering.objective
+        if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
+            self.__dict__.pop("reconstruction_err_", None)
+        else:
+            self.reconstruction_err_ = clustering.objective
         self.history_ = clustering.history
         self.stop_reason_ = clustering.stop_reason
         self.engine_ = engine
@@ -746,6 +749,18 @@ def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
     return H if sparse else H.toarray()
 
 
+def engine_of_blocks(model: ONMF, progress: Callable[[str, float], None] | None = None) -> BlocksEngine:
+    """The engine that reads batches, each worked on by the engine that the model has."""
+    engine = get_engine(model.engine, n_threads=model.n_threads)
+    if isinstance(engine, DaskEngine):
+        raise ValueError(
+            "engine='dask' takes Dask collections, and these rows come in batches: use engine='auto', 'cpu' or 'gpu'."
+        )
+    if isinstance(engine, BlocksEngine):
+        return BlocksEngine(engine.inner, progress or engine.progress)
+    return BlocksEngine(engine, progress)
+
+
 def fit_by_blocks(
     model: ONMF, X: Callable[[], Any], progress: Callable[[str, float], None] | None, **start: Any
 ) -> None:
@@ -762,8 +777,7 @@ def fit_by_blocks(
     **start
         Parameters that are others during the fit.
     """
-    inner = get_engine(model.engine, n_threads=model.n_threads)
-    changed = {"engine": BlocksEngine(inner, progress), "n_threads": None, **start}
+    changed = {"engine": engine_of_blocks(model, progress), "n_threads": None, **start}
     given = {name: getattr(model, name) for name in changed}
     model.set_params(**changed)
     try:

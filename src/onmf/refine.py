@@ -81,7 +81,7 @@ def local_search(engine: Engine, held: Held, labels: Array, k: int, rng: np.rand
     n = len(labels)
     doubt = np.empty(n)
     masses = engine.row_term(held.data, np.abs)
-    prepare = _counts if held.divergence.moves == "entropy" else _lengths
+    prepare = _entropies if held.divergence.moves == "entropy" else _lengths
     sweep = prepare(engine, held, labels, k, masses)
     n_sweeps, moved, gain = 0, 0, 0.0
     while n_sweeps < MOST_SWEEPS:
@@ -172,17 +172,54 @@ def _rows(engine: Engine, held: Held) -> tuple[Array, Array, Array, bool]:
     return np.arange(n + 1) * p, np.arange(p), X.reshape(-1), True
 
 
-def _counts(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArray) -> Sweep:
-    """Sweeps under Kullback–Leibler: with tables where all entries are small whole numbers, else with logarithms."""
+@dataclass(frozen=True)
+class Counts:
+    """Rows of counts in the order in which sweeps read them, and tables of t log t and of its steps."""
+
+    bounds: Array
+    ones: Array
+    features: Array
+    counts: Array
+    powers: FloatArray
+    steps: FloatArray
+
+
+def counts_of(engine: Engine, held: Held) -> Counts | None:
+    """What all local searches under Kullback–Leibler read of these rows, made once; None unless they are counts."""
+    if "counts" not in held.memory:
+        held.memory["counts"] = _read_counts(engine, held)
+    found: Counts | None = held.memory["counts"]
+    return found
+
+
+def _read_counts(engine: Engine, held: Held) -> Counts | None:
     from onmf import kernels  # numba is slow to import, and most who import onmf do not fit at once
 
     indptr, indices, data, dense = _rows(engine, held)
+    n = held.shape[0]
+    weights = engine.row_weights(held, np.ones(n))
+    whole = all(np.isfinite(kernels.total_if_whole(values, 0, len(values))) for values in (data, weights))
+    largest = engine.sum_by_label(held.data, np.zeros(n, dtype=np.int32), weights, 1).max()
+    if not whole or largest > LARGEST_TABLE:
+        return None
+    bounds, ones = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
+    features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
+    kernels.ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
+    t = np.arange(largest + 2)
+    powers = t * np.log(np.maximum(t, 1))
+    steps = t * np.log1p(1 / np.maximum(t, 1)) + np.log(t + 1)
+    return Counts(bounds, ones, features, counts, powers, steps)
+
+
+def _entropies(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArray) -> Sweep:
+    """Sweeps under Kullback–Leibler: with tables where all entries are small whole numbers, else with logarithms."""
+    from onmf import kernels  # numba is slow to import, and most who import onmf do not fit at once
+
     weights = engine.row_weights(held, masses)
     sizes = np.bincount(labels[masses * weights > 0], minlength=k)
-    sums = engine.sum_by_label(held.data, labels, weights, k)
-    largest = sums.sum(axis=0).max()
-    whole = all(np.isfinite(kernels.total_if_whole(values, 0, len(values))) for values in (data, weights))
-    if not whole or largest > LARGEST_TABLE:
+    X = counts_of(engine, held)
+    if X is None:
+        indptr, indices, data, dense = _rows(engine, held)
 
         def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
             # Made anew for each sweep, since rounding adds up in them.
@@ -191,17 +228,12 @@ def _counts(engine: Engine, held: Held, labels: Array, k: int, masses: FloatArra
             return kernels.sweep_entropy(indptr, indices, data, dense, weights, rows, labels, S, T, sizes, doubt)
 
         return sweep
-    bounds, ones = np.empty(len(labels) + 1, dtype=np.int64), np.empty(len(labels), dtype=np.int64)
-    features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
-    kernels.ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
-    S = np.ascontiguousarray(sums.T).astype(np.uint32)
-    t = np.arange(largest + 2)
-    powers = t * np.log(np.maximum(t, 1))
-    steps = t * np.log1p(1 / np.maximum(t, 1)) + np.log(t + 1)
-    slopes = steps[S]
+    S = np.ascontiguousarray(engine.sum_by_label(held.data, labels, weights, k).T).astype(np.uint32)
+    slopes = X.steps[S]
     T = S.sum(axis=0, dtype=np.int64)
+    rows_of_counts = X.bounds, X.ones, X.features, X.counts
     return lambda rows, doubt: kernels.sweep_counts(
-        bounds, ones, features, counts, rows, labels, S, slopes, T, sizes, powers, steps, doubt
+        *rows_of_counts, rows, labels, S, slopes, T, sizes, X.powers, X.steps, doubt
     )
 
 

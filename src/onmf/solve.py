@@ -16,7 +16,7 @@ from onmf.by_row import last_labels, margins_of
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import Start
-from onmf.refine import SearchFrom, local_search, settle, split_and_merge
+from onmf.refine import SearchFrom, counts_of, local_search, settle, split_and_merge
 from onmf.result import Clustering
 from onmf.warn import warn
 
@@ -141,6 +141,8 @@ def runs(
             found = searched(engine, held, found, search, rng)
         return found
 
+    if plan.refine is not None and held.divergence.moves == "entropy":
+        counts_of(engine, held)  # before the runs part
     return side_by_side(engine, held, begin, run, len(seeds), in_turn=watch is not None)
 
 
@@ -222,13 +224,12 @@ def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) ->
 def warn_about(clustering: Clustering, max_iter: int) -> None:
     """Say what a user should know before trusting the result."""
     k = len(clustering.centroids)
-    stopped = clustering.stop_reason in ("max_iter", "callback")
     if clustering.n_filled < k:
-        why = (
-            "the fit was stopped before they could be filled."
-            if stopped
-            else f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
-        )
+        why = f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
+        if clustering.stop_reason in ("max_iter", "callback"):
+            why = "the fit was stopped before they could be filled."
+        elif clustering.stop_reason == "batch":
+            why = "the batches so far have no rows for the others."
         warn(f"Only {clustering.n_filled} of {k} clusters hold rows: {why}", ConvergenceWarning)
     if clustering.stop_reason == "max_iter":
         warn(

@@ -29,10 +29,11 @@ NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class Seen:
-    """What a batch gave when it was last seen: labels and scales of its rows, and in which step."""
+    """What a batch gave when it was last seen: labels, scales and weights of its rows, and in which step."""
 
     labels: Array
     scales: FloatArray
+    weights: FloatArray | None
     step: int
 
 
@@ -92,15 +93,23 @@ def learn(stream: Stream, engine: Engine, held: Held, share: float, name: Hashab
                     f"batch {name!r} has {len(labels)} rows, and had {len(before.labels)} before: give other rows "
                     "another name."
                 )
+            if not same_weights(held.weights, before.weights):
+                raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
             age = stream.steps - before.step + 1
             weight = share**age
             whole = _without(whole, _again(engine, held, before, k).each(lambda array: weight * array))
     stream.steps += 1
     if name is not None:
-        stream.seen[name] = Seen(labels.copy(), scales.copy(), stream.steps)
+        weights = None if held.weights is None else held.weights.copy()
+        stream.seen[name] = Seen(labels.copy(), scales.copy(), weights, stream.steps)
     stream.whole = whole
     update(engine, divergence, whole, stream.centroids)
     return step
+
+
+def same_weights(one: FloatArray | None, other: FloatArray | None) -> bool:
+    """Whether two batches have the same weights, None being that of no weights."""
+    return one is other if one is None or other is None else np.array_equal(one, other)
 
 
 def _again(engine: Engine, held: Held, before: Seen, k: int) -> StepSums:

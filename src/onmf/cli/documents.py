@@ -265,7 +265,7 @@ def documents_command(
             vectorizer=make_vectorizer(language, **chosen),
             automatic=min_df is None,
             shards=shards,
-            force=force,
+            force=force and shards is not None,
             progress=lambda name, share: step(names.get(name, f"Fitting: {name}"), share),
             **options,
         )

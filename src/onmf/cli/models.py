@@ -169,11 +169,15 @@ def show(
     n, p = len(fitted.labels_), fitted.n_features_in_
     if as_json:
         facts = {"kind": extra["kind"], "n_rows": n, "n_features": p, "n_iter": int(fitted.n_iter_)}
-        facts |= {"objective": float(fitted.reconstruction_err_), "stop_reason": fitted.stop_reason_}
+        facts |= {"objective": fitted.clustering_.objective, "stop_reason": fitted.stop_reason_}
         print(json.dumps(facts | {"provenance": written, "clusters": rows}, ensure_ascii=False))
         return
     print(f"A model of {extra['kind']}: {len(rows)} clusters of {n:,} rows and {p:,} features")
-    print(f"{fitted.n_iter_} iterations, {fitted.stop_reason_}, objective {fitted.reconstruction_err_:.6g}")
+    objective = fitted.clustering_.objective
+    if fitted.stop_reason_ == "batch":
+        print(f"{fitted.n_iter_} batches, objective of the last one {objective:.6g}")
+    else:
+        print(f"{fitted.n_iter_} iterations, {fitted.stop_reason_}, objective {objective:.6g}")
     print(
         f"Written {written.get('created', 'at an unknown time')} by onmf {written.get('onmf', 'of unknown version')}\n"
     )

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from onmf.divergence import Array
 
-from .pieces import ROWS, Shards, read_shard, without_shards, write_shard, write_shards
+from .pieces import ROWS, Shards, fill, new_folder, open_shards, read_shard, write_shard
 
 CHARACTERS = 1 << 25
 """Characters of the texts of a shard, about: some 300 MB while they are counted."""
@@ -37,7 +37,7 @@ def count_shards(
     texts : iterable of str
         The texts.
     folder : path
-        Where to; it must not hold shards yet.
+        Where to; it must not exist, or be empty. It is there as a whole or not at all.
     vectorizer : CountVectorizer, optional
         Says what a word is, and which ones count (``min_df``, ``max_df``, ``max_features``, ``vocabulary``);
         scikit-learn's default if there is none. It is left as it is.
@@ -61,8 +61,12 @@ def count_shards(
     """
     if documents < 1:
         raise ValueError(f"documents={documents} is not allowed: a shard needs at least 1 document.")
+    if isinstance(texts, str):
+        raise TypeError("texts is one string: give a list of strings, or another iterable, with one for each document.")
     counter = CountVectorizer(dtype=np.int32) if vectorizer is None else vectorizer
-    return count_pieces(texts, Path(folder), counter, documents=documents)[0]
+    with new_folder(folder) as new:
+        count_pieces(texts, new, counter, documents=documents)
+    return open_shards(folder)
 
 
 def count_pieces(
@@ -74,13 +78,15 @@ def count_pieces(
     enough: Callable[[int], int] = lambda n: 1,
     empty: bool = True,
     progress: Callable[[float], None] = lambda share: None,
-) -> tuple[Shards, Array]:
+) -> Array:
     """Count words in shards: first with all words, then, once it is known which words count, with those.
 
     Parameters
     ----------
-    texts, folder, vectorizer, documents
+    texts, vectorizer, documents
         As in :func:`count_shards`.
+    folder : path
+        Where to; it must exist.
     enough : callable
         How many of n documents must have a word, besides what the vectorizer says; ignored where no word would be left.
     empty : bool, default=True
@@ -90,10 +96,12 @@ def count_pieces(
 
     Returns
     -------
-    Shards, (documents,) array of int
-        And the number of words of each document, empty ones included.
+    (documents,) array of int
+        The number of words of each document, empty ones included.
     """
-    without_shards(folder)
+    if not isinstance(vectorizer, CountVectorizer) or isinstance(vectorizer, TfidfVectorizer):
+        raise TypeError(f"vectorizer is a {type(vectorizer).__name__}, which does not count: use a CountVectorizer.")
+    vectorizer = clone(vectorizer)
     plain = clone(vectorizer).set_params(min_df=1, max_df=1.0, max_features=None)
     lengths: list[Array] = []
     with TemporaryDirectory(dir=folder, prefix=".counting-") as aside:
@@ -104,6 +112,10 @@ def count_pieces(
         if not files:
             raise ValueError("There are no texts to count words in.")
         words, columns = seen.chosen(vectorizer, enough)
+        if not empty and not seen.often.any():
+            raise ValueError(
+                f"None of the {seen.n} texts has a word of the vocabulary: give the vectorizer another one, or none."
+            )
 
         def batches() -> Iterator[Any]:
             for number, file in enumerate(files, 1):
@@ -115,8 +127,8 @@ def count_pieces(
                     yield X if empty else X[np.flatnonzero(sizes)]
                 progress(number / len(files))
 
-        shards = write_shards(batches(), folder, words)
-    return shards, np.concatenate(lengths)
+        fill(folder, batches(), words)
+    return np.concatenate(lengths)
 
 
 def _counted(vectorizer: CountVectorizer, texts: list[str]) -> csr_array:
@@ -146,7 +158,7 @@ class _Words:
         more = np.zeros(len(places) - len(self.having), dtype=np.int64)
         self.having, self.often = (np.concatenate([old, more]) for old in (self.having, self.often))
         self.having[columns] += np.bincount(X.indices, minlength=X.shape[1])
-        self.often[columns] += np.asarray(X.sum(axis=0)).ravel()
+        self.often[columns] += np.asarray(X.sum(axis=0)).ravel().astype(np.int64)  # counts may come as floats
         self.n += X.shape[0]
         return csr_array((X.data, columns[X.indices], X.indptr), shape=(X.shape[0], len(places)))
 

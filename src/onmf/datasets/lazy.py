@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from onmf.divergence import Array
-
 from .pieces import ROWS, import_dask
 
 
@@ -91,7 +89,7 @@ def _lazy(opener: Opener, path: Path, name: str, rows: int) -> Any:
         raise ValueError(f"rows={rows} is not allowed: a chunk needs at least 1 row.")
     matrix, close = _matrix(opener, path, name)
     try:
-        shape, like, starts = _describe(matrix, f"{path}, {name or 'the store itself'}")
+        shape, like = _describe(matrix, f"{path}, {name or 'the store itself'}")
     finally:
         close()
     n, p = shape
@@ -99,13 +97,7 @@ def _lazy(opener: Opener, path: Path, name: str, rows: int) -> Any:
     if n == 0:
         raise ValueError(f"{path} has no rows.")
     blocks = [
-        da.from_delayed(
-            dask.delayed(_read_rows, pure=False)(
-                opener, path, name, a, b, None if starts is None else np.asarray(starts[a : b + 1])
-            ),
-            (b - a, p),
-            meta=like,
-        )
+        da.from_delayed(dask.delayed(_read_rows, pure=False)(opener, path, name, a, b), (b - a, p), meta=like)
         for a, b in pairwise(cuts)
     ]
     return da.concatenate(blocks)
@@ -117,13 +109,15 @@ def _matrix(opener: Opener, path: Path, name: str) -> tuple[Any, Callable[[], No
     try:
         return (file[name] if name else file), close
     except KeyError as error:
-        there = ", ".join(sorted(file.keys()))
+        within = name.rpartition("/")[0]
+        group = file[within] if within and within in file else file
+        there = ", ".join(sorted(getattr(group, "keys", tuple)())) or "none"
         close()
         raise KeyError(f"{path} has no {name}: there are {there}.") from error
 
 
-def _describe(matrix: Any, where: str) -> tuple[tuple[int, int], Any, Array | None]:
-    """Shape, an empty example, and for CSR where each row begins."""
+def _describe(matrix: Any, where: str) -> tuple[tuple[int, int], Any]:
+    """Shape and an empty example."""
     if hasattr(matrix, "keys"):
         if not {"data", "indices", "indptr"} <= set(matrix.keys()):
             raise ValueError(
@@ -135,20 +129,20 @@ def _describe(matrix: Any, where: str) -> tuple[tuple[int, int], Any, Array | No
                 f"{where}, is stored by columns ({kind}), and rows cannot be read from it piece by piece: convert it "
                 "with adata.X = adata.X.tocsr() and write it again."
             )
-        shape = tuple(int(size) for size in matrix.attrs["shape"])
-        example = csr_array((0, shape[1]), dtype=matrix["data"].dtype)
-        return shape, example, matrix["indptr"][:]  # type: ignore[return-value]
+        n, p = (int(size) for size in matrix.attrs["shape"])
+        return (n, p), csr_array((0, p), dtype=matrix["data"].dtype)
     if len(matrix.shape) != 2:
         raise ValueError(f"{where}, has {len(matrix.shape)} dimensions: rows and features are needed.")
-    return matrix.shape, np.empty((0, matrix.shape[1]), dtype=matrix.dtype), None
+    return matrix.shape, np.empty((0, matrix.shape[1]), dtype=matrix.dtype)
 
 
-def _read_rows(opener: Opener, path: Path, name: str, start: int, stop: int, starts: Array | None) -> Any:
+def _read_rows(opener: Opener, path: Path, name: str, start: int, stop: int) -> Any:
     """Rows start to stop, read now."""
     matrix, close = _matrix(opener, path, name)
     try:
-        if starts is None:
+        if not hasattr(matrix, "keys"):
             return np.asarray(matrix[start:stop])
+        starts = np.asarray(matrix["indptr"][start : stop + 1])
         a, b = int(starts[0]), int(starts[-1])
         columns = int(matrix.attrs["shape"][1])
         return csr_array((matrix["data"][a:b], matrix["indices"][a:b], starts - a), shape=(stop - start, columns))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from onmf.divergence import Array
-from onmf.files import write_whole
+from onmf.files import whole_folder, write_whole
 
 NAMES = "names.json"
 """File with the names of the features, beside the shards."""
@@ -62,7 +64,11 @@ class Shards:
         return f"<Shards {self.files[0].parent}: {n} × {p} in {len(self.files)} files>"
 
     def to_dask(self) -> Any:
-        """A Dask array with one chunk for each file, of which nothing is read yet."""
+        """A Dask array with one chunk for each file, of which nothing is read yet.
+
+        It has no names, since Dask arrays have none: where they are wanted, pass ``names`` to
+        :meth:`onmf.ONMF.top_features`.
+        """
         dask, da = import_dask()
         like = csr_array((0, self.features)) if self.files[0].suffix == ".npz" else np.empty((0, self.features))
         blocks = [
@@ -128,14 +134,14 @@ def open_shards(folder: str | Path) -> Shards:
 
 
 def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str] | None = None) -> Shards:
-    """Write batches of rows as npz files, one after the other; none of them is ever there by half.
+    """Write batches of rows as npz files, one after the other.
 
     Parameters
     ----------
     batches : iterable of arrays or sparse matrices
         Rows.
     folder : path
-        Where to; made if it is missing. It must not hold shards yet.
+        Where to; it must not exist, or be empty. It is there as a whole or not at all.
     names : iterable of str, optional
         Names of the features, which go into ``names.json``.
 
@@ -143,24 +149,45 @@ def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str
     -------
     Shards
     """
-    folder = Path(folder)
-    without_shards(folder)
-    number = -1
-    for number, batch in enumerate(batches):
-        write_shard(folder / f"shard-{number:06d}.npz", csr_array(batch))
-    if number < 0:
-        raise ValueError("batches is empty: there is nothing to write.")
-    if names is not None:
-        text = json.dumps([str(name) for name in names], ensure_ascii=False)
-        write_whole(folder / NAMES, lambda file: file.write(text.encode()))
+    with new_folder(folder) as new:
+        fill(new, batches, names)
     return open_shards(folder)
 
 
-def without_shards(folder: Path) -> None:
-    """Make a folder, or refuse one that holds shards."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.glob("*.npz")) or any(folder.glob("*.parquet")):
-        raise FileExistsError(f"{folder} holds shards already: give a new folder, or empty this one.")
+@contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """A folder for shards that takes its place when all went well; one that holds anything is refused."""
+    folder = Path(folder).resolve()  # a link to a folder stays what it is
+    if folder.is_dir():
+        if held := sorted(os.listdir(folder)):
+            what = "shards" if any(name.endswith((".npz", ".parquet")) for name in held) else repr(held[0])
+            raise FileExistsError(f"{folder} holds {what} already: give a new folder, or empty this one.")
+        if folder.is_mount() or folder == Path.cwd():
+            raise FileExistsError(f"{folder} is a mount point or the working folder: give a new folder in it.")
+    with whole_folder(folder) as new:
+        yield new
+
+
+def fill(folder: Path, batches: Iterable[Any], names: Iterable[str] | None) -> None:
+    """Write batches of rows and the names of their features into a folder that is there."""
+    labels = None if names is None else [str(name) for name in names]
+    p = None
+    for number, batch in enumerate(batches):
+        X = csr_array(batch)
+        if X.ndim != 2:
+            raise ValueError(f"Batch {number} has {X.ndim} dimensions: rows and features are needed.")
+        if p is None:
+            p = X.shape[1]
+            if labels is not None and len(labels) != p:
+                raise ValueError(f"names has {len(labels)} names, but batch 0 has {p} features: each needs one.")
+        if X.shape[1] != p:
+            raise ValueError(f"Batch {number} has {X.shape[1]} features, but batch 0 has {p}: all need the same.")
+        write_shard(folder / f"shard-{number:06d}.npz", X)
+    if p is None:
+        raise ValueError("batches is empty: there is nothing to write.")
+    if labels is not None:
+        text = json.dumps(labels, ensure_ascii=False)
+        write_whole(folder / NAMES, lambda file: file.write(text.encode()))
 
 
 def write_shard(path: Path, X: csr_array) -> None:
@@ -172,7 +199,9 @@ def write_shard(path: Path, X: csr_array) -> None:
 def read_shard(file: Path) -> Any:
     """The rows of one file: a CSR array from npz, an array from Parquet."""
     if file.suffix == ".parquet":
-        return _parquet().read_table(file).to_pandas().to_numpy()
+        parquet = _parquet()
+        columns = _features(parquet.read_schema(file))
+        return parquet.read_table(file, columns=columns).to_pandas(ignore_metadata=True).to_numpy()
     try:
         with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
             if "indptr" not in content:
@@ -188,7 +217,8 @@ def _size(file: Path) -> tuple[int, int, list[str] | None]:
     """Rows, features and names of a shard, without reading its rows."""
     if file.suffix == ".parquet":
         about = _parquet().ParquetFile(file)
-        return about.metadata.num_rows, len(about.schema_arrow.names), list(about.schema_arrow.names)
+        columns = _features(about.schema_arrow)
+        return about.metadata.num_rows, len(columns), columns
     try:
         with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
             if "format" in content and content["format"].item() != b"csr":
@@ -197,6 +227,12 @@ def _size(file: Path) -> tuple[int, int, list[str] | None]:
     except (ValueError, KeyError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file} cannot be read as a shard: {error}. Write it with scipy.sparse.save_npz.") from error
     return n, p, None
+
+
+def _features(schema: Any) -> list[str]:
+    """The columns of a Parquet file, without those in which pandas keeps the index of a frame."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in schema.names if name not in index]
 
 
 def _parquet() -> Any:

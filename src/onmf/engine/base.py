@@ -94,6 +94,10 @@ class StepSums:
 ARRAYS = tuple(field.name for field in fields(StepSums) if field.name != "moved")
 
 
+SHARED = ("exact", "counts")
+"""What the memory of held data keeps for all runs over them: facts and forms of the rows."""
+
+
 class Assignment(NamedTuple):
     """The cluster of each row, its scale against that cluster's centroid in the gauge, and its loss."""
 
@@ -298,7 +302,8 @@ class Engine(ABC):
 
     def fork(self, held: Held) -> Held:
         """The same data for another run at the same time, without what steps leave behind."""
-        return replace(held, labels=None, scales=None, memory={})
+        memory = {name: held.memory[name] for name in SHARED if name in held.memory}
+        return replace(held, labels=None, scales=None, memory=memory)
 
     def part(self, held: Held, index: Array) -> Held:
         """The rows of that index, held on their own."""

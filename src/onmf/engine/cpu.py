@@ -240,12 +240,6 @@ class CpuEngine(Engine):
         if held.divergence.fixed_weights:
             self.exact(held, self.row_weights(held, np.ones(held.shape[0])))
 
-    def fork(self, held: Held) -> Held:
-        forked = super().fork(held)
-        if "exact" in held.memory:
-            forked.memory["exact"] = held.memory["exact"]
-        return forked
-
     def over_rows(self, kernel: Callable[[int, int], None], n: int) -> None:
         self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)
 

@@ -236,19 +236,19 @@ extern "C" __global__ void sum_units(
     for (int c = 0; c < count; c++) counts[c * 32 + lane] = 0.0;
     int64 stop = stops[u];
     for (int64 e = starts[u] + lane; e < stop; e += 32 * 8) {
-        int64 row[8];
-        int label[8];
+        int row[8], label[8];
         double x[8];
         #pragma unroll
-        for (int t = 0; t < 8; t++) {
-            int64 at = e + 32 * t;
-            row[t] = at < stop ? rows[at] : -1;
-            x[t] = at < stop ? (double)data[at] : 0.0;
+        for (int t = 0; t < 8; t++) {  // past the end zeros are added: to leave loads out takes longer
+            bool inside = e + 32 * t < stop;
+            int64 at = inside ? e + 32 * t : stop - 1;
+            row[t] = rows[at];
+            x[t] = inside ? (double)data[at] : 0.0;
         }
         #pragma unroll
         for (int t = 0; t < 8; t++) {
-            label[t] = row[t] >= 0 ? labels[row[t]] - first : -1;
-            if (weights && row[t] >= 0) x[t] *= weights[row[t]];
+            label[t] = labels[row[t]] - first;
+            if (weights) x[t] *= weights[row[t]];
         }
         #pragma unroll
         for (int t = 0; t < 8; t++)

@@ -16,7 +16,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, fit_by_blocks
+from onmf.estimator import ONMF, engine_of_blocks, fit_by_blocks
 from onmf.metrics import clustering_accuracy, match_clusters
 from onmf.select import Selection, select_n_clusters
 
@@ -243,6 +243,8 @@ def cluster_documents(
     >>> [list(words) for words in found.distinctive(1)]
     [['tea'], ['milk']]
     """
+    if force and shards is None:
+        raise ValueError("force=True replaces a folder of shards, and none is named: name it with shards=.")
     step = progress or (lambda name, share: None)
     step("counting", None)
     counts: Counts | ShardedCounts
@@ -254,6 +256,7 @@ def cluster_documents(
         model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
         model._check_parameters()
         model._check_for_parts()
+        engine_of_blocks(model)  # what it refuses is said before the work, not after it
         counts = count_in_shards(
             texts,
             shards,
@@ -286,7 +289,7 @@ def cluster_documents(
     if isinstance(counts, Counts):
         model.fit(csr_array(counts.X[filled]))
     else:
-        fit_by_blocks(model, replace(counts.X, names=None), step)
+        fit_by_blocks(model, replace(counts.X, names=None), progress)
     assert model.margins_ is not None, "a fit finds them"
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):

@@ -148,6 +148,8 @@ def count_in_shards(
     ours = [NAMES, IDS, BEGINNINGS]
     if folder.is_dir():
         ours += [name for name in os.listdir(folder) if fnmatch(name, "shard-*.npz")]
+    if hasattr(vectorizer, "vocabulary_"):  # one that was fitted before knows its words, as in count_words
+        vectorizer = clone(vectorizer).set_params(vocabulary=vectorizer.vocabulary_)
     labels: list[str | None] = []
     known: dict[str | None, str | None] = {}
     with ExitStack() as stack:
@@ -162,7 +164,7 @@ def count_in_shards(
                 yield document.text
 
         options: dict[str, Any] = {"enough": few} if automatic else {}
-        shards, lengths = count_pieces(
+        lengths = count_pieces(
             bodies(), new, vectorizer, documents=documents, empty=False, progress=progress, **options
         )
     shards = open_shards(folder)

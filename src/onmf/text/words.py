@@ -175,6 +175,8 @@ def count_known_words(texts: Iterable[Text | str], vectorizer: CountVectorizer) 
 
 def numbered(texts: Iterable[Text | str]) -> Iterator[Text]:
     """Documents; plain texts are called by their number."""
+    if isinstance(texts, str):
+        raise TypeError("texts is one string: give a list of strings, or read files with read_texts(path).")
     for number, text in enumerate(texts, 1):
         yield Text(str(number), text, None) if isinstance(text, str) else text
 
