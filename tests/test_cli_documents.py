@@ -64,6 +64,16 @@ def docstrings(tmp_path_factory):
     return folder
 
 
+def test_labels_that_no_document_has_are_told(tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for number, text in enumerate(["red wine wine", "green tea tea", "red wine", "green tea"]):
+        (flat / f"{number}.txt").write_text(text)
+    done = process("documents", flat, "-k", 2, "--labels", "folder")
+    assert done.returncode == 0, done.stderr
+    assert "No document has a class by --labels folder" in done.stderr
+
+
 def test_ten_files(ten, tmp_path):
     done = onmf("documents", ten, "-k", 2, "--labels", "folder", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output

@@ -369,6 +369,10 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"n_samples=2 should be >= n_clusters=3: ask for fewer clusters"):
             ONMF(3).fit(np.eye(2))
 
+    def test_a_path(self):
+        with pytest.raises(ValueError, match="X is a path or a text, 'corpus': open it first"):
+            ONMF(3).fit("corpus")
+
     @pytest.mark.parametrize("kind", [list, np.array, pd.Series])
     def test_texts(self, kind):
         with pytest.raises(ValueError, match="X holds texts, not numbers: turn them into counts first"):

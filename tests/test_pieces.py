@@ -42,6 +42,15 @@ def adata_files(X, tmp_path_factory):
     return folder
 
 
+def test_what_batches_are_not(tmp_path):
+    X = np.eye(3)
+    with pytest.raises(TypeError, match=r"batches is a function: pass what it returns, batches\(\)"):
+        write_shards(lambda: iter([X]), tmp_path / "new")
+    with pytest.raises(TypeError, match="batches is one matrix: pass a list of batches"):
+        write_shards(X, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 class TestShards:
     def test_written_and_read(self, X, labels, tmp_path):
         shards = write_shards((X[i : i + 80] for i in range(0, 300, 80)), tmp_path / "shards")

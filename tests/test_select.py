@@ -46,6 +46,13 @@ def test_a_selection_tells():
     assert axes[0].get_title().endswith(": 3")
 
 
+def test_the_largest_number_tried_is_told():
+    X = make_counts(300, 60, 8, random_state=0).X
+    assert "the largest number tried is best: try larger ones." in str(select_n_clusters(X, [2, 3], random_state=0))
+    with pytest.raises(TypeError, match=r"candidates=5 must be several numbers of clusters"):
+        select_n_clusters(X, 5)
+
+
 def test_the_same_seed_gives_the_same_answer_on_any_number_of_threads():
     X = make_counts(120, 80, 3, random_state=0).X
     one, two = (select_n_clusters(X, [2, 3, 4], n_init=3, random_state=5, n_threads=n) for n in (1, 2))

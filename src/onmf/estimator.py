@@ -722,7 +722,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
     def _check_rows(self, n: int) -> None:
         if n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters.")
+            raise ValueError(
+                f"n_samples={n} should be >= n_clusters={self.n_clusters}: ask for fewer clusters, or pass more rows."
+            )
 
     def _check_for_parts(self) -> None:
         """Refuse parameters for which the rows must be gone through one by one, in any order."""

@@ -83,6 +83,9 @@ class Selection:
                 f"{row['n_clusters']:8d}   {row['held_out']:.4f} ± {row['held_out_error']:.4f}"
                 f"   {row['stability']:9.3f}   {row['bic']:.6g}{marks}"
             )
+        last = [name for name, k in self.chosen.items() if k == self.candidates[-1]]
+        if last and len(self.candidates) > 1:
+            lines.append(f"By {' and '.join(last)} the largest number tried is best: try larger ones.")
         return "\n".join(lines)
 
 
@@ -150,6 +153,8 @@ def select_n_clusters(
             "X holds numbers that are not whole: held-out likelihood halves counts word by word. Pass the raw counts, "
             "not frequencies or tf-idf."
         )
+    if not isinstance(candidates, Iterable):
+        raise TypeError(f"candidates={candidates!r} must be several numbers of clusters, such as range(2, 21).")
     numbers = np.unique(np.fromiter(candidates, dtype=np.int64))
     smallest = rows.shape[0] - -(-rows.shape[0] // max(n_splits, 1))
     if n_splits < 2 or n_init < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ def check_data(
 
     The caller's arrays are never changed; they are used as they are where they already have that form.
     """
+    if isinstance(X, str | PathLike):
+        raise ValueError(
+            f"X is a path or a text, {str(X)[:60]!r}: open it first, a folder with onmf.datasets.open_shards."
+        )
     if isinstance(first_of(X), str):
         raise ValueError(
             "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "

@@ -17,6 +17,7 @@ from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read
 from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
 from onmf.text.write import FORMATS, clusters
+from onmf.warn import warn
 
 from .common import (
     FIT,
@@ -269,6 +270,8 @@ def documents_command(
             progress=lambda name, share: step(names.get(name, f"Fitting: {name}"), share),
             **options,
         )
+        if labels is not None and found.comparison is None:
+            warn(f"No document has a class by --labels {labels}: there is nothing to compare with.", UserWarning)
         if folder is not None:
             step("Writing")
             write_tables(folder, found, format)

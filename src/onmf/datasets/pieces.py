@@ -170,6 +170,10 @@ def new_folder(folder: str | Path) -> Iterator[Path]:
 
 def fill(folder: Path, batches: Iterable[Any], names: Iterable[str] | None) -> None:
     """Write batches of rows and the names of their features into a folder that is there."""
+    if callable(batches):
+        raise TypeError("batches is a function: pass what it returns, batches().")
+    if getattr(batches, "ndim", 0) == 2:
+        raise TypeError("batches is one matrix: pass a list of batches, [X], or an iterator over them.")
     labels = None if names is None else [str(name) for name in names]
     p = None
     for number, batch in enumerate(batches):
