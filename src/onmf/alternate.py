@@ -146,7 +146,7 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     Where no row has a loss, the cluster takes the centroid of the first filled one: it ties with that and gets
     nothing.
     """
-    empty = to_host(step.empty)
+    empty = step.empty
     parts = engine.map(held, worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
     by_cluster = sum(part.totals for part in parts)
     rows = [row for part in parts for row in part.rows]  # (−loss, row, cluster, loss with weight)

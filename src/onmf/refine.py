@@ -156,7 +156,7 @@ def _halves(engine: Engine, held: Held, rows: Array, value: float, rng: np.rando
     """What splitting these rows in two gains, and the rows of the second half."""
     if len(rows) < 2:
         return 0.0, rows[:0]
-    part = engine.part(held, rows)
+    part = engine.subset(held, rows)
     weights = engine.row_weights(part, np.ones(len(rows)))
     labels = local_search(engine, part, (rng.permutation(len(rows)) % 2).astype(np.int32), 2, rng).labels
     sums = engine.sum_by_label(part.data, labels, weights, 2)

@@ -305,7 +305,7 @@ class Engine(ABC):
         memory = {name: held.memory[name] for name in SHARED if name in held.memory}
         return replace(held, labels=None, scales=None, memory=memory)
 
-    def part(self, held: Held, index: Array) -> Held:
+    def subset(self, held: Held, index: Array) -> Held:
         """The rows of that index, held on their own."""
         weights = None if held.weights is None else held.weights[index]
         return self.hold(self.on_host(held.data)[index], held.divergence, weights)
