@@ -33,6 +33,8 @@ for k in (1, 3, 31, 33, 129):
     for p in (4, 16, 100):
         check_step_at_once(65, p, min(k, 48), "kullback-leibler", np.float32)
     print("passes, r =", k, flush=True)
+for loss in ("kullback-leibler", "frobenius"):  # so many rows that a block takes several turns
+    check_step_at_once(70_000, 16, 20, loss, np.float32)
 check_passes(made(20, 9, density=0.5), 300)
 X = made(200, 30, density=0.3)
 for engine in ("gpu", GpuEngine(memory=200_000)):

@@ -69,3 +69,22 @@ def test_memory_that_rows_need(counts):
     sparse = csr_array(counts[0])
     assert bytes_needed(sparse) >= 16 * sparse.nnz
     assert bytes_needed(counts[0]) >= 4 * counts[0].size
+
+
+@pytest.mark.parametrize("k", [1, 3, 20, 33, 48, 49])
+@pytest.mark.parametrize("p", [2, 4, 100, 200, 256, 4000])
+@pytest.mark.parametrize("shared", [166_912, 232_448], ids=["A100", "H100"])
+def test_who_does_what_on_a_gpu(k, p, shared):
+    """Every label has its adder, and a block has no more threads, registers and memory than there are."""
+    from onmf.engine.gpu_crew import crew_for
+
+    crew = crew_for(p, 4, k, shared)
+    if crew is None:
+        assert k > 48 or p % 4 or p * k >= 4000
+        return
+    assert crew.duties >= k
+    assert 8 * crew.tiles >= k
+    assert crew.tables(4) < crew.shared(4) <= shared
+    assert crew.threads <= 1024
+    assert crew.places >= 3
+    assert crew.duties <= 64, "as many as two sets of 32 lanes hold"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onmf.divergence import Divergence, FloatArray
+from onmf.divergence import FloatArray
 from onmf.engine import Engine, Held, StepSums, to_host
 from onmf.initialize import rows_at
 
@@ -79,63 +79,46 @@ def alternate(
     tried: set[int] = set()
     stop_reason = "max_iter"
     engine.forget(held)
+    ahead = None
     for number in range(1, max_iter + 1):
         began = perf_counter()
-        step = engine.step(held, engine.prepare(held, W, divergence.templates))
-        drift = update(engine, divergence, step, W)
+        step = ahead or engine.step(held, engine.prepare(held, W, divergence.templates))
+        drift = engine.update(divergence, step, W)
+        ahead, found = None, (held.labels, held.scales)
+        if number < max_iter and engine.runs_ahead(held):
+            # In vain where the loop ends here; but what this step has counted need not be waited for.
+            ahead = engine.step(held, engine.prepare(held, W, divergence.templates))
         change = np.inf if previous is None else step.change_from(previous)
         value = None if watch is None else objective(engine, held, step)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
         if watch is not None and watch(iterations[-1], W):
             stop_reason = "callback"
             break
-        if number < max_iter and step.empty.any() and refill(engine, held, W, step, tried):
+        vacant = number < max_iter and step.empty.any()
+        if vacant:
+            ahead, (held.labels, held.scales) = None, found
+        if vacant and refill(engine, held, W, step, tried):
             pass  # there is a new centroid to assign rows to
         elif change < tol and step.moved <= tol * held.shape[0]:
             stop_reason = "converged"
             break
-        elif step.moved == 0 and drift <= FIXED:
+        elif step.moved == 0 and drift() <= FIXED:
             stop_reason = "fixed point"
             break
         previous = step
+    held.labels, held.scales = found
     return Alternation(W, step, stop_reason, iterations)
 
 
 def objective(engine: Engine, held: Held, step: StepSums) -> float:
     """D(X, WH) for the labels of a step and the centroids made from them."""
     # Clusters add up; a few at a time need no second array of the size of the sums.
-    value, loss, constant, mass = 0.0, float(step.loss.sum()), held.constant, beside(engine, step.sums, step.mass)
+    value, loss, constant, mass = 0.0, float(step.loss.sum()), held.constant, step.near("mass")
     for start in range(0, len(step.sums), 2):
         part = slice(start, start + 2)
         value += held.divergence.objective(step.sums[part], mass[part], loss, constant)
         loss = constant = 0.0
     return max(value, 0.0)  # an exact fit may end a rounding error below
-
-
-def update(engine: Engine, divergence: Divergence, step: StepSums, W: FloatArray) -> float:
-    """Centroids from the sums of a step, in the gauge H Hᵀ = I, into W; an empty cluster keeps the one it has.
-
-    Returns the largest change of an entry, in units of its centroid's largest; unless rows moved, which says enough.
-    """
-    drifts = [0.0 if step.moved == 0 else np.inf]
-    mass, norms = beside(engine, step.sums, step.mass), beside(engine, step.sums, step.norms)
-
-    def block(start: int, stop: int) -> None:
-        filled = start + np.flatnonzero(~step.empty[start:stop])
-        part = slice(start, stop) if len(filled) == stop - start else filled
-        new = divergence.centers(step.sums[part], mass[part])
-        new *= norms[part, None]
-        if step.moved == 0 and len(filled):
-            drifts.append(float(np.max(np.abs(new - W[part]).max(axis=1) / np.abs(new).max(axis=1))))
-        W[part] = new
-
-    engine.over_clusters(block, *W.shape)
-    return max(drifts)
-
-
-def beside(engine: Engine, sums: FloatArray, array: FloatArray) -> FloatArray:
-    """A small array of a step, which is on the host, in the memory that its sums are in."""
-    return array if isinstance(sums, np.ndarray) else engine.bring(array)
 
 
 def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set[int]) -> bool:

@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf.alternate import update
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Assignment, Engine, Held, StepSums
 
@@ -261,8 +260,7 @@ def settle(engine: Engine, held: Held, labels: Array, W: FloatArray) -> StepSums
     own, _ = engine.own_and_next(held.data, engine.prepare(held, sums, divergence.templates), labels)
     scales = divergence.scale(own, held.terms)
     found = Assignment(labels, scales, held.constants - divergence.gain(own, scales, held.terms))
-    moved, table = engine.tally(held, found, weights, k)
+    step = StepSums(sums, engine.tally(held, found, weights, k))
     held.labels, held.scales = labels, scales
-    step = StepSums.of(sums, table, moved)
-    update(engine, divergence, step, W)
+    engine.update(divergence, step, W)
     return step

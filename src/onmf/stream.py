@@ -15,13 +15,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from operator import sub
-from typing import Any
 
 import numpy as np
 
-from onmf.alternate import update
 from onmf.divergence import Array, FloatArray
-from onmf.engine import Engine, Held, StepSums, to_host
+from onmf.engine import COUNTED, Engine, Held, StepSums, to_host
 
 NOTHING = 1e-12
 """Share of a cluster's largest mass so far at which it counts as empty, what is left being rounding."""
@@ -103,7 +101,7 @@ def learn(stream: Stream, engine: Engine, held: Held, share: float, name: Hashab
         weights = None if held.weights is None else held.weights.copy()
         stream.seen[name] = Seen(labels.copy(), scales.copy(), weights, stream.steps)
     stream.whole = whole
-    update(engine, divergence, whole, stream.centroids)
+    engine.update(divergence, whole, stream.centroids)
     return step
 
 
@@ -118,22 +116,24 @@ def _again(engine: Engine, held: Held, before: Seen, k: int) -> StepSums:
     own = np.ones(len(before.labels)) if held.weights is None else held.weights
     sums = engine.sum_by_label(held.data, before.labels, weights, k)
     a = before.scales
-    values = (weights * a, own, own * a, own * a * a, np.zeros(len(a)), np.zeros(len(a)))
-    table = np.array([np.bincount(before.labels, weights=value, minlength=k) for value in values], dtype=np.float64)
-    return StepSums.of(sums, table, 0)
+    values = (weights * a, own, own * a, own * a * a)
+    table = np.zeros((len(COUNTED), k))
+    for row, value in zip(table, values, strict=False):  # what the whole is not asked for stays 0
+        row += np.bincount(before.labels, weights=value, minlength=k)
+    return StepSums(sums, table)
 
 
 def _without(step: StepSums, other: StepSums) -> StepSums:
     """A difference, in which clusters that lose all they had become empty, not full of rounding."""
     rest = step.each(sub, other)
     gone = rest.mass <= NOTHING * np.maximum(step.mass, other.mass)
-    fields = ("mass", "counts", "scale_sums", "scale_squares")
-    kept: dict[str, Any] = {name: np.where(gone, 0.0, np.maximum(getattr(rest, name), 0.0)) for name in fields}
-    sums = rest.sums
+    sums, table = rest.sums, rest.table
+    np.maximum(table[:4], 0.0, out=table[:4])  # mass, counts, sums and squares of the scales
+    table[:4, gone] = 0.0
     if _nonnegative(step.sums, other.sums):
         np.maximum(sums, 0.0, out=sums)
     sums[gone] = 0.0
-    return replace(rest, sums=sums, **kept)
+    return StepSums(sums, table)
 
 
 def _nonnegative(*sums: FloatArray) -> bool:

@@ -81,12 +81,47 @@ def check_passes(X, k):
     assert gpu.row_term(here, np.square) == pytest.approx(reference.row_term(there, np.square), rel=1e-13)
 
 
-@pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("k", [1, 8, 20, 33, 48])
-@pytest.mark.parametrize("shape", [(1, 16), (63, 4), (65, 48), (700, 100)])
-def test_array_read_once(loss, dtype, k, shape):
-    check_step_at_once(*shape, k, loss, dtype)
+@pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])
+@pytest.mark.parametrize(
+    ("n", "p", "k", "dtype"),
+    [
+        (1, 16, 1, np.float32),
+        (63, 4, 3, np.float64),
+        (65, 48, 33, np.float32),
+        (7000, 100, 8, np.float32),
+        (700, 100, 48, np.float64),
+        (70000, 200, 20, np.float32),
+    ],
+)
+def test_array_read_once(loss, n, p, k, dtype):
+    check_step_at_once(n, p, k, loss, dtype)
+
+
+@pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1.0, 1e25, 1e60])
+@pytest.mark.parametrize("alike", [1e-2, 1e-6, 1e-13])
+def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
+    """Templates that it cannot tell apart, some of them equal, and numbers that it cannot hold."""
+    rng = np.random.default_rng(4)
+    dtype = np.float64 if scale in (1e-200, 1e60) else np.float32
+    X = rng.random((500, 40)) if loss == "kullback-leibler" else rng.normal(size=(500, 40))
+    X[::50] = 0.0
+    X = (scale * X).astype(dtype)
+    C = 1 + alike * rng.random((12, 40))
+    C[[5, 7]] = C[[3, 1]]
+    gpu, divergence = get_engine("gpu", X), get_divergence(loss)
+    held, B = gpu.hold(X, divergence), divergence.templates(C)
+    assert gpu._step_at_once(held, gpu.prepare(held, B)) is not None
+    labels, scales = map(to_host, gpu.collect(held))
+    exact = X.astype(np.longdouble) @ B.T.astype(np.longdouble)
+    chosen = exact[np.arange(len(X)), labels]
+    assert (chosen >= exact.max(axis=1) - 1e-13 * np.abs(X).sum(axis=1)).all()
+    assert not np.isin(labels, (5, 7)).any(), "of equal templates the lowest wins"
+    assert (labels[::50] == 0).all()
+    step = gpu.step(held, gpu.prepare(held, B))
+    weights = divergence.weight(scales, {name: to_host(term) for name, term in held.terms.items()})
+    expected = get_engine("reference", X).sum_by_label(X.astype(np.float64), labels, weights, len(C))
+    assert to_host(step.sums) == pytest.approx(expected, rel=1e-11, abs=1e-12 * np.abs(expected).max())
 
 
 def check_step_at_once(n, p, k, loss, dtype):

@@ -60,6 +60,16 @@ class Divergence(ABC):
         return False
 
     @property
+    def score_weights(self) -> bool:
+        """Whether :meth:`weight` is the best score, or 0 where that is negative."""
+        return False
+
+    @property
+    def finite_templates(self) -> bool:
+        """Whether all templates are finite, whatever the centroids."""
+        return False
+
+    @property
     def moves(self) -> Literal["entropy", "length"] | None:
         """Which closed form tells what moving one row to another cluster gains, None if there is none.
 
@@ -142,17 +152,27 @@ def require(fine: bool, message: str) -> None:
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
     """Quotient of two arrays, and 0 where b = 0."""
     if not isinstance(b, np.ndarray | np.generic):  # CuPy's
-        return quotient_on_gpu()(a, b)
+        return on_gpu("float64 a, float64 b", "c = b == 0 ? 0 : a / b")(a, b)
     zero = b == 0
     return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b
 
 
-@lru_cache(maxsize=1)
-def quotient_on_gpu() -> Callable[[FloatArray, FloatArray], FloatArray]:
-    """The same for CuPy arrays, as one kernel."""
+@lru_cache(maxsize=16)
+def on_gpu(given: str, formula: str) -> Callable[..., FloatArray]:
+    """An elementwise formula for CuPy arrays, as one kernel; what it sets comes before the sign of equality."""
     import cupy
 
-    kernel: Callable[[FloatArray, FloatArray], FloatArray] = cupy.ElementwiseKernel(
-        "float64 a, float64 b", "float64 c", "c = b == 0 ? 0 : a / b", "onmf_divide"
+    name = formula.partition("=")[0].strip()
+    kernel: Callable[..., FloatArray] = cupy.ElementwiseKernel(given, f"float64 {name}", formula, "onmf_elementwise")
+    return kernel
+
+
+@lru_cache(maxsize=1)
+def lengths_on_gpu() -> Callable[..., FloatArray]:
+    """Euclidean lengths of CuPy arrays along an axis, as one kernel."""
+    import cupy
+
+    kernel: Callable[..., FloatArray] = cupy.ReductionKernel(
+        "float64 x", "float64 y", "x * x", "a + b", "y = sqrt(a)", "0", "onmf_lengths"
     )
     return kernel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .base import Divergence, Elementwise, FloatArray, RowTerms, divide
+from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, lengths_on_gpu
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class Euclidean(Divergence):
     """What Frobenius and cosine share: unit ℓ2 centroids that are their own templates."""
 
     domain = "real"
+    finite_templates = True
 
     @property
     def row_terms(self) -> Mapping[str, Elementwise]:
@@ -24,6 +25,8 @@ class Euclidean(Divergence):
         return terms["square"]
 
     def size(self, vectors: FloatArray) -> FloatArray:
+        if not isinstance(vectors, np.ndarray):  # CuPy's
+            return lengths_on_gpu()(vectors, axis=1)
         return np.sqrt(np.square(vectors).sum(axis=1))
 
     def templates(self, centroids: FloatArray) -> FloatArray:
@@ -52,6 +55,7 @@ class Frobenius(Euclidean):
     """
 
     name = "frobenius"
+    score_weights = True
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
         return scale

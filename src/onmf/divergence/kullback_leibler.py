@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import xlogy
 
-from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, require
+from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, on_gpu, require
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class KullbackLeibler(Divergence):
     moves = "entropy"
 
     @property
+    def finite_templates(self) -> bool:
+        return self.smoothing > 0
+
+    @property
     def row_terms(self) -> Mapping[str, Elementwise]:
         return {"sum": lambda x: x, "x log x": lambda x: xlogy(x, x)}
 
@@ -57,6 +61,9 @@ class KullbackLeibler(Divergence):
         return vectors.sum(axis=1)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
+        if not isinstance(centroids, np.ndarray):  # CuPy's
+            log = on_gpu("float64 c, float64 size, float64 e", "b = log((size == 0 ? 0 : c / size) + e)")
+            return log(centroids, self.size(centroids)[:, None], self.smoothing)
         C = self.normalise(centroids)
         C += self.smoothing
         with np.errstate(divide="ignore"):

@@ -6,12 +6,13 @@ import os
 from numbers import Integral
 from typing import Any
 
-from .base import Assignment, Data, Engine, Held, StepSums
+from .base import COUNTED, Assignment, Data, Engine, Held, StepSums
 from .dask import DaskEngine
 from .device import on_gpu, to_host
 from .parts import BlocksEngine, PartError, PartsEngine, Rows
 
 __all__ = [
+    "COUNTED",
     "Assignment",
     "BlocksEngine",
     "DaskEngine",

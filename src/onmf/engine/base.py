@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import add, iadd
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,6 +23,14 @@ Data: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
 
 
+COUNTED = ("mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved")
+"""What a step counts by cluster."""
+
+
+def _counted(name: str) -> Any:
+    return property(lambda step: step.counted[COUNTED.index(name)])
+
+
 @dataclass(frozen=True)
 class StepSums:
     """All that one pass over some rows leaves behind. The sums of two sets of rows add up: ``whole = part + part``.
@@ -30,7 +39,11 @@ class StepSums:
     ----------
     sums : (k, p) array
         Σ w·weight·x by cluster, with the row weights of the divergence. The engine's own: the next step may change it.
-        It is in the engine's memory; all others are NumPy arrays.
+    table : (7, k) array
+        What is counted by cluster, one row for each of the following; it is in the engine's memory, as the sums are.
+        The following are NumPy arrays.
+    arriving : callable, optional
+        The table on the host, where a copy has been begun.
     mass : (k,) array
         Σ w·weight·a by cluster; a cluster of mass 0 is empty.
     counts : (k,) array
@@ -48,38 +61,50 @@ class StepSums:
     """
 
     sums: FloatArray
-    mass: FloatArray
-    counts: FloatArray
-    scale_sums: FloatArray
-    scale_squares: FloatArray
-    overlap: FloatArray
-    loss: FloatArray
-    moved: int
+    table: FloatArray
+    arriving: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
 
-    @classmethod
-    def of(cls, sums: FloatArray, table: FloatArray, moved: int) -> StepSums:
-        """From the sums, and a table of what lies between them and ``moved``, one row each. table: (6, k)"""
-        mass, counts, scale_sums, scale_squares, overlap, loss = table
-        return cls(sums, mass, counts, scale_sums, scale_squares, overlap, loss, moved)
+    mass = _counted("mass")
+    counts = _counted("counts")
+    scale_sums = _counted("scale_sums")
+    scale_squares = _counted("scale_squares")
+    overlap = _counted("overlap")
+    loss = _counted("loss")
+
+    @cached_property
+    def counted(self) -> FloatArray:
+        """The table on the host. → (7, k)"""
+        table: FloatArray = to_host(self.table) if self.arriving is None else self.arriving()
+        return table
+
+    @property
+    def moved(self) -> int:
+        """How many rows changed cluster."""
+        return int(self.counted[COUNTED.index("moved")].sum())
+
+    def near(self, name: str) -> FloatArray:
+        """A row of the table, where the sums are. → (k,)"""
+        row: FloatArray = self.table[COUNTED.index(name)]
+        return row
 
     def __add__(self, other: StepSums) -> StepSums:
-        return replace(self.each(add, other), moved=self.moved + other.moved)
+        return self.each(add, other)
 
     def __iadd__(self, other: StepSums) -> StepSums:
         """Add in place, for who made this one and nobody else reads it."""
-        return replace(self.each(iadd, other), moved=self.moved + other.moved)
+        return self.each(iadd, other)
 
     def each(self, function: Callable[..., Any], *others: StepSums) -> StepSums:
-        """A function of every array of this one, and of the same ones of others."""
+        """A function of the sums and of the table of this one, and of those of others."""
         steps = (self, *others)
-        return replace(self, **{name: function(*(getattr(step, name) for step in steps)) for name in ARRAYS})
+        return StepSums(function(*(step.sums for step in steps)), function(*(step.table for step in steps)))
 
     @property
     def empty(self) -> Array:
         """Which clusters hold nothing. → (k,) bool"""
         return ~(self.mass > 0)
 
-    @property
+    @cached_property
     def norms(self) -> FloatArray:
         """N_k, by which the scales of cluster k are divided so that H Hᵀ = I; 1 for an empty cluster. → (k,)"""
         return np.where(self.scale_squares > 0, np.sqrt(self.scale_squares), 1.0)
@@ -89,9 +114,6 @@ class StepSums:
         # Σ_k [1(N_k > 0) + 1(N'_k > 0) − 2 Σ_{stayed} w a a' / (N_k N'_k)]
         filled = np.count_nonzero(self.scale_squares > 0) + np.count_nonzero(previous.scale_squares > 0)
         return float(np.sqrt(max(filled - 2 * np.sum(self.overlap / (self.norms * previous.norms)), 0.0)))
-
-
-ARRAYS = tuple(field.name for field in fields(StepSums) if field.name != "moved")
 
 
 SHARED = ("exact", "counts")
@@ -216,6 +238,10 @@ class Engine(ABC):
         """The sums of a step; an engine may keep them and update them by the rows that moved."""
         return self.sum_by_label(held.data, labels, weights, k)
 
+    def runs_ahead(self, held: Held) -> bool:
+        """Whether a step returns before it is done, and leaves what the step before it has left as it is."""
+        return False
+
     @property
     def runs_at_once(self) -> int:
         """How many runs this engine can work on at the same time, each on a :meth:`share` of it."""
@@ -271,11 +297,10 @@ class Engine(ABC):
         k = len(templates)
         found = self.assign(held, templates)
         weights = self.row_weights(held, found.scales)
-        moved, table = self.tally(held, found, weights, k)
+        table = self.tally(held, found, weights, k)
         held.labels, held.scales = found.labels, found.scales
         del found  # the losses have been counted, and the sums may need the room
-        sums = self.sums_of(held, held.labels, weights, k)
-        return StepSums.of(sums, table, moved)
+        return StepSums(self.sums_of(held, held.labels, weights, k), table)
 
     def row_weights(self, held: Held, scales: FloatArray) -> FloatArray:
         """Weight of each row in the sums, its own included."""
@@ -288,17 +313,38 @@ class Engine(ABC):
             held.fixed = weights
         return weights
 
-    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
-        """How many rows moved, and mass, counts, scale sums and squares, overlap and loss by cluster. → int, (6, k)"""
+    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> FloatArray:
+        """The table of a step, a row for each of what is :data:`COUNTED`. → (7, k)"""
         labels, scales, losses = found
         ones = held.weights if held.weights is not None else np.ones(len(labels))
-        moved, overlaps = len(labels), np.zeros(len(labels))
+        moved, overlaps = np.ones(len(labels)), np.zeros(len(labels))
         if held.labels is not None and held.scales is not None:
             stayed = labels == held.labels
-            moved = int(np.count_nonzero(~stayed))
+            moved = 1.0 - stayed
             overlaps = ones * scales * held.scales * stayed
-        values = (weights * scales, ones, ones * scales, ones * scales * scales, overlaps, ones * losses)
-        return moved, np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+        values = (weights * scales, ones, ones * scales, ones * scales * scales, overlaps, ones * losses, moved)
+        return np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+
+    def update(self, divergence: Divergence, step: StepSums, W: FloatArray) -> Callable[[], float]:
+        """Centroids from the sums of a step, in the gauge H Hᵀ = I, into W; an empty cluster keeps the one it has.
+
+        Returns a function that gives the largest change of an entry, in units of its centroid's largest; where rows
+        moved, which says enough, it may be infinite.
+        """
+        moved, empty = step.moved, step.empty
+        drifts = [0.0 if moved == 0 else np.inf]
+
+        def block(start: int, stop: int) -> None:
+            filled = start + np.flatnonzero(~empty[start:stop])
+            part = slice(start, stop) if len(filled) == stop - start else filled
+            new = divergence.centers(step.sums[part], step.mass[part])
+            new *= step.norms[part, None]
+            if moved == 0 and len(filled):
+                drifts.append(largest_change(W[part], new))
+            W[part] = new
+
+        self.over_clusters(block, *W.shape)
+        return lambda: max(drifts)
 
     def fork(self, held: Held) -> Held:
         """The same data for another run at the same time, without what steps leave behind."""
@@ -320,6 +366,11 @@ class Engine(ABC):
         assert held.labels is not None, "collect() comes after step()"
         assert held.scales is not None
         return held.labels, held.scales
+
+
+def largest_change(before: FloatArray, after: FloatArray) -> float:
+    """The largest change of an entry, in units of its row's largest."""
+    return float(np.max(np.abs(after - before).max(axis=1) / np.abs(after).max(axis=1)))
 
 
 def only_in_memory(X: Any) -> str | None:

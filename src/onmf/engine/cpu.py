@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
-from .base import Assignment, Data, Engine, Held, only_in_memory
+from .base import COUNTED, Assignment, Data, Engine, Held, only_in_memory
 from .reference import all_scores
 
 ENTRIES_AT_A_TIME = 1 << 18
@@ -173,13 +173,14 @@ class CpuEngine(Engine):
             sums += part
         return sums
 
-    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
+    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> FloatArray:
         labels, scales, losses = found
         before = NOTHING.astype(labels.dtype) if held.labels is None else held.labels
         scales_before = NOTHING if held.scales is None else held.scales
         own = NOTHING if held.weights is None else held.weights
-        table = np.zeros((6, k))
-        return kernels.tally(labels, before, scales, scales_before, losses, weights, own, table), table
+        table = np.zeros((len(COUNTED), k))
+        kernels.tally(labels, before, scales, scales_before, losses, weights, own, table)
+        return table
 
     def sums_of(self, held: Held, labels: Array, weights: FloatArray, k: int) -> FloatArray:
         """The sums of a step; where they are exact and few rows moved, those of the last step follow these rows."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray
 
-from .base import Assignment, Data, Engine, Held, StepSums, only_in_memory
+from .base import COUNTED, Assignment, Data, Engine, Held, StepSums, largest_change, only_in_memory
 from .device import import_cupy, on_gpu, to_host
-from .gpu_rows import DenseRows, Rows, SparseRows, StreamedRows, place
+from .gpu_crew import Crew, crew_for
+from .gpu_rows import DenseRows, Rows, SparseRows, StreamedRows, pinned, place
 
 THREADS = 256
 """Threads of a block, where nothing else decides."""
@@ -29,14 +30,14 @@ DENSE_THREADS = 128
 UNIT = 4096
 """Entries of one feature that a warp adds up. Fixed, so that every card adds in the same order."""
 
+TALLIED = 1024
+"""Rows that a warp counts."""
+
 PARTS = 512
 """Parts of the rows of an array that are summed on their own."""
 
 STRETCHES = 264
 """Parts of the rows of an array that one kernel assigns and sums, at most."""
-
-ADDERS = 16
-"""Warps of a block that add rows up while others score."""
 
 LARGEST_TILES = 12
 """Tiles of 8 templates that a warp can keep in registers."""
@@ -101,6 +102,9 @@ class GpuEngine(Engine):
         import cupy
 
         return cupy
+
+    def runs_ahead(self, held: Held) -> bool:
+        return not isinstance(held.data, StreamedRows)
 
     def supports(self, X: Any) -> str | None:
         reason = only_in_memory(X)
@@ -262,7 +266,7 @@ class GpuEngine(Engine):
 
     def _combine(self, partial: Any, out: Any) -> None:
         """The sum of partial results over their parts, into ``out``."""
-        self._run("combine_parts", -(-out.size // 32), 256, partial, _long(len(partial)), _long(out.size), out)
+        self._run("combine_parts", -(-out.size // 32), 1024, partial, _long(len(partial)), _long(out.size), out)
 
     def _columns(self, rows: SparseRows) -> tuple[Any, _Units, Any]:
         """The entries by feature: row and value of each, and the stretches of them that warps add up."""
@@ -333,7 +337,7 @@ class GpuEngine(Engine):
         templates = self._ready(held.data, templates)
         assert isinstance(held, HeldOnGpu)
         if not isinstance(held.data, StreamedRows):
-            return self._step_at_once(held, templates) or super().step(held, templates)
+            return self._arriving(self._step_at_once(held, templates) or super().step(held, templates))
         labels, scales = self.cupy.empty(held.shape[0], np.int32), self.cupy.empty(held.shape[0])
         total: StepSums | None = None
         for start, stop, rows in held.data:
@@ -343,32 +347,70 @@ class GpuEngine(Engine):
             total = step if total is None else total + step
         held.labels, held.scales = labels, scales
         assert total is not None
-        return total
+        return self._arriving(total)
+
+    def _arriving(self, step: StepSums) -> StepSums:
+        """A step whose table is on its way to the host."""
+        table: Any = step.table
+        host = pinned(self.cupy, table.size, np.float64).reshape(table.shape)
+        table.get(out=host, blocking=False)
+        here = self.cupy.cuda.Event(disable_timing=True)
+        here.record()
+
+        def wait() -> FloatArray:
+            here.synchronize()
+            return host
+
+        return replace(step, arriving=wait)
 
     def _step_at_once(self, held: HeldOnGpu, templates: Templates) -> StepSums | None:
-        """A step that reads an array once; None where weights depend on the scores, or it does not fit."""
+        """A step that reads an array once; None where the weights are not fixed or scores, or where it does not fit."""
         rows, k, divergence = held.data, len(templates), held.divergence
-        if not isinstance(rows, DenseRows) or not divergence.fixed_weights:
+        known = divergence.fixed_weights or divergence.score_weights
+        if not (isinstance(rows, DenseRows) and known and divergence.finite_templates) or rows.X.data.ptr % 16:
             return None
-        scorers = _scorers(rows.X, k)
-        if scorers == 0:
+        crew = crew_for(rows.shape[1], rows.X.itemsize, k, _largest_shared())
+        if crew is None:
             return None
-        cupy, (n, p), tile = self.cupy, rows.shape, 16 * scorers
-        weights = self.row_weights(held, held.constants)
-        labels, best = cupy.empty(n, np.int32), cupy.empty(n)
-        stretch = -(-n // (STRETCHES * tile)) * tile
-        partial, sums = cupy.empty((-(-n // stretch), k, p)), cupy.empty((k, p))
-        given = _null() if self._plain(held, weights) else weights, _long(stretch)
-        args = rows.X, _long(n), templates.B, _int(k), *given, labels, best, partial
-        macros = {"TILES": -(-k // 8), "ROWTILES": 2, "SCORERS": scorers, "FEATURES": p}
-        shared, threads = _room_at_once(rows.X, k, scorers), 32 * (scorers + ADDERS)
-        self._run("step_dense", len(partial), threads, *args, value=rows.X, shared=shared, **macros)
-        self._combine(partial, sums)
+        if "norms" not in held.memory:
+            held.memory["norms"] = self.cupy.sqrt(self._row_term(rows, np.square)).astype(np.float32)
+        weights = None if divergence.score_weights else self.row_weights(held, held.constants)
+        factors = held.own if weights is None else None if self._plain(held, weights) else weights
+        labels, best, sums = self._label_and_sum(crew, held, rows.X, templates.B, factors, weights is None)
         scales = divergence.scale(best, held.terms)
         found = Assignment(labels, scales, held.constants - divergence.gain(best, scales, held.terms))
-        moved, table = self.tally(held, found, weights, k)
+        table = self.tally(held, found, self.row_weights(held, scales) if weights is None else weights, k)
         held.labels, held.scales = labels, scales
-        return StepSums.of(sums, table, moved)
+        step = StepSums(sums, table)
+        held.memory["sizes"] = step.near("counts")
+        return step
+
+    def _label_and_sum(self, crew: Crew, held: Held, X: Any, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
+        """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""
+        cupy, (n, p), k = self.cupy, X.shape, len(B)
+        tiles = -(-n // (STRETCHES * crew.tile))
+        stretches = -(-n // (tiles * crew.tile))
+        of_a_block = -(-stretches // _processors())
+        before = None if held.labels is None else held.memory.get("sizes")  # so that adders have about as much to do
+        counts, weights = (_null() if array is None else array for array in (before, factors))
+        given = held.memory["norms"], B, _int(k), counts, weights, _int(tiles), _int(of_a_block)
+        labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
+        owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, p))
+        macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
+        blocks, shared = -(-stretches // of_a_block), crew.tables(X.itemsize)
+        args = X, _long(n), *given, labels, best, owners, partial
+        self._run("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)
+        of_duties = partial, _int(stretches), owners, _int(crew.duties)
+        self._run("combine_duties", -(-k * p // 32), 1024, *of_duties, _int(k), _int(p), sums)
+        return labels, best, sums
+
+    def update(self, divergence: Divergence, step: StepSums, W: FloatArray) -> Callable[[], float]:
+        if isinstance(step.sums, np.ndarray):
+            return super().update(divergence, step, W)
+        (k, p), before = W.shape, self.cupy.empty_like(W)
+        new, counted = divergence.centers(step.sums, step.near("mass")), (step.near("mass"), step.near("scale_squares"))
+        self._run("put_filled", -(-k * p // THREADS), THREADS, *counted, _int(k), _int(p), new, W, before)
+        return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
 
     def row_weights(self, held: Held, scales: FloatArray) -> Any:
         assert isinstance(held, HeldOnGpu)
@@ -390,7 +432,7 @@ class GpuEngine(Engine):
             held.memory["plain"] = held.divergence.fixed_weights and bool((weights == 1).all())
         return bool(held.memory["plain"])
 
-    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> tuple[int, FloatArray]:
+    def tally(self, held: Held, found: Assignment, weights: FloatArray, k: int) -> Any:
         assert isinstance(held, HeldOnGpu)
         cupy = self.cupy
         n = len(found.labels)
@@ -399,17 +441,19 @@ class GpuEngine(Engine):
         own = _null() if held.own is None else held.own
         scales, losses, weights = (cupy.ascontiguousarray(a) for a in (found.scales, found.losses, self.bring(weights)))
         count = max(1, min(k, _largest_shared() // 256))
-        table, parts = np.empty((7, k)), -(-n // UNIT)
+        kinds, parts = len(COUNTED), -(-n // TALLIED)
+        table = cupy.empty((kinds, k))
         for first in range(0, k, count):
             m = min(count, k - first)
             warps = max(1, min(8, 48 * 1024 // (256 * m)))
-            partial, sums = cupy.empty((parts, 7, m)), cupy.empty((7, m))
-            rows = labels, before[0], scales, before[1], losses, weights, own, _long(n), _long(UNIT)
-            grid = -(-parts // warps), 7
+            partial, sums = cupy.empty((parts, kinds, m)), table if m == k else cupy.empty((kinds, m))
+            rows = labels, before[0], scales, before[1], losses, weights, own, _long(n), _long(TALLIED)
+            grid = -(-parts // warps), kinds
             self._run("tally_rows", grid, 32 * warps, *rows, _int(first), _int(m), partial, shared=256 * m * warps)
             self._combine(partial, sums)
-            table[:, first : first + m] = sums.get()
-        return int(table[6].sum()), table[:6]
+            if m < k:
+                table[:, first : first + m] = sums
+        return table
 
     # What runs on the host
 
@@ -507,19 +551,19 @@ def _block(held: HeldOnGpu, rows: Rows, part: slice) -> HeldOnGpu:
 
 @lru_cache(maxsize=64)
 def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
-    """A kernel of gpu_kernels.cu, compiled for a type of entries and for macros."""
-    return _module(value, macros).get_function(name)
+    """A kernel, compiled for a type of entries and for macros."""
+    return _module("gpu_step.cu" if name == "step_dense" else "gpu_kernels.cu", value, macros).get_function(name)
 
 
 @lru_cache(maxsize=64)
-def _module(value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
+def _module(file: str, value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
     import cupy
 
     options = ["-std=c++17", *(f"-D{name}={number}" for name, number in macros)]
     if value is not None:
         options.append(f"-DVALUE={'float' if value == 'f' else 'double'}")
-    source = files("onmf.engine").joinpath("gpu_kernels.cu").read_text(encoding="utf-8")
-    return cupy.RawModule(code=source, options=tuple(options))
+    sources = (files("onmf.engine").joinpath(name).read_text(encoding="utf-8") for name in ("gpu_common.cuh", file))
+    return cupy.RawModule(code="\n".join(sources), options=tuple(options))
 
 
 @lru_cache(maxsize=1)
@@ -535,21 +579,6 @@ def _largest_shared() -> int:
     import cupy
 
     return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
-
-
-def _room_at_once(X: Any, k: int, scorers: int) -> int:
-    """Bytes of shared memory that step_dense needs: three tiles of rows, the templates, and the sums."""
-    p = X.shape[1]
-    pitch = -(-p // 16) * 16
-    pitch += 16 * (pitch // 16 % 2 == 0)
-    return 3 * 16 * scorers * pitch * X.itemsize + 8 * k * (pitch + 1 + p)
-
-
-def _scorers(X: Any, k: int) -> int:
-    """Warps that score rows of an array while others add them up; 0 if it cannot be done at once."""
-    if k > 48 or X.data.ptr % 16 or X.shape[1] * X.itemsize % 16:
-        return 0
-    return next((scorers for scorers in (4, 2) if _room_at_once(X, k, scorers) <= _largest_shared() - 2048), 0)
 
 
 def _row_tiles(k: int) -> int:

@@ -1,28 +1,9 @@
-// Kernels of the GPU engine. No validation, no random numbers, no divergence; the host side is gpu.py.
+// Kernels of the GPU engine, all but the one of gpu_step.cu.
 //
-// Symbols: X (n, p) rows, B (k, p) templates, BT (p, k) their transpose, w (n,) weights.
-// Every sum is added in an order that the data and the macros below fix: no atomics, the same bits in every run.
-//
-// Macros set by the host:
-//   VALUE            type of the entries, float or double
+// Macros set by the host, besides VALUE:
 //   TEAM             threads that share a sparse row: 8, 16 or 32
 //   LANES, PARTS     of a team, threads that share an entry, and 16-byte parts of the table that each of them reads
 //   TILES, ROWTILES  tiles of 8 templates, and of 8 rows (an even number), that a warp multiplies at once
-//   SCORERS          warps of a block that score rows of an array while others add up
-//   FEATURES         p, where rows of an array are scored and added up at once
-
-typedef long long int64;
-typedef unsigned long long size;
-
-#define INFINITE (-1e300)         // stands for minus infinity in a template: its product with 0 is 0
-#define INFINITE_SCORE (-1e150)   // scores below this hold an infinite cost
-#define NEVER (__longlong_as_double(0xfff0000000000000LL))
-#define NOBODY 0x7fffffff
-#define ALL 0xffffffffu
-
-__device__ __forceinline__ void keep_better(double &best, int &winner, double other, int index) {
-    if (other > best || (other == best && index < winner)) { best = other; winner = index; }
-}
 
 __device__ __forceinline__ void publish(int64 i, double best, int winner, int *labels, double *scores) {
     // A row that no template can explain is a tie.
@@ -419,12 +400,7 @@ extern "C" __global__ void best_template_screened(
 //   mode 2: all scores (n, k)
 __device__ __forceinline__ void four(const VALUE *x, int left, bool whole, VALUE (&out)[4]) {
     if (whole && left >= 4) {
-        if (sizeof(VALUE) == 4) {
-            *(float4 *)out = *(const float4 *)x;
-        } else {
-            ((double2 *)out)[0] = ((const double2 *)x)[0];
-            ((double2 *)out)[1] = ((const double2 *)x)[1];
-        }
+        read_four(x, out);
     } else {
         #pragma unroll
         for (int t = 0; t < 4; t++) out[t] = t < left ? x[t] : (VALUE)0;
@@ -568,131 +544,6 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
     }
 }
 
-#ifdef FEATURES
-
-// Label and best score of each row, and partial_tcj = Σ w_i x_ij over the rows of part t and label c: one read of X.
-//
-// A block has a part of the rows. While a tile of them comes into shared memory, SCORERS of its warps score the tile
-// before, and ADDERS others add up the one before that: each has some labels, and adds up the rows of one label at
-// a time, all features of them.
-#define TILE (16 * SCORERS)
-#define ADDERS 16
-#define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // an odd multiple of 16: no bank twice
-#define PAIRS ((FEATURES + 63) / 64)  // of features, that a thread adds up
-
-struct alignas(2 * sizeof(VALUE)) Pair { VALUE even, odd; };
-
-__device__ __forceinline__ void fetch(const VALUE *from, int count, VALUE *to) {
-    const int chunks = FEATURES * sizeof(VALUE) / 16;
-    for (int at = threadIdx.x; at < count * chunks; at += blockDim.x) {
-        unsigned place = __cvta_generic_to_shared((char *)(to + at / chunks * PITCH) + at % chunks * 16);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(place), "l"((const char *)from + (size)at * 16));
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(32 * (SCORERS + ADDERS), 1) step_dense(
-    const VALUE *X, int64 n,                  // IN (n, FEATURES)
-    const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES
-    const double *weights,                    // IN (n,); 0 where all are one
-    int64 rows,                               // IN rows of a part, a multiple of TILE
-    int *labels, double *best,                // OUT (n,)
-    double *partial)                          // OUT (parts, k, FEATURES)
-{
-    extern __shared__ __align__(16) char shared[];
-    VALUE *tiles = (VALUE *)shared;                                    // (3, TILE, PITCH)
-    double *bins = (double *)(tiles + 3 * TILE * PITCH);               // (k, FEATURES)
-    double *templates = bins + k * FEATURES;                           // (k, PITCH + 1)
-    __shared__ int found[2][TILE];                                     // labels of a tile, -1 for no row
-    int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
-    int64 start = blockIdx.x * rows, stop = start + rows < n ? start + rows : n;
-    int number = (int)((stop - start + TILE - 1) / TILE);
-    fetch(X + start * FEATURES, (int)(stop - start < TILE ? stop - start : TILE), tiles);
-    for (int row = threadIdx.x >> 5; row < 3 * TILE; row += blockDim.x >> 5)
-        for (int j = FEATURES + lane; j < PITCH; j += 32) tiles[row * PITCH + j] = (VALUE)0;
-    for (int c = threadIdx.x >> 5; c < k; c += blockDim.x >> 5)
-        for (int j = lane; j < PITCH; j += 32)
-            templates[c * (PITCH + 1) + j] = j < FEATURES ? fmax(B[(size)c * FEATURES + j], INFINITE) : 0.0;
-    for (int at = threadIdx.x; at < k * FEATURES; at += blockDim.x) bins[at] = 0.0;
-    asm volatile("cp.async.wait_all;");
-    __syncthreads();
-    for (int t = 0; t <= number; t++) {
-        int64 tile = start + (int64)t * TILE, next = tile + TILE;
-        if (next < stop)
-            fetch(X + next * FEATURES, (int)(stop - next < TILE ? stop - next : TILE), tiles + (t + 1) % 3 * TILE * PITCH);
-        if (threadIdx.x < 32 * SCORERS && t < number) {
-            int place0 = (threadIdx.x >> 5) * 16;
-            double sums[2][TILES][2] = {};
-            const VALUE *x = tiles + (t % 3 * TILE + place0 + r) * PITCH + 4 * q;
-            const double *b[TILES];
-            #pragma unroll
-            for (int c = 0; c < TILES; c++) b[c] = templates + (8 * c + r < k ? 8 * c + r : k - 1) * (PITCH + 1) + 4 * q;
-            #pragma unroll
-            for (int j = 0; j < FEATURES; j += 16) {
-                double upper[4], lower[4];
-                __align__(16) VALUE raw[2][4];
-                four(x + j, 4, true, raw[0]);
-                four(x + j + 8 * PITCH, 4, true, raw[1]);
-                #pragma unroll
-                for (int f = 0; f < 4; f++) { upper[f] = (double)raw[0][f]; lower[f] = (double)raw[1][f]; }
-                #pragma unroll
-                for (int c = 0; c < TILES; c++) multiply(sums[0][c], sums[1][c], upper, lower, b[c] + j);
-            }
-            #pragma unroll
-            for (int m = 0; m < 2; m++) {
-                int place = place0 + m * 8 + r;
-                double mine, top;
-                int winner;
-                best_of_row(sums[m], 0, k, -1, mine, top, winner);
-                if (q) continue;
-                bool inside = tile + place < stop;
-                found[t & 1][place] = !inside ? -1 : top >= INFINITE_SCORE ? winner : 0;
-                if (inside) publish(tile + place, top, winner, labels, best);
-            }
-        }
-        if (threadIdx.x >= 32 * SCORERS && t > 0) {
-            const VALUE *row0 = tiles + (t - 1) % 3 * TILE * PITCH + 2 * lane;
-            const double *w = weights ? weights + tile - TILE : weights;
-            int label[TILE / 32];
-            #pragma unroll
-            for (int v = 0; v < TILE / 32; v++) label[v] = found[t - 1 & 1][32 * v + lane];
-            for (int c = (threadIdx.x >> 5) - SCORERS; c < k; c += ADDERS) {
-                double sum[PAIRS][2] = {};
-                bool any = false;
-                #pragma unroll
-                for (int v = 0; v < TILE / 32; v++) {
-                    unsigned members = __ballot_sync(ALL, label[v] == c);
-                    any |= members != 0;
-                    while (members) {
-                        int place = 32 * v + __ffs(members) - 1;
-                        members &= members - 1;
-                        double weight = w ? w[place] : 1.0;
-                        #pragma unroll
-                        for (int u = 0; u < PAIRS; u++) {
-                            if (64 * u + 2 * lane >= FEATURES) continue;
-                            Pair x = *(const Pair *)(row0 + place * PITCH + 64 * u);
-                            sum[u][0] += weight * (double)x.even;
-                            sum[u][1] += weight * (double)x.odd;
-                        }
-                    }
-                }
-                if (!any) continue;
-                #pragma unroll
-                for (int u = 0; u < PAIRS; u++) {
-                    if (64 * u + 2 * lane >= FEATURES) continue;
-                    double2 *bin = (double2 *)(bins + c * FEATURES + 64 * u + 2 * lane);
-                    double2 before = *bin;
-                    *bin = make_double2(before.x + sum[u][0], before.y + sum[u][1]);
-                }
-            }
-        }
-        asm volatile("cp.async.wait_all;");
-        __syncthreads();
-    }
-    for (int at = threadIdx.x; at < k * FEATURES; at += blockDim.x)
-        partial[(size)blockIdx.x * k * FEATURES + at] = bins[at];
-}
-
-#endif  // FEATURES
 #endif  // TILES
 #endif  // VALUE
 
@@ -718,24 +569,63 @@ extern "C" __global__ void combine_units(
     sums[(size)(first + c) * p + j] = s;
 }
 
-// out_m = Σ of the partial sums over the parts, always in the same order: 8 threads take every eighth part each.
+// 32 warps share a sum over parts, always in the same way: each takes every 32nd part, and the first adds them up.
+__device__ __forceinline__ double sum_of_parts(const double *__restrict__ first, int64 parts, int64 apart) {
+    double s = 0.0;
+    #pragma unroll 8
+    for (int64 part = threadIdx.x >> 5; part < parts; part += 32) s += first[part * apart];
+    return s;
+}
+
+__device__ __forceinline__ double sum_of_warps(double s) {
+    __shared__ double sums[32][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    sums[warp][lane] = s;
+    __syncthreads();
+    for (int t = 1; t < 32 && warp == 0; t++) s += sums[t][lane];
+    return s;
+}
+
+// out_m = Σ of the partial sums over the parts.
 extern "C" __global__ void combine_parts(
     const double *partial, int64 parts, int64 count,   // IN (parts, count)
     double *out)                                       // OUT (count,)
 {
-    __shared__ double sums[8][32];
-    int lane = threadIdx.x & 31, group = threadIdx.x >> 5;
-    int64 m = (int64)blockIdx.x * 32 + lane;
+    int64 m = (int64)blockIdx.x * 32 + (threadIdx.x & 31);
+    double s = sum_of_warps(m < count ? sum_of_parts(partial + m, parts, count) : 0.0);
+    if (threadIdx.x < 32 && m < count) out[m] = s;
+}
+
+// sums_cj = Σ of the partial sums of the duties that are label c's.
+extern "C" __global__ void combine_duties(
+    const double *partial, int parts,            // IN (parts, duties, p)
+    const int *owners, int duties,               // IN (duties,)
+    int k, int p,
+    double *sums)                                // OUT (k, p)
+{
+    int64 at = (int64)blockIdx.x * 32 + (threadIdx.x & 31);
+    int c = at / p, j = at % p;
     double s = 0.0;
-    if (m < count) {
-        #pragma unroll 8
-        for (int64 part = group; part < parts; part += 8) s += partial[part * count + m];
-    }
-    sums[group][lane] = s;
-    __syncthreads();
-    if (group || m >= count) return;
-    for (int t = 1; t < 8; t++) s += sums[t][lane];
-    out[m] = s;
+    if (c < k)
+        for (int duty = 0; duty < duties; duty++)
+            if (owners[duty] == c) s += sum_of_parts(partial + duty * p + j, parts, (int64)duties * p);
+    s = sum_of_warps(s);
+    if (threadIdx.x < 32 && c < k) sums[at] = s;
+}
+
+// Centroids of the clusters that hold something, times the norms of their scales, into W; before = what was there.
+extern "C" __global__ void put_filled(
+    const double *mass, const double *squares,   // IN (k,)
+    int k, int p,
+    double *fresh,                               // IN/OUT (k, p)
+    double *W, double *before)                   // IN/OUT, OUT (k, p)
+{
+    int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= (int64)k * p) return;
+    int c = at / p;
+    before[at] = W[at];
+    if (squares[c] > 0) fresh[at] *= sqrt(squares[c]);
+    if (mass[c] > 0) W[at] = fresh[at];
 }
 
 // What a step counts by cluster, over stretches of rows. With w the weight of a row, v its weight in the sums, a its
@@ -752,26 +642,41 @@ extern "C" __global__ void tally_rows(
     double *partial)                                         // OUT (stretches, KINDS, count)
 {
     extern __shared__ double bins[];
+    const int ahead = 8;                                     // rows that a thread reads at once
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, kind = blockIdx.y;
     int64 u = (int64)blockIdx.x * (blockDim.x >> 5) + warp;
     if (u * rows >= n) return;
     double *counts = bins + (size)warp * count * 32;
     for (int c = 0; c < count; c++) counts[c * 32 + lane] = 0.0;
     int64 stop = (u + 1) * rows < n ? (u + 1) * rows : n;
-    #pragma unroll 4
-    for (int64 i = u * rows + lane; i < stop; i += 32) {
-        int label = labels[i] - first;
-        if (label < 0 || label >= count) continue;
-        double w = own ? own[i] : 1.0, value;
-        bool stayed = before && before[i] == labels[i];
-        if (kind == 0) value = weights[i] * scales[i];
-        else if (kind == 1) value = w;
-        else if (kind == 2) value = w * scales[i];
-        else if (kind == 3) value = w * scales[i] * scales[i];
-        else if (kind == 4) value = stayed ? w * scales[i] * scales_before[i] : 0.0;
-        else if (kind == 5) value = w * losses[i];
-        else value = stayed ? 0.0 : 1.0;
-        counts[label * 32 + lane] += value;
+    const double *factors[3] = {
+        kind == 0 ? weights : kind < 6 ? own : 0,
+        kind == 0 || (kind >= 2 && kind <= 4) ? scales : kind == 5 ? losses : 0,
+        kind == 3 ? scales : kind == 4 ? scales_before : 0};
+    for (int64 i = u * rows + lane; i < stop; i += 32 * ahead) {
+        int label[ahead];
+        double value[ahead];
+        #pragma unroll
+        for (int m = 0; m < ahead; m++) {
+            label[m] = i + 32 * m < stop ? labels[i + 32 * m] : -1;
+            value[m] = 1.0;
+        }
+        #pragma unroll
+        for (int f = 0; f < 3; f++) {
+            if (!factors[f]) continue;
+            #pragma unroll
+            for (int m = 0; m < ahead; m++) value[m] *= factors[f][i + 32 * m < stop ? i + 32 * m : i];
+        }
+        if (kind == 4 || kind == 6) {
+            #pragma unroll
+            for (int m = 0; m < ahead; m++) {
+                bool stayed = before && before[i + 32 * m < stop ? i + 32 * m : i] == label[m];
+                if (stayed == (kind == 6)) value[m] = 0.0;
+            }
+        }
+        #pragma unroll
+        for (int m = 0; m < ahead; m++)
+            if (label[m] >= first && label[m] < first + count) counts[(label[m] - first) * 32 + lane] += value[m];
     }
     __syncwarp();
     for (int c = lane; c < count; c += 32) {

@@ -137,11 +137,11 @@ class _Slot:
     """Room for one block, on the host in memory that the card can read by itself, and on the card."""
 
     def __init__(self, cupy: Any, rows: StreamedRows) -> None:
-        self.values = _pinned(cupy, rows.largest, rows.dtype), cupy.empty(rows.largest, rows.dtype)
+        self.values = pinned(cupy, rows.largest, rows.dtype), cupy.empty(rows.largest, rows.dtype)
         if issparse(rows.source):
             most = max(b - a for a, b in rows.cuts) + 1
-            self.indices = _pinned(cupy, rows.largest, np.int32), cupy.empty(rows.largest, np.int32)
-            self.indptr = _pinned(cupy, most, np.int64), cupy.empty(most, np.int64)
+            self.indices = pinned(cupy, rows.largest, np.int32), cupy.empty(rows.largest, np.int32)
+            self.indptr = pinned(cupy, most, np.int64), cupy.empty(most, np.int64)
         self.copied, self.used = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
         self.used.record()
 
@@ -186,7 +186,7 @@ class _Slot:
         )
 
 
-def _pinned(cupy: Any, size: int, dtype: Any) -> Array:
+def pinned(cupy: Any, size: int, dtype: Any) -> Array:
     """An array in page-locked memory, which the card copies from by itself."""
     dtype = np.dtype(dtype)
     memory = cupy.cuda.alloc_pinned_memory(max(1, size) * dtype.itemsize)

@@ -1,7 +1,7 @@
 """What a step counts by cluster, in one pass over the rows.
 
     mass_k = Σ v a,  counts_k = Σ w,  sums_k = Σ w a,  squares_k = Σ w a²,
-    overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss
+    overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss,  moved_k = Σ_{moved} 1
 
 over the rows of cluster k, with w the weight of a row, v its weight in the sums, a its scale and a' the one before.
 """
@@ -22,10 +22,9 @@ def tally(
     losses: Any,  # IN (n,)
     weights: Any,  # IN (n,) v
     own: Any,  # IN (n,) w, or () where all are one
-    table: Any,  # OUT (6, k) mass, counts, sums, squares, overlap, loss; zero on entry
-) -> int:
-    """Fill the table; return how many rows moved."""
-    moved = 0
+    table: Any,  # OUT (7, k) mass, counts, sums, squares, overlap, loss, moved; zero on entry
+) -> None:
+    """Fill the table."""
     first, weighted = len(before) == 0, len(own) > 0
     for i in range(len(labels)):
         k, a = labels[i], scales[i]
@@ -36,7 +35,6 @@ def tally(
         table[3, k] += w * a * a
         table[5, k] += w * losses[i]
         if first or before[i] != k:
-            moved += 1
+            table[6, k] += 1.0
         else:
             table[4, k] += w * a * scales_before[i]
-    return moved

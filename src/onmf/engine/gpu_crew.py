@@ -1,0 +1,85 @@
+"""Who does what in a block of the kernel that labels and adds up the rows of an array at once, gpu_step.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+MOST_PLACES = 6
+"""Tiles of rows that a block has in shared memory, at most."""
+
+MOST_ADDERS = 15
+"""Warps of a block that add rows up while others label them, at most."""
+
+MOST_CLUSTERS = 48
+"""Clusters whose scores a warp can keep in registers."""
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The warps of a block and what they have to work with. The names are those of the kernel."""
+
+    scorers: int
+    adders: int
+    labels: int
+    tiles: int
+    places: int
+    features: int
+
+    @property
+    def tile(self) -> int:
+        """Rows of a tile."""
+        return 16 * self.scorers
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * (self.scorers + self.adders + 1)
+
+    @property
+    def duties(self) -> int:
+        """Labels that adders can take on."""
+        return self.adders * self.labels
+
+    @cached_property
+    def macros(self) -> dict[str, int]:
+        """What the kernel is compiled for."""
+        return {name.upper(): number for name, number in vars(self).items()}
+
+    def tables(self, itemsize: int) -> int:
+        """Bytes of shared memory that the host must ask for: the places of tiles of rows, and the templates."""
+        return self.places * (self.tile * self.features + 16) * itemsize + 32 * self.tiles * self.pitch
+
+    def shared(self, itemsize: int) -> int:
+        """Bytes of shared memory in all."""
+        lists = self.tile * self.adders + 12 * self.duties + 4 * max(self.pitch, self.duties) + 64
+        return self.tables(itemsize) + self.places * (20 * self.tile + 24) + lists
+
+    @property
+    def pitch(self) -> int:
+        """Features of a template in shared memory: an odd multiple of 16, so that threads read from different banks."""
+        return 16 * (-(-self.features // 16) | 1)
+
+
+@lru_cache(maxsize=64)
+def crew_for(p: int, itemsize: int, k: int, shared: int) -> Crew | None:
+    """A crew for k clusters of p features whose registers and tiles fit, None if there is none.
+
+    ``itemsize`` is that of an entry, ``shared`` the bytes of shared memory that a block can have.
+    """
+    if k > MOST_CLUSTERS or p * itemsize % 16:
+        return None
+    slices, tiles = -(-p // 32), -(-k // 8)
+    for scorers in (4, 3, 2):
+        for labels in (1, 2, 3, 4):
+            # What an adder keeps in registers, templates and sums of its labels and two rows, and what a scorer does.
+            registers = max(4 * slices * (labels + 1) + 40, 12 * tiles + 50)
+            warps = 4 * (512 // (-(-registers // 8) * 8))
+            adders = min(warps - scorers - 1, MOST_ADDERS)
+            if registers > 248 or adders * labels < k:
+                continue
+            crews = (Crew(scorers, adders, labels, tiles, places, p) for places in range(MOST_PLACES, 2, -1))
+            found = next((crew for crew in crews if crew.shared(itemsize) <= shared), None)
+            if found is not None:
+                return found
+    return None

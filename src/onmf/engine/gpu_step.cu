@@ -1,0 +1,470 @@
+// Label and best score of each row, and partial_tcj = Σ v_i x_ij over the rows of stretch t and label c: one read of X.
+//
+// A block takes tiles of rows through PLACES places in shared memory. SCORERS of its warps find the labels of a tile;
+// then ADDERS others go through its rows: each has LABELS duties, which are a label, or a part of its rows, and keeps
+// the templates and sums of these in registers. Labels that had many rows in the step before are shared by several
+// duties. One more warp fetches tiles and writes labels and scores. They wait for each other at three barriers of a
+// place: it is full, its rows have labels, it is free again.
+//
+// Labels are found as those of sparse rows are, by a screen. With m_j in the middle of the templates, and x_j and b_kj -
+// m_j each as the sum of two numbers of 8 bits, the matrix units compute the scores but for Σ_j x_j m_j and an error of
+// at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each number of 8 bits leaves 2^-8 of what it stands for, the product
+// of the two rests is left out, and the matrix units cut what they add to 24 bits. Templates within two such bounds of
+// the best one are scored again in float64. A bound that is no number or too large lets every template pass. The score
+// of the label is computed in float64 by who adds up.
+//
+// Macros set by the host, besides VALUE:
+//   FEATURES             p
+//   TILES                tiles of 8 templates
+//   SCORERS, ADDERS      warps that label rows, and that add them up
+//   LABELS               duties of an adder
+//   PLACES               tiles of rows in shared memory
+//   WEIGHTED, BY_SCORE   whether rows are weighted by given numbers, and by their scores
+
+#define TILE (16 * SCORERS)                                                      // rows of a tile
+#define DUTIES (ADDERS * LABELS)
+#define WARPS (SCORERS + ADDERS + 1)
+#define SLICES ((FEATURES + 31) / 32)                                            // features of a row that a lane has
+#define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // an odd multiple of 16: no bank twice
+#define ROOM (TILE * FEATURES + 16)                                              // entries of a place
+#define AT_ONCE (BY_SCORE ? 2 : 4)                                               // rows of a label that are added
+#define CHUNKS (FEATURES * (int)sizeof(VALUE) / 16)                              // of 16 bytes in a row
+#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 18 + 8) * 0x1p-23)                    // of three products of 8 bits, and of sums
+#define TOO_LARGE 1e30f                                                          // for float to bound its errors
+
+#ifndef HOPPER
+#define HOPPER (__CUDA_ARCH__ >= 900)
+#endif
+
+#if TILES <= 4
+typedef unsigned Set;                          // of templates
+__device__ __forceinline__ int first_of(Set set) { return __ffs(set) - 1; }
+#else
+typedef unsigned long long Set;
+__device__ __forceinline__ int first_of(Set set) { return __ffsll(set) - 1; }
+#endif
+
+__device__ __forceinline__ double wide(double x) { return x; }
+__device__ __forceinline__ double wide(float x) {  // a cast would take a step more, since CuPy makes tiny numbers zero
+    double out;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(out) : "f"(x));
+    return out;
+}
+
+// Two numbers of 8 bits in one register, the first in its lower half.
+__device__ __forceinline__ unsigned packed(float first, float second) {
+    unsigned out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+    return out;
+}
+
+// What two such numbers leave of what they stand for.
+__device__ __forceinline__ unsigned rest(float first, float second, unsigned both) {
+    return packed(first - __uint_as_float(both << 16), second - __uint_as_float(both & 0xffff0000u));
+}
+
+// sums += products of 16 rows, 16 features and 8 templates.
+__device__ __forceinline__ void multiply(float (&s)[4], const unsigned (&x)[4], unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(b0), "r"(b1));
+}
+
+// The templates as they are screened, four features in 16 bytes, and d of each feature; infinite where float cannot do it.
+__device__ __forceinline__ void make_screen(const double *B, int k, uint4 *screen, float *spread) {
+    for (int at = threadIdx.x; at < PITCH / 4; at += blockDim.x) {
+        double middle[4];
+        #pragma unroll
+        for (int f = 0; f < 4; f++) {
+            int j = 4 * at + f;
+            double low = 0.0, high = 0.0;
+            if (j < FEATURES) {
+                low = high = B[j];
+                for (int c = 1; c < k; c++) {
+                    double b = B[(size)c * FEATURES + j];
+                    low = fmin(low, b);
+                    high = fmax(high, b);
+                }
+            }
+            bool fine = fabs(low) < TOO_LARGE && fabs(high) < TOO_LARGE;
+            middle[f] = fine ? low + (high - low) / 2 : 0.0;
+            spread[j] = fine ? (float)(high - middle[f]) : __int_as_float(0x7f800000);
+        }
+        for (int c = 0; c < 8 * TILES; c++) {
+            float b[4];
+            #pragma unroll
+            for (int f = 0; f < 4; f++) {
+                int j = 4 * at + f;
+                b[f] = c < k && j < FEATURES ? (float)(B[(size)c * FEATURES + j] - middle[f]) : 0.f;
+            }
+            unsigned x = packed(b[0], b[1]), y = packed(b[2], b[3]);
+            screen[c * (PITCH / 4) + at] = make_uint4(x, y, rest(b[0], b[1], x), rest(b[2], b[3], y));
+        }
+    }
+}
+
+// ERROR ‖d‖, and a little more for the rounding of the norms.
+__device__ __forceinline__ float error_of(const float *spread) {
+    float s = 0.f;
+    for (int j = threadIdx.x & 31; j < FEATURES; j += 32) s += spread[j] * spread[j];
+    #pragma unroll
+    for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
+    return (float)(1.001 * ERROR) * sqrtf(s) + 0x1p-100f;
+}
+
+// The best of some templates for a row, by the whole warp, in float64.
+__device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candidates) {
+    int lane = threadIdx.x & 31, winner = NOBODY;
+    double best = NEVER;
+    while (candidates) {
+        int c = first_of(candidates);
+        candidates &= candidates - 1;
+        double s = 0.0;
+        #pragma unroll
+        for (int u = 0; u < SLICES; u++) {
+            int j = lane + 32 * u;
+            if (j < FEATURES) s += wide(x[j]) * fmax(B[(size)c * FEATURES + j], INFINITE);
+        }
+        #pragma unroll
+        for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
+        keep_better(best, winner, s, c);
+    }
+    return best >= INFINITE_SCORE ? winner : 0;
+}
+
+// Of 8 rows, the one that a thread of the matrix units has: two that are read together lie on different banks, if possible.
+__device__ __forceinline__ int row_of(int r) {
+    if (CHUNKS % 4 == 2) return r & 4 | (r & 1) << 1 | (r & 2) >> 1;
+    if (CHUNKS % 2 == 1) return (r & 1) << 2 | r >> 1;
+    return r;
+}
+
+// Labels of 16 rows, of which the first so many are rows; -1 for the others. Lane i knows the error of row i.
+__device__ __forceinline__ void find_labels(
+    const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int k, int *found)
+{
+    int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
+    float s[TILES][4] = {}, rests[TILES][4] = {};
+    const VALUE *x = rows + row_of(r) * FEATURES + 4 * q;
+    screen += r * (PITCH / 4) + q;
+    #pragma unroll
+    for (int j = 0; j < FEATURES; j += 16) {
+        __align__(16) VALUE raw[2][4];
+        read_four(x + j, raw[0]);
+        read_four(x + j + 8 * FEATURES, raw[1]);
+        unsigned high[4], low[4];
+        #pragma unroll
+        for (int f = 0; f < 4; f++) {
+            float one = (float)raw[f & 1][f & 2], other = (float)raw[f & 1][(f & 2) + 1];
+            high[f] = packed(one, other);
+            low[f] = rest(one, other, high[f]);
+        }
+        #pragma unroll
+        for (int c = 0; c < TILES; c++) {
+            uint4 b = screen[8 * c * (PITCH / 4) + j / 4];
+            multiply(s[c], high, b.x, b.y);
+            multiply(rests[c], high, b.z, b.w);
+            multiply(rests[c], low, b.x, b.y);
+        }
+    }
+    #pragma unroll
+    for (int m = 0; m < 2; m++) {
+        int place = 8 * m + row_of(r);
+        float top = -3e38f;
+        #pragma unroll
+        for (int c = 0; c < TILES; c++)
+            #pragma unroll
+            for (int h = 0; h < 2; h++) {
+                s[c][2 * m + h] += rests[c][2 * m + h];
+                if (8 * c + 2 * q + h < k) top = fmaxf(top, s[c][2 * m + h]);
+            }
+        #pragma unroll
+        for (int apart = 1; apart < 4; apart <<= 1) top = fmaxf(top, __shfl_xor_sync(ALL, top, apart));
+        float bound = __shfl_sync(ALL, error, place), least = top - 2 * bound;
+        bool unbounded = !(bound < TOO_LARGE);
+        Set passed = 0;
+        #pragma unroll
+        for (int c = 0; c < TILES; c++)
+            #pragma unroll
+            for (int h = 0; h < 2; h++)
+                if (unbounded || !(s[c][2 * m + h] < least)) passed |= (Set)1 << (8 * c + h);
+        passed = passed << 2 * q & ~(Set)0 >> 8 * sizeof(Set) - k;
+        #pragma unroll
+        for (int apart = 1; apart < 4; apart <<= 1) passed |= __shfl_xor_sync(ALL, passed, apart);
+        int winner = first_of(passed);
+        unsigned open = __ballot_sync(ALL, q == 0 && place < inside && (passed & passed - 1));
+        while (open) {
+            int from = __ffs(open) - 1;
+            open &= open - 1;
+            int best = best_of(rows + (8 * m + row_of(from >> 2)) * FEATURES, B, __shfl_sync(ALL, passed, from));
+            if (lane == from) winner = best;
+        }
+        if (q == 0) found[place] = place < inside ? winner : -1;
+    }
+}
+
+__device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
+    unsigned done = 0;
+    while (!done)
+#if HOPPER
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+#else
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+#endif
+                     : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
+}
+
+// What the threads of a warp have read and written is done.
+__device__ __forceinline__ void arrive(unsigned barrier) {
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+
+// Let rows come into shared memory; the barrier falls when they are there. By a whole warp.
+__device__ __forceinline__ void fetch(const VALUE *from, int count, VALUE *to, unsigned barrier) {
+    unsigned bytes = count * FEATURES * sizeof(VALUE), there = __cvta_generic_to_shared(to), lane = threadIdx.x & 31;
+    __syncwarp();
+#if HOPPER
+    if (lane) return;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(there), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+#else
+    for (unsigned at = 16 * lane; at < bytes; at += 512)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(there + at), "l"((const char *)from + at) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory");
+#endif
+}
+
+// Score some rows of one label, and add them up: ROWS at a time, of which the first `count` are meant.
+template <int ROWS> __device__ __forceinline__ void add_rows(
+    const VALUE *tile, const unsigned char *members, int count, const double (&b)[SLICES],
+    const double *weights, double (&sums)[SLICES], double *scores)
+{
+    int lane = threadIdx.x & 31, row[ROWS];
+    double x[ROWS][SLICES], s[ROWS] = {}, v[ROWS];
+    #pragma unroll
+    for (int m = 0; m < ROWS; m++) {
+        row[m] = members[m < count ? m : 0];
+        v[m] = m && m >= count ? 0.0 : WEIGHTED ? weights[row[m]] : 1.0;
+    }
+    #pragma unroll
+    for (int u = 0; u < SLICES; u++)
+        #pragma unroll
+        for (int m = 0; m < ROWS; m++) {
+            bool there = 32 * u + 32 <= FEATURES || 32 * u + lane < FEATURES;
+            x[m][u] = there ? wide(tile[row[m] * FEATURES + 32 * u + lane]) : 0.0;
+            s[m] += x[m][u] * b[u];
+            if (!BY_SCORE) sums[u] += v[m] * x[m][u];
+        }
+    // Of 2 rows, each half of the warp ends with the score of one; of 4 rows, each quarter.
+    int which = 0;
+    #pragma unroll
+    for (int apart = 16, left = ROWS; apart; apart >>= 1) {
+        bool upper = lane & apart;
+        if (left > 1) {
+            left /= 2;
+            #pragma unroll
+            for (int m = 0; m < left; m++)
+                s[m] = (upper ? s[m + left] : s[m]) + __shfl_xor_sync(ALL, upper ? s[m] : s[m + left], apart);
+            which = 2 * which + upper;
+        } else {
+            s[0] += __shfl_xor_sync(ALL, s[0], apart);
+        }
+    }
+    if (lane % (32 / ROWS) == 0 && which < count) scores[members[which]] = s[0];
+    if constexpr (BY_SCORE) {
+        #pragma unroll
+        for (int m = 0; m < ROWS; m++) v[m] *= fmax(__shfl_sync(ALL, s[0], 32 / ROWS * m), 0.0);
+        #pragma unroll
+        for (int u = 0; u < SLICES; u++)
+            #pragma unroll
+            for (int m = 0; m < ROWS; m++) sums[u] += v[m] * x[m][u];
+    }
+}
+
+// Give every label a duty, and those of large counts more than one; heavy duties go to adders that have light ones besides.
+// By a whole warp: label c and its part of so many parts for each duty, label -1 for none. k <= 64, k <= DUTIES <= 64
+__device__ void share_labels(const double *counts, int k, int *label, int *part, int *parts, float *loads) {
+    int lane = threadIdx.x & 31, number[2], first[2], before = 0;
+    float load[2], total = 0.f;
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int c = lane + 32 * h;
+        load[h] = c >= k ? 0.f : counts ? (float)counts[c] : 1.f;
+        total += load[h];
+    }
+    #pragma unroll
+    for (int apart = 16; apart; apart >>= 1) total += __shfl_xor_sync(ALL, total, apart);
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int more = total > 0 ? (int)((DUTIES - k) * 0.999f * load[h] / total) : 0;
+        number[h] = lane + 32 * h >= k ? 0 : 1 + more;
+        int upto = number[h];
+        #pragma unroll
+        for (int apart = 1; apart < 32; apart <<= 1) {
+            int other = __shfl_up_sync(ALL, upto, apart);
+            if (lane >= apart) upto += other;
+        }
+        first[h] = before + upto - number[h];
+        before += __shfl_sync(ALL, upto, 31);
+    }
+    for (int at = lane; at < DUTIES; at += 32) { label[at] = -1; loads[at] = -1.f; }
+    __syncwarp();
+    #pragma unroll
+    for (int h = 0; h < 2; h++)
+        for (int i = 0; i < number[h]; i++) loads[first[h] + i] = load[h] / number[h];
+    __syncwarp();
+    #pragma unroll
+    for (int h = 0; h < 2; h++)
+        for (int i = 0; i < number[h]; i++) {
+            int at = first[h] + i, rank = 0;
+            for (int other = 0; other < before; other++)
+                rank += loads[other] > loads[at] || (loads[other] == loads[at] && other < at);
+            int round = rank / ADDERS, adder = rank % ADDERS;
+            int duty = round * ADDERS + (round % 2 ? ADDERS - 1 - adder : adder);
+            label[duty] = lane + 32 * h;
+            part[duty] = i;
+            parts[duty] = number[h];
+        }
+}
+
+// The places of shared memory, one after the other, and whether they have been filled an even number of times before.
+struct Place {
+    int at = 0;
+    unsigned phase = 0;
+    __device__ __forceinline__ void next() { if (++at == PLACES) { at = 0; phase ^= 1; } }
+};
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
+    const VALUE *X, int64 n,                  // IN (n, FEATURES)
+    const float *norms,                       // IN (n,) ‖x‖
+    const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES, k <= DUTIES
+    const double *counts,                     // IN (k,) of the labels in the step before, 0 if there was none
+    const double *weights,                    // IN (n,), if WEIGHTED
+    int tiles, int stretches,                 // IN tiles of a stretch, and stretches of a block
+    int *labels, double *best,                // OUT (n,)
+    int *owners, double *partial)             // OUT (DUTIES,) labels of the duties, (all stretches, DUTIES, FEATURES)
+{
+    extern __shared__ __align__(16) char shared[];
+    VALUE *rows = (VALUE *)shared;                                     // (PLACES, ROOM)
+    uint4 *screen = (uint4 *)(rows + PLACES * ROOM);                  // (8 TILES, PITCH / 4)
+    __shared__ float spread[PITCH > DUTIES ? PITCH : DUTIES];          // d; before that, loads of the duties
+    __shared__ int found[PLACES][TILE];                               // labels, -1 for no row
+    __shared__ double scores[PLACES][TILE], weights_here[PLACES][WEIGHTED ? TILE : 1];
+    __shared__ unsigned char members[ADDERS][TILE];                    // rows of the label of an adder
+    __shared__ unsigned long long barriers[3][PLACES];
+    __shared__ int label_of[DUTIES], part_of[DUTIES], parts_of[DUTIES];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    unsigned full = __cvta_generic_to_shared(barriers), labelled = full + 8 * PLACES, vacant = labelled + 8 * PLACES;
+    int64 start = (int64)blockIdx.x * stretches * tiles * TILE, left = n - start;
+    int inside = left < (int64)stretches * tiles * TILE ? (int)left : stretches * tiles * TILE;
+    int number = (inside + TILE - 1) / TILE;
+    if (threadIdx.x < 3 * PLACES) {
+        unsigned arrivals = threadIdx.x < PLACES ? HOPPER ? 1 : 32 : threadIdx.x < 2 * PLACES ? SCORERS : ADDERS;
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(full + 8 * threadIdx.x), "r"(arrivals) : "memory");
+    }
+    // What lies behind a row is multiplied by 0, so it must be a number.
+    for (int at = threadIdx.x; at < PLACES * ROOM * sizeof(VALUE) / 16; at += blockDim.x) ((uint4 *)shared)[at] = uint4();
+    if (warp == WARPS - 1) {
+        share_labels(counts, k, label_of, part_of, parts_of, spread);
+        __syncwarp();
+        if (blockIdx.x == 0) for (int at = lane; at < DUTIES; at += 32) owners[at] = label_of[at];
+    }
+    __syncthreads();
+    make_screen(B, k, screen, spread);
+#if HOPPER
+    asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async;" ::: "memory");
+#endif
+    __syncthreads();
+    Place place;
+    if (warp < SCORERS) {
+        float error = error_of(spread);
+        norms += start + 16 * warp;
+        weights += start + 16 * warp;
+        for (int t = 0; t < number; t++, place.next()) {
+            int left = inside - t * TILE - 16 * warp;
+            bool mine = lane < 16 && lane < left;
+            float norm = mine ? norms[t * TILE + lane] : 0.f;
+            double weight = WEIGHTED && mine ? weights[t * TILE + lane] : 0.0;
+            wait_for(full + 8 * place.at, place.phase);
+            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + 0x1p-100f, screen, B, k,
+                        found[place.at] + 16 * warp);
+            if (WEIGHTED && lane < 16) weights_here[place.at][16 * warp + lane] = weight;
+            arrive(labelled + 8 * place.at);
+        }
+        return;
+    }
+    if (warp == WARPS - 1) {
+        X += start * FEATURES;
+        labels += start;
+        best += start;
+        for (int t = 0; t < number + PLACES; t++, place.next()) {
+            if (t >= PLACES) {               // the adders are done with what was there before
+                wait_for(vacant + 8 * place.at, place.phase ^ 1);
+                for (int i = lane; i < TILE; i += 32) {
+                    int row = (t - PLACES) * TILE + i;
+                    double score = scores[place.at][i];
+                    if (row >= inside) continue;
+                    labels[row] = found[place.at][i];
+                    best[row] = score >= INFINITE_SCORE ? score : NEVER;
+                }
+            }
+            if (t < number) {
+                int count = inside - t * TILE;
+                fetch(X + (size)t * TILE * FEATURES, count < TILE ? count : TILE, rows + place.at * ROOM, full + 8 * place.at);
+            }
+        }
+        return;
+    }
+    int adder = warp - SCORERS, label[LABELS];
+    unsigned mine[LABELS][2];                 // which rows of a tile, if they have the label
+    double b[LABELS][SLICES], sums[LABELS][SLICES] = {};
+    #pragma unroll
+    for (int l = 0; l < LABELS; l++) {
+        int duty = adder + l * ADDERS, c = label_of[duty];
+        label[l] = c < 0 ? NOBODY : c;
+        #pragma unroll
+        for (int h = 0; h < 2; h++) mine[l][h] = __ballot_sync(ALL, c >= 0 && (lane + 32 * h) % parts_of[duty] == part_of[duty]);
+        #pragma unroll
+        for (int u = 0; u < SLICES; u++) {
+            int j = lane + 32 * u;
+            b[l][u] = c >= 0 && j < FEATURES ? fmax(B[(size)c * FEATURES + j], INFINITE) : 0.0;
+        }
+    }
+    partial += ((size)blockIdx.x * stretches * DUTIES + adder) * FEATURES + lane;
+    int until = tiles;                        // tiles until the stretch ends
+    for (int t = 0; t < number; t++, place.next()) {
+        wait_for(labelled + 8 * place.at, place.phase);
+        const VALUE *tile = rows + place.at * ROOM;
+        bool last = --until == 0 || t + 1 == number;
+        #pragma unroll
+        for (int l = 0; l < LABELS; l++) {
+            int count = 0;
+            #pragma unroll
+            for (int h = 0; h < (TILE + 31) / 32; h++) {
+                int i = lane + 32 * h;
+                bool same = (TILE % 32 == 0 || i < TILE) && found[place.at][i] == label[l];
+                unsigned all = __ballot_sync(ALL, same) & mine[l][h];
+                if (all >> lane & 1) members[adder][count + __popc(all & (1u << lane) - 1)] = i;
+                count += __popc(all);
+            }
+            __syncwarp();
+            int i = 0;
+            for (; count - i > 2; i += AT_ONCE)
+                add_rows<AT_ONCE>(tile, members[adder] + i, count - i, b[l], weights_here[place.at], sums[l], scores[place.at]);
+            if (i < count)
+                add_rows<2>(tile, members[adder] + i, count - i, b[l], weights_here[place.at], sums[l], scores[place.at]);
+            __syncwarp();
+            if (!last) continue;
+            #pragma unroll
+            for (int u = 0; u < SLICES; u++) {
+                if (lane + 32 * u < FEATURES) partial[(size)l * ADDERS * FEATURES + 32 * u] = sums[l][u];
+                sums[l][u] = 0.0;
+            }
+        }
+        arrive(vacant + 8 * place.at);
+        if (!last) continue;
+        partial += (size)DUTIES * FEATURES;
+        until = tiles;
+    }
+}
