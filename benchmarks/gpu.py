@@ -180,7 +180,8 @@ def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, diverg
         yield Row(f"the CPU engine: not here ({error})", float("nan"))
         return
     X = rows.on_host()
-    ms = iteration(engine, engine.hold(X, divergence), C, 2, tries=1)
+    ended = alternate(engine, engine.hold(X, divergence), C, max_iter=6, tol=0.0)
+    ms = 1e3 * median(one.seconds for one in ended.iterations[1:])
     at = 10 if k <= 20 else 15
     note = f"the GPU is {ms / whole:.1f} times as fast"
     target = {"target": f"≥ {at} ×", "met": ms / whole >= at} if len(rows.indices) > 5e7 else {}
@@ -208,7 +209,7 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
         yield Row(f"sum by label, {what}", total, floor=least)
         ms = timed(lambda held=held, T=T: engine.step(held, T), repeats)
         yield Row(f"step, {what}", ms, floor=least, note="assigned, added up and counted")
-        ms = iteration(engine, held, C, 4 * repeats)
+        ms = iteration(engine, held, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
         share = 2 * least / ms
         target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
         yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
@@ -246,6 +247,8 @@ def streamed(nnz: int, repeats: int) -> Iterator[Row]:
 
 def measure(quick: bool, repeats: int) -> Iterator[Row]:
     """Everything, in its order."""
+    import cupy
+
     first = None
     for row in ceilings(repeats):
         first = first or row
@@ -253,14 +256,17 @@ def measure(quick: bool, repeats: int) -> Iterator[Row]:
     assert first is not None
     bandwidth = 2 * 4 * 2**28 / first.milliseconds / 1e9
     small, large = (10**5, 5 * 10**5) if quick else (10**8, 5 * 10**8)
-    yield from ng20(repeats)
-    for zipf in (True, False):
-        yield from sparse(small, 20, zipf, (4, 6), bandwidth, repeats)
-    for n in (10**3,) if quick else (10**6, 10**7):
-        yield from dense(n, 200, 20, bandwidth, repeats)
-    yield from streamed(small, repeats)
-    for zipf in (True, False):
-        yield from sparse(large, 100, zipf, (25, 25), bandwidth, repeats)
+    parts = [
+        *(dense(n, 200, 20, bandwidth, repeats) for n in ((10**3,) if quick else (10**6, 10**7))),
+        ng20(repeats),
+        *(sparse(small, 20, zipf, (4, 6), bandwidth, repeats) for zipf in (True, False)),
+        streamed(small, repeats),
+        *(sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)),
+    ]
+    for part in parts:
+        # Within a part this would cost: what is asked for next would have to be mapped again.
+        cupy.get_default_memory_pool().free_all_blocks()
+        yield from part
 
 
 def describe_machine() -> str:
@@ -290,8 +296,6 @@ def to_markdown(machine: str, rows: list[Row]) -> str:
 
 def main() -> None:
     """Measure, print, and write JSON and Markdown."""
-    import cupy
-
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure the GPU engine.")
     parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
     parser.add_argument("--repeats", type=int, default=9, help="repeats, of which the median counts")
@@ -303,7 +307,6 @@ def main() -> None:
         rows.append(row)
         mark = {None: "", True: "✓", False: "✗"}[row.met]
         print(f"  {row.what:75} {row.milliseconds:9.3f} ms {row.target:>10} {mark:1} {row.note}", flush=True)
-        cupy.get_default_memory_pool().free_all_blocks()
         arguments.out.mkdir(parents=True, exist_ok=True)
         content = {"machine": machine, "rows": [asdict(row) for row in rows]}
         (arguments.out / "results.json").write_text(json.dumps(content, indent=1) + "\n")

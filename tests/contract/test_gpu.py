@@ -124,6 +124,17 @@ def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
     assert to_host(step.sums) == pytest.approx(expected, rel=1e-11, abs=1e-12 * np.abs(expected).max())
 
 
+def test_array_read_once_without_what_newer_cards_have(monkeypatch):
+    """Cards before Hopper copy rows into shared memory by threads."""
+    from onmf.engine.gpu_crew import Crew
+
+    plain = {name.upper() for name in Crew.__dataclass_fields__}
+    older = property(lambda crew: {name: getattr(crew, name.lower()) for name in plain} | {"HOPPER": 0})
+    monkeypatch.setattr(Crew, "macros", older)
+    check_step_at_once(70000, 16, 20, "frobenius", np.float32)
+    check_step_at_once(65, 48, 9, "kullback-leibler", np.float64)
+
+
 def check_step_at_once(n, p, k, loss, dtype):
     """A step that scores and adds up at once against one that does so one after the other."""
     rng = np.random.default_rng(3)

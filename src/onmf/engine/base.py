@@ -77,7 +77,7 @@ class StepSums:
         table: FloatArray = to_host(self.table) if self.arriving is None else self.arriving()
         return table
 
-    @property
+    @cached_property
     def moved(self) -> int:
         """How many rows changed cluster."""
         return int(self.counted[COUNTED.index("moved")].sum())
@@ -99,7 +99,7 @@ class StepSums:
         steps = (self, *others)
         return StepSums(function(*(step.sums for step in steps)), function(*(step.table for step in steps)))
 
-    @property
+    @cached_property
     def empty(self) -> Array:
         """Which clusters hold nothing. → (k,) bool"""
         return ~(self.mass > 0)

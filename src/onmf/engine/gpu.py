@@ -361,7 +361,7 @@ class GpuEngine(Engine):
             here.synchronize()
             return host
 
-        return replace(step, arriving=wait)
+        return StepSums(step.sums, step.table, wait)
 
     def _step_at_once(self, held: HeldOnGpu, templates: Templates) -> StepSums | None:
         """A step that reads an array once; None where the weights are not fixed or scores, or where it does not fit."""
@@ -408,8 +408,8 @@ class GpuEngine(Engine):
         if isinstance(step.sums, np.ndarray):
             return super().update(divergence, step, W)
         (k, p), before = W.shape, self.cupy.empty_like(W)
-        new, counted = divergence.centers(step.sums, step.near("mass")), (step.near("mass"), step.near("scale_squares"))
-        self._run("put_filled", -(-k * p // THREADS), THREADS, *counted, _int(k), _int(p), new, W, before)
+        new = divergence.centers(step.sums, step.near("mass"))
+        self._run("put_filled", -(-k * p // THREADS), THREADS, step.table, _int(k), _int(p), new, W, before)
         return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
 
     def row_weights(self, held: Held, scales: FloatArray) -> Any:
@@ -485,9 +485,7 @@ class GpuEngine(Engine):
         grid = blocks if isinstance(blocks, tuple) else (blocks,)
         if 0 in grid:
             return
-        kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()))
-        if shared > 48 * 1024:
-            kernel.max_dynamic_shared_size_bytes = shared
+        kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > 48 * 1024)
         kernel(grid, (threads,), args, shared_mem=shared)
 
 
@@ -549,10 +547,13 @@ def _block(held: HeldOnGpu, rows: Rows, part: slice) -> HeldOnGpu:
     )
 
 
-@lru_cache(maxsize=64)
-def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
-    """A kernel, compiled for a type of entries and for macros."""
-    return _module("gpu_step.cu" if name == "step_dense" else "gpu_kernels.cu", value, macros).get_function(name)
+@lru_cache(maxsize=256)
+def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
+    """A kernel, compiled for a type of entries and for macros; where it needs much shared memory, it may have all."""
+    kernel = _module("gpu_step.cu" if name == "step_dense" else "gpu_kernels.cu", value, macros).get_function(name)
+    if much_shared:
+        kernel.max_dynamic_shared_size_bytes = _largest_shared() - kernel.shared_size_bytes
+    return kernel
 
 
 @lru_cache(maxsize=64)

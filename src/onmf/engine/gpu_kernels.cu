@@ -615,7 +615,7 @@ extern "C" __global__ void combine_duties(
 
 // Centroids of the clusters that hold something, times the norms of their scales, into W; before = what was there.
 extern "C" __global__ void put_filled(
-    const double *mass, const double *squares,   // IN (k,)
+    const double *table,                         // IN (KINDS, k) what a step has counted
     int k, int p,
     double *fresh,                               // IN/OUT (k, p)
     double *W, double *before)                   // IN/OUT, OUT (k, p)
@@ -623,9 +623,10 @@ extern "C" __global__ void put_filled(
     int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (int64)k * p) return;
     int c = at / p;
+    double mass = table[c], squares = table[3 * k + c];
     before[at] = W[at];
-    if (squares[c] > 0) fresh[at] *= sqrt(squares[c]);
-    if (mass[c] > 0) W[at] = fresh[at];
+    if (squares > 0) fresh[at] *= sqrt(squares);
+    if (mass > 0) W[at] = fresh[at];
 }
 
 // What a step counts by cluster, over stretches of rows. With w the weight of a row, v its weight in the sums, a its

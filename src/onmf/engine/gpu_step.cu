@@ -213,18 +213,16 @@ __device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
                      : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
 }
 
-// What the threads of a warp have read and written is done.
+// What a thread has read and written before is done. All of them say so: one could speak for itself only.
 __device__ __forceinline__ void arrive(unsigned barrier) {
-    __syncwarp();
-    if ((threadIdx.x & 31) == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }
 
 // Let rows come into shared memory; the barrier falls when they are there. By a whole warp.
 __device__ __forceinline__ void fetch(const VALUE *from, int count, VALUE *to, unsigned barrier) {
     unsigned bytes = count * FEATURES * sizeof(VALUE), there = __cvta_generic_to_shared(to), lane = threadIdx.x & 31;
-    __syncwarp();
 #if HOPPER
-    if (lane) return;
+    if (lane) return arrive(barrier);
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  :: "r"(there), "l"(from), "r"(bytes), "r"(barrier) : "memory");
@@ -360,8 +358,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
     int inside = left < (int64)stretches * tiles * TILE ? (int)left : stretches * tiles * TILE;
     int number = (inside + TILE - 1) / TILE;
     if (threadIdx.x < 3 * PLACES) {
-        unsigned arrivals = threadIdx.x < PLACES ? HOPPER ? 1 : 32 : threadIdx.x < 2 * PLACES ? SCORERS : ADDERS;
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(full + 8 * threadIdx.x), "r"(arrivals) : "memory");
+        unsigned warps = threadIdx.x < PLACES ? 1 : threadIdx.x < 2 * PLACES ? SCORERS : ADDERS;
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(full + 8 * threadIdx.x), "r"(32 * warps) : "memory");
     }
     // What lies behind a row is multiplied by 0, so it must be a number.
     for (int at = threadIdx.x; at < PLACES * ROOM * sizeof(VALUE) / 16; at += blockDim.x) ((uint4 *)shared)[at] = uint4();
