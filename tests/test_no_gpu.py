@@ -84,7 +84,7 @@ def test_who_does_what_on_a_gpu(k, p, shared):
         return
     assert crew.duties >= k
     assert 8 * crew.tiles >= k
-    assert crew.tables(4) < crew.shared(4) <= shared
+    assert crew.asked_for(4) < crew.shared(4) <= shared
     assert crew.threads <= 1024
     assert crew.places >= 3
     assert crew.duties <= 64, "as many as two sets of 32 lanes hold"

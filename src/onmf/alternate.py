@@ -25,7 +25,10 @@ NOISE = 1e-10
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one iteration did. ``change`` is ‖H − H_prev‖_F; ``objective`` is there when somebody watches."""
+    """What one iteration did. ``change`` is ‖H − H_prev‖_F; ``objective`` is there when somebody watches.
+
+    ``seconds`` are those in which the host asked and waited; an engine that runs ahead works on two iterations in them.
+    """
 
     number: int
     moved: int
@@ -85,7 +88,8 @@ def alternate(
         step = ahead or engine.step(held, engine.prepare(held, W, divergence.templates))
         drift = engine.update(divergence, step, W)
         ahead, found = None, (held.labels, held.scales)
-        if number < max_iter and engine.runs_ahead(held):
+        refilling = previous is not None and previous.empty.any()
+        if number < max_iter and engine.runs_ahead(held) and not refilling:
             # In vain where the loop ends here; but what this step has counted need not be waited for.
             ahead = engine.step(held, engine.prepare(held, W, divergence.templates))
         change = np.inf if previous is None else step.change_from(previous)

@@ -128,8 +128,9 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
     rest = step.each(sub, other)
     gone = rest.mass <= NOTHING * np.maximum(step.mass, other.mass)
     sums, table = rest.sums, rest.table
-    np.maximum(table[:4], 0.0, out=table[:4])  # mass, counts, sums and squares of the scales
-    table[:4, gone] = 0.0
+    positive = table[: COUNTED.index("scale_squares") + 1]
+    np.maximum(positive, 0.0, out=positive)
+    positive[:, gone] = 0.0
     if _nonnegative(step.sums, other.sums):
         np.maximum(sums, 0.0, out=sums)
     sums[gone] = 0.0

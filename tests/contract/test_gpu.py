@@ -128,9 +128,8 @@ def test_array_read_once_without_what_newer_cards_have(monkeypatch):
     """Cards before Hopper copy rows into shared memory by threads."""
     from onmf.engine.gpu_crew import Crew
 
-    plain = {name.upper() for name in Crew.__dataclass_fields__}
-    older = property(lambda crew: {name: getattr(crew, name.lower()) for name in plain} | {"HOPPER": 0})
-    monkeypatch.setattr(Crew, "macros", older)
+    macros = Crew.macros.func
+    monkeypatch.setattr(Crew, "macros", property(lambda crew: macros(crew) | {"HOPPER": 0}))
     check_step_at_once(70000, 16, 20, "frobenius", np.float32)
     check_step_at_once(65, 48, 9, "kullback-leibler", np.float64)
 
@@ -261,6 +260,20 @@ def test_cupy_in_cupy_out(counts, loss, sparse, tmp_path):
     assert moved.predict(host).tolist() == expected.labels_.tolist()
     assert isinstance(moved.clustering_.centroids, np.ndarray)
     assert on_gpu(model.labels_)
+
+
+def test_a_step_in_vain_leaves_the_results_alone():
+    """The loop has launched one more step when it ends; its memory must not be somebody else's before it is done."""
+    import cupy
+
+    rng = cupy.random.default_rng(0)
+    parts = rng.random((4, 100), dtype=cupy.float32) ** 4
+    X = parts[rng.integers(4, size=2_000_000)] + 0.01 * rng.random((2_000_000, 100), dtype=cupy.float32)
+    for loss in LOSSES:
+        model = ONMF(4, beta_loss=loss, init="++", random_state=0).fit(X)
+        assert model.stop_reason_ == "converged"
+        norms = cupy.sqrt(cupy.bincount(model.labels_, weights=model.scales_**2, minlength=4))
+        assert norms.get() == pytest.approx(np.ones(4), rel=1e-9)
 
 
 def test_cupy_data_are_checked_and_never_changed():

@@ -152,13 +152,13 @@ def require(fine: bool, message: str) -> None:
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
     """Quotient of two arrays, and 0 where b = 0."""
     if not isinstance(b, np.ndarray | np.generic):  # CuPy's
-        return on_gpu("float64 a, float64 b", "c = b == 0 ? 0 : a / b")(a, b)
+        return gpu_kernel("float64 a, float64 b", "c = b == 0 ? 0 : a / b")(a, b)
     zero = b == 0
     return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b
 
 
 @lru_cache(maxsize=16)
-def on_gpu(given: str, formula: str) -> Callable[..., FloatArray]:
+def gpu_kernel(given: str, formula: str) -> Callable[..., FloatArray]:
     """An elementwise formula for CuPy arrays, as one kernel; what it sets comes before the sign of equality."""
     import cupy
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import xlogy
 
-from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, on_gpu, require
+from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, gpu_kernel, require
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class KullbackLeibler(Divergence):
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         if not isinstance(centroids, np.ndarray):  # CuPy's
-            log = on_gpu("float64 c, float64 size, float64 e", "b = log((size == 0 ? 0 : c / size) + e)")
+            log = gpu_kernel("float64 c, float64 size, float64 e", "b = log((size == 0 ? 0 : c / size) + e)")
             return log(centroids, self.size(centroids)[:, None], self.smoothing)
         C = self.normalise(centroids)
         C += self.smoothing

@@ -24,7 +24,7 @@ Data: TypeAlias = Any
 
 
 COUNTED = ("mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved")
-"""What a step counts by cluster."""
+"""What a step counts by cluster, in the order in which the kernels fill and read the rows of its table."""
 
 
 def _counted(name: str) -> Any:

@@ -6,6 +6,7 @@ NumPy arrays (templates, labels) is answered with NumPy arrays, so that starts a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -50,6 +51,11 @@ SHARE = 0.8
 
 AT_A_TIME = 1 << 26
 """Entries whose row terms are computed together."""
+
+
+_coming: deque[tuple[Any, FloatArray]] = deque()
+"""Copies to the host that have been begun, and when each is done. Nobody may wait for a step, but its memory must not
+be given to somebody else before that."""
 
 
 @dataclass
@@ -356,6 +362,9 @@ class GpuEngine(Engine):
         table.get(out=host, blocking=False)
         here = self.cupy.cuda.Event(disable_timing=True)
         here.record()
+        while _coming and _coming[0][0].done:
+            _coming.popleft()
+        _coming.append((here, host))
 
         def wait() -> FloatArray:
             here.synchronize()
@@ -367,7 +376,9 @@ class GpuEngine(Engine):
         """A step that reads an array once; None where the weights are not fixed or scores, or where it does not fit."""
         rows, k, divergence = held.data, len(templates), held.divergence
         known = divergence.fixed_weights or divergence.score_weights
-        if not (isinstance(rows, DenseRows) and known and divergence.finite_templates) or rows.X.data.ptr % 16:
+        if not (isinstance(rows, DenseRows) and known and divergence.finite_templates):
+            return None
+        if rows.X.size == 0 or rows.X.data.ptr % 16:
             return None
         crew = crew_for(rows.shape[1], rows.X.itemsize, k, _largest_shared())
         if crew is None:
@@ -391,13 +402,14 @@ class GpuEngine(Engine):
         tiles = -(-n // (STRETCHES * crew.tile))
         stretches = -(-n // (tiles * crew.tile))
         of_a_block = -(-stretches // _processors())
-        before = None if held.labels is None else held.memory.get("sizes")  # so that adders have about as much to do
+        sizes = held.memory.get("sizes")  # of the step before, so that adders have about as much to do
+        before = None if held.labels is None or sizes is None or len(sizes) != k else sizes
         counts, weights = (_null() if array is None else array for array in (before, factors))
         given = held.memory["norms"], B, _int(k), counts, weights, _int(tiles), _int(of_a_block)
         labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
         owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, p))
         macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
-        blocks, shared = -(-stretches // of_a_block), crew.tables(X.itemsize)
+        blocks, shared = -(-stretches // of_a_block), crew.asked_for(X.itemsize)
         args = X, _long(n), *given, labels, best, owners, partial
         self._run("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)
         of_duties = partial, _int(stretches), owners, _int(crew.duties)

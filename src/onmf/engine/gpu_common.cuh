@@ -2,7 +2,7 @@
 // side is gpu.py, which puts this file before each of the others.
 //
 // Symbols: X (n, p) rows, B (k, p) templates, BT (p, k) their transpose, w (n,) weights. VALUE is the type of the entries.
-// Every sum is added in an order that the data and the macros fix: no atomics, the same bits in every run.
+// Every sum is added in an order that the data, what came before and the card fix: no atomics, the same bits in every run.
 
 typedef long long int64;
 typedef unsigned long long size;

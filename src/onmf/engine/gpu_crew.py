@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
 MOST_PLACES = 6
@@ -44,16 +44,16 @@ class Crew:
     @cached_property
     def macros(self) -> dict[str, int]:
         """What the kernel is compiled for."""
-        return {name.upper(): number for name, number in vars(self).items()}
+        return {field.name.upper(): getattr(self, field.name) for field in fields(self)}
 
-    def tables(self, itemsize: int) -> int:
+    def asked_for(self, itemsize: int) -> int:
         """Bytes of shared memory that the host must ask for: the places of tiles of rows, and the templates."""
         return self.places * (self.tile * self.features + 16) * itemsize + 32 * self.tiles * self.pitch
 
     def shared(self, itemsize: int) -> int:
         """Bytes of shared memory in all."""
         lists = self.tile * self.adders + 12 * self.duties + 4 * max(self.pitch, self.duties) + 64
-        return self.tables(itemsize) + self.places * (20 * self.tile + 24) + lists
+        return self.asked_for(itemsize) + self.places * (20 * self.tile + 24) + lists
 
     @property
     def pitch(self) -> int:

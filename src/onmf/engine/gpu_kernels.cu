@@ -623,7 +623,7 @@ extern "C" __global__ void put_filled(
     int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (int64)k * p) return;
     int c = at / p;
-    double mass = table[c], squares = table[3 * k + c];
+    double mass = table[c], squares = table[3 * k + c];   // rows 0 and 3 of what is COUNTED (base.py)
     before[at] = W[at];
     if (squares > 0) fresh[at] *= sqrt(squares);
     if (mass > 0) W[at] = fresh[at];

@@ -29,8 +29,10 @@
 #define ROOM (TILE * FEATURES + 16)                                              // entries of a place
 #define AT_ONCE (BY_SCORE ? 2 : 4)                                               // rows of a label that are added
 #define CHUNKS (FEATURES * (int)sizeof(VALUE) / 16)                              // of 16 bytes in a row
-#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 18 + 8) * 0x1p-23)                    // of three products of 8 bits, and of sums
+#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 19 + 8) * 0x1p-23)                    // of three products of 8 bits, and of sums
 #define TOO_LARGE 1e30f                                                          // for float to bound its errors
+#define LARGEST_TEMPLATE 1e5f                                                    // that is screened
+#define TINY 0x1p-90f                                                            // more than what float cannot hold adds up to
 
 #ifndef HOPPER
 #define HOPPER (__CUDA_ARCH__ >= 900)
@@ -85,9 +87,9 @@ __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *scree
                     high = fmax(high, b);
                 }
             }
-            bool fine = fabs(low) < TOO_LARGE && fabs(high) < TOO_LARGE;
+            bool fine = fabs(low) < LARGEST_TEMPLATE && fabs(high) < LARGEST_TEMPLATE;
             middle[f] = fine ? low + (high - low) / 2 : 0.0;
-            spread[j] = fine ? (float)(high - middle[f]) : __int_as_float(0x7f800000);
+            spread[j] = fine ? (float)fmax(high - middle[f], middle[f] - low) : __int_as_float(0x7f800000);
         }
         for (int c = 0; c < 8 * TILES; c++) {
             float b[4];
@@ -104,11 +106,11 @@ __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *scree
 
 // ERROR ‖d‖, and a little more for the rounding of the norms.
 __device__ __forceinline__ float error_of(const float *spread) {
-    float s = 0.f;
-    for (int j = threadIdx.x & 31; j < FEATURES; j += 32) s += spread[j] * spread[j];
+    double s = 0.0;
+    for (int j = threadIdx.x & 31; j < FEATURES; j += 32) s += wide(spread[j]) * wide(spread[j]);
     #pragma unroll
     for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
-    return (float)(1.001 * ERROR) * sqrtf(s) + 0x1p-100f;
+    return (float)(1.001 * ERROR * sqrt(s)) + TINY;
 }
 
 // The best of some templates for a row, by the whole warp, in float64.
@@ -211,6 +213,7 @@ __device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
         asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
 #endif
                      : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
+    __syncwarp();
 }
 
 // What a thread has read and written before is done. All of them say so: one could speak for itself only.
@@ -385,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
             float norm = mine ? norms[t * TILE + lane] : 0.f;
             double weight = WEIGHTED && mine ? weights[t * TILE + lane] : 0.0;
             wait_for(full + 8 * place.at, place.phase);
-            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + 0x1p-100f, screen, B, k,
+            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + TINY, screen, B, k,
                         found[place.at] + 16 * warp);
             if (WEIGHTED && lane < 16) weights_here[place.at][16 * warp + lane] = weight;
             arrive(labelled + 8 * place.at);
