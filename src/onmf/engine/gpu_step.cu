@@ -348,9 +348,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
 {
     extern __shared__ __align__(16) char shared[];
     VALUE *rows = (VALUE *)shared;                                     // (PLACES, ROOM)
-    uint4 *screen = (uint4 *)(rows + PLACES * ROOM);                  // (8 TILES, PITCH / 4)
+    uint4 *screen = (uint4 *)(rows + PLACES * ROOM);                   // (8 TILES, PITCH / 4)
     __shared__ float spread[PITCH > DUTIES ? PITCH : DUTIES];          // d; before that, loads of the duties
-    __shared__ int found[PLACES][TILE];                               // labels, -1 for no row
+    __shared__ int found[PLACES][TILE];                                // labels, -1 for no row
     __shared__ double scores[PLACES][TILE], weights_here[PLACES][WEIGHTED ? TILE : 1];
     __shared__ unsigned char members[ADDERS][TILE];                    // rows of the label of an adder
     __shared__ unsigned long long barriers[3][PLACES];
@@ -400,7 +400,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         labels += start;
         best += start;
         for (int t = 0; t < number + PLACES; t++, place.next()) {
-            if (t >= PLACES) {               // the adders are done with what was there before
+            if (t >= PLACES) {                // the adders are done with what was there before
                 wait_for(vacant + 8 * place.at, place.phase ^ 1);
                 for (int i = lane; i < TILE; i += 32) {
                     int row = (t - PLACES) * TILE + i;
