@@ -93,7 +93,7 @@ def alternate(
             # In vain where the loop ends here; but what this step has counted need not be waited for.
             ahead = engine.step(held, engine.prepare(held, W, divergence.templates))
         change = np.inf if previous is None else step.change_from(previous)
-        value = None if watch is None else objective(engine, held, step)
+        value = None if watch is None else objective(held, step)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
         if watch is not None and watch(iterations[-1], W):
             stop_reason = "callback"
@@ -114,7 +114,7 @@ def alternate(
     return Alternation(W, step, stop_reason, iterations)
 
 
-def objective(engine: Engine, held: Held, step: StepSums) -> float:
+def objective(held: Held, step: StepSums) -> float:
     """D(X, WH) for the labels of a step and the centroids made from them."""
     # Clusters add up; a few at a time need no second array of the size of the sums.
     value, loss, constant, mass = 0.0, float(step.loss.sum()), held.constant, step.near("mass")

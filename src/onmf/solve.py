@@ -215,7 +215,7 @@ def _found(engine: Engine, held: Held, step: StepSums, centroids: FloatArray) ->
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
-        "objective": objective(engine, held, step),
+        "objective": objective(held, step),
         "masses": step.scale_sums / step.norms,
         "n_filled": int(np.count_nonzero(~step.empty)),
     }
