@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Data, Engine, Held, PartsEngine, Rows, get_engine, on_gpu
 from onmf.engine.dask import as_blocks
-from onmf.validate import as_rows, check_data, check_entries, check_kind, check_weights, warn_zero_rows
+from onmf.validate import as_rows, check_data, check_entries, check_kind, check_weights, sound, warn_zero_rows
 
 
 class Taken(NamedTuple):
@@ -190,8 +190,9 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
             raise ValueError(
                 "it holds something else than blocks of rows: make each element a 2-D array or CSR matrix."
             )
+        pieces = [sound(piece) for piece in pieces]
         block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
-    X = check_array(block, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
+    X = check_array(sound(block), accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
     check_kind(X, divergence)
     if features is not None and X.shape[1] != features:
         raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Data, on_gpu, to_host
+from onmf.structure import check_structure
 from onmf.warn import warn as warn_user
 
 LARGEST_WEIGHT = 1e30
@@ -42,6 +43,7 @@ def check_data(
             "anew each time, or put them together to one matrix."
         )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
+    X = sound(X)
     if on_gpu(X):
         X = check_gpu_array(X, estimator, reset)
     else:
@@ -51,6 +53,14 @@ def check_data(
     sizes = check_entries(X, divergence)
     if warn:
         warn_zero_rows(int(np.count_nonzero(sizes == 0)), len(sizes))
+    return X
+
+
+def sound(X: Any) -> Any:
+    """``X``, whose indices lead nowhere else: refused if they do, before SciPy's or our compiled code follows them."""
+    if issparse(X) and X.format in ("lil", "dok", "dia"):
+        X = X.tocsr()  # their own structure is Python's
+    check_structure(X)
     return X
 
 

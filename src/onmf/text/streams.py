@@ -15,14 +15,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any, NamedTuple
 
+from onmf.limits import check_growth
+
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of one document, 256 MB: a text of that size is no document but a corpus, or a trap."""
-
-FREE = 100_000_000
-"""Bytes that any file may grow to."""
-
-MOST_GROWTH = 250
-"""Beyond that, how many times its own length a compressed file may grow; text grows 3 to 20 times."""
 
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
@@ -121,15 +117,6 @@ class Zstd(io.RawIOBase):
         part, self.ready = self.ready[: len(buffer)], self.ready[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
-
-
-def check_growth(name: str, grown: int, length: int) -> None:
-    """Refuse what has grown more than text does."""
-    if grown > FREE and grown > MOST_GROWTH * max(length, 1):
-        raise ValueError(
-            f"{name} grows to more than {MOST_GROWTH} times its length when it is decompressed, as no text does: it is "
-            "refused. Decompress it yourself if you trust it."
-        )
 
 
 def buffered(stream: Any) -> io.BufferedReader:
