@@ -39,7 +39,7 @@ def _check_compressed(X: Any, name: str) -> None:
     for what, array in (("indptr", indptr), ("indices", indices)):
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise ValueError(
-                f"{name} is no valid {kind} matrix: {what} has {array.ndim} dimensions and type {array.dtype}, and must "
+                f"{name} is no valid {kind} matrix: {what} has {array.ndim} dimensions and type {array.dtype}: it must "
                 f"be a list of integers. {HOW_TO_MEND}"
             )
     if len(indptr) != major + 1:
