@@ -30,6 +30,13 @@ LIBRARIES = 1 << 30
 AFTER = 60
 """Seconds beyond its limit after which a process ends itself, in case that nobody is left to end it."""
 
+START = """
+import json, runpy, sys
+sys.path[:] = json.loads(sys.argv[1])
+runpy.run_path(sys.argv[2], run_name="__main__")
+"""
+"""What the process runs: this file, with the modules of this process within reach."""
+
 NUMBERS = "buifc"
 """Kinds of arrays that may come back."""
 
@@ -145,10 +152,13 @@ class Isolated:
                 raise RuntimeError(
                     f"{self.name} is read in a process of its own, and this program has no Python to start one with."
                 )
+            here = ["", "."]
+            with suppress(OSError):  # a folder that is gone
+                here.append(os.getcwd())
             # Not the folder that the user happens to be in: it may be the stranger's.
-            path = [entry for entry in sys.path if entry not in ("", os.getcwd())]
+            path = [entry for entry in sys.path if entry not in here]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", str(Path(__file__))],
+                [sys.executable, "-I", "-c", START, json.dumps(path), __file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -157,7 +167,8 @@ class Isolated:
             )
             self._end = weakref.finalize(self, _end, self._process)
             _widen(self._process.stdout)
-            _say(self._process.stdin, {"path": path, "memory": self.memory, "seconds": self.seconds})
+            with suppress(BrokenPipeError):  # the question that follows will find out
+                _say(self._process.stdin, {"memory": self.memory, "seconds": self.seconds})
         return self._process
 
     def _ask(
@@ -249,7 +260,7 @@ def _packed(value: Any, arrays: list[Any]) -> Any:
         return {"dict": [[str(key), _packed(part, arrays)] for key, part in value.items()]}
     if isinstance(value, list | tuple):
         return [_packed(part, arrays) for part in value]
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _unpacked(value: Any, arrays: list[Any]) -> Any:
@@ -306,7 +317,6 @@ def _serve() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     start = json.loads(sys.stdin.buffer.readline())
-    sys.path[:] = start["path"]
     _limit(start["memory"])
     modules: dict[str, Any] = {}
     for line in sys.stdin.buffer:

@@ -5,6 +5,7 @@ A memory map would be shorter, but a file that shrinks under one ends the proces
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import IO, Any
@@ -42,38 +43,51 @@ class FileLines(Lines):
     def __init__(
         self, path: Path, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], axes: tuple[int, ...]
     ) -> None:
-        self.path, self.offset, self.dtype, self.stored, self.axes = (
-            Path(os.path.abspath(path)),
-            offset,
-            dtype,
-            shape,
-            axes,
-        )
+        self.path, self.offset, self.dtype = Path(os.path.abspath(path)), offset, dtype
+        self.stored, self.axes = shape, axes
         self.shape = (shape[axes[0]], shape[axes[1]], shape[axes[2]])
         self.state = _state(os.stat(self.path))
+        self._spare: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_spare": None}
 
     def read(self, start: int, stop: int) -> Array:
         start, stop, _ = slice(start, stop).indices(self.shape[0])
-        place = self.axes[0]
-        # Before the axis of the lines: pieces that lie apart. After it: what belongs to a line.
-        outer = self.stored[:place]
-        pieces, step = int(np.prod(outer)), int(np.prod(self.stored[place + 1 :]))
-        part = np.empty((*outer, max(stop - start, 0), *self.stored[place + 1 :]), dtype=self.dtype)
+        place, n = self.axes[0], max(stop - start, 0)
+        shape = (*self.stored[:place], n, *self.stored[place + 1 :])
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self.state:
                 raise ValueError(f"{self.path} changed while it was read: start again when nobody writes to it.")
-            if place == 2 and part.size:
-                self._columns(file, part.reshape(-1, self.stored[1], stop - start), start, stop)
+            if self.axes == (0, 1, 2):
+                part = np.empty(shape, dtype=self.dtype)
+                self._pieces(file, part, start)
+                return part
+            # Turned on its way out, so the memory that it is read into can be used again: fresh memory is slow.
+            spare, self._spare = self._spare, None
+            size = math.prod(shape)
+            spare = np.empty(size, dtype=self.dtype) if spare is None or spare.size < size else spare
+            part = spare[:size].reshape(shape)
+            if place == 2:
+                self._strips(file, part, start, stop)
             else:
-                flat = part.reshape(pieces, -1)
-                for piece in range(pieces if part.size else 0):
-                    self._fill(file, (piece * self.shape[0] + start) * step, flat[piece])
-        return part.transpose(self.axes)
+                self._pieces(file, part, start)
+        out = np.ascontiguousarray(part.transpose(self.axes))
+        out = out.copy() if np.may_share_memory(out, spare) else out
+        self._spare = spare
+        return out
 
-    def _columns(self, file: IO[bytes], part: Array, start: int, stop: int) -> None:
+    def _pieces(self, file: IO[bytes], part: Array, start: int) -> None:
+        """Lines that lie together, in each of the pieces that come before them."""
+        place = self.axes[0]
+        pieces, step = math.prod(self.stored[:place]), math.prod(self.stored[place + 1 :])
+        for piece, out in enumerate(part.reshape(pieces, -1)):
+            self._fill(file, (piece * self.shape[0] + start) * step, out)
+
+    def _strips(self, file: IO[bytes], part: Array, start: int, stop: int) -> None:
         """Lines that run fastest, as MATLAB's do: the planes of the file one by one, and a strip of each."""
-        plane = np.empty((part.shape[1], self.shape[0]), dtype=self.dtype)
-        for number in range(len(part)):
+        plane = np.empty((self.stored[1], self.stored[2]), dtype=self.dtype)
+        for number in range(self.stored[0]):
             self._fill(file, number * plane.size, plane)
             part[number] = plane[:, start:stop]
 
@@ -107,7 +121,7 @@ def read_npy_header(path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any], i
         offset, length = file.tell(), os.fstat(file.fileno()).st_size
     if dtype.kind not in "buif" or min(shape, default=0) < 0:
         raise ValueError(f"{path} holds {dtype} values of shape {shape}: real numbers are needed.")
-    needed = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    needed = offset + math.prod(shape) * dtype.itemsize
     if needed > length:
         raise ValueError(
             f"{path} is too short: its header says {' × '.join(map(str, shape))} values of {dtype.itemsize} bytes, "
@@ -131,6 +145,6 @@ def open_npy(path: Path) -> FileLines:
 def read_npy(path: Path) -> Array:
     """The array in an npy file."""
     shape, fortran, dtype, offset = read_npy_header(path)
-    length = int(np.prod(shape, dtype=object))
+    length = math.prod(shape)
     values = FileLines(path, offset, dtype, (length, 1, 1), (0, 1, 2)).read(0, length).reshape(-1)
     return values.reshape(shape, order="F" if fortran else "C")

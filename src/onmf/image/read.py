@@ -220,14 +220,14 @@ class RasterLines(Lines):
         return part.transpose(1, 2, 0)
 
     def mask(self) -> Array | None:
-        """The mask for all bands, within the file or in the file beside it that GDAL writes. → (lines, samples)"""
-        mask: Array | None = self.asked(read_mask, self.driver)
+        """The mask for all bands, in the file beside this one that GDAL writes, or within it. → (lines, samples)"""
         beside = self.path.with_name(self.path.name + ".msk")
-        if mask is None and self.driver == "GTiff" and beside.is_file() and driver_of(beside) == "GTiff":
+        if self.driver == "GTiff" and beside.is_file() and driver_of(beside) == "GTiff":
             found = RasterLines(beside, "GTiff")
-            if found.shape[:2] == self.shape[:2]:
-                mask = found.asked(read_mask_beside)
-        return mask
+            mask = found.asked(read_mask_beside) if found.shape[:2] == self.shape[:2] else None
+            if mask is not None:
+                return mask
+        return self.asked(read_mask, self.driver)
 
 
 READABLE = "ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files can."
