@@ -22,6 +22,17 @@ from onmf import ONMF
 from onmf.divergence import BetaBelowOne, KullbackLeibler
 
 X = make_counts(np.random.default_rng(0))[0]
+VOCABULARY = ["tea", "<milk>", "Käse", *(f"word{chr(97 + j)}" for j in range(X.shape[1] - 3))]
+DOCUMENTS = {
+    "vocabulary": VOCABULARY,
+    "vectorizer": {
+        "lowercase": True,
+        "token_pattern": r"\b[^\W\d_]{2,}\b",
+        "ngram_range": [1, 1],
+        "stop_words": ["of"],
+    },
+    "source": {"name": "letters", "strip": ["headers"], "skipped": [["a.png", "not text"]]},
+}
 
 
 @pytest.fixture
@@ -34,7 +45,7 @@ def stored(tmp_path_factory):
     """The bytes of a model file, and the model."""
     model = ONMF(3, init="random-partition", n_init=2, random_state=0).fit(csr_array(X))
     path = tmp_path_factory.mktemp("stored") / "model.onmf"
-    model.save(path, extra={"kind": "documents", "vocabulary": ["tea", "<milk>", "Käse"], "bands": np.arange(4.0)})
+    model.save(path, extra={"kind": "documents", **DOCUMENTS, "bands": np.arange(4.0)})
     return path.read_bytes(), model
 
 
@@ -103,7 +114,7 @@ def test_itakura_saito_and_names(path):
 
 
 def test_extra_parts_come_back_and_are_saved_again(path):
-    extra = {"kind": "image", "bands": np.arange(5.0), "words": ["Käse", "</script>"], "options": {"a": [1, None, 0.5]}}
+    extra = {"kind": "songs", "bands": np.arange(5.0), "words": ["Käse", "</script>"], "options": {"a": [1, None, 0.5]}}
     ONMF(2).fit(X).save(path, extra=extra)
     for _ in range(2):
         model = onmf.load(path)
@@ -197,7 +208,7 @@ def load_or_sentence(path, model):
         assert "\n" not in sentence
         return False
     assert same(model, again)
-    assert again.extra_["vocabulary"] == ["tea", "<milk>", "Käse"]
+    assert again.extra_["vocabulary"] == VOCABULARY
     return True
 
 
@@ -300,23 +311,23 @@ def replace(name, content):
         (edited(format_version=True), "does not say which version"),
         (edited(format="another thing"), "is not an onmf model"),
         (edited(fitted=...), "'fitted' is missing"),
-        (edited(parameters={"n_clusters": 0}), "n_clusters=0 is not allowed"),
-        (edited(parameters={"n_clusters": {"array": "nowhere"}}), "'nowhere' is missing"),
+        (edited(parameters={"n_clusters": 0}), "parameter n_clusters is 0, not a whole number from 1"),
+        (edited(parameters={"n_clusters": {"array": "nowhere"}}), "array of its parameter n_clusters is missing"),
         (edited(parameters={"n_jobs": 3}), "unknown parameters: n_jobs"),
-        (edited(parameters={"init": ["snpa"]}), "no number, text or array"),
-        (edited(parameters=7), "is damaged"),
+        (edited(parameters={"init": ["snpa"]}), r"parameter init is \['snpa'\], not one of 'snpa'"),
+        (edited(parameters=7), "its parameters is 7, not a record"),
         (edited(divergence={"divergence": "get_divergence"}), "unknown"),
         (edited(divergence={"divergence": "Divergence"}), "unknown"),
         (edited(divergence={"divergence": "__class__"}), "unknown"),
         (edited(divergence={"smoothing": -1}), "smoothing=-1.0 is not allowed"),
-        (edited(fitted={"n_iter": "many"}), "is damaged"),
+        (edited(fitted={"n_iter": "many"}), "its n_iter is 'many', not a whole number"),
         (replace("metadata.json", b'{"format": "an onmf model", "format_version": 1}'), "'parameters' is missing"),
         (replace("arrays/labels.npy", npy(np.full(60, 7))), "a label names a cluster that is not there"),
-        (replace("arrays/labels.npy", npy(np.zeros(59, int))), "another length than labels"),
-        (replace("arrays/labels.npy", npy(np.zeros(60))), "labels are no whole numbers"),
-        (replace("arrays/centroids.npy", npy(np.zeros(3))), "centroids are no matrix"),
-        (replace("arrays/centroids.npy", npy(np.full((3, 24), np.nan))), "centroids holds NaN"),
-        (replace("arrays/masses.npy", npy(np.zeros(5))), "masses or scales"),
+        (replace("arrays/labels.npy", npy(np.zeros(59, int))), r"its scales have the shape \(60,\), not \(59,\)"),
+        (replace("arrays/labels.npy", npy(np.zeros(60))), "its labels have 1 axes of float64 values"),
+        (replace("arrays/centroids.npy", npy(np.zeros(3))), "its centroids have 1 axes of float64 values, not 2"),
+        (replace("arrays/centroids.npy", npy(np.full((3, 24), np.nan))), "its centroids hold NaN"),
+        (replace("arrays/masses.npy", npy(np.zeros(5))), r"its masses have the shape \(5,\), not \(3,\)"),
         (replace("arrays/centroids.npy", npy(np.array([Trap()], dtype=object), allow_pickle=True)), "plain numbers"),
         (replace("arrays/centroids.npy", pickle.dumps(Trap())), "no header of a .npy file"),
         (replace("arrays/centroids.npy", header((10**6, 10**6))), "claims the shape"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,6 +34,9 @@ from .common import (
     app,
     fail,
     steps,
+    tell,
+    tell_json,
+    visible,
     warnings_as_sentences,
 )
 
@@ -281,13 +283,12 @@ def documents_command(
 
                 write_documents_report(folder / "report.html", found, title=title)
     if as_json:
-        print(
-            json.dumps(summary(found) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
-        )
+        tell_json(summary(found) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
     elif not quiet:
         print_summary(found)
         if out is not None:
-            print(f"\nWritten to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
+            tell()
+            tell(f"Written to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
 
 
 def summary(found: DocumentClusters) -> dict[str, Any]:
@@ -320,17 +321,18 @@ def summary(found: DocumentClusters) -> dict[str, Any]:
 def print_summary(found: DocumentClusters) -> None:
     """What was found, for people."""
     model, comparison = found.model, found.comparison
-    print(
+    tell(
         f"{so_many(len(found.ids), 'document')}, {so_many(len(found.words), 'word')}, "
         f"{so_many(found.n_clusters, 'cluster')}; {so_many(model.n_iter_, 'iteration')}, {model.stop_reason_}"
     )
     for note in found.notes():
-        print(note)
-    print()
+        tell(note)
+    tell()
     print_clusters(list(clusters(found)))
     if comparison is not None:
-        print(
-            f"\nBeside {len(comparison.classes)} classes ({comparison.n_documents:,} documents): accuracy "
+        tell()
+        tell(
+            f"Beside {len(comparison.classes)} classes ({comparison.n_documents:,} documents): accuracy "
             f"{comparison.accuracy:.1%}, NMI {comparison.nmi:.3f}"
         )
 
@@ -338,13 +340,13 @@ def print_summary(found: DocumentClusters) -> None:
 def print_clusters(rows: list[dict[str, Any]]) -> None:
     """One line for each cluster."""
     labelled = any(row.get("label") for row in rows)
-    names = [f"{row['label']} {row['share']:.0%}" if row.get("label") else "" for row in rows]
+    names = [visible(f"{row['label']} {row['share']:.0%}") if row.get("label") else "" for row in rows]
     width = max(map(len, [*names, "mostly"]))
     head = f"{'mostly':{width}}  " if labelled else ""
-    print(f"cluster    size  {head}distinctive words")
+    tell(f"cluster    size  {head}distinctive words")
     for row, name in zip(rows, names, strict=True):
         label = f"{name:{width}}  " if labelled else ""
-        print(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")
+        tell(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")
 
 
 def _clusters(k: str) -> int | str:

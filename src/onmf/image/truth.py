@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onmf.csv_file import plain
 from onmf.divergence import Array, FloatArray
 from onmf.metrics import SpectraMatch, clustering_accuracy, match_clusters, match_spectra
 
@@ -150,7 +151,7 @@ def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
         ) from None
     first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
     spectra = values[:, first:].T
-    return Truth(_fitting(spectra, shape, path), names=[name.strip() for name in head[first:]], source=str(path))
+    return Truth(_fitting(spectra, shape, path), names=[plain(name.strip()) for name in head[first:]], source=str(path))
 
 
 def _fitting(spectra: FloatArray, shape: tuple[int, int, int], path: Path) -> FloatArray:
