@@ -47,8 +47,8 @@ UNIT = r"(?:\\[wWdDsS]|[\w.#@'-]|\[\^?(?:\\[wWdDsS^\]\\-]|[^\[\]\\])+\])"
 SIMPLE = re.compile(
     rf"(?!.*(?:--|&&|\|\||~~))(?:\(\?u\))?(?P<begin>\\b)?{UNIT}{{1,8}}(?:[+*?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?P<end>\\b)?"
 )
-"""A pattern of words that takes time in proportion to the text, whatever the text: a few single characters, then a run of
-one kind. It may end at a border of a word only if it begins at one. Otherwise every letter of a long run would be tried
+"""A pattern of words that takes time in proportion to the text, whatever the text: a few single characters, then a run
+of one kind. It may end at a border of a word only if it begins at one. Otherwise every letter of a long run would be tried
 as a beginning, and the run gone through from each; but where a run is left without a border, at most as many beginnings
 fail in it as the pattern has single characters."""
 
@@ -269,8 +269,8 @@ def restore_vectorizer(
             raise ValueError("The model's vocabulary is damaged: it does not say what a word is.")
         if token_pattern is None and not is_simple(stored):
             raise ValueError(
-                f"The model's words were found with the pattern {stored!r}, and such a pattern can take forever on some "
-                "texts: one from a file is not used unasked. If you trust it, give it yourself as token_pattern "
+                f"The model's words were found with the pattern {stored!r}, and such a pattern can take forever on "
+                "some texts: one from a file is not used unasked. If you trust it, give it yourself as token_pattern "
                 "(--token-pattern on the command line)."
             )
     known = {name: tuple(value) if name == "ngram_range" else value for name, value in options.items()}
