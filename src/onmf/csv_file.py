@@ -11,8 +11,8 @@ QUOTED = re.compile(r"[\",;\t\r\n\0]|^\s|\s$")
 semicolon or a tab is what spreadsheets of some countries part cells by."""
 
 FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
-"""How a text begins that a spreadsheet takes for a formula. Apostrophes may come before it, so that the one that is added
-can be told from those: see :func:`plain`."""
+"""How a text begins that a spreadsheet takes for a formula. Apostrophes may come before it, so that the one that is
+added can be told from them: see :func:`plain`."""
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 """A number begins like a formula, and is harmless."""

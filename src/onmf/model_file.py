@@ -57,7 +57,7 @@ def number(low: float = -math.inf, high: float = math.inf, *, infinite: bool = F
     def fits(value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             return False
-        return infinite or abs(value) <= LARGEST
+        return abs(value) <= LARGEST or (infinite and isinstance(value, float))
 
     return Rule(fits, f"a number from {low:g} to {high:g}" if low > -math.inf else "a number")
 
@@ -441,8 +441,10 @@ def _check_centroids(divergence: Divergence, C: Array, masses: Array) -> None:
 
 
 def _array(value: Any, kinds: str) -> bool:
-    """Whether this is an array of finite numbers of some kinds."""
-    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and bool(np.isfinite(value).all())
+    """Whether this is an array of numbers of some kinds, none of them too large to be squared."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+        return False
+    return bool((np.abs(value) < 1e100).all()) if value.dtype.kind == "f" else True
 
 
 def _record(rules: Mapping[str, Rule], *, closed: bool = False) -> Rule:

@@ -48,9 +48,9 @@ SIMPLE = re.compile(
     rf"(?!.*(?:--|&&|\|\||~~))(?:\(\?u\))?(?P<begin>\\b)?{UNIT}{{1,8}}(?:[+*?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?P<end>\\b)?"
 )
 """A pattern of words that takes time in proportion to the text, whatever the text: a few single characters, then a run
-of one kind. It may end at a border of a word only if it begins at one. Otherwise every letter of a long run would be tried
-as a beginning, and the run gone through from each; but where a run is left without a border, at most as many beginnings
-fail in it as the pattern has single characters."""
+of one kind. It may end at a border of a word only if it begins at one. Otherwise every letter of a long run would be
+tried as a beginning, and the run gone through from each. With both borders, a beginning fails only where the run has no
+border left, and only as many can as the pattern has single characters."""
 
 
 def stop_words(language: str | None) -> list[str]:
