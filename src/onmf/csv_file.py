@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-QUOTED = re.compile(r"[\",;\t\r\n\0]|^\s|\s$")
+QUOTED = re.compile(r"[\",;\t\r\n]|^\s|\s$")
 """What must stand in quotes. Python's own writer forgets a bare carriage return where lines end with a newline alone; a
 semicolon or a tab is what spreadsheets of some countries part cells by."""
 
@@ -32,4 +32,5 @@ def _cell(value: Any) -> str:
     if not isinstance(value, str):
         return str(value)
     text = f"'{value}" if FORMULA.match(value) and not NUMBER.fullmatch(value) else value
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")  # where some readers would end the cell
     return '"' + text.replace('"', '""') + '"' if QUOTED.search(text) else text

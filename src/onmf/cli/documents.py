@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from onmf.divergence import get_divergence
 from onmf.files import whole_folder
+from onmf.model_file import LONGEST_RUN
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
 from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
@@ -242,7 +244,10 @@ def documents_command(
     if analyzer != "word":
         chosen |= {"token_pattern": None, "stop_words": None}
     elif stop_words is not None:
-        more = stop_words.read_text(encoding="utf-8").split()
+        try:
+            more = stop_words.read_text(encoding="utf-8").split()
+        except UnicodeDecodeError:
+            fail(f"--stop-words {stop_words} is no text in UTF-8.")
         chosen["stop_words"] = sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})
     if shards is not None:
         _check_shards(shards, out, number)
@@ -370,6 +375,8 @@ def _number(option: str, value: str) -> int | float:
     try:
         number = float(value)
     except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
         fail(f"{option} {value} is not a number.")
     if "." in value:
         if not 0 <= number <= 1:
@@ -384,6 +391,8 @@ def _ngrams(value: str) -> tuple[int, int]:
     first, _, last = value.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal() and 1 <= int(first) <= int(last or first)):
         fail(f"--ngrams {value} is not a range: write 1-2 for words and pairs of words.")
+    if int(last or first) > LONGEST_RUN:
+        fail(f"--ngrams {value}: a run has at most {LONGEST_RUN} words or letters.")
     return int(first), int(last or first)
 
 

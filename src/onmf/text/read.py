@@ -110,8 +110,8 @@ def read_texts(
 ) -> Texts:
     r"""The documents of a folder, an archive, a table or a stream, one at a time.
 
-    Nothing is unpacked to disk and nothing is kept: memory holds one document. Files that are no text, and links, are
-    left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are dropped. Text
+    Nothing is unpacked to disk and nothing is kept: memory holds one document. Files that are no text or damaged, and
+    links, are left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are dropped. Text
     is UTF-8, or an encoding that is detected; see ``repaired``.
 
     Parameters
@@ -178,7 +178,7 @@ def read_texts(
 
     def documents() -> Iterator[Text]:
         if kind == "folder":
-            yield from _files(texts, _folder_members(Path(name)), by_folder)
+            yield from _files(texts, _folder_members(name), by_folder)
         elif unpacked is not None:
             try:
                 yield from opened(unpacked)
@@ -250,34 +250,33 @@ def _agree(name: str, asked: str | None, found: str) -> str:
     return found
 
 
-def _folder_members(root: Path) -> Iterator[Member | Skipped]:
+def _folder_members(root: str) -> Iterator[Member | Skipped]:
     """The files below a folder, in the order of their names; those of a folder before those of the folders in it.
 
     No link is followed, so that nothing outside is read and no circle is gone round, and nothing is opened but files,
     since a pipe would be waited for.
     """
-    waiting = [root]
+    waiting = [(os.fspath(root), "")]
     while waiting:
-        folder = waiting.pop()
+        folder, above = waiting.pop()
         try:
             with os.scandir(folder) as found:
                 entries = sorted((entry for entry in found if not _clutter(entry.name)), key=lambda entry: entry.name)
         except OSError as error:
-            if folder == root:
+            if not above:
                 raise
-            yield Skipped(folder.relative_to(root).as_posix(), error.strerror or str(error))
+            yield Skipped(above.rstrip("/"), error.strerror or str(error))
             continue
         folders = []
         for entry in entries:
-            path = folder / entry.name
-            name = path.relative_to(root).as_posix()
+            name = f"{above}{entry.name}"
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(path)
+                    folders.append((entry.path, f"{name}/"))
                 elif not entry.is_file(follow_symlinks=False):
                     yield Skipped(name, LINK)
                 else:
-                    with open(path, "rb", opener=_open_file) as opened:
+                    with open(entry.path, "rb", opener=_open_file) as opened:
                         data = read_document(opened, name)
                     yield Member(name, data)
             except OSError as error:
