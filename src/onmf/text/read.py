@@ -111,8 +111,8 @@ def read_texts(
     r"""The documents of a folder, an archive, a table or a stream, one at a time.
 
     Nothing is unpacked to disk and nothing is kept: memory holds one document. Files that are no text or damaged, and
-    links, are left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are dropped. Text
-    is UTF-8, or an encoding that is detected; see ``repaired``.
+    links, are left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are
+    dropped. Text is UTF-8, or an encoding that is detected; see ``repaired``.
 
     Parameters
     ----------
