@@ -28,7 +28,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="repeats, of which the median counts")
     parser.add_argument("--out", type=Path, default=Path("docs/performance"), help="folder for the results")
     arguments = parser.parse_args(words)
-    warnings.filterwarnings("ignore", category=UserWarning)  # no convergence: the number of iterations is set on purpose
+    warnings.filterwarnings(
+        "ignore", category=UserWarning
+    )  # no convergence: the number of iterations is set on purpose
     warnings.filterwarnings("ignore", category=FutureWarning, module="sib")
     measure.QUICK = arguments.quick
     rows: list[Row] = []

@@ -92,7 +92,7 @@ def test_a_fit_in_parts_is_the_fit_in_memory(counts, engine, start, loss):
     assert_same(found, whole, bits=loss == "kullback-leibler")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_any_cuts_give_the_same_bits(data):
     n = data.draw(st.integers(8, 40), label="rows")
