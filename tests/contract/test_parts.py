@@ -314,7 +314,7 @@ class TestWeights:
         found = ONMF(3).fit(X, sample_weight=2.0)
         assert_same(found, whole, bits=True)
         assert found.score(X, sample_weight=2.0) == pytest.approx(whole.score(counts[0]))
-        with pytest.raises(ValueError, match="weights must be finite"):
+        with pytest.raises(ValueError, match="a weight must be 0, or lie between"):
             ONMF(3).fit(X, sample_weight=-1.0)
 
 
