@@ -139,9 +139,13 @@ class TestStructure:
             with pytest.raises(ValueError, match=message):
                 door(make())
 
-    def test_in_the_papers_orientation(self):
-        with pytest.raises(ValueError, match=r"indices\[2\] = 4"):
-            kl_onmf(with_index(sparse(), 4), 2)
+    @pytest.mark.parametrize("name", BROKEN)
+    def test_in_the_papers_orientation(self, name):
+        make, message = BROKEN[name]
+        with pytest.raises(ValueError, match=message):
+            kl_onmf(make(), 2)
+        with pytest.raises(ValueError, match=message.replace("X is", "init is")):
+            kl_onmf(np.eye(4), 4, init=make())
 
     def test_batches_in_the_papers_orientation(self):
         with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
@@ -269,6 +273,11 @@ class TestParameters:
         with pytest.raises(ValueError, match=f"{name}=1000.* is not allowed"):
             ONMF(**{name: 10**400}).fit(np.eye(3))
 
+    @pytest.mark.parametrize("refine", [np.array(["local-search"]), b"local-search", 1])
+    def test_refinements(self, refine):
+        with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
+            ONMF(2, refine=refine).fit(np.eye(3))
+
     def test_temperatures(self):
         with pytest.raises(ValueError, match=r"temperature=1000.* is not allowed"):
             ONMF(2).fit(np.eye(3)).predict_proba(np.eye(3), temperature=10**400)
@@ -296,6 +305,13 @@ class TestParameters:
         X.data = X.data.astype(object)
         with pytest.raises(ValueError, match="X holds object values"):
             ONMF(2).fit(X)
+
+    def test_centroids_of_another_width(self):
+        model = ONMF(2).fit(np.eye(3))
+        model.cluster_centers_ = model.cluster_centers_[:, :2]
+        for door in (model.predict, model.score, model.assign):
+            with pytest.raises(ValueError, match="X has 3 features, but cluster_centers_ has 2: fit the model again"):
+                door(np.eye(3))
 
     def test_an_engine_in_another(self):
         assert ONMF(2, engine=BlocksEngine(CpuEngine())).fit(lambda: iter([np.eye(3)])).labels_.shape == (3,)
