@@ -474,9 +474,7 @@ def test_help_version_and_completion():
     for words in ((), ("documents",), ("predict",), ("show",)):
         done = onmf(*words, "--help", env={"COLUMNS": "150"})
         assert done.exit_code == 0
-        assert (
-            "onmf documents" in done.stdout or "For example" in done.stdout or "Example" in done.stdout or not words
-        )
+        assert "onmf documents" in done.stdout or "For example" in done.stdout or "Example" in done.stdout or not words
     assert onmf("--version").stdout.startswith("onmf ")
     done = process("--show-completion", "bash", env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
     assert done.returncode == 0, done.stderr
