@@ -235,7 +235,7 @@ def test_flipped_bits(stored, path):
 @given(
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8)), min_size=1, max_size=5)
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_overwritten_bytes(stored, tmp_path_factory, changes):
     data, model = stored
     damaged = bytearray(data)

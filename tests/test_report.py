@@ -7,6 +7,7 @@ from html import unescape
 import numpy as np
 import pytest
 
+from conftest import PATIENCE
 from onmf.datasets import docstring_texts
 from onmf.report import documents_report, embed, render_page, write_documents_report
 from onmf.report.charts import cluster_map, colours, places
@@ -137,6 +138,7 @@ class TestInTheBrowser:
         html = documents_report(evil).replace("</main>", "<script>window.hacked = 1</script></main>")
         (tmp_path / "broken.html").write_text(html)
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
         page.goto((tmp_path / "broken.html").as_uri())
         page.wait_for_selector("[data-figure=map] .main-svg")
         assert page.evaluate("window.hacked") is None

@@ -159,7 +159,8 @@ def plot_spectra(found: ImageClustering, ax: Any = None) -> Any:
         ax.plot(at, spectrum, color=colour, lw=1.6, label=found.names[k] if k in listed else None)
     ax.set_xlabel(label, fontsize=9, color=INK, parse_math=False)
     ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)
-    _as_text(ax.legend(frameon=False, fontsize=9))
+    # Beside the lines: to look for the best place among them takes seconds where there are many.
+    _as_text(ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9))
     ax.tick_params(labelsize=8, colors=INK)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
