@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onmf import interrupt
 from onmf.divergence import FloatArray
-from onmf.engine import Engine, Held, StepSums, to_host
+from onmf.engine import FIXED, Engine, Held, StepSums, to_host
 from onmf.initialize import rows_at
-
-FIXED = 16 * np.finfo(np.float64).eps
-"""Relative change of the centroids that rounding alone can cause."""
 
 NOISE = 1e-10
 """Loss of a row, in units of the terms it is made of, below which it is rounding."""
@@ -84,6 +82,7 @@ def alternate(
     engine.forget(held)
     ahead = None
     for number in range(1, max_iter + 1):
+        interrupt.check()
         began = perf_counter()
         step = ahead or engine.step(held, engine.prepare(held, W, divergence.templates))
         drift = engine.update(divergence, step, W)

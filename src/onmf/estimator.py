@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from onmf import interrupt
 from onmf.alternate import objective
 from onmf.by_row import (
     assigned,
@@ -29,7 +30,7 @@ from onmf.by_row import (
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
-from onmf.divergence import Array, Divergence, FloatArray, get_divergence
+from onmf.divergence import Array, Divergence, FloatArray, get_divergence, number
 from onmf.engine import BlocksEngine, DaskEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
@@ -38,7 +39,7 @@ from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
 from onmf.solve import Plan, solve, warn_about
 from onmf.stream import Stream, learn
-from onmf.validate import check_centroids, read_only
+from onmf.validate import check_centroids, read_only, sound
 from onmf.warn import warn
 
 NOTHING = 1e-12
@@ -188,6 +189,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.verbose = verbose
 
     @with_callbacks
+    @interrupt.heeding
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of ``X``.
 
@@ -249,6 +251,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return self
 
     @available_if(lambda model: model._learns_from_batches())
+    @interrupt.heeding
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
         """Learn from a batch of rows, after those of earlier calls.
 
@@ -396,7 +399,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             Rows sum to one.
         """
         check_is_fitted(self)
-        if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
+        if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
         (found,) = self._by_row(X, probabilities, float(temperature))
         return found
@@ -445,7 +448,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             Sparse where ``X`` is sparse and the sparse form is the smaller one.
         """
         check_is_fitted(self)
-        H: Any = X if on_gpu(X) else check_array(X, accept_sparse="csr", dtype=np.float64)
+        H: Any = X if on_gpu(X) else check_array(sound(X), accept_sparse="csr", dtype=np.float64)
         W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
@@ -619,14 +622,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
                 raise ValueError(f"{name}={getattr(self, name)!r} is not allowed: {name} must be {what}.")
 
         for name in ("n_clusters", "n_init", "n_consensus", "max_iter"):
-            require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer, at least 1")
-        for name in ("tol", "smoothing"):
             value = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            require(number and 0 <= float(value) < np.inf, name, "a number, at least 0")
-        kept = self.forgetting
-        number = isinstance(kept, Real) and not isinstance(kept, bool)
-        require(number and 0 < float(kept) <= 1, "forgetting", "a number greater than 0, at most 1")
+            require(_is_integer(value) and 1 <= value < 2**31, name, "an integer, at least 1 and below 2**31")
+        for name in ("tol", "smoothing"):
+            require(0 <= number(getattr(self, name)) < np.inf, name, "a number, at least 0")
+        require(0 < number(self.forgetting) <= 1, "forgetting", "a number greater than 0, at most 1")
         require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
         require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(

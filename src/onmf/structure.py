@@ -28,6 +28,10 @@ def check_structure(X: Any, name: str = "X") -> None:
         _check_compressed(X, name)
     elif issparse(X) and X.format == "coo":
         _check_coordinates(X, name)
+    elif issparse(X) and X.format == "dia" and len(X.offsets) != len(X.data):
+        raise ValueError(
+            f"{name} is no valid DIA matrix: it has {len(X.offsets)} offsets for {len(X.data)} diagonals. {HOW_TO_MEND}"
+        )
 
 
 def _check_compressed(X: Any, name: str) -> None:

@@ -1,0 +1,100 @@
+"""An interrupt ends a fit wherever it arrives, also where Python would swallow it."""
+
+import signal
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from onmf import ONMF, interrupt
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+X = np.random.default_rng(0).poisson(2.0, size=(60, 7))
+
+
+class Finalized:
+    """Presses Ctrl-C while it is finalized, where no exception gets out."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+class Referenced:
+    pass
+
+
+def in_a_finalizer():
+    Finalized()
+
+
+def in_a_callback():
+    thing = Referenced()
+    keep = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    assert keep() is None
+
+
+@pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])
+@pytest.mark.parametrize("when", [1, 3, 5])
+def test_a_swallowed_interrupt_ends_the_fit(press, when):
+    passes = []
+
+    def batches():
+        passes.append(None)
+        if len(passes) == when:
+            press()
+        return iter([X[:30], X[30:]])
+
+    model = ONMF(3, tol=0, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(batches)
+    assert not hasattr(model, "labels_"), "a fit that was interrupted leaves no result"
+    assert len(passes) <= when + 2, "the fit ends soon, not when it would have ended anyway"
+    assert model.fit(X).labels_.shape == (60,)
+
+
+@pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])
+def test_an_interrupt_in_the_last_moment_is_raised(press):
+    with pytest.raises(KeyboardInterrupt), interrupt.heeded():
+        press()
+
+
+def test_an_interrupt_that_gets_through_is_raised_once():
+    with pytest.raises(KeyboardInterrupt), interrupt.heeded():
+        signal.raise_signal(signal.SIGINT)
+    interrupt.check()
+    with interrupt.heeded():
+        pass
+
+
+def test_handlers_are_put_back():
+    before = [signal.getsignal(number) for number in interrupt.SIGNALS]
+    with interrupt.heeded(), interrupt.heeded():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert [signal.getsignal(number) for number in interrupt.SIGNALS] == before
+
+
+def test_other_threads_leave_signals_alone():
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def work():
+        with interrupt.heeded():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_signal_that_raises_nothing_stays_without_consequence():
+    calls = []
+    before = signal.signal(signal.SIGINT, lambda *_: calls.append(None))
+    try:
+        with interrupt.heeded():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert calls == [None]
