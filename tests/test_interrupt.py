@@ -1,6 +1,8 @@
 """An interrupt ends a fit wherever it arrives, also where Python would swallow it."""
 
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -98,3 +100,40 @@ def test_a_signal_that_raises_nothing_stays_without_consequence():
     finally:
         signal.signal(signal.SIGINT, before)
     assert calls == [None]
+
+
+LOADING = """
+import signal, sys
+import numpy as np
+from onmf import ONMF
+
+seen = []
+
+def press(frame, event, argument):
+    # At one of the first calls inside numba or of an import, whichever is asked for.
+    if event == "call" and frame.f_globals.get("__name__", "").startswith(sys.argv[1]):
+        seen.append(None)
+        if len(seen) == int(sys.argv[2]):
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+X = np.random.default_rng(0).poisson(2.0, size=(60, 7))
+sys.setprofile(press)
+try:
+    ONMF(3).fit(X)
+    sys.setprofile(None)
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted")
+print(ONMF(3, refine="local-search", random_state=0).fit(X).labels_.shape)
+"""
+
+
+@pytest.mark.parametrize(("module", "number"), [("numba.", 1), ("numba.", 300), ("importlib._bootstrap", 200)])
+def test_kernels_are_loaded_to_the_end(module, number):
+    """Cut off while it loads a kernel, numba crashes the process at a later one."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, module, str(number)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["interrupted", "(60,)"]

@@ -143,6 +143,10 @@ class TestStructure:
         with pytest.raises(ValueError, match=r"indices\[2\] = 4"):
             kl_onmf(with_index(sparse(), 4), 2)
 
+    def test_batches_in_the_papers_orientation(self):
+        with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
+            kl_onmf(lambda: iter([np.eye(3)]), 2)
+
     def test_as_centroids_and_memberships(self):
         with pytest.raises(ValueError, match=r"init is no valid CSR matrix: indices\[2\] = 4"):
             ONMF(4, init=with_index(sparse(), 4)).fit(np.eye(4))

@@ -468,6 +468,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         _check_memory(dense, "dense", H.shape[0], W.shape[1])
         return H @ W
 
+    @interrupt.heeding
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the mean loss of the rows of ``X``: higher is better.
 
@@ -714,6 +715,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         model.provenance_ = saved.provenance
         return model
 
+    @interrupt.heeding
     def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """What a function of the rows and the centroids gives for each row of new data."""
         check_is_fitted(self)

@@ -4,6 +4,9 @@ Python raises KeyboardInterrupt wherever the main thread happens to be. In a fin
 callback) or in a callback of compiled code nobody can catch it: Python prints it and goes on, and a fit would run to
 its end as if nobody had pressed Ctrl-C. :func:`heeded` remembers what a signal raised, and :func:`check`, which long
 loops call, raises it again if it did not get through.
+
+It also holds an interrupt back while a module is imported or numba loads or compiles a kernel: cut off in the middle,
+they leave the process in a state in which a later fit can crash.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from types import FrameType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+DELICATE = ("importlib._bootstrap", "llvmlite.", "numba.")
+"""Modules that are let finish what they do."""
 
 _active = False
 _raised: BaseException | None = None
@@ -35,7 +42,7 @@ def heeded() -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def remember(number: int, frame: Any) -> None:
+    def remember(number: int, frame: FrameType | None) -> None:
         global _raised
         handler = before[signal.Signals(number)]
         assert callable(handler)
@@ -43,7 +50,8 @@ def heeded() -> Iterator[None]:
             handler(number, frame)
         except BaseException as error:
             _raised = error
-            raise
+            if not _delicate(frame):
+                raise
 
     _active, _raised = True, None
     replaced = [number for number in SIGNALS if callable(before[number])]
@@ -56,6 +64,18 @@ def heeded() -> Iterator[None]:
         _active, _raised = False, None
         for number in replaced:
             signal.signal(number, before[number])
+
+
+def _delicate(frame: FrameType | None) -> bool:
+    """Whether what is going on must not be cut off."""
+    while frame is not None:  # at most as many as Python allows to be stacked
+        module = frame.f_globals.get("__name__", "")
+        if module == __name__:
+            return False
+        if module.startswith(DELICATE):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def heeding(function: F) -> F:

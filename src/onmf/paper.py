@@ -8,6 +8,7 @@ import numpy as np
 
 from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
+from onmf.intake import check_in_memory
 from onmf.result import Clustering
 from onmf.validate import check_data
 
@@ -56,6 +57,8 @@ def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
 
 
 def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clustering:
+    if not hasattr(X, "T"):
+        check_in_memory(X, "The paper's orientation")
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
         options = {**options, "init": _transposed(init)}

@@ -156,6 +156,7 @@ def _below(rows: Data, row: Data) -> Data:
     return csr_array((*entries, indptr), shape=(len(indptr) - 1, rows.shape[1]))
 
 
+@interrupt.heeding
 def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     """Choose ``r`` rows of ``X`` that are far apart, by the successive nonnegative projection algorithm.
 
