@@ -220,30 +220,27 @@ ZEROS = (
 
 
 def broken(rng: Random, format: str) -> list[str]:
-    """Statements that tamper with the structure of a sparse matrix."""
+    """A statement that tampers with the structure of a sparse matrix."""
     value = rng.choice((-1, 0, 1, 2, 5, 100, 10**6, 2**31 - 1, -(2**31)))
     place = rng.choice((0, -1, 1, 2))
     if format == "coo":
         axis = rng.choice(("row", "col"))
-        return [f"X.{axis} = X.{axis}.copy()", f"X.{axis}[{place} : {place} + 1] = {value}"]
-    return [
-        rng.choice(
-            (
-                f"X.indices[{place} : {place} + 1] = {value}",
-                f"X.indices[{place} :] = {value}",
-                f"X.indptr[{place}] = {value}",
-                f"X.indptr[{place}] += {rng.choice((1, -1, 2))}",
-                "X.indptr = X.indptr[:-1]",
-                "X.indptr = np.append(X.indptr, X.indptr[-1] + 1)",
-                "X.indptr = X.indptr[::-1].copy()",
-                "X.data = X.data[:-1]",
-                "X.indices = X.indices[:-1]",
-                "X.indices = X.indices.astype(float)",
-                "X.indices = X.indices.astype(np.uint8)",
-                "X.indptr = X.indptr + 1",
-                "X.data = X.data.astype(object)",
-                "X.data = X.data.astype(complex)",
-                "X.data = X.data[:0]",
-            )
-        )
-    ]
+        return [f"X.{axis} = X.{axis}.copy()", f"X.{axis}[{place}:][:1] = {value}"]
+    ways = (
+        f"X.indices[{place}:][:1] = {value}",
+        f"X.indices[{place}:] = {value}",
+        f"X.indptr[{place}:][:1] = {value}",
+        f"X.indptr[{place}:][:1] += {rng.choice((1, -1, 2))}",
+        "X.indptr = X.indptr[:-1]",
+        "X.indptr = np.append(X.indptr, X.indptr[-1] + 1)",
+        "X.indptr = X.indptr[::-1].copy()",
+        "X.indptr = X.indptr + 1",
+        "X.data = X.data[:-1]",
+        "X.data = X.data[:0]",
+        "X.data = X.data.astype(object)",
+        "X.data = X.data.astype(complex)",
+        "X.indices = X.indices[:-1]",
+        "X.indices = X.indices.astype(float)",
+        "X.indices = X.indices.astype(np.uint8)",
+    )
+    return [rng.choice(ways)]

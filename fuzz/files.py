@@ -4,63 +4,83 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
 import tempfile
-import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import dask
 import numpy as np
 
+from .core import seed_numpy
 from .mutate import tamper
-from .oracle import wrong_error, wrong_warnings
-from .runner import Failure
+from .reproduce import snippet
+from .runner import Failure, in_child
 from .specimens import Specimen, make_specimens
+from .stage import Stage, lost, quiet
 
 
 class Reader(NamedTuple):
-    """How a file is read, and what is done with what was read; ``PATH`` stands for its path."""
+    """The statement that reads a file at ``PATH``, and those that use what was read."""
 
     read: str
-    use: str = ""
+    use: tuple[str, ...] = ()
 
 
 HEADER = """
 import numpy as np
 import onmf
 from onmf import ONMF
+from onmf.cli.models import app
 from onmf.datasets import open_h5ad, open_shards, open_zarr, read_documents
 from onmf.image import cluster_image, read_cube, read_truth
 from onmf.text import assign_documents, count_words, read_texts
 """
 
-FIT = "small(X.shape) and ONMF(2, max_iter=5).fit(X)"
+FIT = "if small(X.shape): ONMF(2, max_iter=5).fit(X)"
+SOME = "if small(X.shape): X[:9].compute()"
+TEXTS = "['Return the eigenvalues of a matrix.', 'a' * 99, '']"
 
 READERS = {
     "model": Reader(
         "model = onmf.load(PATH)",
-        "model.predict(np.ones((2, model.n_features_in_)))\nmodel.top_features(3)\nrepr(model)",
+        (
+            "model.predict(np.ones((2, model.n_features_in_)))",
+            "repr(model)",
+            "app(['show', PATH], standalone_mode=False)",
+        ),
     ),
-    "model of documents": Reader(
+    "documents": Reader(
         "model = onmf.load(PATH)",
-        "assign_documents(model, ['Return the eigenvalues of a matrix.', 'a' * 99, ''])\nmodel.top_features(3)",
+        (f"assign_documents(model, {TEXTS})", "app(['show', PATH, '--json'], standalone_mode=False)"),
     ),
-    "counts": Reader("X = read_documents(PATH).X", FIT),
-    "texts": Reader("texts = list(read_texts(PATH))", "count_words(texts) if texts else None"),
+    "counts": Reader("X = read_documents(PATH).X", (FIT,)),
+    "texts": Reader("texts = list(read_texts(PATH))", ("if texts: count_words(texts)",)),
     "image": Reader(
         "cube = read_cube(PATH)",
-        "small(cube.shape) and cube.read(0, cube.shape[0])\nsmall(cube.shape) and cluster_image(cube, 2, max_iter=5, negatives='clip')",
+        (
+            "if small(cube.shape): cube.read(0, cube.shape[0])",
+            "if small(cube.shape): cluster_image(cube, 2, max_iter=5, negatives='clip')",
+        ),
     ),
     "truth": Reader("truth = read_truth(PATH, (4, 5, 6))"),
-    "shards": Reader("X = open_shards(PATH)", f"[part for part in X()] if small(X.shape) else None\n{FIT}"),
-    "h5ad": Reader("X = open_h5ad(PATH)", f"X[:9].compute() if small(X.shape) else None\n{FIT}"),
-    "zarr": Reader("X = open_zarr(PATH, 'X')", f"X[:9].compute() if small(X.shape) else None\n{FIT}"),
+    "shards": Reader("X = open_shards(PATH)", ("if small(X.shape): list(X())", FIT)),
+    "h5ad": Reader("X = open_h5ad(PATH)", (SOME, FIT)),
+    "zarr": Reader("X = open_zarr(PATH, 'X')", (SOME, FIT)),
 }
+"""How each kind of file is read."""
 
 
 def small(shape: tuple[int, ...]) -> bool:
     """Whether a matrix may be fitted: a file may claim that its rows, which are empty, are many."""
     return all(length <= 10**5 for length in shape) and np.prod(shape, dtype=float) <= 10**7
+
+
+class Case(NamedTuple):
+    """A specimen, and its files, one of them or two damaged."""
+
+    specimen: Specimen
+    files: dict[str, bytes]
 
 
 class Files:
@@ -72,22 +92,23 @@ class Files:
 
     def __init__(self) -> None:
         self.specimens: list[Specimen] = []
-        self.names: dict[str, Any] = {}
+        self.names: dict[str, Any] = {"small": small}
 
     def warm_up(self) -> None:
         """Make the files to start from, and read each of them once: whole, they all must be read."""
-        self.specimens = make_specimens()
-        self.names = {"small": small}
         exec(HEADER, self.names)
-        import dask
+        dask.config.set(scheduler="synchronous")  # threads would not follow a fork
+        self.specimens = in_child(make_specimens)
+        in_child(self.read_whole)
 
-        dask.config.set(scheduler="synchronous")  # and no threads, so that this process can fork
-        for number, specimen in enumerate(self.specimens):
-            if failures := self.read(specimen, specimen.files, whole=True):
-                raise RuntimeError(f"specimen {number}, {specimen.name}, cannot be read: {failures[0].what}")
+    def read_whole(self) -> None:
+        """Refuse to begin if a specimen cannot be read as it is."""
+        for specimen in self.specimens:
+            if failures := self.run(Case(specimen, specimen.files), strict=True):
+                raise RuntimeError(f"{specimen.name} cannot be read: {failures[0]}")
 
-    def make(self, seed: int, number: int) -> tuple[Specimen, dict[str, bytes]]:
-        """The case of this number: a specimen, and its files, one of them or two damaged."""
+    def make(self, seed: int, number: int) -> Case:
+        """The case of this number."""
         rng = random.Random(f"files {seed} {number}")
         specimen = rng.choice(self.specimens)
         files = dict(specimen.files)
@@ -97,57 +118,48 @@ class Files:
                 del files[chosen]
             else:
                 files[chosen] = tamper(rng, chosen, files[chosen])
-        return specimen, files
+        return Case(specimen, files)
 
-    def run(self, seed: int, number: int) -> list[Failure]:
-        """Read a case."""
-        np.random.seed(number % 2**32)  # noqa: NPY002: random_state=None draws from there
-        return self.read(*self.make(seed, number))
-
-    def read(self, specimen: Specimen, files: dict[str, bytes], whole: bool = False) -> list[Failure]:
-        """Write the files, read them, and say what was wrong with that."""
+    def run(self, case: Case, strict: bool = False) -> list[Failure]:
+        """Write the files of a case, read them, and say what was wrong with that; ``strict``: any error is wrong."""
+        seed_numpy(0)
         folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
-        reader = READERS[specimen.reader]
-        names = {**self.names, "PATH": str(folder / specimen.name)}
-        failures: list[Failure] = []
-        ignored: list[Any] = []
-        hook, sys.unraisablehook = sys.unraisablehook, ignored.append
+        stage = Stage(self.names)
+        stage.names["PATH"] = str(folder / case.specimen.name)
+        reader = READERS[case.specimen.reader]
         try:
-            put(files, folder)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                for code, opening in ((reader.read, True), (reader.use, False)):
-                    try:
-                        exec(code, names)
-                    except Exception as error:
-                        wrong = wrong_error(error)
-                        if wrong is None and opening and not names_it(error, specimen, files):
-                            wrong = Failure("error", f"{error} (which does not name the file)", f"no name, {specimen.name}")
-                        if whole:
-                            wrong = wrong or Failure("error", str(error), "whole")
-                        failures += [] if wrong is None else [wrong]
-                        break
-            failures += wrong_warnings(caught)
+            put(case.files, folder)
+            with quiet() as ignored:
+                fine = stage.do(reader.read)
+                if not fine and not stage.failures and not names_it(stage.error, case):
+                    stage.add([Failure("error", f"{stage.error} (which file?)", f"no name, {case.specimen.name}")])
+                fine = fine and all(stage.do(line) for line in reader.use)
+            stage.add(lost(ignored))
         finally:
-            sys.unraisablehook = hook
             shutil.rmtree(folder, ignore_errors=True)
-        failures += [Failure("error", f"ignored: {event.exc_value!r} in {event.object!r}", "ignored") for event in ignored]
-        return [failure._replace(where=f"{specimen.reader}: {failure.where}") for failure in failures]
+        if strict and not fine and not stage.failures:
+            stage.add([Failure("error", str(stage.error))])
+        return [failure._replace(where=f"{case.specimen.reader}: {failure.where}") for failure in stage.failures]
 
-    def reproducer(self, seed: int, number: int, failure: Failure, folder: Path) -> str:
-        """Save the file, and say how it is read."""
-        specimen, files = self.make(seed, number)
-        place = folder / f"{seed}-{number}"
-        put(files, place)
-        reader = READERS[specimen.reader]
-        path = repr(str(place / specimen.name))
-        lines = [line.partition(" and ")[2] or line for line in reader.use.splitlines()]
-        return "\n".join([*HEADER.split("\n")[1:-1], reader.read.replace("PATH", path), *lines])
+    def smaller(self, case: Case) -> Iterator[Case]:
+        """Only the files that were damaged, or only one of them."""
+        for name, data in case.files.items():
+            if data != case.specimen.files.get(name):
+                yield case._replace(files={**case.files, name: case.specimen.files[name]})
+
+    def reproducer(self, case: Case, failure: Failure, folder: Path) -> str:
+        """Save the files, and say how they are read."""
+        shutil.rmtree(folder, ignore_errors=True)
+        put(case.files, folder)
+        reader = READERS[case.specimen.reader]
+        lines = failure.lines or "\n".join([reader.read, *reader.use])
+        lines = lines.replace("PATH", repr(str(folder / case.specimen.name))).replace("if small(X.shape): ", "")
+        return snippet(lines.replace("if small(cube.shape): ", ""), HEADER)
 
 
-def names_it(error: Exception, specimen: Specimen, files: dict[str, bytes]) -> bool:
+def names_it(error: Exception | None, case: Case) -> bool:
     """Whether a message says which file it is about."""
-    return any(Path(name).name in str(error) for name in (specimen.name, *files))
+    return any(Path(name).name in str(error) for name in (case.specimen.name, *case.specimen.files))
 
 
 def put(files: dict[str, bytes], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Damage to bytes: flips, cuts, swaps, numbers that programs trip over, and the same below checksums and compression."""
+"""Damage to bytes: flips, cuts, swaps, numbers that programs trip over; also below checksums and compression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,25 @@ from typing import Any
 
 NUMBERS = (0, 1, -1, 2, 7, 127, 128, 255, 256, 32767, 65535, 2**16, 10**6, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 10**9)
 NUMBERS += (2**53, 2**63 - 1, -(2**31), -(2**63), 10**18)
-WORDS = (b"nan", b"inf", b"-1", b"1e400", b"-0", b"\0", b"\r", b"\n", b'"', b",", b"%", b"#", b":", b"{", b"}", b"[", b"1.5")
+WORDS = (
+    b"nan",
+    b"inf",
+    b"-1",
+    b"1e400",
+    b"-0",
+    b"\0",
+    b"\r",
+    b"\n",
+    b'"',
+    b",",
+    b"%",
+    b"#",
+    b":",
+    b"{",
+    b"}",
+    b"[",
+    b"1.5",
+)
 WORDS += (b"99999999999999999999", b"\xff\xfe", b"\xef\xbb\xbf", b"../../x", b"\x1b[31m", b"=1+1", b"1" * 400, b"\t")
 LEAVES: tuple[Any, ...] = (None, True, -1, 0, 10**400, 1.5, float("nan"), float("inf"), "", "x", "../x", [], {}, [[1]])
 LEAVES += ("gpu", "consensus", "(a+)+b", "\x00", 2**63, -1e308, {"array": "labels"}, {"divergence": "Cosine"}, [[[[]]]])

@@ -20,8 +20,8 @@ ALLOWED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 SPEAKERS = ("onmf", "sklearn")
 """Packages whose own ``raise`` counts as a sentence for the user."""
 
-FAMILIAR = ("Seed must be",)
-"""Beginnings of NumPy's messages that say it as well as we could."""
+FAMILIAR = ("Seed must be", "could not convert string to float")
+"""Beginnings of NumPy's messages that say it as well as we could: to a wrong seed, and texts among the numbers."""
 
 RAISE = {number for name, number in dis.opmap.items() if name in ("RAISE_VARARGS", "RERAISE")}
 
@@ -38,7 +38,7 @@ def wrong_error(error: BaseException) -> Failure | None:
     text = f"{type(error).__name__}: {str(error)[:300]}"
     if isinstance(error, MemoryError):
         return None if spoken(error) else Failure("memory", text, where)
-    if not isinstance(error, ALLOWED):
+    if not isinstance(error, ALLOWED) and not (isinstance(error, KeyError) and spoken(error)):
         return Failure("error", text, where)
     if " " not in str(error).strip():
         return Failure("error", f"{text} (no sentence)", where)
@@ -89,14 +89,37 @@ def not_finite(name: str, values: Any, loss: str, infinite: bool = False) -> Ite
         yield Failure("nan", f"{name} holds {values[bad].ravel()[0]}, {bad.sum()} of {bad.size}.", f"{name}, {loss}")
 
 
-def wrong_fit(
-    model: Any, A: Any, weights: Any, caught: list[warnings.WarningMessage], loss: str, smooth: bool
-) -> Iterator[Failure]:
+def wrong_range(labels: Any, k: int) -> Iterator[Failure]:
+    """Labels that name no cluster."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iu" or (len(labels) and not 0 <= labels.min() <= labels.max() < k):
+        yield Failure("contract", f"labels are {labels.dtype}: {labels[:9]} for {k} clusters", "labels")
+
+
+def structure_is_sound(X: Any) -> bool:
+    """Whether the indices of a sparse matrix stay inside it: entry by entry, and nothing of the package's own."""
+    if X.format == "coo":
+        return all(0 <= i < X.shape[0] and 0 <= j < X.shape[1] for i, j in zip(X.row, X.col, strict=True))
+    lines, across = X.shape if X.format != "csc" else X.shape[::-1]
+    if X.format == "bsr":
+        lines, across = lines // X.blocksize[0], across // X.blocksize[1]
+    pointers = [int(x) for x in X.indptr]
+    if len(pointers) != lines + 1 or pointers[0] != 0 or pointers != sorted(pointers):
+        return False
+    if pointers[-1] > min(len(X.indices), len(X.data)) or X.indices.dtype.kind not in "iu":
+        return False
+    return all(0 <= int(j) < across for j in X.indices[: pointers[-1]])
+
+
+def wrong_fit(model: Any, A: Any, weights: Any, caught: list[warnings.WarningMessage]) -> Iterator[Failure]:
     """What every fitted model promises; ``A`` is what was fitted as an array, or None where that is not known."""
+    loss = model._divergence.name
     labels, scales, margins = (np.asarray(getattr(model, name)) for name in ("labels_", "scales_", "margins_"))
     centers, k = np.asarray(model.cluster_centers_), len(model.cluster_centers_)
     yield from not_finite("scales_", scales, loss)
     yield from not_finite("cluster_centers_", centers, loss)
+    # Without smoothing another cluster can cost infinity, and with one cluster there is no other.
+    smooth = getattr(model._divergence, "smoothing", 1) > 0
     yield from not_finite("margins_", margins, loss, infinite=k == 1 or not smooth)
     if hasattr(model, "reconstruction_err_"):
         yield from not_finite("reconstruction_err_", model.reconstruction_err_, loss)
@@ -104,8 +127,9 @@ def wrong_fit(
             yield Failure("contract", f"reconstruction_err_ is {model.reconstruction_err_}", f"negative, {loss}")
     yield from not_finite("history_", np.concatenate([[0.0], *(v[1:] for v in model.history_.values())]), loss)
     n = len(labels) if A is None else len(A)
-    if labels.shape != (n,) or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= k:
-        yield Failure("contract", f"labels_ are {labels.dtype}{labels.shape}: {labels[:9]} for k={k}", "labels_")
+    outside = list(wrong_range(labels, k))
+    if outside or labels.shape != (n,):
+        yield from outside or [Failure("contract", f"labels_ has shape {labels.shape} for {n} rows", "labels")]
         return
     if (scales < 0).any():
         yield Failure("contract", f"scales_ holds {scales.min()}", f"scales_, {loss}")
@@ -123,13 +147,13 @@ def wrong_fit(
         yield from wrong_objective(model, A, w, labels, scales, centers, loss)
 
 
-def wrong_objective(
-    model: Any, A: Any, w: Any, labels: Any, scales: Any, centers: Any, loss: str
-) -> Iterator[Failure]:
+def wrong_objective(model: Any, A: Any, w: Any, labels: Any, scales: Any, centers: Any, loss: str) -> Iterator[Failure]:
     """An objective that is far from D(X, WH), computed row by row."""
     X = np.asarray(A, dtype=np.float64)
     with np.errstate(all="ignore"):
-        value, size = direct_objective(X, scales[:, None] * centers[labels], w[:, None], model._divergence)
+        # The cosine knows no scales, and a row of scale 0 is no row of zeros to it.
+        Y = centers[labels] if loss == "cosine" else scales[:, None] * centers[labels]
+        value, size = direct_objective(X, Y, w[:, None], model._divergence)
     found = model.reconstruction_err_
     if np.isfinite([value, size, found]).all() and abs(found - value) > CLOSE * size + 1e-300:
         yield Failure(

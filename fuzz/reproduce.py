@@ -1,34 +1,67 @@
-"""Lines of Python that show a failure, short enough to paste."""
+"""A failure in a few lines: the case made as small as it stays wrong, and the imports that it needs."""
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Iterator
 from typing import Any
 
-from .runner import Failure
+from .data import Data
+from .runner import Failure, Target, alone
+from .stage import HEADER
 
-IMPORTS = {
-    "math.": "import math",
-    "inf": "from math import inf, nan",
-    "nan": "from math import inf, nan",
-    "dask.": "import dask",
-    "da.": "import dask.array as da",
-    "np.": "import numpy as np",
-    "pd.": "import pandas as pd",
-    "pl.": "import polars as pl",
-    "sp.": "import scipy.sparse as sp",
-    "ONMF": "from onmf import ONMF",
-    "BlocksEngine": "from onmf.engine import BlocksEngine",
-    "CpuEngine": "from onmf.engine.cpu import CpuEngine",
-    "ReferenceEngine": "from onmf.engine.reference import ReferenceEngine",
-}
+SECONDS = 20.0
+"""Time to make a case smaller."""
 
 
-def snippet(case: Any, failure: Failure) -> str:
-    """The lines of a fit."""
-    lines = case.setup()
-    lines.append(f"model = {case.model()}.fit(X" + (", sample_weight=w)" if case.weights is not None else ")"))
-    if case.other is not None:
-        lines += [f"# {case.act}:", *case.other.lines()]
-    text = "\n".join(lines)
-    imports = dict.fromkeys(line for name, line in IMPORTS.items() if name in text)
-    return "\n".join([*imports, *lines, f"# {case.act}"])
+def snippet(lines: str, header: str = HEADER) -> str:
+    """Statements with those imports of ``header`` that they need."""
+    imports = []
+    for line in header.strip().splitlines():
+        origin, _, names = line.rpartition("import ")
+        used = [name for name in names.split(", ") if re.search(rf"\b{name.split(' as ')[-1]}\b", lines)]
+        imports += [f"{origin}import {', '.join(used)}"] if used else []
+    return "\n".join([*imports, lines])
+
+
+def shrink(target: Target, case: Any, failure: Failure) -> tuple[Any, Failure]:
+    """The smallest case found that fails alike, and how.
+
+    Each simpler case runs in a child of its own. What hangs stays as it is: every try would take the limit of time.
+    """
+    until = time.monotonic() + SECONDS
+    if failure.kind == "hang":
+        return case, failure
+    found = True
+    while found:
+        found = False
+        for candidate in target.smaller(case):
+            if time.monotonic() > until:
+                return case, failure
+            again = [f for f in alone(target, lambda i, it=candidate: it) if alike(f, failure)]
+            if again:
+                case, failure, found = candidate, again[0], True
+                break
+    return case, failure
+
+
+def alike(a: Failure, b: Failure) -> bool:
+    """Whether two failures have the same cause, as far as their kind and place can tell."""
+    return a.kind == b.kind and a.where == b.where
+
+
+def smaller_data(data: Data) -> Iterator[Data]:
+    """Data with the half of the rows, a row less, a column less, or as a plain array."""
+    if len(data.wrap) > 1 or (data.sound and data.wrap != ("X = A",)):
+        yield data._replace(wrap=("X = A",), sound=True)
+    if data.table is None:
+        return
+    n, p = data.n, data.p
+    cuts = [range(n // 2), range(n // 2, n)] if n > 3 else []
+    cuts += [[i for i in range(n) if i != out] for out in range(n)]
+    for rows in cuts:
+        if len(rows):
+            yield data._replace(table=[data.table[i] for i in rows], n=len(rows))
+    for out in range(p if p > 1 else 0):
+        yield data._replace(table=[[x for j, x in enumerate(row) if j != out] for row in data.table], p=p - 1)

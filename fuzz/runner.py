@@ -1,9 +1,9 @@
 """Runs cases in child processes with limits of time and memory, and knows which one ended its process.
 
 The process that calls :func:`campaign` has imported everything and compiled the kernels, and has no threads. It forks a
-child for each batch of cases. Before a case begins, the child writes its number and the time into memory that both
-share: when the child dies or hangs, the guilty case is known, is run again alone to confirm it, and the next child goes
-on behind it.
+child for each batch of cases. Before a case begins, the child writes its number and the time onto a board, memory that
+both share: when the child dies or hangs, the guilty case is known. It is run again alone to confirm it, and the next
+child goes on behind it.
 """
 
 from __future__ import annotations
@@ -12,26 +12,21 @@ import faulthandler
 import json
 import mmap
 import os
+import pickle
 import resource
 import select
 import signal
+import struct
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-KINDS = {
-    "crash": "the process died, or ended without an exception",
-    "hang": "no end within the limit of time",
-    "memory": "more than the limit of memory",
-    "error": "an exception that is no sentence for the user",
-    "nan": "NaN or infinity in a result, or a warning of NumPy's about one",
-    "contract": "a result that is not what the documentation promises",
-}
-"""What counts as a failure."""
+from .report import Tally
 
 POLL = 0.05
 """Seconds between looks at the clocks of the children."""
@@ -39,16 +34,32 @@ POLL = 0.05
 PATIENCE = 3
 """How much longer than its limit a case may take when it runs alone: a busy machine is no hang."""
 
-REMEMBERED = 3
-"""Failures of one signature that are kept; the others are counted."""
+DEADLY = ("crash", "hang")
+"""Kinds of failures that end the process."""
+
+NOTE = 16_000
+"""Bytes of the board for what a case is doing."""
 
 
 class Failure(NamedTuple):
-    """What a case did wrong: one of :data:`KINDS`, a sentence, and where, to tell apart different bugs."""
+    """What a case did wrong.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`fuzz.report.KINDS`.
+    what : str
+        A sentence.
+    where : str
+        Tells different bugs apart.
+    lines : str
+        The statements that lead there, where they are known.
+    """
 
     kind: str
     what: str
     where: str = ""
+    lines: str = ""
 
 
 class Target(Protocol):
@@ -61,73 +72,208 @@ class Target(Protocol):
     def warm_up(self) -> None:
         """Import and compile what all cases need, in the process that forks; leave no thread behind."""
 
-    def run(self, seed: int, number: int) -> list[Failure]:
+    def make(self, seed: int, number: int) -> Any:
+        """The case of this number."""
+
+    def run(self, case: Any) -> list[Failure]:
         """Run a case in this process."""
 
-    def reproducer(self, seed: int, number: int, failure: Failure, folder: Path) -> str:
+    def smaller(self, case: Any) -> Iterator[Any]:
+        """Cases that are a little simpler."""
+
+    def reproducer(self, case: Any, failure: Failure, folder: Path) -> str:
         """A few lines of Python that show the failure; files that they need go into ``folder``."""
 
 
-@dataclass
-class Found:
-    """A failure, the case that showed it, and how many more were like it."""
-
-    number: int
-    failure: Failure
-    more: int = 0
+_board: Board | None = None
 
 
-@dataclass
-class Tally:
-    """How a campaign went."""
-
-    target: str
-    seed: int
-    cases: int = 0
-    seconds: float = 0.0
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    found: list[Found] = field(default_factory=list)
-    slow: list[int] = field(default_factory=list)  # ran past the limit once, and within it alone
-
-    def add(self, number: int, failure: Failure) -> bool:
-        """Count a failure. → whether it is worth showing"""
-        self.counts[failure.kind] += 1
-        alike = [f for f in self.found if (f.failure.kind, f.failure.where) == (failure.kind, failure.where)]
-        if len(alike) >= REMEMBERED:
-            alike[0].more += 1
-            return False
-        self.found.append(Found(number, failure))
-        return True
-
-    @property
-    def failures(self) -> int:
-        """Failures of all kinds."""
-        return sum(self.counts.values())
+def note(text: str) -> None:
+    """Tell the parent what the case at hand is doing, in case that it ends the process."""
+    if _board is not None:
+        _board.write(text)
 
 
-@dataclass
+class Board:
+    """Memory that a child shares with its parent: which case runs, since when, what it does, and how many are done."""
+
+    def __init__(self) -> None:
+        self.memory = mmap.mmap(-1, NOTE + 64)
+        self.begin(0, 0)
+
+    def begin(self, index: int, done: int) -> None:
+        """A case begins."""
+        struct.pack_into("qdqq", self.memory, 0, index, time.monotonic(), done, 0)
+
+    def write(self, text: str) -> None:
+        """Keep what the case is doing."""
+        data = text.encode("utf-8", "replace")[:NOTE]
+        self.memory[64 : 64 + len(data)] = data
+        struct.pack_into("q", self.memory, 24, len(data))
+
+    def read(self) -> tuple[int, float, int, str]:
+        """Index of the case, when it began, cases done, and what it was doing."""
+        index, began, done, length = struct.unpack_from("qdqq", self.memory, 0)
+        return index, began, done, self.memory[64 : 64 + length].decode("utf-8", "replace")
+
+
 class Child:
-    """A process that runs a batch of cases."""
+    """A process that runs cases one after the other.
 
-    pid: int
-    numbers: range
-    pipe: int
-    clock: memoryview  # number of the case, when it began, cases done
-    trace: IO[str]  # where faulthandler writes
-    unread: bytes = b""
-    hung: bool = False
+    Parameters
+    ----------
+    target : Target
+        What to fuzz.
+    make : callable
+        The case of a number.
+    numbers : range
+        Of the cases.
+    seconds : float, optional
+        Limit of a case, instead of the target's.
+    """
+
+    def __init__(
+        self, target: Target, make: Callable[[int], Any], numbers: range, seconds: float | None = None
+    ) -> None:
+        self.numbers, self.seconds = numbers, target.seconds if seconds is None else seconds
+        self.board, self.hung, self.unread = Board(), False, b""
+        self.trace = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the child is buried)
+        self.pipe, write = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                os.close(self.pipe)
+                self._live(target, make, write)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(write)
+
+    def fileno(self) -> int:
+        """The end of the pipe that the parent reads, for ``select``."""
+        return self.pipe
+
+    def _live(self, target: Target, make: Callable[[int], Any], pipe: int) -> None:
+        """What the child does."""
+        global _board
+        _board = self.board
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        faulthandler.enable(self.trace, all_threads=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: the parent stops its children
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + target.memory
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        for done, number in enumerate(self.numbers):
+            self.board.begin(number, done)
+            try:
+                failures = target.run(make(number))
+            except BaseException as error:  # the fuzzer's own fault, or an interrupt that came late
+                text = "".join(traceback.format_exception(error)[-3:])
+                failures = [Failure("error", f"the fuzzer itself: {text}", "the fuzzer itself")]
+            for failure in failures:
+                line = json.dumps([number, *failure]).encode() + b"\n"
+                while line:
+                    line = line[os.write(pipe, line) :]
+        self.board.begin(self.numbers.stop, len(self.numbers))
+
+    def read(self) -> list[tuple[int, Failure]] | None:
+        """What the child has written, by number of the case; None if it has ended."""
+        data = os.read(self.pipe, 1 << 16)
+        *lines, self.unread = (self.unread + data).split(b"\n")
+        found = [(number, Failure(*failure)) for number, *failure in map(json.loads, lines)]
+        return found if data else None
+
+    def watch(self) -> None:
+        """End the child if its case takes too long; faulthandler writes where it was."""
+        if self.hung or time.monotonic() - self.board.read()[1] < self.seconds:
+            return
+        self.hung = True
+        os.kill(self.pid, signal.SIGABRT)
+        for _ in range(20):
+            time.sleep(POLL)
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+        os.kill(self.pid, signal.SIGKILL)
+
+    def bury(self) -> Failure | None:
+        """How the child died, or None if it has run all its cases."""
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.pipe)
+        self.trace.seek(0)
+        frames = [line.strip() for line in self.trace if line.strip().startswith("File ")]
+        self.trace.close()
+        _, _, done, lines = self.board.read()
+        code = os.waitstatus_to_exitcode(status)
+        where = " < ".join(_short(frame) for frame in frames[:4]) or lines.rpartition("\n")[2][:80]
+        if self.hung:
+            return Failure("hang", f"It had not ended after {self.seconds:g} s.", where, lines)
+        if code < 0:
+            return Failure("crash", f"The process died of {signal.Signals(-code).name}.", where, lines)
+        if code or done < len(self.numbers):
+            return Failure("crash", f"The process ended with exit code {code} amid the case.", where, lines)
+        return None
+
+    def kill(self) -> None:
+        """End the child, whatever it does."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.bury()
+
+
+def _short(frame: str) -> str:
+    """A line of faulthandler's without the folders of the file."""
+    return frame.split("/")[-1].replace('", line ', ":")
+
+
+def alone(target: Target, make: Callable[[int], Any], numbers: range = range(1)) -> list[Failure]:
+    """What fails when only these cases run, in a child of their own."""
+    child = Child(target, make, numbers, PATIENCE * target.seconds)
+    failures: list[Failure] = []
+    while True:
+        if select.select([child], [], [], POLL)[0]:
+            found = child.read()
+            if found is None:
+                break
+            failures += [failure for _, failure in found]
+        child.watch()
+    death = child.bury()
+    return failures if death is None else [*failures, death]
+
+
+def in_child(function: Callable[[], Any]) -> Any:
+    """What a function returns that may start threads, run in a process that ends with it."""
+    with tempfile.TemporaryFile() as file:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                file.write(pickle.dumps(function()))
+                file.flush()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            raise RuntimeError(f"{function.__name__} failed; see above.")
+        file.seek(0)
+        return pickle.load(file)
 
 
 def campaign(
     target: Target,
     seed: int,
+    batches: Iterator[range],
     *,
-    numbers: Iterator[int],
     until: float = float("inf"),
     workers: int = 1,
-    batch: int = 200,
     progress: Callable[[Tally], None] = lambda tally: None,
-    show: Callable[[Found], None] = lambda found: None,
+    show: Callable[[int, Failure], None] = lambda number, failure: None,
 ) -> Tally:
     """Run cases until they, or the time, run out.
 
@@ -137,14 +283,12 @@ def campaign(
         What to fuzz; warmed up.
     seed : int
         Together with its number it makes a case.
-    numbers : iterator of int
-        First numbers of batches, ``batch`` apart.
+    batches : iterator of range
+        Numbers of the cases that a child runs.
     until : float
         Time, as :func:`time.monotonic` tells it, after which no batch begins.
     workers : int
         Children at a time.
-    batch : int
-        Cases of a child.
     progress, show : callable
         Called now and then, and with each failure that is unlike the ones before.
 
@@ -152,186 +296,70 @@ def campaign(
     -------
     Tally
     """
+    if threading.active_count() > 1:
+        raise RuntimeError(f"There are threads, which a fork would lose: {threading.enumerate()}.")
     tally, began = Tally(target.name, seed), time.monotonic()
-    waiting: list[range] = []
+    waiting: list[range] = []  # what children that died have left
     children: list[Child] = []
 
     def failed(number: int, failure: Failure) -> None:
         if tally.add(number, failure):
-            show(tally.found[-1])
+            show(number, failure)
 
     def fill() -> None:
-        while len(children) < workers:
-            if waiting:
-                children.append(start(target, seed, waiting.pop(0)))
-            elif time.monotonic() < until and (first := next(numbers, None)) is not None:
-                children.append(start(target, seed, range(first, first + batch)))
-            else:
+        while len(children) < workers and time.monotonic() < until:
+            numbers = waiting.pop() if waiting else next(batches, None)
+            if numbers is None:
                 return
+            children.append(Child(target, make, numbers))
+
+    def make(number: int) -> Any:
+        return target.make(seed, number)
 
     try:
         fill()
         while children:
-            ready, _, _ = select.select([child.pipe for child in children], [], [], POLL)
+            ready = select.select(children, [], [], POLL)[0]
             for child in list(children):
-                ended = child.pipe in ready and not read(child, failed)
-                if not ended and not child.hung and past_limit(child, target.seconds):
-                    child.hung = True
-                    stop(child.pid)
-                if ended:
+                found = child.read() if child in ready else []
+                for number, failure in found or []:
+                    failed(number, failure)
+                if found is None:
                     children.remove(child)
-                    rest = bury(target, seed, child, tally, failed)
-                    waiting.extend([rest] if rest else [])
-            tally.seconds = time.monotonic() - began
+                    rest = account(target, make, child, tally, failed)
+                    waiting += [rest] if rest else []
+                else:
+                    child.watch()
+            tally.seconds, tally.begun = time.monotonic() - began, sum(child.board.read()[2] for child in children)
             progress(tally)
             fill()
+    except KeyboardInterrupt:
+        tally.interrupted = True
     finally:
         for child in children:
-            os.kill(child.pid, signal.SIGKILL)
-            os.waitpid(child.pid, 0)
-            os.close(child.pipe)
+            child.kill()
     return tally
 
 
-def start(target: Target, seed: int, numbers: range) -> Child:
-    """Fork a child that runs these cases."""
-    shared = mmap.mmap(-1, 64)
-    clock = memoryview(shared).cast("d")
-    clock[0], clock[1], clock[2] = numbers[0], time.monotonic(), 0
-    trace = tempfile.TemporaryFile("w+")  # noqa: SIM115: closed when the child is buried
-    there, here = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(there)
-            _live(target, seed, numbers, here, clock, trace)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(here)
-    return Child(pid, numbers, there, clock, trace)
-
-
-def _live(target: Target, seed: int, numbers: range, pipe: int, clock: memoryview, trace: IO[str]) -> None:
-    """What a child does."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    faulthandler.enable(trace, all_threads=False)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limit = _virtual() + target.memory
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: it is for the parent, which stops its children
-    for number in numbers:
-        clock[0], clock[1] = number, time.monotonic()
-        failures = target.run(seed, number)
-        for failure in failures:
-            line = json.dumps([number, *failure]).encode() + b"\n"
-            while line:
-                line = line[os.write(pipe, line) :]
-        clock[2] += 1
-
-
-def _virtual() -> int:
-    """Bytes of the address space of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-
-
-def read(child: Child, failed: Callable[[int, Failure], None]) -> bool:
-    """Take what a child has written. → False if it has ended"""
-    data = os.read(child.pipe, 1 << 16)
-    *lines, child.unread = (child.unread + data).split(b"\n")
-    for line in lines:
-        number, *failure = json.loads(line)
-        failed(number, Failure(*failure))
-    return bool(data)
-
-
-def past_limit(child: Child, seconds: float) -> bool:
-    """Whether the case at hand takes too long."""
-    return time.monotonic() - child.clock[1] > seconds
-
-
-def stop(pid: int) -> None:
-    """Make a process write where it is, and end it."""
-    os.kill(pid, signal.SIGABRT)
-    for _ in range(20):
-        time.sleep(POLL)
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            return
-    os.kill(pid, signal.SIGKILL)
-
-
-def bury(
-    target: Target, seed: int, child: Child, tally: Tally, failed: Callable[[int, Failure], None]
-) -> range | None:
-    """Say how a child ended. → the cases that it has left"""
-    _, status = os.waitpid(child.pid, 0)
-    os.close(child.pipe)
-    done = int(child.clock[2])
+def account(
+    target: Target, make: Callable[[int], Any], child: Child, tally: Tally, failed: Callable[[int, Failure], None]
+) -> range:
+    """Count the cases of a child that has ended, and confirm how it died. → the numbers of those that are left"""
+    death = child.bury()
+    number, _, done, _ = child.board.read()
     tally.cases += done
-    child.trace.seek(0)
-    where = _last_lines(child.trace.read())
-    child.trace.close()
-    code = os.waitstatus_to_exitcode(status)
-    if done == len(child.numbers) and code == 0:
-        return None
-    number = int(child.clock[0])
+    if death is None:
+        return range(0)
     tally.cases += 1
-    what = _death(code, child.hung, target.seconds)
-    if len(child.numbers) > 1:  # alone it is judged as it is
-        alone = _alone(target, seed, range(number, number + 1))
-        if alone is None and child.hung:
-            tally.slow.append(number)
-            failed_as = None
-        elif alone is None:
-            again = _alone(target, seed, range(child.numbers[0], number + 1))
-            after = f"only after the cases from {child.numbers[0]} on" if again else "not again when it was run alone"
-            failed_as = Failure(what.kind, f"{what.what} ({after})", where)
-        else:
-            failed_as = alone
+    again = [failure for failure in alone(target, make, range(number, number + 1)) if failure.kind in DEADLY]
+    first = child.numbers.start
+    if again:
+        failed(number, again[-1])
+    elif child.hung:
+        tally.slow.append(number)
     else:
-        failed_as = Failure(what.kind, what.what, where)
-    if failed_as is not None:
-        failed(number, failed_as)
-    rest = range(number + 1, child.numbers.stop)
-    return rest or None
-
-
-def _alone(target: Target, seed: int, numbers: range) -> Failure | None:
-    """How a child that runs these cases only dies, or None if it lives."""
-    child = start(target, seed, numbers)
-    while True:
-        ready, _, _ = select.select([child.pipe], [], [], POLL)
-        if ready and not read(child, lambda number, failure: None):
-            break
-        if not child.hung and past_limit(child, PATIENCE * target.seconds):
-            child.hung = True
-            stop(child.pid)
-    _, status = os.waitpid(child.pid, 0)
-    os.close(child.pipe)
-    child.trace.seek(0)
-    where = _last_lines(child.trace.read())
-    child.trace.close()
-    code = os.waitstatus_to_exitcode(status)
-    if code == 0 and int(child.clock[2]) == len(numbers):
-        return None
-    death = _death(code, child.hung, PATIENCE * target.seconds)
-    return Failure(death.kind, death.what, where)
-
-
-def _death(code: int, hung: bool, seconds: float) -> Failure:
-    if hung:
-        return Failure("hang", f"It had not ended after {seconds:g} s.")
-    if code < 0:
-        return Failure("crash", f"The process died of {signal.Signals(-code).name}.")
-    return Failure("crash", f"The process ended with exit code {code} in the middle of the case.")
-
-
-def _last_lines(trace: str) -> str:
-    """Where a process was, by faulthandler: the innermost lines of this project."""
-    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    return " < ".join(line.replace("File ", "", 1) for line in lines[:4])
+        replayed = alone(target, make, range(first, number + 1))
+        follows = any(failure.kind in DEADLY for failure in replayed)
+        when = f"after the cases from {first} on, not alone" if follows else "once, and not again"
+        failed(number, death._replace(what=f"{death.what[:-1]}, {when}."))
+    return range(number + 1, child.numbers.stop)

@@ -1,4 +1,4 @@
-"""Real files to start from: small ones of every kind that the package reads, and parts of the paper's where they are."""
+"""Real files to start from: small ones of every kind that the package reads, and parts of the paper's if at hand."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def models(root: Path) -> Iterator[Specimen]:
     ONMF(2, init=np.ones((2, 7)) + np.eye(2, 7), beta_loss=1.5).fit(X.toarray()).save(root / "array.onmf")
     yield one(root, "array.onmf", "model")
     cluster_documents(sentences(), 3).save(root / "documents.onmf")
-    yield one(root, "documents.onmf", "model of documents")
+    yield one(root, "documents.onmf", "documents")
     cube = np.random.default_rng(0).gamma(1, 1, (4, 5, 6))
     cluster_image(cube, 2).save(root / "image")
     found = next((root / "image").rglob("*.onmf")).read_bytes()
@@ -121,7 +121,9 @@ def counts(root: Path) -> Iterator[Specimen]:
     svm = one(root, "counts.svm", "counts")
     yield svm
     yield Specimen("counts.svm.gz", "counts", {"counts.svm.gz": gzip.compress(svm.files["counts.svm"], mtime=0)})
-    rows = [" ".join(f"{j + 1} {v}" for j, v in zip(r.indices, r.data, strict=True)) for r in (X[[i]] for i in range(12))]
+    rows = [
+        " ".join(f"{j + 1} {v}" for j, v in zip(r.indices, r.data, strict=True)) for r in (X[[i]] for i in range(12))
+    ]
     cluto = "\n".join([f"12 7 {X.nnz}", *rows, ""]).encode()
     beside = {"c.rclass": "\n".join(map(str, y)).encode(), "c.clabel": b"\n".join(b"w%d" % j for j in range(7))}
     yield Specimen("c", "counts", {"c": cluto, **beside})
@@ -260,7 +262,9 @@ def paper(folder: str | None, root: Path) -> Iterator[Specimen]:
         header = (original / "samson_1.img.hdr").read_text()
         few = header.replace("lines   = 95", "lines   = 3")
         data = (original / "samson_1.img").read_bytes()
-        yield Specimen("samson_1.img", "image", {"samson_1.img": data[: len(data) // 95 * 3], "samson_1.img.hdr": few.encode()})
+        yield Specimen(
+            "samson_1.img", "image", {"samson_1.img": data[: len(data) // 95 * 3], "samson_1.img.hdr": few.encode()}
+        )
     cells = Path(folder, "cells", "hash_4lines.npz")
     if cells.exists():
         with np.load(cells) as file:
