@@ -27,9 +27,6 @@ user. ``nan``: NaN or infinity in a result, or a warning of NumPy's about one. `
 the documentation promises.
 """
 
-ALIKE = 3
-"""Failures with the same signature that are shown; the others are counted."""
-
 
 @dataclass
 class Tally:
@@ -64,11 +61,11 @@ class Tally:
     interrupted: bool = False
 
     def add(self, number: int, failure: Any) -> bool:
-        """Count a failure. → whether it is worth showing"""
+        """Count a failure. → whether it is the first of its kind at its place"""
         self.counts[failure.kind] += 1
         numbers = self.found.setdefault((failure.kind, failure.where), [])
         numbers.append(number)
-        return len(numbers) <= ALIKE
+        return len(numbers) == 1
 
     @property
     def failures(self) -> int:
@@ -136,7 +133,10 @@ def table(tallies: list[Tally]) -> str:
 def signatures(tally: Tally) -> str:
     """Each kind of failure in a line, the most frequent first."""
     rows = sorted(tally.found.items(), key=lambda item: -len(item[1]))
-    return "\n".join(f"{len(numbers):6} {kind:8} {where}  (case {numbers[0]})" for (kind, where), numbers in rows)
+    return "\n".join(
+        f"{len(numbers):6} {kind:8} {where}  (cases {', '.join(map(str, numbers[:5]))}{', …' * (len(numbers) > 5)})"
+        for (kind, where), numbers in rows
+    )
 
 
 def write(path: Path, tallies: list[Tally], command: str) -> None:

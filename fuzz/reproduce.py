@@ -11,8 +11,8 @@ from .data import Data
 from .runner import Failure, Target, alone
 from .stage import HEADER
 
-SECONDS = 20.0
-"""Time to make a case smaller."""
+SECONDS, TRIES = 20.0, 60
+"""Time, and children, to make a case smaller."""
 
 
 def snippet(lines: str, header: str = HEADER) -> str:
@@ -30,25 +30,16 @@ def shrink(target: Target, case: Any, failure: Failure) -> tuple[Any, Failure]:
 
     Each simpler case runs in a child of its own. What hangs stays as it is: every try would take the limit of time.
     """
-    until = time.monotonic() + SECONDS
-    if failure.kind == "hang":
-        return case, failure
-    found = True
-    while found:
-        found = False
-        for candidate in target.smaller(case):
-            if time.monotonic() > until:
-                return case, failure
-            again = [f for f in alone(target, lambda i, it=candidate: it) if alike(f, failure)]
-            if again:
-                case, failure, found = candidate, again[0], True
-                break
+    until, tries = time.monotonic() + SECONDS, TRIES
+    candidates = iter(()) if failure.kind == "hang" else target.smaller(case)
+    while tries > 0 and time.monotonic() < until and (candidate := next(candidates, None)) is not None:
+        tries -= 1
+        again = alone(target, lambda number, it=candidate: it)
+        alike = [other for other in again if (other.kind, other.where) == (failure.kind, failure.where)]
+        if alike:
+            case, failure = candidate, alike[0]
+            candidates = target.smaller(case)
     return case, failure
-
-
-def alike(a: Failure, b: Failure) -> bool:
-    """Whether two failures have the same cause, as far as their kind and place can tell."""
-    return a.kind == b.kind and a.where == b.where
 
 
 def smaller_data(data: Data) -> Iterator[Data]:

@@ -350,7 +350,10 @@ def account(
     tally.cases += done
     if death is None:
         return range(0)
-    tally.cases += 1
+    if done == len(child.numbers):  # it died when all was done
+        number = child.numbers[-1]
+    else:
+        tally.cases += 1
     again = [failure for failure in alone(target, make, range(number, number + 1)) if failure.kind in DEADLY]
     first = child.numbers.start
     if again:

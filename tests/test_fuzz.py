@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from fuzz.core import Core
 from fuzz.mutate import damage, inside_zip
+
 from onmf import ONMF
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ def python(*arguments):
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=1200"), ("files", "--files=800")])
+@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=600"), ("files", "--files=800")])
 def test_a_part_of_the_cases_finds_nothing(target, cases, tmp_path):
     out = tmp_path / "figures.json"
     run = python("-m", "fuzz", target, cases, "--seed=0", "--workers=2", f"--out={out}")
@@ -43,7 +43,7 @@ from fuzz.oracle import not_finite, wrong_error
 from fuzz.runner import campaign, note
 
 class Planted:
-    name, seconds, memory = "planted", 2.0, 1 << 29
+    name, seconds, memory = "planted", 3.0, 1 << 29
 
     def make(self, seed, number):
         return number
@@ -61,7 +61,7 @@ class Planted:
             return list(not_finite("scales_", np.array([1.0, np.nan]), "frobenius"))
         try:
             if case == 7:
-                hog = [np.ones(1 << 24) for _ in range(100)]
+                np.empty(1 << 28)
             if case == 11:
                 [][0]
             if case == 13:
@@ -102,7 +102,7 @@ def test_planted_bugs_are_found():
 
 
 BUGGY = """
-import os, signal, sys
+import signal, sys
 import numpy as np
 import onmf.estimator
 from fuzz.__main__ import main
@@ -114,17 +114,17 @@ def buggy(self, X, y=None, sample_weight=None):
     if self.n_clusters == 1:
         self.scales_ = np.full_like(self.scales_, np.nan)
     elif self.n_clusters == 2:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    elif self.n_clusters == 3:
-        raise IndexError("list index out of range")
+        signal.raise_signal(signal.SIGSEGV)
     elif self.n_clusters == 4:
         self.labels_ = self.labels_ + 4
     elif self.n_clusters == 5:
+        raise IndexError("list index out of range")
+    elif self.n_clusters == 8:
         np.log(np.zeros(1))
     return self
 
 onmf.estimator.ONMF.fit = buggy
-sys.argv = ["fuzz", "core", "--fits=120", "--seed=0", "--workers=1", f"--out={sys.argv[1]}"]
+sys.argv = ["fuzz", "core", "--fits=60", "--seed=0", "--workers=1", f"--out={sys.argv[1]}"]
 sys.exit(main())
 """
 
@@ -134,7 +134,7 @@ def test_planted_bugs_in_the_package_are_found_and_made_small(tmp_path):
     run = python("-c", BUGGY, str(out))
     assert run.returncode == 1, run.stderr
     (figures,) = json.loads(out.read_text())["targets"]
-    assert figures["cases"] == 120
+    assert figures["cases"] == 60
     counts = figures["counts"]
     assert min(counts[kind] for kind in ("crash", "error", "nan", "contract")) > 0
     assert counts["hang"] == counts["memory"] == 0
