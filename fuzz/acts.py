@@ -161,11 +161,11 @@ def same_clusters(stage: Stage, a: Any, b: Any, labels: Any, what: str) -> None:
 def partial_fit(stage: Stage, case: Any) -> None:
     """Learn from batches, some of them with names, some of them again."""
     rng, weights = Random(case.seed), ", sample_weight=w" if "w" in stage.names else ""
+    if "refine" in case.params or case.params.get("init") == "'consensus'":  # they need all rows
+        return fit(stage, case)
     if not stage.do(f"model = {case.model()}"):
         return
     model = stage.names["model"]
-    if not hasattr(model, "partial_fit"):
-        return fit(stage, case)
     for _ in range(rng.randrange(1, 5)):
         before = frozen(stage.names["X"])
         fine = stage.do(f"model.partial_fit(X{weights}, batch={rng.choice((None, 0, 'a'))!r})")

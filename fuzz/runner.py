@@ -226,7 +226,7 @@ class Child:
 
 def _short(frame: str) -> str:
     """A line of faulthandler's without the folders of the file."""
-    return frame.split("/")[-1].replace('", line ', ":")
+    return frame.split("/")[-1].removeprefix('File "').replace('", line ', ":")
 
 
 def alone(target: Target, make: Callable[[int], Any], numbers: range = range(1)) -> list[Failure]:
