@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from onmf import ONMF, interrupt
+from onmf.engine.cpu import CpuEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -55,6 +56,39 @@ def test_a_swallowed_interrupt_ends_the_fit(press, when):
     assert not hasattr(model, "labels_"), "a fit that was interrupted leaves no result"
     assert len(passes) <= when + 2, "the fit ends soon, not when it would have ended anyway"
     assert model.fit(X).labels_.shape == (60,)
+
+
+def test_an_interrupted_fit_leaves_the_estimator_as_it_was():
+    model = ONMF(3, random_state=0).fit(X)
+    before, centroids = dict(vars(model)), model.cluster_centers_.copy()
+
+    def batches():
+        yield np.ones((30, 9))
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(batches)
+    assert vars(model) == before
+    assert model.predict(X).tolist() == model.labels_.tolist()
+    assert np.array_equal(model.cluster_centers_, centroids)
+
+
+def test_an_interrupted_batch_leaves_the_stream_as_it_was(monkeypatch):
+    model, other = (ONMF(3, random_state=0).partial_fit(X[:30]) for _ in range(2))
+    update = CpuEngine.update
+
+    def interrupted(self, divergence, step, W):
+        update(self, divergence, step, W)
+        W[0] = 99.0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CpuEngine, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[30:])
+    monkeypatch.undo()
+    for each in (model, other):
+        each.partial_fit(X[30:])
+    assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
 
 
 @pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])

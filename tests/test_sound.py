@@ -297,5 +297,12 @@ class TestParameters:
         with pytest.raises(ValueError, match="X holds object values"):
             ONMF(2).fit(X)
 
+    def test_centroids_of_another_width(self):
+        model = ONMF(2).fit(np.eye(3))
+        model.cluster_centers_ = model.cluster_centers_[:, :2]
+        for door in (model.predict, model.score, model.assign):
+            with pytest.raises(ValueError, match="X has 3 features, but cluster_centers_ has 2: fit the model again"):
+                door(np.eye(3))
+
     def test_an_engine_in_another(self):
         assert ONMF(2, engine=BlocksEngine(CpuEngine())).fit(lambda: iter([np.eye(3)])).labels_.shape == (3,)

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
+from functools import wraps
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -42,11 +43,29 @@ from onmf.stream import Stream, learn
 from onmf.validate import check_centroids, read_only, sound
 from onmf.warn import warn
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 NOTHING = 1e-12
 """Weight of a feature that rounding can make."""
 
 UNSEEN = 1e-10
 """The least smoothing of :meth:`ONMF.score`, also for models that were fitted without."""
+
+
+def unchanged_by_failure(method: F) -> F:
+    """Let a method that raises, or is interrupted, leave the attributes of its object as they were."""
+
+    @wraps(method)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return run  # type: ignore[return-value]
 
 
 class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
@@ -190,6 +209,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
     @with_callbacks
     @interrupt.heeding
+    @unchanged_by_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of ``X``.
 
@@ -252,6 +272,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
     @available_if(lambda model: model._learns_from_batches())
     @interrupt.heeding
+    @unchanged_by_failure
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
         """Learn from a batch of rows, after those of earlier calls.
 
@@ -305,6 +326,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             self._check_rows(held.shape[0])
             start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
             known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+        else:  # what is learned in place is a copy, so that a failure leaves what was known
+            known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, engine, held, float(self.forgetting), batch)
         self._stream, self._divergence = known, divergence
         whole = known.whole
@@ -489,7 +512,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         float
         """
         check_is_fitted(self)
-        _, engine, held = hold(self, X, self._divergence, sample_weight)
+        engine, held = self._held(X, sample_weight)
         smoothed = self._divergence.smooth(engine.bring(self.cluster_centers_), at_least=UNSEEN)
         losses, weights = engine.total(held, total_loss, smoothed)
         return -float(losses / weights)
@@ -719,8 +742,18 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """What a function of the rows and the centroids gives for each row of new data."""
         check_is_fitted(self)
-        _, engine, held = hold(self, X, self._divergence)
+        engine, held = self._held(X)
         return engine.by_row(held, function, engine.bring(self.cluster_centers_), *args)
+
+    def _held(self, X: Any, sample_weight: Any = None) -> tuple[Engine, Held]:
+        """New data, held by the engine that they need; they have the features of the centroids."""
+        _, engine, held = hold(self, X, self._divergence, sample_weight)
+        features = self.cluster_centers_.shape[1]
+        if held.shape[1] != features:  # somebody has set one of them; kernels do not look
+            raise ValueError(
+                f"X has {held.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
+            )
+        return engine, held
 
     def _check_rows(self, n: int) -> None:
         if n < self.n_clusters:
