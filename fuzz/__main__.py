@@ -13,9 +13,9 @@ from pathlib import Path
 
 from .core import Core
 from .files import Files
-from .report import Progress, Tally, signatures, table, write
+from .report import Failure, Progress, Tally, signatures, table, write
 from .reproduce import shrink
-from .runner import Failure, Target, campaign
+from .runner import Target, campaign
 
 BATCH = 500
 """Cases that a child runs: enough that its start does not count."""
@@ -35,7 +35,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--files", type=int, help="and so many of files")
     parser.add_argument("--seed", type=int, default=1, help="other seeds make other cases")
     parser.add_argument("--case", metavar="N[:M]", help="run one case again, or those from N to M, of one target")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--out", type=Path, help="write the figures into this file, .json or .md")
     options = parser.parse_args(arguments)
     counts = {"core": options.fits, "files": options.files}
@@ -51,6 +51,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run the campaigns, and print what they found. → 1 if there was any failure"""
     options = parse()
+    if sys.platform != "linux":
+        sys.exit("The fuzzer forks processes and limits them as Linux does: run it there.")
     tallies = [fuzz({"core": Core, "files": Files}[name](), options) for name in options.targets]
     for tally in tallies:
         if tally.failures:

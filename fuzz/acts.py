@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .board import accept
 from .oracle import not_finite, structure_is_sound, wrong_fit, wrong_prediction, wrong_range
 from .stage import Stage
 
@@ -30,6 +31,7 @@ def fitted(stage: Stage, case: Any, X: str = "X", w: str | None = "w", name: str
         stage.broken("fit changed the caller's data.", "changed")
     if not fine:
         return None
+    accept()
     model = stage.names[name]
     A = stage.names["A"] if case.data.sound else None
     if not case.data.sound and not structure_is_sound(stage.names["X"]):
@@ -57,10 +59,9 @@ def question(stage: Stage, rng: Random, X: str = "X") -> None:
     if labels is None:
         return
     if rng.random() < 0.4:
-        H = stage.after(f"model.transform({X})", lambda H: not_finite("transform", H, loss))
-        if H is not None:
-            back = f"model.inverse_transform(model.transform({X}){'.compute()' if hasattr(H, 'compute') else ''})"
-            stage.after(back, lambda rows: not_finite("inverse_transform", rows, loss))
+        stage.names["H"] = stage.after(f"model.transform({X})", lambda H: not_finite("transform", H, loss))
+        if stage.names["H"] is not None:
+            stage.after("model.inverse_transform(H)", lambda rows: not_finite("inverse_transform", rows, loss))
     if rng.random() < 0.4:
         stage.after(f"model.score({X})", lambda score: not_finite("score", score, loss))
     if rng.random() < 0.4:
@@ -115,7 +116,7 @@ def threads(stage: Stage, case: Any) -> None:
         if (one is None) != (three is None):
             stage.broken("one number of threads is refused, another is not", "threads")
         return None
-    for name in ("labels_", "scales_", "cluster_centers_", "reconstruction_err_", "n_iter_"):
+    for name in ("labels_", "scales_", "cluster_centers_", "reconstruction_err_", "margins_", "n_iter_"):
         first, second = np.asarray(getattr(one, name)), np.asarray(getattr(three, name))
         if not np.array_equal(first, second):
             stage.broken(f"1 thread and 3 threads: {name} differs", f"threads, {name}, {one._divergence.name}")
@@ -173,6 +174,7 @@ def partial_fit(stage: Stage, case: Any) -> None:
             stage.broken("partial_fit changed the caller's data.", "changed")
         if not fine:
             return
+        accept()
         stage.add(wrong_fit(model, None, stage.names.get("w"), stage.caught))
     question(stage, rng)
 
@@ -182,6 +184,7 @@ def new_data(stage: Stage, case: Any) -> None:
     features = case.other.p + (case.seed % 5 == 0)
     stage.prepare([f"S = np.random.default_rng({case.seed}).gamma(1, 1, (9, {features})) + 0.1"])
     if stage.do(f"model = {case.model()}") and stage.do("model.fit(S)"):
+        accept()
         stage.prepare(case.other.lines())
         question(stage, Random(case.seed))
 
@@ -266,7 +269,9 @@ def functions(stage: Stage, case: Any) -> None:
         f"onmf.fro_onmf(X, {case.k}).scales",
         f"onmf.select_n_clusters(X, [1, {case.k}], n_splits=2, n_init=2, random_state=0, max_iter=20).held_out",
     )[case.seed % 4]
-    stage.after(line, lambda found: not_finite(line.partition("(")[0], found, ""))
+    found = stage.after(line, lambda found: not_finite(line.partition("(")[0], found, ""))
+    if found is not None and not case.data.sound and not structure_is_sound(stage.names["X"]):
+        stage.broken("X has indices that lead outside, and was fitted.", "structure", line)
 
 
 ACTS: dict[str, tuple[Callable[[Stage, Any], None], int]] = {

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 
 from .acts import ACTS
 from .data import Data, make_data
-from .parameters import BAD, GOOD, WEIGHTS
+from .parameters import BAD, BAD_WEIGHTS, GOOD, GOOD_WEIGHTS
+from .report import Failure
 from .reproduce import smaller_data, snippet
-from .runner import Failure
 from .stage import Stage, imported, lost, quiet
 
 
@@ -94,7 +94,9 @@ class Core:
         fit_together(rng, params, data, int(k))
         if act in ("threads", "dense and sparse", "repeats"):
             params["random_state"] = str(rng.randrange(9))
-        weights = rng.choice(WEIGHTS) if rng.random() < 0.18 else None
+        weights = rng.choice(GOOD_WEIGHTS) if rng.random() < 0.2 else None
+        if rng.random() < 0.03:
+            weights = rng.choice(BAD_WEIGHTS)
         if rng.random() < 0.12:
             name = rng.choice(tuple(BAD))
             params[name] = rng.choice(BAD[name])
@@ -154,5 +156,14 @@ def fit_together(rng: Random, params: dict[str, str], data: Data, k: int) -> Non
         del params["engine"]
     if parts:
         params.pop("refine", None)
-    if "refine" in params and rng.random() < 0.9:
+    if "refine" in params and rng.random() < 0.95:
         params["beta_loss"] = rng.choice(("'cosine'", "'kullback-leibler'"))
+    loss = params.get("beta_loss", "1")
+    positive = loss == "0" or loss.startswith(("'ita", "-"))
+    if positive and rng.random() < 0.7 and ("sp." in data.wrap[0] or has_zeros(data)):
+        params["beta_loss"] = rng.choice(("0.5", "0.25", "'frobenius'", "1.5"))  # which take zeros
+
+
+def has_zeros(data: Data) -> bool:
+    """Whether an entry is zero, as far as it is known here."""
+    return data.table is None or any(not x for row in data.table for x in row)

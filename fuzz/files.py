@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import dask
 import numpy as np
 
+from .board import accept
 from .core import seed_numpy
 from .mutate import tamper
+from .report import Failure
 from .reproduce import snippet
-from .runner import Failure, in_child
+from .runner import in_child
 from .specimens import Specimen, make_specimens
 from .stage import Stage, lost, quiet
 
@@ -134,6 +136,8 @@ class Files:
                 if not fine and not stage.failures and not names_it(stage.error, case):
                     stage.add([Failure("error", f"{stage.error} (which file?)", f"no name, {case.specimen.name}")])
                 fine = fine and all(stage.do(line) for line in reader.use)
+            if fine:
+                accept()
             stage.add(lost(ignored))
         finally:
             shutil.rmtree(folder, ignore_errors=True)

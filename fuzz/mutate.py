@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
@@ -178,7 +179,8 @@ def inside_zip(rng: Random, name: str, data: bytes) -> bytes | None:
     else:
         methods[chosen] = zipfile.ZIP_DEFLATED
     if "metadata.json" in members and rng.random() < 0.9:
-        members["metadata.json"] = signed(members)
+        with contextlib.suppress(ValueError, TypeError):  # no JSON any more, or no object
+            members["metadata.json"] = signed(members)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for member, content in members.items():

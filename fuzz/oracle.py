@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .runner import Failure
+from .report import Failure
 
 ALLOWED = (ValueError, TypeError, OSError, ImportError, MemoryError)
 """Kinds of errors that a user may see; subclasses of theirs too."""
@@ -81,8 +81,6 @@ def wrong_warnings(caught: list[warnings.WarningMessage]) -> Iterator[Failure]:
 
 def not_finite(name: str, values: Any, loss: str, infinite: bool = False) -> Iterator[Failure]:
     """NaN, or infinity where it is not allowed."""
-    if hasattr(values, "compute"):
-        values = values.compute()
     values = np.asarray(values.data if hasattr(values, "indptr") else values)
     bad = ~np.isfinite(values) & ~(infinite & np.isposinf(values))
     if bad.any():
@@ -178,17 +176,23 @@ def direct_objective(X: Any, Y: Any, w: Any, divergence: Any) -> tuple[float, fl
         ratio = X / Y
         return float((w * (ratio - np.log(ratio) - 1)).sum()), float((w * (1 + np.abs(np.log(X)))).sum())
     β = divergence.beta
-    both = np.where((X == 0) & (Y == 0), 0.0, X**β + (β - 1) * Y**β - β * X * np.where(Y > 0, Y, 1) ** (β - 1))
-    unit = abs(β * (β - 1))
-    return float((w * both).sum() / (β * (β - 1))), float((w * (np.abs(X**β) + np.abs(Y**β))).sum() * (1 + 1 / unit))
+    crossed = np.where(X == 0, 0.0, X * Y ** (β - 1))
+    terms = np.where((X == 0) & (Y == 0), 0.0, X**β + (β - 1) * Y**β - β * crossed)
+    size = (w * (np.abs(X**β) + np.abs(Y**β))).sum() * (1 + 1 / abs(β * (β - 1)))
+    return float((w * terms).sum() / (β * (β - 1))), float(size)
 
 
 def wrong_prediction(model: Any, predicted: Any) -> Iterator[Failure]:
-    """Rows that the fitted model puts elsewhere than the fit did, though they are sure of their cluster."""
+    """Rows that the fitted model puts elsewhere than the fit did.
+
+    The centroids are those of the labels. Where these alone decide (Kullback–Leibler, cosine), a fit in which no row
+    moved any more predicts them exactly, ties included; else, where a row is sure of its cluster.
+    """
     labels, margins = np.asarray(model.labels_), np.asarray(model.margins_)
-    if hasattr(predicted, "compute"):
-        predicted = predicted.compute()
-    different = (np.asarray(predicted) != labels) & (margins > SURE)
+    predicted = np.asarray(predicted)
+    ended = model.stop_reason_ in ("converged", "fixed point") and model.history_["moved"][-1] == 0
+    settled = ended and model.n_sweeps_ == 0 and model._divergence.fixed_weights
+    different = (predicted != labels) & (settled | (margins > SURE))
     if different.any():
         i = int(np.argmax(different))
         yield Failure(

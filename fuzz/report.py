@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 KINDS = {
     "crash": "crashes",
@@ -28,6 +28,27 @@ the documentation promises.
 """
 
 
+class Failure(NamedTuple):
+    """What a case did wrong.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    what : str
+        A sentence.
+    where : str
+        Tells different bugs apart.
+    lines : str
+        The statements that lead there, where they are known.
+    """
+
+    kind: str
+    what: str
+    where: str = ""
+    lines: str = ""
+
+
 @dataclass
 class Tally:
     """How a campaign went.
@@ -38,6 +59,8 @@ class Tally:
         What was fuzzed, and from which seed.
     cases, begun : int
         Cases that were run, and those of batches that have only begun.
+    taken : int
+        Cases that the package took: it fitted, or read the file. It has refused the others.
     seconds : float
         How long it took.
     counts : dict of str to int
@@ -54,13 +77,14 @@ class Tally:
     seed: int
     cases: int = 0
     begun: int = 0
+    taken: int = 0
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     found: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     slow: list[int] = field(default_factory=list)
     interrupted: bool = False
 
-    def add(self, number: int, failure: Any) -> bool:
+    def add(self, number: int, failure: Failure) -> bool:
         """Count a failure. → whether it is the first of its kind at its place"""
         self.counts[failure.kind] += 1
         numbers = self.found.setdefault((failure.kind, failure.where), [])
@@ -83,7 +107,9 @@ class Tally:
             {"kind": kind, "where": where, "cases": numbers[:20], "number": len(numbers)}
             for (kind, where), numbers in self.found.items()
         ]
-        plain = {name: getattr(self, name) for name in ("target", "seed", "cases", "counts", "slow", "interrupted")}
+        plain = {
+            name: getattr(self, name) for name in ("target", "seed", "cases", "taken", "counts", "slow", "interrupted")
+        }
         return {**plain, "seconds": round(self.seconds, 1), "found": signatures}
 
 
@@ -116,9 +142,10 @@ class Progress:
 
 def table(tallies: list[Tally]) -> str:
     """The figures in Markdown."""
-    head = ["", "cases", "seed", "cases/s", *KINDS.values()]
+    head = ["", "cases", "of them taken", "seed", "cases/s", *KINDS.values()]
     rows = [
-        [tally.target, f"{tally.cases:,}", str(tally.seed), f"{tally.rate:.0f}", *map(str, tally.counts.values())]
+        [tally.target, f"{tally.cases:,}", f"{tally.taken:,}", str(tally.seed), f"{tally.rate:.0f}"]
+        + [str(number) for number in tally.counts.values()]
         for tally in tallies
     ]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]

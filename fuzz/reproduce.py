@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .data import Data
-from .runner import Failure, Target, alone
+from .report import Failure
+from .runner import Target, alone
 from .stage import HEADER
 
 SECONDS, TRIES = 20.0, 60

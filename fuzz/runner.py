@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import faulthandler
 import json
-import mmap
 import os
 import pickle
 import resource
 import select
 import signal
-import struct
 import sys
 import tempfile
 import threading
@@ -24,9 +22,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from .report import Tally
+from .board import Board, post
+from .report import Failure, Tally
 
 POLL = 0.05
 """Seconds between looks at the clocks of the children."""
@@ -36,30 +35,6 @@ PATIENCE = 3
 
 DEADLY = ("crash", "hang")
 """Kinds of failures that end the process."""
-
-NOTE = 16_000
-"""Bytes of the board for what a case is doing."""
-
-
-class Failure(NamedTuple):
-    """What a case did wrong.
-
-    Attributes
-    ----------
-    kind : str
-        One of :data:`fuzz.report.KINDS`.
-    what : str
-        A sentence.
-    where : str
-        Tells different bugs apart.
-    lines : str
-        The statements that lead there, where they are known.
-    """
-
-    kind: str
-    what: str
-    where: str = ""
-    lines: str = ""
 
 
 class Target(Protocol):
@@ -83,38 +58,6 @@ class Target(Protocol):
 
     def reproducer(self, case: Any, failure: Failure, folder: Path) -> str:
         """A few lines of Python that show the failure; files that they need go into ``folder``."""
-
-
-_board: Board | None = None
-
-
-def note(text: str) -> None:
-    """Tell the parent what the case at hand is doing, in case that it ends the process."""
-    if _board is not None:
-        _board.write(text)
-
-
-class Board:
-    """Memory that a child shares with its parent: which case runs, since when, what it does, and how many are done."""
-
-    def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, NOTE + 64)
-        self.begin(0, 0)
-
-    def begin(self, index: int, done: int) -> None:
-        """A case begins."""
-        struct.pack_into("qdqq", self.memory, 0, index, time.monotonic(), done, 0)
-
-    def write(self, text: str) -> None:
-        """Keep what the case is doing."""
-        data = text.encode("utf-8", "replace")[:NOTE]
-        self.memory[64 : 64 + len(data)] = data
-        struct.pack_into("q", self.memory, 24, len(data))
-
-    def read(self) -> tuple[int, float, int, str]:
-        """Index of the case, when it began, cases done, and what it was doing."""
-        index, began, done, length = struct.unpack_from("qdqq", self.memory, 0)
-        return index, began, done, self.memory[64 : 64 + length].decode("utf-8", "replace")
 
 
 class Child:
@@ -158,8 +101,7 @@ class Child:
 
     def _live(self, target: Target, make: Callable[[int], Any], pipe: int) -> None:
         """What the child does."""
-        global _board
-        _board = self.board
+        post(self.board)
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
@@ -190,7 +132,7 @@ class Child:
 
     def watch(self) -> None:
         """End the child if its case takes too long; faulthandler writes where it was."""
-        if self.hung or time.monotonic() - self.board.read()[1] < self.seconds:
+        if self.hung or time.monotonic() - self.board.state().began < self.seconds:
             return
         self.hung = True
         os.kill(self.pid, signal.SIGABRT)
@@ -207,7 +149,7 @@ class Child:
         self.trace.seek(0)
         frames = [line.strip() for line in self.trace if line.strip().startswith("File ")]
         self.trace.close()
-        _, _, done, lines = self.board.read()
+        done, lines = self.board.state().done, self.board.note()
         code = os.waitstatus_to_exitcode(status)
         where = " < ".join(_short(frame) for frame in frames[:4]) or lines.rpartition("\n")[2][:80]
         if self.hung:
@@ -330,7 +272,7 @@ def campaign(
                     waiting += [rest] if rest else []
                 else:
                     child.watch()
-            tally.seconds, tally.begun = time.monotonic() - began, sum(child.board.read()[2] for child in children)
+            tally.seconds, tally.begun = time.monotonic() - began, sum(child.board.state().done for child in children)
             progress(tally)
             fill()
     except KeyboardInterrupt:
@@ -346,8 +288,8 @@ def account(
 ) -> range:
     """Count the cases of a child that has ended, and confirm how it died. → the numbers of those that are left"""
     death = child.bury()
-    number, _, done, _ = child.board.read()
-    tally.cases += done
+    number, _, done, taken = child.board.state()
+    tally.cases, tally.taken = tally.cases + done, tally.taken + taken
     if death is None:
         return range(0)
     if done == len(child.numbers):  # it died when all was done

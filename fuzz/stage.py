@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from .board import note
 from .oracle import wrong_error, wrong_warnings
-from .runner import Failure, note
+from .report import Failure
 
 HEADER = """
 import math
@@ -78,8 +79,13 @@ class Stage:
         return fine
 
     def ask(self, line: str) -> Any:
-        """The value of an expression, or None if it raised."""
-        return self._run(line, lambda: eval(line, self.names))[1]
+        """The value of an expression, computed if it is Dask's, or None if it raised."""
+
+        def call() -> Any:
+            value = eval(line, self.names)
+            return value.compute() if hasattr(value, "compute") else value
+
+        return self._run(line, call)[1]
 
     def _run(self, line: str, call: Callable[[], Any]) -> tuple[bool, Any]:
         lines = "\n".join([*self.done, line])
