@@ -139,9 +139,13 @@ class TestStructure:
             with pytest.raises(ValueError, match=message):
                 door(make())
 
-    def test_in_the_papers_orientation(self):
-        with pytest.raises(ValueError, match=r"indices\[2\] = 4"):
-            kl_onmf(with_index(sparse(), 4), 2)
+    @pytest.mark.parametrize("name", BROKEN)
+    def test_in_the_papers_orientation(self, name):
+        make, message = BROKEN[name]
+        with pytest.raises(ValueError, match=message):
+            kl_onmf(make(), 2)
+        with pytest.raises(ValueError, match=message.replace("X is", "init is")):
+            kl_onmf(np.eye(4), 4, init=make())
 
     def test_batches_in_the_papers_orientation(self):
         with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
@@ -268,6 +272,11 @@ class TestParameters:
     def test_integers_beyond_reason(self, name):
         with pytest.raises(ValueError, match=f"{name}=1000.* is not allowed"):
             ONMF(**{name: 10**400}).fit(np.eye(3))
+
+    @pytest.mark.parametrize("refine", [np.array(["local-search"]), b"local-search", 1])
+    def test_refinements(self, refine):
+        with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
+            ONMF(2, refine=refine).fit(np.eye(3))
 
     def test_temperatures(self):
         with pytest.raises(ValueError, match=r"temperature=1000.* is not allowed"):

@@ -12,9 +12,14 @@ MOST_GROWTH = 250
 """Beyond that, how many times its own length a compressed file may grow; text and counts grow 3 to 50 times."""
 
 
+def most(length: int) -> int:
+    """Bytes that a file of ``length`` bytes may grow to."""
+    return max(FREE, MOST_GROWTH * length)
+
+
 def check_growth(name: str, grown: int, length: int) -> None:
     """Refuse a file of ``length`` bytes that has grown to ``grown`` bytes, more than text and counts do."""
-    if grown > FREE and grown > MOST_GROWTH * max(length, 1):
+    if grown > most(length):
         raise ValueError(
             f"{name} grows to more than {MOST_GROWTH} times its length when it is decompressed, as neither text nor "
             "counts do: it is refused. Decompress it yourself if you trust it."

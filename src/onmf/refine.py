@@ -47,7 +47,7 @@ def check_refine(refine: str | None, divergence: Divergence) -> None:
     """Refuse a refinement that is not known, or that the divergence has no closed form for."""
     if refine is None:
         return
-    if refine != "local-search":
+    if not (isinstance(refine, str) and refine == "local-search"):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
     if divergence.moves is None:
         raise ValueError(

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
-from scipy.io import loadmat, mmread
+from scipy.io import mmread
 from scipy.sparse import csr_array, issparse, load_npz
 from sklearn.datasets import load_svmlight_file
 
 from onmf.divergence import Array
 
 from .documents import Documents
+from .matlab import read_matlab5
 from .scene import Scene
 
 Format = Literal["matlab", "cluto", "svmlight", "matrix-market", "npz"]
@@ -147,11 +148,9 @@ def _load_mat(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     try:
-        return loadmat(path)
+        return read_matlab5(path)
     except NotImplementedError as error:  # how SciPy says that a file is of version 7.3
         raise ValueError(f"{path} is a MATLAB 7.3 file: save it with -v7, or as an npz file.") from error
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
 
 
 def _names(content: dict[str, Any]) -> list[str]:
