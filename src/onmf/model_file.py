@@ -512,7 +512,7 @@ def _decode_divergence(value: dict[str, Any]) -> Divergence:
     kind = getattr(divergences, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, Divergence) and kind is not Divergence):
         raise ValueError(f"it names a divergence {_shown(name)} that is unknown")
-    numbers = {key: number for key, number in value.items() if key != "divergence"}
+    numbers = {key: each for key, each in value.items() if key != "divergence"}
     known = {field.name: number() for field in fields(kind)}
     check({key: known.get(key, UNKNOWN) for key in numbers} | known, numbers, f"{name} ")
     return kind(**{field.name: float(numbers[field.name]) for field in fields(kind) if field.init})
