@@ -269,7 +269,7 @@ def test_files_known_by_their_git_hash_alone(server, small, monkeypatch, tmp_pat
 
 def test_a_folder_that_cannot_be_written(small, monkeypatch, tmp_path):
     (tmp_path / "data").write_text("a file in the place of the folder")
-    with pytest.raises(DownloadError, match=r"was downloaded but could not be written to .*set ONMF_DATA"):
+    with pytest.raises(DownloadError, match=r"tr11 could not be written to .*set ONMF_DATA"):
         fetch("tr11")
 
 
