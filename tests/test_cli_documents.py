@@ -2,8 +2,11 @@
 
 import csv
 import fcntl
+import gzip
 import json
 import os
+import pty
+import re
 import resource
 import signal
 import subprocess
@@ -20,6 +23,7 @@ import onmf as package
 from conftest import DATA, command, until
 from onmf.cli import app
 from onmf.datasets import docstring_texts
+from onmf.model_file import read_model, write_model
 from onmf.text import make_vectorizer, read_texts
 
 WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html"]
@@ -178,7 +182,11 @@ def test_an_existing_folder_is_kept(ten, tmp_path):
         (("documents", "ten", "-k", 2, "--refine", "more"), "refine='more'"),
         (("documents", "ten", "-k", 2, "--min-df", "some"), "--min-df some is not a number"),
         (("documents", "ten", "-k", 2, "--min-df", "1.5"), "a number with a point is a share"),
+        (("documents", "ten", "-k", 2, "--min-df", "inf"), "--min-df inf is not a number"),
+        (("documents", "ten", "-k", 2, "--max-df", "nan"), "--max-df nan is not a number"),
         (("documents", "ten", "-k", 2, "--ngrams", "2-1"), "--ngrams 2-1 is not a range"),
+        (("documents", "ten", "-k", 2, "--ngrams", "1-99"), "--ngrams 1-99: a run has at most 20 words or letters"),
+        (("documents", "ten", "-k", 2, "--stop-words", "picture.png"), "--stop-words picture.png is no text in UTF-8"),
         (("documents", "ten", "-k", 2, "--language", "elvish"), "No stop words are known for the language 'elvish'"),
         (("documents", "ten", "-k", 2, "--token-pattern", "("), "--token-pattern"),
         (("documents", "ten", "-k", 2, "--stop-words", "nowhere"), "nowhere: No such file or directory."),
@@ -468,6 +476,119 @@ def test_a_reader_that_has_had_enough(ten, tmp_path):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout == "id,cluster,scale,margin\n"
     assert "Traceback" not in done.stderr
+
+
+EVIL = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\u202egnp.exe",
+    "\x9b31m",
+    "[red]a[/red]",
+    ":smile:",
+    "[link=https://example.org]a[/link]",
+]
+OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would obey; a newline is ours."""
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """Documents whose names, classes and words are made for terminals."""
+    folder = tmp_path / "evil"
+    for i, name in enumerate(EVIL):
+        (folder / name.replace("/", "|")).mkdir(parents=True)
+        for j in range(2):
+            path = folder / name.replace("/", "|") / f"{j}\x1b[2J\nonmf: all is well.txt"
+            path.write_text(f"{name} {name} word{'abcdefg'[i]} {name}")
+        (folder / name.replace("/", "|") / "\x1b[31m.txt").symlink_to("nowhere")
+        (folder / name.replace("/", "|") / "aside.txt").write_text("1")
+    return folder
+
+
+def test_nothing_printed_commands_the_terminal(evil, tmp_path):
+    options = ("-k", 2, "--token-pattern", r"[^\s1]+", "--labels", "folder")
+    done = process("documents", evil, *options, "--out", tmp_path / "out\x1b[31m")
+    assert done.returncode == 0, done.stderr
+    assert not OBEYED.search(done.stdout + done.stderr)
+    assert not re.search("^onmf: all is well", done.stdout + done.stderr, re.MULTILINE)
+    for text in (r"\x1b[31mred", "[red]a[/red]", ":smile:", r"\u202egnp.exe", r"out\x1b[31m"):
+        assert text in done.stdout
+    assert re.search(r"7 files left out: .*\\x1b\[31m\.txt \(a link or device\)", done.stdout)
+    model = tmp_path / "out\x1b[31m" / "model.onmf"
+    done = process("predict", model, evil)
+    assert done.returncode == 0, done.stderr
+    assert not OBEYED.search(done.stderr)
+    assert "\x1b[2J" in done.stdout, "a file or a program gets the names as they are"
+    for arguments in (
+        ("show", model),
+        ("show", model, "--json"),
+        ("predict", model, evil, "--json"),
+        ("documents", evil, *options, "--json"),
+        ("documents", evil, "-k", 2, "--text", "a\x1b[31m"),
+        ("documents", evil / "\x1b[31mnothing[red]", "-k", 2),
+        ("documents", evil, "-k", "\x1b[31m"),
+        ("documents", evil, "-k", 2, "--token-pattern", "(\x1b[31m"),
+        ("predict", model, tmp_path / "\x1b[31mnothing"),
+        ("predict", evil / ":smile:" / "aside.txt", evil),
+    ):
+        done = process(*arguments)
+        assert not OBEYED.search(done.stdout + done.stderr), arguments
+        assert done.stderr.count("\n") <= 2 or "Usage" in done.stderr
+
+
+def test_a_table_on_a_terminal(evil, tmp_path):
+    assert onmf("documents", evil, "-k", 2, "--out", tmp_path / "out", "--quiet").exit_code == 0
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "onmf", "predict", tmp_path / "out" / "model.onmf", evil, "--quiet"]
+    with subprocess.Popen(command, stdout=theirs) as running:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 65536):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        assert running.wait(60) == 0
+    os.close(ours)
+    text = shown.decode().replace("\r\n", "\n")
+    assert text.startswith("id,cluster,scale,margin\n")
+    assert not OBEYED.search(text)
+    assert r"\x1b[2J" in text
+
+
+def test_escapes_in_a_model_file(ten, tmp_path):
+    path = tmp_path / "model.onmf"
+    model = package.ONMF(2).fit([[1, 0], [0, 1]])
+    words = {"vocabulary": ["\x1b[31mtea", "milk\x07"], "vectorizer": {"token_pattern": "(?:a+)+b"}}
+    model.save(path, extra={"kind": "documents", **words})
+    saved = read_model(path)
+    saved.provenance["created"] = saved.provenance["onmf"] = "\x1b]0;title\x07"
+    write_model(path, saved)
+    done = process("show", path)
+    assert done.returncode == 0, done.stderr
+    assert not OBEYED.search(done.stdout)
+    assert r"\x1b[31mtea" in done.stdout
+    assert r"Written \x1b]0;title\x07" in done.stdout
+    done = process("predict", path, ten)
+    assert done.returncode == 2
+    assert "onmf: The model's words were found with the pattern '(?:a+)+b'" in done.stderr
+    done = process("predict", path, ten, "--token-pattern", "(?:a+)+b")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 11
+    model.save(path, extra={"kind": "\x1b[31m"})
+    done = process("predict", path, ten)
+    assert r"is a model of kind '\x1b[31m'" in done.stderr
+
+
+def test_a_damaged_file_does_not_end_a_folder(ten, tmp_path):
+    (ten / "tea" / "broken.txt.gz").write_bytes(gzip.compress(b"tea " * 1000)[:-10])
+    done = process("documents", ten, "-k", 2)
+    assert done.returncode == 0, done.stderr
+    assert "10 documents, 8 words, 2 clusters" in done.stdout
+    assert "1 file left out: tea/broken.txt.gz (damaged: Compressed file ended before" in done.stdout
+    done = process("documents", ten / "tea" / "broken.txt.gz", "-k", 2)
+    assert done.returncode == 2
+    assert "broken.txt.gz is damaged: Compressed file ended before" in done.stderr
 
 
 def test_help_version_and_completion():
