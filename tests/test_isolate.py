@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from conftest import until
 from onmf.isolate import Isolated, ReaderEnded
 
 FUNCTIONS = """
@@ -90,13 +90,6 @@ def is_gone(pid):
         return True
 
 
-def wait_for(condition, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.05)
-
-
 def test_what_comes_back(functions):
     with reader() as read:
         got = read(functions.values)
@@ -143,7 +136,7 @@ def test_a_crash_is_a_sentence_and_the_next_call_works(functions):
         assert read(functions.process) == first, "one process serves many calls"
         if hasattr(signal, "SIGKILL"):
             os.kill(first, signal.SIGKILL)
-            wait_for(lambda: is_gone(first))
+            until(lambda: is_gone(first))
             assert read(functions.process) != first
 
 
@@ -183,7 +176,7 @@ def test_the_process_ends_with_the_object(functions):
     assert again(functions.process) != first
     again.close()
     del read
-    wait_for(lambda: is_gone(first))
+    until(lambda: is_gone(first))
 
 
 def script(tmp_path, body):
@@ -230,7 +223,7 @@ def test_ctrl_c_ends_both(functions, tmp_path):
     command = script(tmp_path, "read(functions.hang, sys.argv[1])")
     parent = subprocess.Popen([*command, str(sign)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
-        wait_for(sign.exists)
+        until(sign.exists)
         child = int(sign.read_text())
         assert not is_gone(child)
         parent.send_signal(signal.SIGINT)
@@ -250,7 +243,7 @@ def test_an_idle_process_ends_when_its_parent_is_killed(functions, tmp_path):
         assert parent.stdout.readline() == "once\n"
         child = int(parent.stdout.readline())
         parent.kill()
-        wait_for(lambda: is_gone(child))
+        until(lambda: is_gone(child))
     finally:
         parent.kill()
         parent.communicate()

@@ -46,7 +46,6 @@ class TestLocalSearch:
             [[1e-9, 1], [1, 1e-9], [1, 1], [2, 3]],
         ],
     )
-    @pytest.mark.timeout(120)
     def test_splits_and_merges_end(self, X, loss, weight):
         weights = None if weight is None else np.full(4, weight)
         model = ONMF(3, beta_loss=loss, refine="local-search", random_state=0).fit(X, sample_weight=weights)

@@ -147,9 +147,9 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
             by_cluster[cluster] = max(by_cluster[cluster] - loss, 0.0) if any(r[2] == cluster for r in rows) else 0.0
             tried.add(row)
             changed = True
-        elif len(filled):
+        elif len(filled) and not (W[c] == W[filled[0]]).all():
             W[c] = W[filled[0]]
-            changed |= bool(c < filled[0])  # the tie is then the empty cluster's to win
+            changed = True  # rows of weight 0 may lie in this cluster, and rows of the other if it comes later
     return changed
 
 

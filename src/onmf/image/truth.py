@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onmf.csv_file import plain
 from onmf.divergence import Array, FloatArray
 from onmf.metrics import SpectraMatch, clustering_accuracy, match_clusters, match_spectra
 
@@ -168,7 +169,7 @@ def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
     if values.ndim != 2 or values.shape[1] != len(head) or first == len(head):
         raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length.")
     spectra = values[:, first:].T
-    return Truth(_fitting(spectra, shape, path), names=[name.strip() for name in head[first:]], source=str(path))
+    return Truth(_fitting(spectra, shape, path), names=[plain(name.strip()) for name in head[first:]], source=str(path))
 
 
 def _fitting(spectra: FloatArray, shape: tuple[int, int, int], path: Path) -> FloatArray:
