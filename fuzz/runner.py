@@ -108,12 +108,12 @@ class Child:
         faulthandler.enable(self.trace, all_threads=False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: the parent stops its children
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + target.memory
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         for done, number in enumerate(self.numbers):
             self.board.begin(number, done)
             try:
-                failures = target.run(make(number))
+                case = make(number)
+                limit_memory(target.memory)
+                failures = target.run(case)
             except BaseException as error:  # the fuzzer's own fault, or an interrupt that came late
                 text = "".join(traceback.format_exception(error)[-3:])
                 failures = [Failure("error", f"the fuzzer itself: {text}", "the fuzzer itself")]
@@ -164,6 +164,12 @@ class Child:
         """End the child, whatever it does."""
         os.kill(self.pid, signal.SIGKILL)
         self.bury()
+
+
+def limit_memory(more: int) -> None:
+    """Let this process reserve so many bytes more than it has, and no more."""
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (has + more, resource.RLIM_INFINITY))
 
 
 def _short(frame: str) -> str:
