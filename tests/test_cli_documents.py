@@ -507,7 +507,7 @@ def evil(tmp_path):
 
 def test_nothing_printed_commands_the_terminal(evil, tmp_path):
     options = ("-k", 2, "--token-pattern", r"[^\s1]+", "--labels", "folder")
-    done = process("documents", evil, *options, "--out", tmp_path / "out\x1b[31m")
+    done = command("documents", evil, *options, "--out", tmp_path / "out\x1b[31m")
     assert done.returncode == 0, done.stderr
     assert not OBEYED.search(done.stdout + done.stderr)
     assert not re.search("^onmf: all is well", done.stdout + done.stderr, re.MULTILINE)
@@ -515,7 +515,7 @@ def test_nothing_printed_commands_the_terminal(evil, tmp_path):
         assert text in done.stdout
     assert re.search(r"7 files left out: .*\\x1b\[31m\.txt \(a link or device\)", done.stdout)
     model = tmp_path / "out\x1b[31m" / "model.onmf"
-    done = process("predict", model, evil)
+    done = command("predict", model, evil)
     assert done.returncode == 0, done.stderr
     assert not OBEYED.search(done.stderr)
     assert "\x1b[2J" in done.stdout, "a file or a program gets the names as they are"
@@ -531,7 +531,7 @@ def test_nothing_printed_commands_the_terminal(evil, tmp_path):
         ("predict", model, tmp_path / "\x1b[31mnothing"),
         ("predict", evil / ":smile:" / "aside.txt", evil),
     ):
-        done = process(*arguments)
+        done = command(*arguments)
         assert not OBEYED.search(done.stdout + done.stderr), arguments
         assert done.stderr.count("\n") <= 2 or "Usage" in done.stderr
 
@@ -564,29 +564,29 @@ def test_escapes_in_a_model_file(ten, tmp_path):
     saved = read_model(path)
     saved.provenance["created"] = saved.provenance["onmf"] = "\x1b]0;title\x07"
     write_model(path, saved)
-    done = process("show", path)
+    done = command("show", path)
     assert done.returncode == 0, done.stderr
     assert not OBEYED.search(done.stdout)
     assert r"\x1b[31mtea" in done.stdout
     assert r"Written \x1b]0;title\x07" in done.stdout
-    done = process("predict", path, ten)
+    done = command("predict", path, ten)
     assert done.returncode == 2
     assert "onmf: The model's words were found with the pattern '(?:a+)+b'" in done.stderr
-    done = process("predict", path, ten, "--token-pattern", "(?:a+)+b")
+    done = command("predict", path, ten, "--token-pattern", "(?:a+)+b")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 11
     model.save(path, extra={"kind": "\x1b[31m"})
-    done = process("predict", path, ten)
+    done = command("predict", path, ten)
     assert r"is a model of kind '\x1b[31m'" in done.stderr
 
 
 def test_a_damaged_file_does_not_end_a_folder(ten, tmp_path):
     (ten / "tea" / "broken.txt.gz").write_bytes(gzip.compress(b"tea " * 1000)[:-10])
-    done = process("documents", ten, "-k", 2)
+    done = command("documents", ten, "-k", 2)
     assert done.returncode == 0, done.stderr
     assert "10 documents, 8 words, 2 clusters" in done.stdout
     assert "1 file left out: tea/broken.txt.gz (damaged: Compressed file ended before" in done.stdout
-    done = process("documents", ten / "tea" / "broken.txt.gz", "-k", 2)
+    done = command("documents", ten / "tea" / "broken.txt.gz", "-k", 2)
     assert done.returncode == 2
     assert "broken.txt.gz is damaged: Compressed file ended before" in done.stderr
 
