@@ -269,7 +269,7 @@ def test_files_known_by_their_git_hash_alone(server, small, monkeypatch, tmp_pat
 
 def test_a_folder_that_cannot_be_written(small, monkeypatch, tmp_path):
     (tmp_path / "data").write_text("a file in the place of the folder")
-    with pytest.raises(DownloadError, match=r"was downloaded but could not be written to .*set ONMF_DATA"):
+    with pytest.raises(DownloadError, match=r"tr11 could not be written to .*set ONMF_DATA"):
         fetch("tr11")
 
 
@@ -300,7 +300,7 @@ def test_two_processes_at_once(server, original, tmp_path):
     server.contents["tr23.mat"] = original("tr23.mat").read_bytes()
     code = "from onmf.datasets import load_documents; print(load_documents('tr23').X.sum())"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    answers = {process.communicate(timeout=120)[0].strip() for process in running}
+    answers = {process.communicate()[0].strip() for process in running}
     assert len(answers) == 1
     assert answers.pop().isdigit()
     assert left_in_cache(tmp_path) == ["documents/tr23.npz"]

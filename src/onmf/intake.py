@@ -17,7 +17,16 @@ from sklearn.utils import check_array
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Data, Engine, Held, PartsEngine, Rows, get_engine, on_gpu
 from onmf.engine.dask import as_blocks
-from onmf.validate import as_rows, check_data, check_entries, check_kind, check_weights, sound, warn_zero_rows
+from onmf.validate import (
+    as_numbers,
+    as_rows,
+    check_data,
+    check_entries,
+    check_kind,
+    check_weights,
+    sound,
+    warn_zero_rows,
+)
 
 
 class Taken(NamedTuple):
@@ -99,7 +108,7 @@ def check_parts(
         sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
         weights: Any = None
         if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=np.float64)
+            weights = as_numbers(sample_weight, "sample_weight")
             check_weights(weights, weights.shape[0] if weights.ndim else 1)
     else:
         what, one = "partition", None
@@ -172,7 +181,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
 
 def part_weights(weights: Any) -> FloatArray:
     """Sample weights of a partition; all of them may be zero."""
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = as_numbers(weights, "sample_weight")
     if not weights.any():
         return weights
     found = check_weights(weights, len(weights))

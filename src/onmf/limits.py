@@ -16,14 +16,14 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How members of a zip archive may be compressed: other decompressors take memory before they give anything."""
 
 
-def grows_too_far(grown: int, length: int) -> bool:
-    """Whether ``grown`` bytes are more than a file of ``length`` bytes may grow to."""
-    return grown > FREE and grown > MOST_GROWTH * max(length, 1)
+def most(length: int) -> int:
+    """Bytes that a file of ``length`` bytes may grow to."""
+    return max(FREE, MOST_GROWTH * length)
 
 
 def check_growth(name: str, grown: int, length: int) -> None:
     """Refuse a file of ``length`` bytes that has grown to ``grown`` bytes, more than text and counts do."""
-    if grows_too_far(grown, length):
+    if grown > most(length):
         raise ValueError(
             f"{name} grows to more than {MOST_GROWTH} times its length when it is decompressed, as neither text nor "
             "counts do: it is refused. Decompress it yourself if you trust it."
@@ -37,7 +37,7 @@ def check_shape(name: str, rows: int, columns: int, length: int) -> None:
     """
     if rows < 0 or columns < 0:
         raise ValueError(f"{name} says that it has {rows} rows and {columns} columns.")
-    if grows_too_far(8 * max(rows, columns), length):
+    if 8 * max(rows, columns) > most(length):
         raise ValueError(
             f"{name} says that it has {rows} rows and {columns} columns, far more than its {length} bytes can fill: it "
             "is refused. Leave out the empty ones."

@@ -104,7 +104,7 @@ def count_pieces(
     vectorizer = clone(vectorizer)
     plain = clone(vectorizer).set_params(min_df=1, max_df=1.0, max_features=None)
     lengths: list[Array] = []
-    with TemporaryDirectory(dir=folder, prefix=".counting-") as aside:
+    with TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as aside:
         seen, files = _Words(), list[Path]()
         for number, batch in enumerate(batched(texts, documents, CHARACTERS)):
             files.append(Path(aside, f"{number:06d}.npz"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing, nullcontext
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.files import write_whole
+from onmf.files import scratch_folder, write_whole
 
 from .catalogue import DOCUMENTS, IMAGES, DatasetInfo, RemoteFile, info_of, remote_files
 from .documents import Documents
@@ -83,18 +82,20 @@ def _make(info: DatasetInfo, progress: bool) -> None:
         [ng20] = fetch("NG20", progress=progress)
         save_documents(cut_ng3sim(read_documents(ng20)), info.path)
         return
-    with tempfile.TemporaryDirectory(prefix="onmf-") as folder:
-        originals = [_download(file, Path(folder), info, progress) for file in remote_files(info)]
-        try:
+    try:
+        with scratch_folder(info.path) as folder:
+            originals = [_download(file, folder, info, progress) for file in remote_files(info)]
             if info.kind == "documents":
                 save_documents(read_documents(originals[0]), info.path)
             else:
                 save_scene(read_scene(*originals, name=info.name), info.path)
-        except OSError as error:
-            raise DownloadError(
-                f"{info.name} was downloaded but could not be written to {info.path}: {error}. "
-                "Make room or set ONMF_DATA to a folder that can be written."
-            ) from error
+    except DownloadError:
+        raise
+    except OSError as error:
+        raise DownloadError(
+            f"{info.name} could not be written to {info.path}: {error}. "
+            "Make room or set ONMF_DATA to a folder that can be written."
+        ) from error
 
 
 def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool) -> Path:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from onmf.limits import grows_too_far
+from onmf.limits import most
 
 from . import foreign
 from .pieces import ROWS, import_dask
@@ -185,7 +185,7 @@ def _read_rows(kind: foreign.Kind, path: Path, name: str, stored: _Stored, start
 
 def _check_memory(size: int, length: int) -> None:
     """Refuse to read so many bytes at once of a file that has far fewer."""
-    if grows_too_far(size, length):
+    if size > most(length):
         raise ValueError(
             f"{size >> 20} MB would be read at once from {length} bytes, which hold nothing but zeros then: it is "
             "refused. Ask for fewer rows at a time (rows=), or write it again in smaller chunks."

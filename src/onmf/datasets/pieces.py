@@ -16,12 +16,15 @@ from scipy.sparse import csr_array
 
 from onmf.divergence import Array
 from onmf.files import whole_folder, write_whole
-from onmf.limits import MOST_GROWTH, check_shape, grows_too_far
+from onmf.limits import MOST_GROWTH, check_shape, most
 
 from .stored import as_csr, open_npz, shape_of
 
 NAMES = "names.json"
 """File with the names of the features, beside the shards."""
+
+SHARDS = "shard-*.npz"
+"""What the files with the rows are called."""
 
 ROWS = 10_000
 """Rows of a piece, where a file does not say how it is cut."""
@@ -189,14 +192,11 @@ def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str
 @contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
     """A folder for shards that takes its place when all went well; one that holds anything is refused."""
-    folder = Path(folder).resolve()  # a link to a folder stays what it is
-    if folder.is_dir():
-        if held := sorted(os.listdir(folder)):
-            what = "shards" if any(name.endswith((".npz", ".parquet")) for name in held) else repr(held[0])
-            raise FileExistsError(f"{folder} holds {what} already: give a new folder, or empty this one.")
-        if folder.is_mount() or folder == Path.cwd():
-            raise FileExistsError(f"{folder} is a mount point or the working folder: give a new folder in it.")
-    with whole_folder(folder) as new:
+    folder = Path(folder)
+    if folder.is_dir() and (held := sorted(os.listdir(folder))):
+        what = "shards" if any(name.endswith((".npz", ".parquet")) for name in held) else repr(held[0])
+        raise FileExistsError(f"{folder} holds {what} already: give a new folder, or empty this one.")
+    with whole_folder(folder, ours=[SHARDS, NAMES]) as new:
         yield new
 
 
@@ -279,7 +279,7 @@ def _open_parquet(file: Path) -> tuple[Any, list[str]]:
     if len(set(columns)) < len(columns):
         raise ValueError("two of its columns have the same name")
     check_shape("it", n, len(columns), length)
-    if grows_too_far(8 * n * len(columns), length):
+    if 8 * n * len(columns) > most(length):
         raise ValueError(
             f"its {n} × {len(columns)} numbers take more than {MOST_GROWTH} times its length in memory: write such "
             "rows with onmf.datasets.write_shards, which keeps no zeros, or in smaller files"

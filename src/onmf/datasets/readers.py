@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
-from scipy.io import loadmat
 from scipy.sparse import coo_array, csr_array, issparse, load_npz
 from sklearn.datasets import load_svmlight_file
 
@@ -21,6 +20,7 @@ from onmf.limits import Bounded, check_shape
 from onmf.structure import check_structure
 
 from .documents import Documents
+from .matlab import read_matlab5
 from .scene import Scene
 from .stored import as_csr, check_indices, open_npz, shape_of
 
@@ -160,11 +160,9 @@ def _load_mat(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     try:
-        return loadmat(path)
+        return read_matlab5(path)
     except NotImplementedError as error:  # how SciPy says that a file is of version 7.3
         raise ValueError(f"{path} is a MATLAB 7.3 file: save it with -v7, or as an npz file.") from error
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
 
 
 def _names(content: dict[str, Any]) -> list[str]:

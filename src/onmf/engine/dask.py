@@ -21,6 +21,7 @@ from weakref import finalize, ref
 
 import numpy as np
 
+from onmf import interrupt
 from onmf.divergence import Array, Divergence
 
 from .base import Engine, Held
@@ -267,7 +268,9 @@ class DaskEngine(PartsEngine):
         from distributed import wait
 
         alone_since, idle = None, 0
+        # Ends with the tasks. Where no worker is at work on one any more, patience or IDLE ends it.
         while True:
+            interrupt.check()
             try:
                 wait(futures, timeout=2)
                 return

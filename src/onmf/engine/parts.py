@@ -20,6 +20,7 @@ from weakref import finalize
 import numpy as np
 from scipy.sparse import issparse, vstack
 
+from onmf import interrupt
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .base import Data, Engine, Held, StepSums
@@ -471,7 +472,8 @@ class BlocksEngine(PartsEngine):
         job, kept, first = self._job(held, function), held.memory["kept"], 0
         report = self._reporter(held, function)
         blocks = self._blocks(rows)
-        for number in count():
+        for number in count():  # as many as there are batches: it ends where the caller's iterator does
+            interrupt.check()
             with naming(rows.what, number):
                 block = next(blocks, END)
             if block is END:
