@@ -555,6 +555,28 @@ class TestHostileFiles:
                 outcomes.add("cells.h5ad" in str(error))
         assert outcomes == {True, (20, 50)}
 
+    def test_what_keeps_hdf5_busy_for_ever(self, X, tmp_path, monkeypatch):
+        """A length in the heap of strings that leads to zeros: version 2.0.0 of the library never returns."""
+        pytest.importorskip("h5py")
+        monkeypatch.setattr("onmf.datasets.lazy.patience", lambda length: 5)
+        path = self.hdf5(X, tmp_path / "cells.h5ad")
+        content = bytearray(path.read_bytes())
+        content[content.index(b"GCOL") + 25] = 10
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"cells.h5ad.*(was not read within 5 s|cannot be read)"):
+            open_h5ad(path)
+
+    def test_a_reader_that_dies_is_started_again(self, X, tmp_path):
+        pytest.importorskip("h5py")
+        from onmf.datasets import lazy
+
+        path = self.hdf5(X, tmp_path / "cells.h5ad")
+        found = open_h5ad(path, rows=77)
+        process = lazy._readers[path, path.stat().st_size]._process
+        process.kill()
+        process.wait()
+        assert (found.compute(scheduler="sync") != X).nnz == 0
+
     def test_damaged_zarr(self, X, tmp_path):
         pytest.importorskip("zarr")
         path = self.zarr(X, tmp_path / "cells.zarr")

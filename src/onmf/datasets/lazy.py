@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from math import prod
 from numbers import Integral
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from onmf.isolate import Isolated, ReaderEnded
 from onmf.limits import most
 
 from . import foreign
+from .matlab import COPIES, patience
 from .pieces import ROWS, import_dask
 from .stored import as_csr, check_indices, check_values, shape_of
+
+READERS = 2
+"""HDF5 files for which a process keeps a reader running."""
 
 
 def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
@@ -89,18 +96,31 @@ def _lazy(kind: foreign.Kind, path: Path, name: str, rows: int) -> Any:
     return da.concatenate(blocks)
 
 
+_readers: OrderedDict[tuple[Path, int], Isolated] = OrderedDict()
+_lock = Lock()
+
+
 def _ask(function: Callable[..., Any], kind: foreign.Kind, path: Path, *arguments: Any) -> Any:
-    """What a function of :mod:`.foreign` finds in a file."""
-    return function(str(path), kind, *arguments)
+    """What a function of :mod:`.foreign` finds in a file; HDF5's library runs in a process of its own."""
+    if kind == "zarr":
+        return function(str(path), kind, *arguments)
+    path = path.resolve()  # the other process may have another working folder
+    length = path.stat().st_size
+    with _lock:
+        if (path, length) not in _readers:
+            _readers[path, length] = Isolated(str(path), memory=COPIES * most(length), seconds=patience(length))
+        _readers.move_to_end((path, length))
+        while len(_readers) > READERS:
+            _readers.popitem(last=False)
+        reader = _readers[path, length]
+    return reader(function, str(path), kind, *arguments)
 
 
 def _check_installed(kind: foreign.Kind) -> None:
     """Say what is missing."""
     module, what = {"hdf5": ("h5py", "h5ad files need h5py"), "zarr": ("zarr", "Zarr stores need zarr")}[kind]
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{what}: pip install 'onmf[cells]'.") from error
+    if find_spec(module) is None:
+        raise ImportError(f"{what}: pip install 'onmf[cells]'.")
 
 
 @contextmanager
@@ -108,7 +128,7 @@ def _naming(path: Path, name: str) -> Iterator[None]:
     """Let errors name the file."""
     try:
         yield
-    except ImportError:
+    except (ImportError, ReaderEnded):
         raise
     except KeyError as error:
         raise KeyError(f"{path} has no {name}: {error.args[0]}.") from error
