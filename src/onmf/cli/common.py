@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from onmf._version import __version__
+from onmf.files import discard_unfinished
 
 app = typer.Typer(
     help="Cluster counts: orthogonal nonnegative matrix factorization.",
@@ -71,8 +72,8 @@ def checked_folder(out: Path | None) -> Path | None:
         return None
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
     return out
@@ -145,17 +146,30 @@ def sentence(error: BaseException) -> str:
     return str(error)
 
 
+class _Stopped(SystemExit):
+    """Ctrl-C, or SIGTERM."""
+
+
+def _on_signals(action: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, action)
+
+
 def main() -> None:
     """Run the command line; errors that a user can mend are sentences, not tracebacks."""
 
     def stop(number: int, _: Any) -> None:
-        say("interrupted.")
-        sys.exit(128 + number)
+        raise _Stopped(128 + number)
 
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
+    _on_signals(stop)
     try:
         app()
+    except _Stopped:
+        _on_signals(signal.SIG_IGN)  # whoever presses Ctrl-C twice does not want half of a folder to stay
+        discard_unfinished()
+        say("interrupted.")
+        _on_signals(signal.SIG_DFL)
+        raise
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None

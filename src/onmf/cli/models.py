@@ -16,7 +16,20 @@ from onmf.text.cluster import options_of, vectorizer_of
 from onmf.text.read import STRIP
 from onmf.text.write import assignments, csv_lines, write_rows
 
-from .common import Force, Json, Quiet, app, fail, say, steps, tell, tell_json, visible, warnings_as_sentences
+from .common import (
+    Force,
+    Json,
+    Quiet,
+    app,
+    checked_folder,
+    fail,
+    say,
+    steps,
+    tell,
+    tell_json,
+    visible,
+    warnings_as_sentences,
+)
 from .documents import WORDS, Column, Id, Input, Labels, Strip, print_clusters
 from .image import map_image
 
@@ -130,8 +143,11 @@ def predict(
     if out is not None:
         if out.suffix not in (".csv", ".parquet"):
             fail(f"--out {out}: the name must end with .csv or .parquet.")
+        if out.is_dir():
+            fail(f"--out {out} is a folder: name a file.")
         if out.exists() and not force:
             fail(f"--out {out} exists: name another file, or use --force to replace it.")
+        checked_folder(out.parent)
     if kind not in PREDICT:
         fail(f"{model} is a model of kind {kind!r}: this command knows {', '.join([*PREDICT, 'image'])}.")
     with warnings_as_sentences(quiet):
@@ -140,7 +156,7 @@ def predict(
         for note in answer.notes:
             say(note)
     if out is not None:
-        write_rows(out, answer.rows, answer.columns)
+        write_rows(out, answer.rows, answer.columns, replace=force)
     elif as_json:
         for row in answer.rows:
             tell_json(row)

@@ -59,7 +59,7 @@ def count_shards(
     >>> shards.shape, shards.names.tolist()
     ((3, 5), ['green', 'red', 'tea', 'white', 'wine'])
     """
-    if documents < 1:
+    if not isinstance(documents, Integral) or documents < 1:
         raise ValueError(f"documents={documents} is not allowed: a shard needs at least 1 document.")
     if isinstance(texts, str):
         raise TypeError("texts is one string: give a list of strings, or another iterable, with one for each document.")
@@ -104,7 +104,7 @@ def count_pieces(
     vectorizer = clone(vectorizer)
     plain = clone(vectorizer).set_params(min_df=1, max_df=1.0, max_features=None)
     lengths: list[Array] = []
-    with TemporaryDirectory(dir=folder, prefix=".counting-") as aside:
+    with TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as aside:
         seen, files = _Words(), list[Path]()
         for number, batch in enumerate(batched(texts, documents, CHARACTERS)):
             files.append(Path(aside, f"{number:06d}.npz"))

@@ -187,7 +187,7 @@ class DaskEngine(PartsEngine):
 
         rows: Rows = held.data
         blocks = held.memory["blocks"]
-        job = Job(self.inner, rows, held.divergence, held.step, function, held.parts)
+        job = Job(self.inner, rows, held.divergence, held.step, function, held.parts, held.checked)
         shared = [self._sent(held, value, client) for value in (Plain((held.key, job)), held.last, *args)]
         firsts = held.starts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -109,11 +111,16 @@ def write_plane(values: Array, cube: Cube, path: Path, name: str) -> None:
         file.set_band_description(1, name)
 
 
-def _raster(path: Path, cube: Cube, dtype: Any, nodata: float) -> Any:
-    """A GeoTIFF to write one band to, with the coordinates of the cube."""
+@contextmanager
+def _raster(path: Path, cube: Cube, dtype: Any, nodata: float) -> Iterator[Any]:
+    """A GeoTIFF to write one band to, with the coordinates of the cube.
+
+    It is made in memory: GDAL does not tell when a disk is full and the file is cut off.
+    """
     try:
         import rasterio
         from rasterio.errors import NotGeoreferencedWarning
+        from rasterio.io import MemoryFile
     except ImportError as error:
         raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'") from error
     import warnings
@@ -121,20 +128,22 @@ def _raster(path: Path, cube: Cube, dtype: Any, nodata: float) -> Any:
     where = {} if cube.transform is None else {"transform": rasterio.Affine(*cube.transform)}
     if cube.crs is not None:
         where["crs"] = rasterio.CRS.from_wkt(cube.crs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        return rasterio.open(
-            path,
-            "w",
-            driver="GTiff",
-            height=cube.shape[0],
-            width=cube.shape[1],
-            count=1,
-            dtype=dtype,
-            nodata=nodata,
-            compress="deflate",
-            **where,
-        )
+    with MemoryFile() as memory:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotGeoreferencedWarning)
+            opened = memory.open(
+                driver="GTiff",
+                height=cube.shape[0],
+                width=cube.shape[1],
+                count=1,
+                dtype=dtype,
+                nodata=nodata,
+                compress="deflate",
+                **where,
+            )
+        with opened as file:
+            yield file
+        path.write_bytes(memory.getbuffer())
 
 
 def write_map_envi(found: ImageClustering, path: Path) -> None:
@@ -215,6 +224,8 @@ def write_library(found: ImageClustering, path: Path) -> None:
         header["wavelength units"] = found.cube.wavelength_unit or "Unknown"
     library = spectral().SpectralLibrary(found.spectra.astype(np.float32), header)
     library.save(str(path), f"Spectra of the clusters of {found.cube.name}")
+    # Once more, since that does not tell when a disk is full.
+    path.with_suffix(".sli").write_bytes(found.spectra.astype(np.float32).tobytes())
 
 
 def write_figures(found: ImageClustering, folder: Path) -> None:

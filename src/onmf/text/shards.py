@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
@@ -17,7 +16,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf.datasets import Shards, open_shards
 from onmf.datasets.count import count_pieces
-from onmf.datasets.pieces import NAMES, ROWS
+from onmf.datasets.pieces import NAMES, ROWS, SHARDS
 from onmf.divergence import Array
 from onmf.files import whole_folder
 
@@ -145,15 +144,12 @@ def count_in_shards(
     ShardedCounts
     """
     folder = Path(os.path.abspath(folder))
-    ours = [NAMES, IDS, BEGINNINGS]
-    if folder.is_dir():
-        ours += [name for name in os.listdir(folder) if fnmatch(name, "shard-*.npz")]
     if hasattr(vectorizer, "vocabulary_"):  # one that was fitted before knows its words, as in count_words
         vectorizer = clone(vectorizer).set_params(vocabulary=vectorizer.vocabulary_)
     labels: list[str | None] = []
     known: dict[str | None, str | None] = {}
     with ExitStack() as stack:
-        new = stack.enter_context(whole_folder(folder, force=force, ours=ours))
+        new = stack.enter_context(whole_folder(folder, force=force, ours=[SHARDS, NAMES, IDS, BEGINNINGS]))
         ids, beginnings = (stack.enter_context(_Writer(new / name)) for name in (IDS, BEGINNINGS))
 
         def bodies() -> Iterator[str]:

@@ -45,12 +45,12 @@ def clusters(found: DocumentClusters) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def write_rows(path: Path, rows: Iterator[dict[str, Any]], columns: list[str]) -> None:
+def write_rows(path: Path, rows: Iterator[dict[str, Any]], columns: list[str], *, replace: bool = True) -> None:
     """A table as a CSV or Parquet file, by the ending of its name, whole or not at all."""
     if path.suffix == ".parquet":
-        write_whole(path, lambda file: _write_parquet(file, list(rows), columns))
+        write_whole(path, lambda file: _write_parquet(file, list(rows), columns), replace=replace)
     else:
-        write_whole(path, lambda file: _write_csv(file, rows, columns))
+        write_whole(path, lambda file: _write_csv(file, rows, columns), replace=replace)
 
 
 def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> list[Path]:
