@@ -2,14 +2,28 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+JOBS    ?= 2
+MINUTES ?= 10
+SEED    ?= 1
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
-.PHONY: demo test check docs paper bench sanitize clean
+# Tests that run every kernel, on all its types and on odd shapes.
+KERNELS := $(addprefix tests/, contract/test_engines.py contract/test_paper.py contract/test_parts.py test_blocks.py \
+             test_bounds.py test_estimator.py test_initialize.py test_optima.py test_properties.py test_select.py \
+             test_sklearn.py test_sound.py test_stream.py)
+
+.PHONY: demo test bounds check docs paper bench fuzz sanitize clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
 
 test: $(VENV)/.dev  ## run the tests; those on the paper's data run where $$ONMF_DATA points to it
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# numba's cache does not tell checked kernels from others, so they have one of their own.
+bounds: $(VENV)/.dev  ## run the tests of the kernels with every index checked
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-bounds \
+		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table"
 
 check: $(VENV)/.dev docs  ## lint, types, docs
 	$(BIN)/ruff check .
@@ -28,12 +42,15 @@ bench: $(VENV)/.dev  ## measure against the peers, side by side; writes the tabl
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
+fuzz: $(VENV)/.dev  ## run ugly fits and damaged files for so many minutes: make fuzz MINUTES=10 SEED=1
+	$(BIN)/python -m fuzz --minutes $(MINUTES) --seed $(SEED)
+
 sanitize:  ## on a machine with a GPU: all its kernels over odd sizes under compute-sanitizer
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 
 clean:  ## remove everything that make made
-	rm -rf $(VENV) docs/_build docs/api demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/api demo-output fuzz-failures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

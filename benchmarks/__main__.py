@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ from . import measure
 from .parts import PARTS, Row
 
 
-def main() -> None:
-    """Measure, print, and write JSON, Markdown and a figure."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure, print, and write JSON, Markdown and a figure; the words are those of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure onmf side by side with its peers."
     )
@@ -25,9 +27,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
     parser.add_argument("--repeats", type=int, default=5, help="repeats, of which the median counts")
     parser.add_argument("--out", type=Path, default=Path("docs/performance"), help="folder for the results")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        measure.REST = 0.0
+    arguments = parser.parse_args(words)
+    warnings.filterwarnings(
+        "ignore", category=UserWarning
+    )  # no convergence: the number of iterations is set on purpose
+    warnings.filterwarnings("ignore", category=FutureWarning, module="sib")
+    measure.QUICK = arguments.quick
     rows: list[Row] = []
     machine = describe_machine()
     print(machine)

@@ -10,19 +10,22 @@ from scipy.sparse import csr_array
 
 from onmf.datasets import list_datasets, load_documents, load_hyperspectral, make_counts, make_scene
 
+TINY = "zipf-300"
+"""What everything runs on where nothing is measured."""
+
 
 @functools.cache
 def corpus(name: str) -> csr_array | None:
     """A documents × words matrix in float64; None where its data are not at hand.
 
     ``"NG20"`` is the paper's; ``"zipf-N"`` is generated: N documents of about 110 different words out of 30,000 (50,000
-    for the largest), with frequencies after Zipf's law.
+    for the largest, 1,000 below 2,000 documents), with frequencies after Zipf's law.
     """
     if name == "NG20":
         found = any(info.name == name and info.available for info in list_datasets())
         return load_documents(name).X.astype(np.float64) if found else None
     n = int(name.removeprefix("zipf-"))
-    words, length = (50_000, 148) if n >= 200_000 else (30_000, 152)
+    words, length = (50_000, 148) if n >= 200_000 else (30_000, 152) if n >= 2000 else (1000, 40)
     overlap = 0.3 if n >= 5000 else 0.85  # a small corpus must be harder to give as many iterations
     return make_counts(n, words, 20, length=length, overlap=overlap, random_state=0).X.astype(np.float64)
 

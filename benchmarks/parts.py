@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -20,7 +19,7 @@ from sklearn.decomposition import NMF
 
 from onmf import ONMF, snpa
 
-from .data import corpus, image
+from .data import TINY, corpus, image
 from .measure import Run, an_iteration, in_turns, seconds
 from .plain import plain_fit, plain_snpa
 
@@ -68,7 +67,7 @@ def kmeans_run(X: Any, start: Any) -> Run:
 def iterations(quick: bool, repeats: int) -> Iterator[Row]:
     """One iteration against one of KMeans, on sparse counts."""
     targets = {("KL", 20): 2, ("KL", 100): 4, ("Frobenius", 20): 1.4, ("Frobenius", 100): 1.4}
-    for name in ("zipf-2000",) if quick else ("NG20", "zipf-20000"):
+    for name in (TINY,) if quick else ("NG20", "zipf-20000"):
         X = corpus(name)
         if X is None:
             continue
@@ -93,7 +92,7 @@ def iterations(quick: bool, repeats: int) -> Iterator[Row]:
 
 def nmf(quick: bool, repeats: int) -> Iterator[Row]:
     """One iteration against one of NMF with the KL divergence, and against one pass of sIB."""
-    X = corpus("zipf-2000" if quick else "NG20")
+    X = corpus(TINY if quick else "NG20")
     if X is None:
         X = corpus("zipf-20000")
     k = 20
@@ -139,7 +138,7 @@ def sib_run(X: Any, k: int) -> Run | None:
 
 def whole_fit(quick: bool, repeats: int) -> Iterator[Row]:
     """The whole fit, SNPA included, against plain SciPy."""
-    X = corpus("zipf-2000" if quick else "NG20")
+    X = corpus(TINY if quick else "NG20")
     if X is None:
         X = corpus("zipf-20000")
     k = 20
@@ -158,7 +157,7 @@ def whole_fit(quick: bool, repeats: int) -> Iterator[Row]:
 
 def images(quick: bool, repeats: int) -> Iterator[Row]:
     """One iteration against one of KMeans, on dense images."""
-    for name in ("made-60×60",) if quick else ("jasper", "made-1000×1000"):
+    for name in ("made-20×20",) if quick else ("jasper", "made-1000×1000"):
         X = image(name)
         if X is None:
             continue
@@ -175,7 +174,7 @@ def images(quick: bool, repeats: int) -> Iterator[Row]:
 
 def threads(quick: bool, repeats: int) -> Iterator[Row]:
     """Two threads against one."""
-    X = corpus("zipf-2000" if quick else "zipf-20000")
+    X = corpus(TINY if quick else "zipf-20000")
     for k in (20, 100):
         start = start_of(X, k)
         contenders = {f"{n}": (onmf_run(X, start, n_threads=n), 3, 9) for n in (1, 2)}
@@ -187,7 +186,7 @@ def threads(quick: bool, repeats: int) -> Iterator[Row]:
 
 def growth(quick: bool, repeats: int) -> Iterator[Row]:
     """How the time of an iteration grows with the data and with the clusters."""
-    sizes = (500, 1000, 2000) if quick else (10_000, 30_000, 90_000, 200_000)
+    sizes = (100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000)
     points = []
     for n in sizes:
         X = corpus(f"zipf-{n}")
@@ -196,7 +195,7 @@ def growth(quick: bool, repeats: int) -> Iterator[Row]:
         yield Row("growth", f"KL, {X.nnz / 1e6:.1f} M nonzeros, r = 20", 1e3 * times["KL"], "ms")
     slope = float(np.polyfit(*np.log(np.array(points).T), 1)[0])
     yield Row("growth", "log–log slope of time over nonzeros, 1 M to 20 M", slope, "", "≤ 1.05", slope <= 1.05)
-    X = corpus("zipf-2000" if quick else "zipf-30000")
+    X = corpus(TINY if quick else "zipf-30000")
     points = []
     for k in (10, 20, 40, 80, 160):
         times = an_iteration({"KL": (onmf_run(X, start_of(X, k)), 3, 8)}, repeats)
@@ -211,13 +210,14 @@ def floor(quick: bool, repeats: int) -> Iterator[Row]:
     from onmf.divergence import KullbackLeibler
     from onmf.engine import get_engine
 
-    X = corpus("zipf-2000" if quick else "zipf-200000")
+    X = corpus(TINY if quick else "zipf-200000")
     engine = get_engine("cpu", X, 2)
     big = np.ones((1 << 20 if quick else 1 << 27,), dtype=np.float64)
     halves = np.array_split(big, 2)
     bandwidth = big.nbytes / in_turns({"read": lambda: list(engine._threads().map(np.sum, halves))}, repeats)["read"]
-    A = np.ones((1500, 1500))
-    rate = 1500**3 / in_turns({"gemm": lambda: A @ A}, repeats)["gemm"]
+    side = 200 if quick else 1500
+    A = np.ones((side, side))
+    rate = side**3 / in_turns({"gemm": lambda: A @ A}, repeats)["gemm"]
     yield Row("floor", "memory read by two threads", bandwidth / 1e9, "GB/s")
     yield Row("floor", "multiply-adds of two threads (matrix product, float64)", rate / 1e9, "G/s")
     for k in (20, 100):
@@ -235,7 +235,7 @@ def floor(quick: bool, repeats: int) -> Iterator[Row]:
 
 def memory(quick: bool, repeats: int) -> Iterator[Row]:
     """Peak memory beyond the data, with given centroids."""
-    X = corpus("zipf-2000" if quick else "zipf-20000")
+    X = corpus(TINY if quick else "zipf-20000")
     for k in (20, 100):
         start = start_of(X, k)
         ONMF(k, init=start, max_iter=3).fit(X)
@@ -262,16 +262,17 @@ def starting(quick: bool, repeats: int) -> Iterator[Row]:
     times = {name: median(child(timed.format(name)) for _ in range(repeats)) for name in ("onmf", "sklearn.cluster")}
     ratio = times["onmf"] / times["sklearn.cluster"]
     yield Row("start", "import onmf against import sklearn.cluster", ratio, "×", "≤ 1.3", ratio <= 1.3)
+    n, p = (60, 30) if quick else (2000, 1000)
     fits = (
         "import time, numpy as np; from onmf import ONMF; from onmf.datasets import make_counts;"
-        "X = make_counts(2000, 1000, 5, random_state=0).X; times = []\n"
+        f"X = make_counts({n}, {p}, 5, random_state=0).X; times = []\n"
         "for _ in range(2):\n t = time.perf_counter(); ONMF(5).fit(X); times.append(time.perf_counter() - t)\n"
         "print(times[0] - times[1])"
     )
     cached = median(child(fits) for _ in range(repeats))
     yield Row("start", "first fit in a fresh process, more than the second", cached, "s", "≤ 0.6", cached <= 0.6)
     with tempfile.TemporaryDirectory() as folder:
-        ever = child(fits, NUMBA_CACHE_DIR=folder)
+        ever = child(fits, NUMBA_CACHE_DIR=folder, **({"NUMBA_DISABLE_JIT": "1"} if quick else {}))
     yield Row("start", "first fit ever (compilation), more than the second", ever, "s", "≤ 5", ever <= 5)
 
 
@@ -286,8 +287,3 @@ PARTS = {
     "memory": memory,
     "start": starting,
 }
-
-warnings.filterwarnings(
-    "ignore", category=UserWarning
-)  # ConvergenceWarning: the number of iterations is set on purpose
-warnings.filterwarnings("ignore", category=FutureWarning, module="sib")

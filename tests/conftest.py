@@ -1,10 +1,19 @@
-"""Data for the tests: the paper's sets where they are found, and small ones made on the spot."""
+"""What the tests share: data, the command line in this process, patience, a browser, and why tests were skipped."""
 
+import io
 import json
 import os
 import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
+import hypothesis
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -13,6 +22,52 @@ from onmf.engine.device import import_cupy
 
 DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
+
+# On a busy machine an example may take any time, and so may making one.
+hypothesis.settings.register_profile(
+    "any-speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any-speed")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Why tests were skipped, each reason once."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("skipped, and why")
+        for reason, number in reasons.most_common():
+            terminalreporter.line(f"{number:5}  {reason}")
+
+
+def until(condition, seconds=300):
+    """Wait for a condition, however slow the machine is; the bound is for what will never be."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"still not so after {seconds} seconds"
+        time.sleep(0.02)
+
+
+def command(*arguments):
+    """``onmf ARGUMENTS`` without the start of another process, which takes seconds: how it ends, and what it says."""
+    from onmf.cli import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True) for _ in range(2))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with (
+            patch.object(sys, "argv", ["onmf", *map(str, arguments)]),
+            patch.dict(os.environ, COLUMNS="200"),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    said = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return SimpleNamespace(**dict(zip(("stdout", "stderr"), said, strict=True)), returncode=ended.value.code or 0)
 
 
 def _no_gpu():
@@ -91,6 +146,10 @@ def make_counts(rng, n=60, p=24, k=3):
     return np.array([rng.multinomial(length, profiles[label]) for length, label in zip(lengths, y, strict=True)]), y
 
 
+PATIENCE = 300_000
+"""Milliseconds for what a browser does in a moment on a quiet machine."""
+
+
 @pytest.fixture(scope="module")
 def browser():
     """Headless Chromium, driven over its DevTools protocol."""
@@ -99,7 +158,8 @@ def browser():
         pytest.skip("no Chromium on this machine: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        options = {"args": ["--no-sandbox", "--disable-gpu"], "timeout": PATIENCE}
+        opened = driver.chromium.launch(executable_path=path, **options)
         yield opened
         opened.close()
 
@@ -113,6 +173,7 @@ def visit(browser, tmp_path):
         path = tmp_path / "report.html"
         path.write_text(html, encoding="utf-8")
         context = browser.new_context(offline=True, reduced_motion="reduce", **options)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: heard.append(f"console: {message.text}"))

@@ -23,7 +23,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Data flows downwards: a module imports only from those before it.
 LAYERS = [
     ("_version",),
-    ("files", "isolate", "limits", "structure"),
+    ("csv_file", "files", "interrupt", "isolate", "limits", "structure"),
     ("warn",),
     ("divergence",),
     ("kernels",),

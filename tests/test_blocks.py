@@ -7,7 +7,10 @@ import pytest
 
 from conftest import make_counts
 from onmf import ONMF
+from onmf.divergence import get_divergence
 from onmf.engine import BlocksEngine, get_engine
+from onmf.intake import clearly_allowed
+from onmf.validate import check_entries
 
 LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5)
 
@@ -101,3 +104,24 @@ def test_a_batch_may_be_an_iterator_of_pieces(X):
     whole = ONMF(3).fit(X)
     found = ONMF(3).fit(lambda: iter([iter([X[:20], X[20:50]]), iter([X[50:]])]))
     assert np.array_equal(found.labels_, whole.labels_)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, 3, 20, 0])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i4", "i8", "u1", "u8"])
+def test_a_look_lets_nothing_pass_that_is_not_allowed(loss, dtype):
+    divergence = get_divergence(loss)
+    integers = dtype[0] in "iu"
+    info = (np.iinfo if integers else np.finfo)(dtype)
+    entries = [0, 1, 7, info.max, info.min, -1]
+    entries += [] if integers else [np.nan, np.inf, -np.inf, -0.0, 0.5, 1e30]
+    found = set()
+    for entry in entries:
+        x = np.ones((3, 4), dtype=dtype)
+        x[1, 2] = np.array(entry).astype(dtype)
+        try:
+            check_entries(x, divergence)
+        except ValueError:
+            assert not clearly_allowed(x, divergence), entry
+        else:
+            found.add(clearly_allowed(x, divergence))
+    assert loss == 0 or True in found, "it is there to spare a second look"

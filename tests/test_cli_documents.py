@@ -1,13 +1,17 @@
 """onmf documents, predict and show, as a new user would try them."""
 
 import csv
+import fcntl
+import gzip
 import json
 import os
+import pty
+import re
 import resource
 import signal
 import subprocess
 import sys
-import time
+import termios
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +20,10 @@ import pytest
 from typer.testing import CliRunner
 
 import onmf as package
-from conftest import DATA
+from conftest import DATA, command, until
 from onmf.cli import app
 from onmf.datasets import docstring_texts
+from onmf.model_file import read_model, write_model
 from onmf.text import make_vectorizer, read_texts
 
 WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html"]
@@ -32,7 +37,20 @@ def onmf(*arguments, **options):
 def process(*arguments, **options):
     """A process of its own, with what the outside world sees of it."""
     command = [sys.executable, "-m", "onmf", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def main(arguments, monkeypatch, capsys):
+    """The command in this process, errors included: its status, and what it said."""
+    monkeypatch.setattr(sys, "argv", ["onmf", *map(str, arguments)])
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(SystemExit) as ended:
+            package.cli.main()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return ended.value.code, capsys.readouterr()
 
 
 def rows(path):
@@ -69,7 +87,7 @@ def test_labels_that_no_document_has_are_told(tmp_path):
     flat.mkdir()
     for number, text in enumerate(["red wine wine", "green tea tea", "red wine", "green tea"]):
         (flat / f"{number}.txt").write_text(text)
-    done = process("documents", flat, "-k", 2, "--labels", "folder")
+    done = command("documents", flat, "-k", 2, "--labels", "folder")
     assert done.returncode == 0, done.stderr
     assert "No document has a class by --labels folder" in done.stderr
 
@@ -126,7 +144,7 @@ def test_shards(docstrings, tmp_path):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
     held = sorted(file.name for file in (tmp_path / "shards").iterdir())
     assert held == ["beginnings.txt", "ids.txt", "names.json", "shard-000000.npz"]
-    again = process("documents", *options, "--shards", tmp_path / "shards")
+    again = command("documents", *options, "--shards", tmp_path / "shards")
     assert again.returncode == 2
     assert "exists and is not empty: name another folder, or use --force to replace it." in again.stderr
     assert onmf("documents", *options, "--shards", tmp_path / "shards", "--force").exit_code == 0
@@ -135,7 +153,7 @@ def test_shards(docstrings, tmp_path):
         (("--shards", tmp_path / "a", "-k", "auto"), "-k auto needs all counts in memory"),
         (("--shards", tmp_path / "a", "--refine", "local-search"), "refine='local-search' needs all rows in memory"),
     ):
-        done = process("documents", *options, *arguments)
+        done = command("documents", *options, *arguments)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "a").exists()
 
@@ -145,14 +163,14 @@ def test_an_existing_folder_is_kept(ten, tmp_path):
     out.mkdir()
     assert onmf("documents", ten, "-k", 2, "--out", out).exit_code == 0  # an empty one is nothing
     before = (out / "assignments.csv").read_bytes()
-    done = process("documents", ten, "-k", 3, "--out", out)
+    done = command("documents", ten, "-k", 3, "--out", out)
     assert done.returncode == 2
     assert done.stderr == f"onmf: {out} exists and is not empty: name another folder, or use --force to replace it.\n"
     assert (out / "assignments.csv").read_bytes() == before
     assert onmf("documents", ten, "-k", 3, "--out", out, "--force").exit_code == 0
     assert len(rows(out / "clusters.csv")) == 3
     (out / "thesis.tex").write_text("precious")
-    done = process("documents", ten, "-k", 2, "--out", out, "--force")
+    done = command("documents", ten, "-k", 2, "--out", out, "--force")
     assert done.returncode == 2
     assert "holds 'thesis.tex', which was not written by this command" in done.stderr
     assert (out / "thesis.tex").read_text() == "precious"
@@ -177,7 +195,11 @@ def test_an_existing_folder_is_kept(ten, tmp_path):
         (("documents", "ten", "-k", 2, "--refine", "more"), "refine='more'"),
         (("documents", "ten", "-k", 2, "--min-df", "some"), "--min-df some is not a number"),
         (("documents", "ten", "-k", 2, "--min-df", "1.5"), "a number with a point is a share"),
+        (("documents", "ten", "-k", 2, "--min-df", "inf"), "--min-df inf is not a number"),
+        (("documents", "ten", "-k", 2, "--max-df", "nan"), "--max-df nan is not a number"),
         (("documents", "ten", "-k", 2, "--ngrams", "2-1"), "--ngrams 2-1 is not a range"),
+        (("documents", "ten", "-k", 2, "--ngrams", "1-99"), "--ngrams 1-99: a run has at most 20 words or letters"),
+        (("documents", "ten", "-k", 2, "--stop-words", "picture.png"), "--stop-words picture.png is no text in UTF-8"),
         (("documents", "ten", "-k", 2, "--language", "elvish"), "No stop words are known for the language 'elvish'"),
         (("documents", "ten", "-k", 2, "--token-pattern", "("), "--token-pattern"),
         (("documents", "ten", "-k", 2, "--stop-words", "nowhere"), "nowhere: No such file or directory."),
@@ -193,16 +215,8 @@ def test_what_is_wrong_is_said(arguments, message, ten, tmp_path, monkeypatch, c
     (tmp_path / "a.csv").write_text("id,text\n1,tea\n")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr(sys, "argv", ["onmf", *map(str, arguments)])
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with pytest.raises(SystemExit) as ended:
-            package.cli.main()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    said = capsys.readouterr()
-    assert ended.value.code == 2
+    status, said = main(arguments, monkeypatch, capsys)
+    assert status == 2
     assert said.err.startswith("onmf: ")
     assert message in said.err
     assert said.err.count("\n") == 1
@@ -394,19 +408,20 @@ def test_predict_of_a_matrix_and_of_an_unknown_kind(tmp_path, counts):
     assert "is a model of kind 'songs'" in done.stderr
 
 
+def bytes_waiting(pipe):
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_leaves_nothing(tmp_path, number, status):
     command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--out", str(tmp_path / "out")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         running.stdin.write("tea\nmilk\n")
         running.stdin.flush()
-        waited = time.monotonic() + 60
-        while not list(tmp_path.iterdir()) and time.monotonic() < waited:
-            time.sleep(0.05)
+        until(lambda: bytes_waiting(running.stdin) == 0)  # it has read them, and waits for more
         assert [path.name.startswith(".out.") for path in tmp_path.iterdir()] == [True]
-        time.sleep(0.3)
         running.send_signal(number)
-        assert running.wait(30) == status
+        assert running.wait() == status
         assert running.stderr.read() == "onmf: interrupted.\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -452,7 +467,7 @@ def test_a_folder_that_may_not_be_written(ten, tmp_path):
     else:
         tmp_path.chmod(0o555)
         out = tmp_path / "out"
-    done = process("documents", ten, "-k", 2, "--out", out)
+    done = command("documents", ten, "-k", 2, "--out", out)
     tmp_path.chmod(0o755)
     assert done.returncode == 2
     assert f"{out}: nothing can be written there" in done.stderr
@@ -463,18 +478,130 @@ def test_a_reader_that_has_had_enough(ten, tmp_path):
     assert onmf("documents", ten, "-k", 2, "--out", tmp_path / "out").exit_code == 0
     (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
     command = f"{sys.executable} -m onmf predict {tmp_path}/out/model.onmf {tmp_path}/many.txt | head -n 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout == "id,cluster,scale,margin\n"
     assert "Traceback" not in done.stderr
 
 
+EVIL = [
+    "\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\u202egnp.exe",
+    "\x9b31m",
+    "[red]a[/red]",
+    ":smile:",
+    "[link=https://example.org]a[/link]",
+]
+OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would obey; a newline is ours."""
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """Documents whose names, classes and words are made for terminals."""
+    folder = tmp_path / "evil"
+    for i, name in enumerate(EVIL):
+        (folder / name.replace("/", "|")).mkdir(parents=True)
+        for j in range(2):
+            path = folder / name.replace("/", "|") / f"{j}\x1b[2J\nonmf: all is well.txt"
+            path.write_text(f"{name} {name} word{'abcdefg'[i]} {name}")
+        (folder / name.replace("/", "|") / "\x1b[31m.txt").symlink_to("nowhere")
+        (folder / name.replace("/", "|") / "aside.txt").write_text("1")
+    return folder
+
+
+def test_nothing_printed_commands_the_terminal(evil, tmp_path, monkeypatch, capsys):
+    options = ("-k", 2, "--token-pattern", r"[^\s1]+", "--labels", "folder")
+    status, said = main(("documents", evil, *options, "--out", tmp_path / "out\x1b[31m"), monkeypatch, capsys)
+    assert status == 0, said.err
+    assert not OBEYED.search(said.out + said.err)
+    assert not re.search("^onmf: all is well", said.out + said.err, re.MULTILINE)
+    for text in (r"\x1b[31mred", "[red]a[/red]", ":smile:", r"\u202egnp.exe", r"out\x1b[31m"):
+        assert text in said.out
+    assert re.search(r"7 files left out: .*\\x1b\[31m\.txt \(a link or device\)", said.out)
+    model = tmp_path / "out\x1b[31m" / "model.onmf"
+    status, said = main(("predict", model, evil), monkeypatch, capsys)
+    assert status == 0, said.err
+    assert not OBEYED.search(said.err)
+    assert "\x1b[2J" in said.out, "a file or a program gets the names as they are"
+    for arguments in (
+        ("show", model),
+        ("show", model, "--json"),
+        ("predict", model, evil, "--json"),
+        ("documents", evil, *options, "--json"),
+        ("documents", evil, "-k", 2, "--text", "a\x1b[31m"),
+        ("documents", evil / "\x1b[31mnothing[red]", "-k", 2),
+        ("documents", evil, "-k", "\x1b[31m"),
+        ("documents", evil, "-k", 2, "--token-pattern", "(\x1b[31m"),
+        ("predict", model, tmp_path / "\x1b[31mnothing"),
+        ("predict", evil / ":smile:" / "aside.txt", evil),
+    ):
+        _, said = main(arguments, monkeypatch, capsys)
+        assert said.out + said.err
+        assert not OBEYED.search(said.out + said.err), arguments
+        assert said.err.count("\n") <= 2
+
+
+def test_a_table_on_a_terminal(evil, tmp_path):
+    assert onmf("documents", evil, "-k", 2, "--out", tmp_path / "out", "--quiet").exit_code == 0
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "onmf", "predict", tmp_path / "out" / "model.onmf", evil, "--quiet"]
+    with subprocess.Popen(command, stdout=theirs) as running:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 65536):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        assert running.wait() == 0
+    os.close(ours)
+    text = shown.decode().replace("\r\n", "\n")
+    assert text.startswith("id,cluster,scale,margin\n")
+    assert not OBEYED.search(text)
+    assert r"\x1b[2J" in text
+
+
+def test_escapes_in_a_model_file(ten, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "model.onmf"
+    model = package.ONMF(2).fit([[1, 0], [0, 1]])
+    words = {"vocabulary": ["\x1b[31mtea", "milk\x07"], "vectorizer": {"token_pattern": "(?:a+)+b"}}
+    model.save(path, extra={"kind": "documents", **words})
+    saved = read_model(path)
+    saved.provenance["created"] = saved.provenance["onmf"] = "\x1b]0;title\x07"
+    write_model(path, saved)
+    status, said = main(("show", path), monkeypatch, capsys)
+    assert status == 0, said.err
+    assert not OBEYED.search(said.out)
+    assert r"\x1b[31mtea" in said.out
+    assert r"Written \x1b]0;title\x07" in said.out
+    status, said = main(("predict", path, ten), monkeypatch, capsys)
+    assert status == 2
+    assert "onmf: The model's words were found with the pattern '(?:a+)+b'" in said.err
+    status, said = main(("predict", path, ten, "--token-pattern", "(?:a+)+b"), monkeypatch, capsys)
+    assert status == 0, said.err
+    assert said.out.count("\n") == 11
+    model.save(path, extra={"kind": "\x1b[31m"})
+    _, said = main(("predict", path, ten), monkeypatch, capsys)
+    assert r"is a model of kind '\x1b[31m'" in said.err
+
+
+def test_a_damaged_file_does_not_end_a_folder(ten, monkeypatch, capsys):
+    (ten / "tea" / "broken.txt.gz").write_bytes(gzip.compress(b"tea " * 1000)[:-10])
+    status, said = main(("documents", ten, "-k", 2), monkeypatch, capsys)
+    assert status == 0, said.err
+    assert "10 documents, 8 words, 2 clusters" in said.out
+    assert "1 file left out: tea/broken.txt.gz (damaged: Compressed file ended before" in said.out
+    status, said = main(("documents", ten / "tea" / "broken.txt.gz", "-k", 2), monkeypatch, capsys)
+    assert status == 2
+    assert "broken.txt.gz is damaged: Compressed file ended before" in said.err
+
+
 def test_help_version_and_completion():
-    for command in ((), ("documents",), ("predict",), ("show",)):
-        done = onmf(*command, "--help", env={"COLUMNS": "150"})
+    for words in ((), ("documents",), ("predict",), ("show",)):
+        done = onmf(*words, "--help", env={"COLUMNS": "150"})
         assert done.exit_code == 0
-        assert (
-            "onmf documents" in done.stdout or "For example" in done.stdout or "Example" in done.stdout or not command
-        )
+        assert "onmf documents" in done.stdout or "For example" in done.stdout or "Example" in done.stdout or not words
     assert onmf("--version").stdout.startswith("onmf ")
     done = process("--show-completion", "bash", env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
     assert done.returncode == 0, done.stderr

@@ -1,11 +1,16 @@
 """The embedded corpus, generated data, and the paper's sets as loaders and readers give them."""
 
 import gzip
+import io
+import subprocess
+import sys
+import zipfile
+from itertools import product
 
 import numpy as np
 import pytest
-from scipy.io import mmwrite, savemat
-from scipy.sparse import csr_array, save_npz
+from scipy.io import mmread, mmwrite, savemat
+from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, dia_array, save_npz
 from sklearn.datasets import dump_svmlight_file
 
 from onmf import ONMF, metrics
@@ -220,6 +225,27 @@ class TestReaders:
         mmwrite(tmp_path / "a.mtx", self.X)
         self.check(read_documents(tmp_path / "a.mtx"), y=False)
 
+    @pytest.mark.parametrize(
+        ("kind", "field", "symmetry"),
+        [
+            *product((coo_array, np.asarray), ("real", "integer"), ("general", "symmetric", "skew-symmetric")),
+            *product((coo_array,), ("pattern",), ("general", "symmetric")),
+        ],
+    )
+    def test_matrix_market_as_scipy_reads_it(self, tmp_path, kind, field, symmetry):
+        X = np.random.default_rng(0).poisson(0.4, (9, 9)) * (1.5 if field == "real" else 1)
+        X = {"general": X[:, :4], "symmetric": X + X.T, "skew-symmetric": X - X.T}[symmetry]
+        mmwrite(tmp_path / "a.mtx", kind(X), field=field, symmetry=symmetry, comment="one\n%two")
+        expected = csr_array(mmread(tmp_path / "a.mtx"))
+        read = read_documents(tmp_path / "a.mtx").X
+        assert read.shape == X.shape
+        assert (read != expected).nnz == 0
+        assert np.array_equal(read.toarray(), X != 0 if field == "pattern" else X)
+
+    def test_an_empty_matrix_market(self, tmp_path):
+        mmwrite(tmp_path / "a.mtx", csr_array((3, 5)))
+        assert read_documents(tmp_path / "a.mtx").X.shape == (3, 5)
+
     def test_npz(self, tmp_path):
         save_npz(tmp_path / "a.npz", self.X)
         self.check(read_documents(tmp_path / "a.npz"), y=False)
@@ -267,3 +293,243 @@ class TestReaders:
         savemat(tmp_path / "c.mat", {"V": np.ones((4, 7))})
         with pytest.raises(ValueError, match="has 7 pixels, which are not 3 × 3: nRow and nCol are needed"):
             read_scene(tmp_path / "c.mat")
+
+
+GOOD = {
+    "data": np.array([3, 1, 2, 1, 1, 9]),
+    "indices": np.array([1, 3, 0, 0, 1, 2]),
+    "indptr": np.array([0, 2, 3, 3, 6]),
+    "shape": np.array([4, 4]),
+}
+SCIPYS = GOOD | {"format": np.array(b"csr")}
+
+
+def npy(shape, descr="<i8", content=b""):
+    """An npy file that says what it likes about itself."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": descr})
+    return file.getvalue() + content
+
+
+class TestHostileNpz:
+    @pytest.mark.parametrize("base", [GOOD, SCIPYS], ids=["ours", "scipys"])
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"indices": np.array([1, 3, 10**9, 0, 1, 2])}, r"indices\[2\] = 1000000000, in row 1, is no column"),
+            ({"indices": np.array([1, 3, 4, 0, 1, 2])}, r"indices\[2\] = 4, in row 1, is no column of a matrix of 4"),
+            ({"indices": np.array([1, 3, -1, 0, 1, 2])}, r"indices\[2\] = -1, in row 1"),
+            ({"indices": np.array([1, 3, 2**32, 0, 1, 2])}, r"indices\[2\] = 4294967296"),
+            ({"indices": GOOD["indices"] + 0.5}, "its indices has 1 dimensions and type float64: a list of whole"),
+            ({"indices": GOOD["indices"].reshape(2, 3)}, "its indices has 2 dimensions"),
+            ({"indices": GOOD["indices"].astype(str)}, "its indices has 1 dimensions and type <U"),
+            ({"indices": GOOD["indices"][:4]}, "cannot be read as npz"),
+            ({"indptr": np.array([0, 5, 3, 3, 6])}, r"indptr\[2\] = 3, and must be at least 5"),
+            ({"indptr": np.array([0, 2, 10**12, 3, 6])}, r"indptr\[3\] = 3, and must be at least 1000000000000"),
+            ({"indptr": np.array([0, 2, 3, 3, 60])}, "cannot be read as npz"),
+            ({"indptr": np.array([1, 2, 3, 3, 6])}, "cannot be read as npz"),
+            ({"indptr": np.array([0, 2, 6])}, "cannot be read as npz"),
+            ({"indptr": np.array([np.nan] * 5)}, "its indptr has 1 dimensions and type float64"),
+            ({"data": np.array(["a"] * 6)}, "cannot be read as npz"),
+            ({"data": GOOD["data"] * 1j}, "cannot be read as npz"),
+            ({"data": GOOD["data"][:3]}, "cannot be read as npz"),
+            ({"data": np.array([{}] * 6)}, "cannot be read as npz"),
+            ({"shape": np.array([4, -4])}, "says that it has 4 rows and -4 columns"),
+            ({"shape": np.array([4.0, 4.0])}, "two whole numbers, rows and columns, are needed"),
+            ({"shape": np.array([4, 4, 4])}, "two whole numbers"),
+            ({"shape": np.array("4")}, "two whole numbers"),
+            ({"shape": np.array([4, 10**18])}, r"4 rows and 1000000000000000000 columns, far more than its \d+ bytes"),
+            (
+                {"shape": np.array([10**12, 4])},
+                r"1000000000000 rows and 4 columns, far more than its \d+ bytes can fill",
+            ),
+        ],
+    )
+    def test_what_its_arrays_say(self, tmp_path, base, change, message):
+        np.savez(tmp_path / "a.npz", **(base | change))
+        with pytest.raises(ValueError, match=rf"a\.npz cannot be read as npz: .*{message}|a\.npz {message}"):
+            read_documents(tmp_path / "a.npz")
+
+    @pytest.mark.parametrize("kind", [csr_array, csc_array, bsr_array, coo_array, dia_array])
+    def test_every_format_of_scipy(self, tmp_path, kind):
+        X = csr_array((GOOD["data"], GOOD["indices"], GOOD["indptr"]), shape=(4, 4))
+        save_npz(tmp_path / "a.npz", kind(X))
+        assert (read_documents(tmp_path / "a.npz").X != X).nnz == 0
+
+    @pytest.mark.parametrize(
+        ("form", "wrong"),
+        [("csc", {"indices": [1, 3, 9, 0, 1, 2]}), ("coo", {"row": [0, 0, 1, 3, 3, 4], "col": GOOD["indices"]})],
+    )
+    def test_no_format_of_scipy_leads_outside(self, tmp_path, form, wrong):
+        np.savez(tmp_path / "a.npz", **(GOOD | wrong | {"format": np.array(form.encode())}))
+        with pytest.raises(ValueError, match=r"a\.npz cannot be read as npz: "):
+            read_documents(tmp_path / "a.npz")
+
+    def test_classes(self, tmp_path):
+        for y, message in (
+            (np.ones((4, 2)), "its classes have 2 dimensions and type float64"),
+            (np.ones(4, dtype=complex), "its classes have 1 dimensions and type complex128"),
+            (np.ones(3), "has 4 rows, but 3 classes"),
+        ):
+            np.savez(tmp_path / "a.npz", **GOOD, y=y)
+            with pytest.raises(ValueError, match=rf"a\.npz .*{message}"):
+                read_documents(tmp_path / "a.npz")
+
+    def test_growth(self, tmp_path):
+        np.savez_compressed(tmp_path / "a.npz", **(GOOD | {"data": np.zeros(101_000_000, dtype=np.uint8)}))
+        assert (tmp_path / "a.npz").stat().st_size < 200_000
+        with pytest.raises(
+            ValueError, match=r"a\.npz cannot be read as npz: it grows to more than 250 times its length"
+        ):
+            read_documents(tmp_path / "a.npz")
+
+    @pytest.mark.parametrize(
+        "member", [npy((10**18,)), npy((10**9,), content=bytes(80)), npy((-5,)), npy((6,), "<f9"), b"\x93NUMPY\x03\x00"]
+    )
+    def test_headers_that_ask_for_more_than_there_is(self, tmp_path, member):
+        np.savez(tmp_path / "good.npz", **GOOD)
+        with zipfile.ZipFile(tmp_path / "good.npz") as good, zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+            for name in good.namelist():
+                archive.writestr(name, member if name == "data.npy" else good.read(name))
+        with pytest.raises(ValueError, match=r"a\.npz cannot be read as npz: "):
+            read_documents(tmp_path / "a.npz")
+
+    @pytest.mark.parametrize("how", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+    def test_other_compression(self, tmp_path, how):
+        with zipfile.ZipFile(tmp_path / "a.npz", "w", how) as archive:
+            archive.writestr("data.npy", b"")
+        with pytest.raises(ValueError, match=r"'data\.npy', compressed in a way that npz files never are"):
+            read_documents(tmp_path / "a.npz")
+
+    def test_damaged_archives(self, tmp_path):
+        """Whatever zipfile, zlib and NumPy raise, the user gets a sentence that names the file."""
+        np.savez_compressed(tmp_path / "good.npz", **GOOD)
+        good = (tmp_path / "good.npz").read_bytes()
+        outcomes = set()
+        for place in range(0, len(good), 3):
+            (tmp_path / "a.npz").write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+            try:
+                outcomes.add(read_documents(tmp_path / "a.npz", format="npz").X.shape)
+            except ValueError as error:
+                outcomes.add(str(error).startswith(str(tmp_path / "a.npz")))
+        assert outcomes == {True, (4, 4)}, "dates and the like do not matter"
+
+    def test_from_the_command_line(self, tmp_path):
+        np.savez(tmp_path / "wrong.npz", **(GOOD | {"indices": np.array([1, 3, 10**9, 0, 1, 2])}))
+        ONMF(2).fit(np.eye(4) + 1).save(tmp_path / "m.onmf")
+        command = [sys.executable, "-m", "onmf", "predict", str(tmp_path / "m.onmf"), str(tmp_path / "wrong.npz")]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert ran.returncode not in (0, -11, 139)
+        assert "Traceback" not in ran.stderr
+        assert "is no column of a matrix of 4 columns" in " ".join(ran.stderr.split())
+
+
+class TestHostileText:
+    MARKET = "%%MatrixMarket matrix "
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (MARKET + "array real general\n100000000 100000000\n1\n", "100000000 rows and 100000000 columns, far more"),
+            (
+                MARKET + "array real symmetric\n100000 100000\n1\n",
+                "its header says 100000 × 100000, symmetric, and it holds 1 numbers",
+            ),
+            (MARKET + "coordinate real general\n1000000000000 10 1\n1 1 1\n", "1000000000000 rows and 10 columns, far"),
+            (MARKET + "coordinate real general\n10 1000000000000 1\n1 1 1\n", "10 rows and 1000000000000 columns, far"),
+            (
+                MARKET + "coordinate real general\n2 2 1000000000\n1 1 1\n",
+                "its header says 1000000000 real entries, and it holds 1 lines",
+            ),
+            (MARKET + "coordinate real general\n2 2 1\n1 9 1\n", "entry 1 lies in row or column 9, and there are 2"),
+            (MARKET + "coordinate real general\n2 2 1\n-1 1 1\n", "cannot be read as matrix-market"),
+            (MARKET + "coordinate real general\n2 2 1\n1 1 \0\n", "cannot be read as matrix-market"),
+            (MARKET + "coordinate real general\n2 2 1\n1 nan 1\n", "entry 1 lies in row or column nan"),
+            (MARKET + "coordinate real general\n2 2 1\n1 1.5 1\n", "entry 1 lies in row or column 1.5"),
+            (MARKET + "coordinate real general\n2 2 1\n1 1\n", "holds 1 lines of 2 numbers"),
+            (MARKET + "coordinate real symmetric\n2 3 1\n1 1 1\n", "says that it is symmetric, and has 2 rows and 3"),
+            (MARKET + "array real general\n2 2\n1\n2\n3\n", "its header says 2 × 2, general, and it holds 3 numbers"),
+            (MARKET + "array\n2 2\n1\n2\n3\n", "cannot be read as matrix-market"),
+            (MARKET + "coordinate real general\n2\n", "cannot be read as matrix-market"),
+            (MARKET + "coordinate real general\n% nothing\n", "cannot be read as matrix-market"),
+            (
+                MARKET + "coordinate complex general\n2 2 1\n1 1 1 1\n",
+                "it holds a complex matrix: a matrix of real or whole numbers",
+            ),
+            (MARKET + "coordinate real general\n99999999999999999999 2 1\n1 1 1\n", "cannot be read as matrix-market"),
+            (MARKET + "coordinate real general\n-2 2 1\n1 1 1\n", "cannot be read as matrix-market"),
+            ("1 1000000000:1\n", r"1 rows and 1000000000 columns, far more than its \d+ bytes can fill"),
+            ("1 1000000000000000:1\n", "cannot be read as svmlight"),
+            ("1 -1:1\n", "cannot be read as svmlight"),
+            ("1 99999999999999999999999999:1\n", "cannot be read as svmlight"),
+            ("1000000000000 5 1\n1 1\n", "1000000000000 rows and 5 columns, far more than its"),
+            ("2 1000000000000 2\n1 1\n1 1\n", "2 rows and 1000000000000 columns, far more than its"),
+            ("2 3 2\n1.5 1\n1 1\n", "line 2 names column 1.5, but there are 3"),
+            ("2 3 2\nnan 1\n1 1\n", "line 2 names column nan, but there are 3"),
+            ("2 3 2\n1e300 1\n1 1\n", r"line 2 names column 1e\+300, but there are 3"),
+            ("2 3 2\n-1 1\n1 1\n", "line 2 names column -1, but there are 3"),
+            ("2 3 " + "9" * 5000 + "\n1 1\n1 1\n", "is of no known format|cannot be read as cluto"),
+        ],
+    )
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_headers_and_indices(self, tmp_path, content, message, packed):
+        data = content.encode()
+        (tmp_path / "a.txt").write_bytes(gzip.compress(data) if packed else data)
+        with pytest.raises(ValueError, match=rf"a\.txt .*({message})"):
+            read_documents(tmp_path / "a.txt")
+
+    @pytest.mark.parametrize(
+        ("head", "comment"), [(MARKET + "coordinate real general\n", b"%"), ("2 3 2\n", b"%"), ("1 1:1\n", b"#")]
+    )
+    def test_growth(self, tmp_path, head, comment):
+        with gzip.open(tmp_path / "a.gz", "wb") as file:
+            file.write(head.encode())
+            for _ in range(101):
+                file.write(comment + b" " * 999_998 + b"\n")
+        with pytest.raises(ValueError, match=r"a\.gz cannot be read as .*: it grows to more than 250 times its length"):
+            read_documents(tmp_path / "a.gz")
+
+    def test_damaged_gzip(self, tmp_path):
+        good = gzip.compress(b"2 3 2\n1 1\n2 1\n" * 1000)
+        for data in (good[:20], good[:-4], good[:10] + b"\xff" * 20 + good[30:], good[:3]):
+            (tmp_path / "a.gz").write_bytes(data)
+            with pytest.raises(ValueError, match=r"a\.gz (is a damaged gzip file|cannot be read)"):
+                read_documents(tmp_path / "a.gz")
+
+    def test_names_beside_a_matrix(self, tmp_path):
+        (tmp_path / "a.mat").write_text("2 3 2\n1 1\n2 1\n")
+        for suffix, message in (
+            ("rlabel", "2 rows, but 1 names of documents: one for each row is needed"),
+            ("clabel", "3 columns, but 1 words: one for each column is needed"),
+        ):
+            beside = tmp_path / f"a.mat.{suffix}"
+            beside.write_text("one\n")
+            with pytest.raises(ValueError, match=message):
+                read_documents(tmp_path / "a.mat")
+            beside.unlink()
+
+
+class TestDamagedSets:
+    def test_scenes(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
+        (tmp_path / "hyperspectral").mkdir()
+        path = tmp_path / "hyperspectral" / "jasper.npz"
+        good = {"X": np.ones((6, 5)), "scale_num": 1.0, "scale_den": 1.0, "height": 2, "width": 3, "order": "F"}
+        np.savez(path, **good, source="here")
+        assert load_hyperspectral("jasper").height == 2
+        for change in ({"height": 7}, {"height": -2, "width": -3}, {"order": "X"}, {"X": np.ones(6)}, {"height": "a"}):
+            np.savez(path, **(good | change), source="here")
+            with pytest.raises(
+                ValueError, match=r"jasper.npz cannot be read as npz: .* Delete the file if it is damaged"
+            ):
+                load_hyperspectral("jasper")
+        np.savez_compressed(path, **(good | {"X": np.zeros((6, 17_000_000), dtype=np.uint8)}), source="here")
+        with pytest.raises(ValueError, match=r"jasper.npz cannot be read as npz: it grows to more than 250 times"):
+            load_hyperspectral("jasper")
+
+    def test_documents_without_classes(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
+        (tmp_path / "documents").mkdir()
+        np.savez(tmp_path / "documents" / "tr11.npz", **GOOD)
+        with pytest.raises(ValueError, match=r"tr11.npz has no classes. Delete the file if it is damaged"):
+            load_documents("tr11")

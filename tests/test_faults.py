@@ -4,11 +4,13 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from conftest import until
 from onmf import ONMF
 from onmf.datasets import make_counts
 from onmf.engine import DaskEngine, PartError
@@ -19,7 +21,6 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
-    pytest.mark.timeout(240),
     # What the processes of a cluster say on their way out is theirs.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -34,10 +35,25 @@ def all_rows():
     return make_counts(PARTS * ROWS, WORDS, 5, overlap=0.9, random_state=0).X
 
 
-def read(number, pause=0.0):
+def read(number):
     """A partition, from a source that can be read again."""
-    time.sleep(pause)
     return all_rows()[number * ROWS : (number + 1) * ROWS]
+
+
+def deadly(number, trap):
+    """A partition that kills its worker once, where there is a trap."""
+    if number == 3:
+        with suppress(FileNotFoundError):
+            os.unlink(trap)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return read(number)
+
+
+def slow(number, begun):
+    """A partition that takes its time, and says that it is being read."""
+    open(begun, "a").close()
+    time.sleep(0.5)
+    return read(number)
 
 
 def broken(number):
@@ -46,9 +62,16 @@ def broken(number):
     return read(number)
 
 
+def too_much():
+    """Fill 2 GB, and hold them until the process is killed for it."""
+    held = np.ones(1 << 28)
+    time.sleep(300)
+    return held
+
+
 def hungry(number):
     if number == 3:
-        np.ones(1 << 28).sum()  # 2 GB
+        too_much()
     return read(number)
 
 
@@ -58,7 +81,7 @@ def growing(number, folder):
         times = len(os.listdir(folder))
         open(os.path.join(folder, str(times)), "x").close()
         if times > 2:
-            np.ones(1 << 28).sum()
+            too_much()
     return read(number)
 
 
@@ -69,25 +92,46 @@ def lazily(reader, *args):
     )
 
 
+PROCESSES = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GB"}
+
+
 @pytest.fixture
 def cluster(request):
-    """A cluster of two processes, and its client."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GB"}
+    """A cluster of two processes that may come to harm, and its client."""
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "10s", "distributed.scheduler.allowed-failures": 1}),
-        distributed.LocalCluster(**options | getattr(request, "param", {})) as cluster,
+        distributed.LocalCluster(**PROCESSES | getattr(request, "param", {})) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield cluster, client
 
 
-def in_a_moment(seconds, action):
-    timer = threading.Timer(seconds, action)
-    timer.start()
-    return timer
+@pytest.fixture(scope="module")
+def healthy():
+    """The client of a cluster that all tests share which do it no harm."""
+    with distributed.LocalCluster(**PROCESSES) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        yield client
 
 
-def test_a_cluster_gives_the_bits_of_one_process(cluster):
+@pytest.fixture
+def client(healthy):
+    with healthy.as_current(), dask.config.set(scheduler="dask.distributed"):
+        yield healthy
+
+
+def once_there(path, action):
+    """Do something in a thread as soon as a file is there."""
+
+    def wait():
+        until(path.exists)
+        action()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_a_cluster_gives_the_bits_of_one_process(client):
     whole = ONMF(**FIT).fit(all_rows())
     X = lazily(read)
     for found in (ONMF(**FIT).fit(X), ONMF(**FIT).fit(X.persist())):
@@ -99,56 +143,63 @@ def test_a_cluster_gives_the_bits_of_one_process(cluster):
 
 
 class Killing(DaskEngine):
-    """Kills a worker in the third iteration: before its pass, or so many seconds into it."""
+    """Kills a worker in the third iteration: before its pass, or by a trap in the middle of it."""
 
-    def __init__(self, process, seconds):
+    def __init__(self, process, trap):
         super().__init__(CpuEngine(1))
-        self.process, self.seconds, self.killed_in = process, seconds, []
+        self.process, self.trap, self.killed_in = process, trap, []
 
     def step(self, held, templates):
         if held.iteration != 2:
             return super().step(held, templates)
-        timer = threading.Timer(self.seconds, os.kill, [self.process, signal.SIGKILL])
-        if self.seconds:
-            timer.start()
+        if self.process is None:
+            self.trap.touch()
         else:
             os.kill(self.process, signal.SIGKILL)
         found = super().step(held, templates)
-        assert not timer.is_alive(), "the worker was killed within the pass"
+        assert not self.trap.exists(), "the worker was killed within the pass"
         self.killed_in.append(held.iteration)
         return found
 
 
 KINDS = {
-    "read": lambda: lazily(read, 0.03),
-    "persisted": lambda: lazily(read).persist(),
-    "from_array": lambda: da.from_array(all_rows().toarray(), chunks=(ROWS, -1)),
-    "delayed": lambda: [dask.delayed(read(i)) for i in range(PARTS)],
+    "read": lambda trap: lazily(deadly, str(trap)),
+    "persisted": lambda _: lazily(read).persist(),
+    "from_array": lambda _: da.from_array(all_rows().toarray(), chunks=(ROWS, -1)),
+    "delayed": lambda _: [dask.delayed(read(i)) for i in range(PARTS)],
 }
 
 
+def is_gone(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize(
-    ("kind", "seconds"), [("read", 0.05), ("read", 0), ("persisted", 0), ("from_array", 0), ("delayed", 0)]
+    ("kind", "when"),
+    [("read", "within"), ("read", "before"), ("persisted", "before"), ("from_array", "before"), ("delayed", "before")],
 )
-def test_a_killed_worker_changes_nothing(cluster, kind, seconds, monkeypatch):
+def test_a_killed_worker_changes_nothing(cluster, kind, when, monkeypatch, tmp_path):
     _, client = cluster
     monkeypatch.setattr("onmf.engine.dask.WORTH_SENDING", 4000)  # a block has more
     whole = ONMF(**FIT).fit(all_rows())
     assert whole.n_iter_ > 4
-    X = KINDS[kind]()
-    process = client.run(os.getpid).popitem()[1]
-    engine = Killing(process, seconds)
+    X = KINDS[kind](tmp_path / "trap")
+    processes = list(client.run(os.getpid).values())
+    engine = Killing(processes[0] if when == "before" else None, tmp_path / "trap")
     found = ONMF(**FIT, engine=engine).fit(X)
     assert engine.killed_in == [3]
-    with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
+    until(lambda: any(map(is_gone, processes)))
     assert np.array_equal(found.labels_.compute(), whole.labels_)
     assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
     assert found.n_iter_ == whole.n_iter_
     assert found.reconstruction_err_ == pytest.approx(whole.reconstruction_err_, rel=1e-12)
 
 
-def test_a_partition_that_raises_is_named(cluster):
+def test_a_partition_that_raises_is_named(client):
     with pytest.raises(PartError, match="In partition 3: OSError: the disk is gone"):
         ONMF(**FIT).fit(lazily(broken))
 
@@ -161,19 +212,19 @@ def test_a_partition_that_raises_is_named_in_one_process():
 @pytest.mark.parametrize("cluster", [{"memory_limit": "900MB"}], indirect=True)
 def test_a_partition_that_is_too_large_for_a_worker_is_named(cluster):
     with pytest.raises(PartError, match=r"partition (\d or )*3( or \d)*: .*memory"):
-        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=30)).fit(lazily(hungry))
+        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=120)).fit(lazily(hungry))
 
 
 @pytest.mark.parametrize("cluster", [{"memory_limit": "900MB"}], indirect=True)
 def test_a_partition_that_becomes_too_large_is_named(cluster, tmp_path):
     with pytest.raises(PartError, match=r"In partition ([0-7] or )*3( or [0-7])*: every worker that took it died"):
-        ONMF(**FIT | {"init": all_rows()[:5], "engine": DaskEngine(CpuEngine(1), patience=30)}).fit(
+        ONMF(**FIT | {"init": all_rows()[:5], "engine": DaskEngine(CpuEngine(1), patience=120)}).fit(
             lazily(growing, str(tmp_path))
         )
 
 
 @pytest.mark.parametrize("kind", ["from_array", "map_blocks", "delayed", "csr"])
-def test_what_is_in_this_process_is_sent_once(cluster, kind):
+def test_what_is_in_this_process_is_sent_once(client, kind):
     """Dask warns of each graph that is larger than the threshold, and warnings are errors."""
     X = make_counts(8000, 100, 5, random_state=0).X
     weights = np.arange(8000) % 3 + 1.0
@@ -197,25 +248,21 @@ def kept_here():
     return len(engine._kept) + len(parts._last_prepared)
 
 
-def test_workers_keep_nothing_of_a_fit_that_is_over(cluster):
-    _, client = cluster
+def test_workers_keep_nothing_of_a_fit_that_is_over(client):
     model = ONMF(**FIT).fit(lazily(read))
-    until = time.monotonic() + 20
-    while any(client.run(kept_here).values()) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert set(client.run(kept_here).values()) == {0}
+    until(lambda: set(client.run(kept_here).values()) == {0})
     assert len(model.labels_.compute()) == PARTS * ROWS
 
 
-def test_a_cluster_that_goes_away_ends_the_fit(cluster):
-    began = in_a_moment(2, cluster[0].close)
+def test_a_cluster_that_goes_away_ends_the_fit(cluster, tmp_path):
+    closing = once_there(tmp_path / "begun", cluster[0].close)
     with pytest.raises(RuntimeError, match="The Dask cluster went away"):
-        ONMF(**FIT).fit(lazily(read, 0.5))
-    began.join()
+        ONMF(**FIT).fit(lazily(slow, str(tmp_path / "begun")))
+    closing.join()
 
 
-def test_workers_that_go_away_end_the_fit(cluster):
-    began = in_a_moment(2, lambda: cluster[0].scale(0))
+def test_workers_that_go_away_end_the_fit(cluster, tmp_path):
+    leaving = once_there(tmp_path / "begun", lambda: cluster[0].scale(0))
     with pytest.raises(PartError, match="The Dask cluster has had no worker for 3 seconds"):
-        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=3)).fit(lazily(read, 0.5))
-    began.join()
+        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=3)).fit(lazily(slow, str(tmp_path / "begun")))
+    leaving.join()

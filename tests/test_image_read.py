@@ -1,6 +1,14 @@
 """Readers of hyperspectral images: every layout reads back equal, and a broken file gets a sentence."""
 
+import io
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import urllib.request
 import warnings
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import h5py
@@ -11,8 +19,9 @@ import spectral.io.envi as envi
 import xarray
 from scipy.io import savemat
 
-from onmf.image import Cube, read_cube
-from onmf.image.cube import release
+from onmf.datasets import read_documents, read_scene
+from onmf.image import Cube, cluster_image, read_cube, read_truth
+from onmf.image.cube import Lines, release
 
 TYPES = {"u1": 1, "i2": 2, "i4": 3, "f4": 4, "f8": 5, "u2": 12, "u4": 13, "i8": 14, "u8": 15}
 WAVES = [450.0, 550.0, 650.0, 850.0]
@@ -43,7 +52,7 @@ def test_every_envi_layout_reads_back_equal(tmp_path, interleave, dtype, order):
     assert whole(cube).dtype == X.dtype
     assert whole(cube).dtype.isnative
     assert np.array_equal(cube.read(1, 3), X[1:3])
-    assert isinstance(cube.data, np.memmap), "the data stay on disk"
+    assert isinstance(cube.data, Lines), "the data stay on disk"
 
 
 def test_both_namings_and_either_file(tmp_path):
@@ -275,7 +284,7 @@ def test_npy_and_npz(tmp_path):
     X = values("u2")
     np.save(tmp_path / "x.npy", X)
     cube = read_cube(tmp_path / "x.npy")
-    assert isinstance(cube.data, np.memmap)
+    assert isinstance(cube.data, Lines)
     assert np.array_equal(whole(cube), X)
     np.savez(tmp_path / "x.npz", image=X, wavelengths=WAVES)
     cube = read_cube(tmp_path / "x.npz")
@@ -358,7 +367,7 @@ def test_cubes_that_make_no_sense():
 def test_pages_that_were_read_are_let_go(tmp_path):
     X = np.ones((64, 256, 64), dtype=np.float32)
     np.save(tmp_path / "x.npy", X)
-    cube = read_cube(tmp_path / "x.npy")
+    cube = Cube(np.load(tmp_path / "x.npy", mmap_mode="r"))
 
     def resident():
         text = Path("/proc/self/smaps").read_text().split("x.npy")[1]
@@ -370,3 +379,425 @@ def test_pages_that_were_read_are_let_go(tmp_path):
     assert resident() < 100
     cube.read(0, 64)
     assert resident() < 100
+
+
+def changed(path, place, value):
+    """A file with one byte changed."""
+    content = bytearray(path.read_bytes())
+    assert content[place] != value
+    content[place] = value
+    path.write_bytes(content)
+    return path
+
+
+def test_one_byte_of_a_matlab_file_is_a_sentence(tmp_path):
+    """SciPy's reader crashes on it."""
+    path = tmp_path / "scene.mat"
+    savemat(path, {"cube": values("f8")})
+    changed(path, 184, 0)
+    for read in (
+        read_cube,
+        read_scene,
+        lambda path: read_truth(path, (3, 5, 4)),
+        lambda path: read_cube(values(), mask=path),
+    ):
+        with pytest.raises(
+            ValueError, match=r"scene\.mat is damaged: reading it crashed the reader \(SIGSEGV\)\. Save it"
+        ):
+            read(path)
+    savemat(path, {"dtm": np.ones((4, 6))})
+    changed(path, 176, 0)
+    with pytest.raises(ValueError, match=r"scene\.mat is damaged: reading it crashed the reader"):
+        read_documents(path)
+    done = subprocess.run(
+        [sys.executable, "-m", "onmf", "image", str(path), "-k", "2"],
+        capture_output=True, text=True, check=False, timeout=200, env={**os.environ, "COLUMNS": "300"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "is damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_matlab_files_hold_besides_numbers(tmp_path):
+    X = values("f8")
+    strange = {"struct": {"a": 1.0}, "cell": np.array([np.ones(2), "x"], dtype=object), "text": "hello", "wl": "none"}
+    savemat(tmp_path / "x.mat", {"cube": X, **strange})
+    cube = read_cube(tmp_path / "x.mat")
+    assert np.array_equal(whole(cube), X)
+    assert cube.wavelengths is None
+    savemat(tmp_path / "y.mat", {"V": np.ones((4, 15)), "nRow": "three", "nCol": 5.0})
+    with pytest.raises(ValueError, match=r"y\.mat: nRow is no number of lines or samples"):
+        read_cube(tmp_path / "y.mat")
+    savemat(tmp_path / "z.mat", {"M": strange["struct"]})
+    with pytest.raises(ValueError, match=r"z\.mat: M is no array of numbers with 2 dimensions"):
+        read_truth(tmp_path / "z.mat", (3, 5, 4))
+    savemat(tmp_path / "z.mat", {"M": np.ones((4, 2)), "A": np.ones((15, 2, 1))})
+    with pytest.raises(ValueError, match=r"z\.mat: its abundances A are \(15, 2, 1\), not materials × lines"):
+        read_truth(tmp_path / "z.mat", (3, 5, 4))
+    savemat(tmp_path / "z.mat", {"M": np.ones((4, 2)), "cood": np.array(["a", "b", "c"], dtype=object)})
+    assert read_truth(tmp_path / "z.mat", (3, 5, 4)).names is None
+
+
+def test_files_that_grow_are_refused(tmp_path):
+    zeros = np.zeros(120_000_000, dtype=np.uint8)
+    savemat(tmp_path / "x.mat", {"cube": zeros.reshape(300, 400, 1000)}, do_compression=True)
+    np.savez_compressed(tmp_path / "x.npz", cube=zeros.reshape(300, 400, 1000))
+    with h5py.File(tmp_path / "v.mat", "w") as file:
+        file.create_dataset("cube", shape=(1 << 20, 1 << 20, 1 << 10), dtype="u1", chunks=(1, 1, 1 << 10))
+    with h5py.File(tmp_path / "w.mat", "w") as file:
+        file.create_dataset("cube", shape=(9, 9, 9), maxshape=(None,) * 3, chunks=(1000, 1000, 500), dtype="u1")
+    with rasterio.open(
+        tmp_path / "x.tif", "w", driver="GTiff", width=100_000, height=100_000, count=1, dtype="uint8",
+        sparse_ok=True, tiled=True, transform=rasterio.Affine(2, 0, 0, 0, -2, 0),
+    ):  # fmt: skip
+        pass
+    for name in ("x.mat", "x.npz", "v.mat", "w.mat", "x.tif"):
+        assert (tmp_path / name).stat().st_size < 2_000_000
+        with pytest.raises(ValueError, match=rf"{name[0]}\.{name[2:]} grows to more than 250 times its length"):
+            read_cube(tmp_path / name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
+def test_an_array_that_says_it_has_4_gigabytes(tmp_path):
+    path = tmp_path / "x.mat"
+    savemat(path, {"cube": values("f8")})
+    content = path.read_bytes()
+    assert content[184:192] == (9).to_bytes(4, "little") + (480).to_bytes(4, "little"), "float64, and how many bytes"
+    path.write_bytes(content[:188] + (2**32 - 8).to_bytes(4, "little") + content[192:])
+    with pytest.raises(
+        ValueError, match=r"x\.mat takes more than 300 MB to read, more than a file of its length should"
+    ):
+        read_cube(path)
+
+
+def test_a_damaged_hdf5_file_is_a_sentence(tmp_path):
+    """HDF5 itself crashes on some, such as this one, whose pieces are not as large as they say."""
+    X = values("u2", (5, 3, 4))
+    path = tmp_path / "x.mat"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cube", data=X.transpose(2, 1, 0), chunks=(2, 3, 5), compression="gzip", shuffle=True)
+    cube = read_cube(path)
+    assert np.array_equal(whole(cube), X)
+    assert np.array_equal(pickle.loads(pickle.dumps(cube)).read(1, 2), X[1:2])
+    content = path.read_bytes()
+    chunk = np.array([2, 3, 5, 2], dtype="<u4").tobytes()
+    assert content.count(chunk) == 1
+    place = content.index(chunk)
+    for size in ([2, 3, 16_777_221, 2], [2, 3, 5, 200], [0, 3, 5, 2], [2, 2**31, 5, 2]):
+        path.write_bytes(content[:place] + np.array(size, dtype="<u4").tobytes() + content[place + 16 :])
+        with pytest.raises(ValueError, match=r"x\.mat"):
+            whole(read_cube(path))
+    for n in range(0, len(content), 1000):
+        path.write_bytes(content[:n])
+        with pytest.raises(ValueError, match=r"x\.mat"):
+            whole(read_cube(path))
+
+
+def test_hdf5_leads_to_no_other_file(tmp_path):
+    secret = values("u1", (4, 5, 3)) + 100
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["cube"] = secret
+    secret.tofile(tmp_path / "secret.raw")
+
+    def link(file):
+        file["cube"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/cube")
+
+    def soft(file):
+        file.create_group("group")["away"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/")
+        file["cube"] = h5py.SoftLink("/group/away/cube")
+
+    def external(file):
+        file.create_dataset("cube", (4, 5, 3), "u1", external=[(str(tmp_path / "secret.raw"), 0, secret.nbytes)])
+
+    def virtual(file):
+        layout = h5py.VirtualLayout((4, 5, 3), "u1")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "cube", (4, 5, 3))
+        file.create_virtual_dataset("cube", layout)
+
+    for number, (make, sentence) in enumerate(
+        {
+            link: "links are not followed",
+            soft: "links are not followed",
+            external: "another file",
+            virtual: "another file",
+        }.items()
+    ):
+        path = tmp_path / f"{number}.mat"
+        with h5py.File(path, "w") as file:
+            make(file)
+        with h5py.File(path, "r") as file:
+            assert np.array_equal(file["cube"][()], secret), "h5py follows it"
+        with pytest.raises(ValueError, match=rf"{number}\.mat is no MATLAB file that can be read: .*{sentence}"):
+            read_cube(path)
+
+
+@pytest.fixture
+def server():
+    """A server on this machine that remembers what it was asked for."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}", asked
+        running.shutdown()
+        thread.join()
+
+
+def vrt(source, size=(5, 3)):
+    return f"""<VRTDataset rasterXSize="{size[0]}" rasterYSize="{size[1]}"><VRTRasterBand dataType="Byte" band="1">
+    <SimpleSource><SourceFilename relativeToVRT="0">{source}</SourceFilename><SourceBand>1</SourceBand></SimpleSource>
+    </VRTRasterBand></VRTDataset>"""
+
+
+def test_a_raster_leads_to_no_other_file_and_to_no_server(tmp_path, server):
+    """GDAL has readers that follow a file to others and to the web, whatever its name ends with."""
+    address, asked = server
+    foreign = write_tif(tmp_path / "foreign.tif", values("u1"))
+    wms = f"""<GDAL_WMS><Service name="TMS"><ServerUrl>{address}/${{z}}/${{x}}/${{y}}.png</ServerUrl></Service>
+    <DataWindow><UpperLeftX>0</UpperLeftX><UpperLeftY>0</UpperLeftY><LowerRightX>9</LowerRightX><LowerRightY>9</LowerRightY>
+    <SizeX>5</SizeX><SizeY>3</SizeY><TileLevel>1</TileLevel></DataWindow><BandsCount>1</BandsCount></GDAL_WMS>"""
+    texts = {
+        "a.tif": vrt(foreign),
+        "b.tif": vrt(f"/vsicurl/{address}/x.tif"),
+        "c.tif": wms,
+        "d.img": vrt(foreign),
+        "e.png": vrt(foreign),
+        "f.tif": f"{address}/x.tif",
+        "g.tif": f"GTIFF_DIR:1:{foreign}",
+    }
+    with rasterio.open(tmp_path / "foreign.tif") as file:
+        assert file.driver == "GTiff"
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.write_text(text)
+        for read in (
+            read_cube,
+            lambda path: cluster_image(path, 2),
+            lambda path: read_cube(values(), mask=path),
+            lambda path: read_truth(path, (3, 5, 4)),
+        ):
+            with pytest.raises(
+                ValueError, match=rf"{name[0]}\.{name[2:]} cannot be read\. ENVI .*GeoTIFF.* can\. Convert"
+            ):
+                read(path)
+    for path in (f"/vsicurl/{address}/x.tif", f"{address}/x.tif", f"GTIFF_DIR:1:{foreign}", f"vrt://{foreign}"):
+        with pytest.raises(FileNotFoundError, match="does not exist"):
+            read_cube(path)
+        with pytest.raises(FileNotFoundError, match="is not a file"):
+            read_cube(values(), mask=path)
+    # Beside a GeoTIFF: a mask, overviews and notes that lead away.
+    X = values("u2")
+    for number, source in enumerate((foreign, f"/vsicurl/{address}/x.tif")):
+        path = write_tif(tmp_path / f"scene{number}.tif", X, nodata=None)
+        notes = (
+            f'<PAMDataset><Metadata domain="OVERVIEWS"><MDI key="OVERVIEW_FILE">{source}</MDI></Metadata></PAMDataset>'
+        )
+        for ending, text in (("msk", vrt(source)), ("ovr", vrt(source)), ("aux.xml", notes)):
+            path.with_name(f"{path.name}.{ending}").write_text(text)
+        with rasterio.open(path, "r+") as file:
+            file.update_tags(ns="OVERVIEWS", OVERVIEW_FILE=str(source))
+        cube = read_cube(path)
+        assert np.array_equal(whole(cube), X)
+        assert cube.mask is None
+    assert asked == []
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(address + "/here", timeout=100)
+    assert asked == ["/here"], "the server hears"
+
+
+def test_what_lies_beside_a_raster_and_is_read(tmp_path):
+    X = values("u1")
+    inside = np.arange(15).reshape(3, 5) > 2
+    path = tmp_path / "x.tif"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        write_tif(path, X, nodata=None, transform=None, crs=None)
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=False), rasterio.open(path, "r+") as file:
+            file.write_mask(inside)
+    assert path.with_name("x.tif.msk").exists()
+    (tmp_path / "x.tfw").write_text("10\n1\n2\n-20\n1006\n1990.5\n")
+    cube = read_cube(path)
+    assert np.array_equal(cube.mask, inside)
+    with rasterio.open(path) as file:
+        assert cube.transform == pytest.approx(tuple(file.transform)[:6])
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(write_tif(tmp_path / "y.tif", X, nodata=None), "r+") as file,
+    ):
+        file.write_mask(inside)
+    assert not (tmp_path / "y.tif.msk").exists()
+    assert np.array_equal(read_cube(tmp_path / "y.tif").mask, inside)
+    plane = (100 * inside).astype(np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with rasterio.open(tmp_path / "z.png", "w", driver="PNG", width=5, height=3, count=1, dtype="uint8") as file:
+            file.write(plane, 1)
+    assert np.array_equal(read_cube(X, mask=tmp_path / "z.png").mask, inside)
+
+
+def test_a_header_leads_to_no_other_file(tmp_path):
+    X = values()
+    save(tmp_path / "x.hdr", X)
+    (tmp_path / "secret.img").write_bytes(bytes(240))
+    header = tmp_path / "x.hdr"
+    for key in ("data file", "image", "file name", "data", "path"):
+        header.write_text(header.read_text() + f"{key} = {tmp_path / 'secret.img'}\n")
+    assert np.array_equal(whole(read_cube(header)), X)
+
+
+@pytest.mark.parametrize("name", ["bsq.hdr", "bil.hdr", "bip.hdr", "c.npy", "f.npy"])
+def test_data_that_change_after_opening(tmp_path, name):
+    """A memory map of a file that shrinks ends the process."""
+    X = np.random.default_rng(0).random((64, 32, 40))
+    path = tmp_path / name
+    if name.endswith("npy"):
+        np.save(path, np.asarray(X, order=name[0].upper()))
+        data = path
+    else:
+        save(path, X, interleave=name[:3])
+        data = path.with_suffix(".img")
+    cube = read_cube(path)
+    assert np.array_equal(whole(cube), X)
+    assert np.array_equal(np.asarray(cube.data), X)
+    assert np.array_equal(pickle.loads(pickle.dumps(cube)).read(60, 64), X[60:])
+    first = cube.read(0, 2)
+    cube.read(2, 4)
+    assert np.array_equal(first, X[:2]), "blocks share no memory"
+    content, before = data.read_bytes(), data.stat()
+    os.truncate(data, 5000)
+    for read in (
+        whole,
+        lambda cube: cube.read(60, 64),
+        lambda cube: cube.pixel(63, 0),
+        lambda cube: cluster_image(cube, 2),
+    ):
+        with pytest.raises(ValueError, match=rf"{data.name} changed while it was read"):
+            read(cube)
+    os.utime(data, ns=(before.st_atime_ns, before.st_mtime_ns))
+    cube.data.state = (5000, before.st_mtime_ns)  # as if it had shrunk right after it was looked at
+    with pytest.raises(ValueError, match=rf"{data.name} is shorter than it was: it was cut off while it was read"):
+        whole(cube)
+    data.write_bytes(content[:-1] + b"\0")
+    with pytest.raises(ValueError, match=rf"{data.name} changed while it was read"):
+        whole(cube)
+    assert whole(read_cube(path)).shape == X.shape
+
+
+def npy(text, data=b"x" * 80):
+    """An npy file with a header as one likes it."""
+    head = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
+
+
+@pytest.mark.parametrize(
+    ("header", "sentence"),
+    [
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1000, 1000)}", "is too short"),
+        ("{'descr': '<f8', 'fortran_order': True, 'shape': (10, 1, 2)}", "which are 288 bytes.*there are 208"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 1, 1)}", "real numbers are needed"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (1, 1, 1)}", "holds object values"),
+        ("{'descr': '<c16', 'fortran_order': False, 'shape': (1, 1, 1)}", "holds complex128 values"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (0, 1, 1)}", "none of them empty|matrices"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': 7}", "cannot be read as npy"),
+        ("[" * 100, "cannot be read as npy"),
+        ("__import__('os').getpid()", "cannot be read as npy"),
+    ],
+)
+def test_headers_of_npy_that_promise_too_much(tmp_path, header, sentence):
+    path = tmp_path / "x.npy"
+    path.write_bytes(npy(header))
+    with pytest.raises(ValueError, match=rf"x\.npy.*({sentence})"):
+        read_cube(path)
+    with pytest.raises(ValueError, match=rf"x\.npy.*({sentence})"):
+        read_cube(values(), mask=path)
+    with pytest.raises(ValueError, match=r"x\.npy"):
+        read_truth(path, (3, 5, 4))
+
+
+def test_npz_that_make_no_sense(tmp_path):
+    X = values("u2")
+    path = tmp_path / "x.npz"
+    pixels = X.reshape(15, 4)
+    for arrays, sentence in (
+        ({"X": pixels, "height": "three", "width": 5}, "height is no number of lines"),
+        ({"X": pixels, "height": [3, 3], "width": 5}, "height is no number of lines"),
+        ({"X": pixels, "height": 4, "width": 5}, r"X has shape \(15, 4\), which is not 4 × 5"),
+        ({"X": X, "height": 3, "width": 5}, r"X has shape \(3, 5, 4\), which is not 3 × 5"),
+        ({"X": pixels, "height": 3, "width": 5, "scale_num": 1, "scale_den": 0}, "scale_num and scale_den must"),
+        ({"X": pixels, "height": 3, "width": 5, "scale_num": "a", "scale_den": 1}, "scale_num and scale_den must"),
+        ({"image": pixels}, "image has shape"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=rf"x\.npz: {sentence}"):
+            read_cube(path)
+    np.savez(path, image=X, wavelengths=["a", "b"])
+    assert read_cube(path).wavelengths is None
+    made = io.BytesIO()
+    np.savez(made, image=X)
+    content = made.getvalue()
+    header = content.index(b"(3, 5, 4)")
+    path.write_bytes(content[:header] + b"(3,5,10**)"[:9] + content[header + 9 :])
+    with pytest.raises(ValueError, match=r"x\.npz cannot be read as npz"):
+        read_cube(path)
+    path.write_bytes(content[:-40])
+    with pytest.raises(ValueError, match=r"x\.npz is damaged, or no zip archive"):
+        read_cube(values(), mask=path)
+
+
+def test_headers_that_are_long_or_odd(tmp_path):
+    header = save(tmp_path / "x.hdr", values(), interleave="bip")
+    text = header.read_text()
+    for more in ("\n" * 60_000, "band names = {" + "x" * 11_000_000 + "}\n"):
+        header.write_text(text + more)
+        with pytest.raises(ValueError, match=r"x\.hdr is no ENVI header: a header is a short text"):
+            read_cube(header)
+    for info in ("rotation=north", "rotation=", "rotation=inf"):
+        header.write_text(text + f"map info = {{UTM, 1, 1, 0, 0, 1, 1, 10, North, WGS-84, {info}}}\n")
+        assert read_cube(header).transform is None
+    header.write_text(text + "map info = {UTM, nan, 1, 0, 0, 1, 1, 10, North, WGS-84}\n")
+    assert read_cube(header).transform is None
+    header.write_text(text + "reflectance scale factor = inf\n")
+    with pytest.raises(ValueError, match="it must be greater than 0"):
+        read_cube(header)
+
+
+def test_truths_that_make_no_sense(tmp_path):
+    shape = (3, 5, 4)
+    library = {"file type": "ENVI Spectral Library", "spectra names": ["a", "b"]}
+    header = save(tmp_path / "x.hdr", np.ones((2, 4, 1), np.float32), ext=".sli", interleave="bsq", **library)
+    text = header.read_text().replace("ENVI Standard", "ENVI Spectral Library")
+    header.write_text(text)
+    assert read_truth(header, shape).names == ["a", "b"]
+    for old, new, sentence in (
+        ("lines = 2", "lines = 2000000000", r"x\.sli is too short"),
+        ("lines = 2", "lines = 1", "lines = 1, but its list spectra names has another length"),
+        ("lines = 2", "lines = two", "a whole number is expected"),
+        ("samples = 4\n", "", "lacks 'samples'"),
+    ):
+        assert old in text
+        header.write_text(text.replace(old, new))
+        with pytest.raises(ValueError, match=sentence):
+            read_truth(header, shape)
+    for content, sentence in (
+        (b"a,b\n1,2,3\n", "has 2 names, but its lines of numbers have another length"),
+        (b"a,b\n1,2\n1\n", "A line of names, then one line of numbers for each band is expected"),
+        (b"band\n1\n", "has 1 names"),
+        (b"\xff\xfe", "no table that can be read"),
+        (b'"' + b"x" * 200_000, "no table that can be read"),
+    ):
+        (tmp_path / "x.csv").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"x\.csv.*{sentence}"):
+            read_truth(tmp_path / "x.csv", shape)
+    np.save(tmp_path / "x.npy", np.full((3, 5), np.inf))
+    assert read_truth(tmp_path / "x.npy", shape).names == ["class inf"]

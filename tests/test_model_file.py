@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import re
 import struct
 import zipfile
 
@@ -19,9 +20,26 @@ from sklearn.exceptions import NotFittedError
 import onmf
 from conftest import make_counts
 from onmf import ONMF
+from onmf.datasets import make_scene
 from onmf.divergence import BetaBelowOne, KullbackLeibler
+from onmf.image import Cube, cluster_image, predict_image
+from onmf.image.cluster import image_parts
+from onmf.model_file import PARAMETERS
+from onmf.text import assign_documents
+from onmf.text.words import DEFAULT, is_simple
 
 X = make_counts(np.random.default_rng(0))[0]
+VOCABULARY = ["tea", "<milk>", "Käse", *(f"word{chr(97 + j)}" for j in range(X.shape[1] - 3))]
+DOCUMENTS = {
+    "vocabulary": VOCABULARY,
+    "vectorizer": {
+        "lowercase": True,
+        "token_pattern": r"\b[^\W\d_]{2,}\b",
+        "ngram_range": [1, 1],
+        "stop_words": ["of"],
+    },
+    "source": {"name": "letters", "strip": ["headers"], "skipped": [["a.png", "not text"]]},
+}
 
 
 @pytest.fixture
@@ -34,7 +52,7 @@ def stored(tmp_path_factory):
     """The bytes of a model file, and the model."""
     model = ONMF(3, init="random-partition", n_init=2, random_state=0).fit(csr_array(X))
     path = tmp_path_factory.mktemp("stored") / "model.onmf"
-    model.save(path, extra={"kind": "documents", "vocabulary": ["tea", "<milk>", "Käse"], "bands": np.arange(4.0)})
+    model.save(path, extra={"kind": "documents", **DOCUMENTS, "bands": np.arange(4.0)})
     return path.read_bytes(), model
 
 
@@ -103,7 +121,7 @@ def test_itakura_saito_and_names(path):
 
 
 def test_extra_parts_come_back_and_are_saved_again(path):
-    extra = {"kind": "image", "bands": np.arange(5.0), "words": ["Käse", "</script>"], "options": {"a": [1, None, 0.5]}}
+    extra = {"kind": "songs", "bands": np.arange(5.0), "words": ["Käse", "</script>"], "options": {"a": [1, None, 0.5]}}
     ONMF(2).fit(X).save(path, extra=extra)
     for _ in range(2):
         model = onmf.load(path)
@@ -197,7 +215,7 @@ def load_or_sentence(path, model):
         assert "\n" not in sentence
         return False
     assert same(model, again)
-    assert again.extra_["vocabulary"] == ["tea", "<milk>", "Käse"]
+    assert again.extra_["vocabulary"] == VOCABULARY
     return True
 
 
@@ -217,7 +235,7 @@ def test_flipped_bits(stored, path):
 @given(
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8)), min_size=1, max_size=5)
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_overwritten_bytes(stored, tmp_path_factory, changes):
     data, model = stored
     damaged = bytearray(data)
@@ -300,23 +318,23 @@ def replace(name, content):
         (edited(format_version=True), "does not say which version"),
         (edited(format="another thing"), "is not an onmf model"),
         (edited(fitted=...), "'fitted' is missing"),
-        (edited(parameters={"n_clusters": 0}), "n_clusters=0 is not allowed"),
-        (edited(parameters={"n_clusters": {"array": "nowhere"}}), "'nowhere' is missing"),
+        (edited(parameters={"n_clusters": 0}), "parameter n_clusters is 0, not a whole number from 1"),
+        (edited(parameters={"n_clusters": {"array": "nowhere"}}), "array of its parameter n_clusters is missing"),
         (edited(parameters={"n_jobs": 3}), "unknown parameters: n_jobs"),
-        (edited(parameters={"init": ["snpa"]}), "no number, text or array"),
-        (edited(parameters=7), "is damaged"),
+        (edited(parameters={"init": ["snpa"]}), r"parameter init is \['snpa'\], not one of 'snpa'"),
+        (edited(parameters=7), "its parameters is 7, not a record"),
         (edited(divergence={"divergence": "get_divergence"}), "unknown"),
         (edited(divergence={"divergence": "Divergence"}), "unknown"),
         (edited(divergence={"divergence": "__class__"}), "unknown"),
         (edited(divergence={"smoothing": -1}), "smoothing=-1.0 is not allowed"),
-        (edited(fitted={"n_iter": "many"}), "is damaged"),
+        (edited(fitted={"n_iter": "many"}), "its n_iter is 'many', not a whole number"),
         (replace("metadata.json", b'{"format": "an onmf model", "format_version": 1}'), "'parameters' is missing"),
         (replace("arrays/labels.npy", npy(np.full(60, 7))), "a label names a cluster that is not there"),
-        (replace("arrays/labels.npy", npy(np.zeros(59, int))), "another length than labels"),
-        (replace("arrays/labels.npy", npy(np.zeros(60))), "labels are no whole numbers"),
-        (replace("arrays/centroids.npy", npy(np.zeros(3))), "centroids are no matrix"),
-        (replace("arrays/centroids.npy", npy(np.full((3, 24), np.nan))), "centroids holds NaN"),
-        (replace("arrays/masses.npy", npy(np.zeros(5))), "masses or scales"),
+        (replace("arrays/labels.npy", npy(np.zeros(59, int))), r"its scales have the shape \(60,\), not \(59,\)"),
+        (replace("arrays/labels.npy", npy(np.zeros(60))), "its labels have 1 axes of float64 values"),
+        (replace("arrays/centroids.npy", npy(np.zeros(3))), "its centroids have 1 axes of float64 values, not 2"),
+        (replace("arrays/centroids.npy", npy(np.full((3, 24), np.nan))), "its centroids hold NaN"),
+        (replace("arrays/masses.npy", npy(np.zeros(5))), r"its masses have the shape \(5,\), not \(3,\)"),
         (replace("arrays/centroids.npy", npy(np.array([Trap()], dtype=object), allow_pickle=True)), "plain numbers"),
         (replace("arrays/centroids.npy", pickle.dumps(Trap())), "no header of a .npy file"),
         (replace("arrays/centroids.npy", header((10**6, 10**6))), "claims the shape"),
@@ -378,3 +396,250 @@ def test_a_file_is_written_whole_or_not_at_all(path, monkeypatch):
         ONMF(3).fit(X).save(path)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["model.onmf"]
+
+
+NESTED = json.loads("[" * 90 + "]" * 90)
+VALUES = [None, True, -1, 7, 10**400, 1e308, float("nan"), "x", "", [], {}, NESTED]
+
+
+def places(value, path=()):
+    """Where values are in what JSON says: everywhere, but in a list only in the first two places."""
+    yield path
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value[:2])
+        for key, item in list(items):
+            yield from places(item, (*path, key))
+
+
+def with_value(value, path, new):
+    """A copy with another value in one place."""
+    if not path:
+        return new
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[path[0]] = with_value(value[path[0]], path[1:], new)
+    return changed
+
+
+def of_matrix():
+    frame = pd.DataFrame(X, columns=[f"word {j}" for j in range(X.shape[1])])
+    return ONMF(3, init=X[:3], beta_loss=KullbackLeibler(0.1), random_state=3).fit(frame), {"kind": "matrix", "a": [1]}
+
+
+def of_consensus():
+    return ONMF(2, init="consensus", n_consensus=3, random_state=0, beta_loss=0.5).fit(X), {"kind": "songs"}
+
+
+def of_documents():
+    return ONMF(3).fit(csr_array(X)), {"kind": "documents", **DOCUMENTS}
+
+
+def of_image():
+    found = cluster_image(IMAGE, 3)
+    return found.model, image_parts(found)
+
+
+SCENE = make_scene(6, 5, 20, 3, random_state=0)
+IMAGE = Cube(SCENE.X.reshape(6, 5, 20), wavelengths=SCENE.wavelengths, wavelength_unit="nm")
+
+
+def predicted(model):
+    """An image is mapped, or has other bands than the model."""
+    sentence = None
+    try:
+        assert len(predict_image(model, IMAGE).names) == len(model.cluster_centers_)
+    except ValueError as error:
+        sentence = str(error)
+    assert sentence is None or "other bands than the model" in sentence or "images of the same sensor" in sentence
+
+
+def used(path):
+    """Load a model and use it as its kind is used; whether that went well, or was refused with a sentence."""
+    try:
+        model = onmf.load(path)
+    except ValueError as error:
+        sentence = str(error)
+        assert str(path) in sentence
+        assert "\n" not in sentence
+        assert len(sentence) < 1000 + len(str(path))
+        return False
+    kind, again = model.extra_["kind"], path.with_name("again.onmf")
+    if kind == "documents" and not is_simple(model.extra_["vectorizer"].get("token_pattern", DEFAULT) or ""):
+        with pytest.raises(ValueError, match=r"found with the pattern|does not say what a word is"):
+            assign_documents(model, ["tea"])
+    elif kind == "documents":
+        assign_documents(model, ["tea worda wordb", ""])
+    elif kind == "image":
+        predicted(model)
+    else:
+        new = X + 1 if model.n_features_in_ == X.shape[1] else np.ones((1, model.n_features_in_))
+        names = getattr(model, "feature_names_in_", None)
+        new = new if names is None else pd.DataFrame(new, columns=names)
+        assert len(model.predict(new)) == len(new)
+    model.top_features(3)
+    model.save(again)
+    assert onmf.load(again).labels_.tolist() == model.labels_.tolist()
+    return True
+
+
+@pytest.mark.parametrize("make", [of_matrix, of_consensus, of_documents, of_image])
+def test_every_value_replaced(make, path):
+    """Each value of each JSON part by each of the values above, with right checksums."""
+    model, extra = make()
+    model.save(path, extra=extra)
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        texts = {name: json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json")}
+    assert used(path)
+    outcomes = []
+    for name, value in texts.items():
+        for place in places(value):
+            if place[:1] == ("members",):
+                continue  # made right again below
+            for new in VALUES:
+                changed = json.dumps(with_value(value, place, new)).encode()
+                try:
+                    rebuilt(data, path, change=replace(name, changed))
+                except (TypeError, AttributeError):  # metadata that can list no members
+                    continue
+                outcomes.append(used(path))
+    assert len(outcomes) > 400
+    assert 0.02 < np.mean(outcomes) < 0.6  # some values are as good as others, and most are not
+
+
+@pytest.mark.parametrize("make", [of_matrix, of_documents, of_image])
+def test_bytes_changed_with_right_checksums(make, path):
+    model, extra = make()
+    model.save(path, extra=extra)
+    data = path.read_bytes()
+    rng = np.random.default_rng(0)
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()[1:]
+    outcomes = []
+    for _ in range(400):
+        name = names[rng.integers(len(names))]
+
+        def change(members, name=name):
+            damaged = bytearray(members[name])
+            for place in rng.integers(min(len(damaged), 400), size=rng.integers(1, 4)):
+                damaged[place] = rng.integers(256)
+            members[name] = bytes(damaged)
+
+        rebuilt(data, path, change=change)
+        outcomes.append(used(path))
+    assert {True, False} <= set(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("<f2", (3, 24)), (">f8", (3, 24)), ("<f16", (3, 24)), ("<i8", (3, 24)), ("|b1", (3, 24)), ("<f8", (0, 24)),
+     ("<f8", (3, 0)), ("<f8", (3, 8, 3)), ("<f8", ()), ("<f8", (1,) * 40), ("<f8", (3, 25)), ("<f8", (2, 24))],
+)  # fmt: skip
+def test_arrays_of_other_types_and_shapes(stored, path, dtype, shape):
+    rebuilt(stored[0], path, change=replace("arrays/centroids.npy", npy(np.ones(72)[:1].repeat(72))))
+    array = np.ones(int(np.prod(shape)), dtype)
+    header = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode().ljust(245) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + array.tobytes()
+    rebuilt(stored[0], path, change=replace("arrays/centroids.npy", content))
+    assert used(path) == (dtype == ">f8")  # another order of bytes is as good
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (edited(parameters={"tol": 10**400}), "parameter tol is 1000"),
+        (edited(parameters={"engine": 5}), "parameter engine is 5, not one of 'auto'"),
+        (edited(parameters={"engine": None}), "parameter engine is None"),
+        (edited(parameters={"n_threads": 10**9}), "parameter n_threads is 1000000000"),
+        (edited(parameters={"random_state": -1}), "parameter random_state is -1"),
+        (edited(fitted={"objective": float("nan")}), "objective is nan, not a number"),
+        (edited(fitted={"n_filled": 99}), "n_filled is 99, not a whole number from 0 to 3"),
+        (edited(provenance={"onmf": 7}), "provenance onmf is 7, not a text"),
+        (edited(divergence={"smoothing": 10**400}), "KullbackLeibler smoothing is 1000"),
+        (edited(divergence={"code": 1}), "KullbackLeibler code is 1, not known"),
+        (edited(kind=7), "its kind is 7, not a text"),
+        (edited(kind="image"), "'names' is missing"),
+        (replace("parts/source.json", b"7"), "its part source is 7, not a record"),
+        (replace("parts/source.json", b'{"strip": 7}'), "its part source is {'strip': 7}"),
+        (replace("parts/kind.json", b"7"), "a part of it is called 'kind'"),
+        (replace("parts/vectorizer.json", b'{"ngram_range": [1, 1000000000]}'), "not a record"),
+        (replace("parts/vectorizer.json", b'{"analyzer": "os.system"}'), "not a record"),
+        (replace("parts/vocabulary.json", b'["tea", "milk"]'), r"\['tea', 'milk'\], not a list of 24 different texts"),
+        (replace("parts/vocabulary.json", json.dumps(["tea"] * 24).encode()), "not a list of 24 different texts"),
+        (replace("parts/vocabulary.json", json.dumps(["\ud800", *VOCABULARY[1:]]).encode()), "surrogates not allowed"),
+        (replace("parts/source.json", b'{"a": 1, "a": 2}'), "the same name twice"),
+        (replace("parts/source.json", b"[" * 150 + b"]" * 150), "more than 100 levels deep"),
+        (replace("parts/source.json", b"1" * 10_000), "parts/source.json is not JSON"),
+        (replace("arrays/centroids.npy", npy(-np.ones((3, 24)))), "negative entries, which kullback-leibler"),
+        (replace("arrays/centroids.npy", npy(np.full((3, 24), 1e308))), "too large or too small"),
+        (replace("arrays/centroids.npy", npy(np.full((3, 24), np.inf))), "hold NaN or infinity"),
+        (replace("arrays/history.moved.npy", npy(np.full(2, np.nan))), "history.moved are no numbers"),
+        (replace("arrays/history.moved.npy", npy(np.ones((2, 2)))), "history.moved is no list"),
+        (replace("arrays/labels.npy", npy(np.zeros(60, np.int8))), "its labels have 1 axes of int8 values"),
+    ],
+)  # fmt: skip
+def test_values_that_no_model_has(stored, path, change, message):
+    rebuilt(stored[0], path, change=change)
+    with pytest.raises(ValueError, match=message) as caught:
+        onmf.load(path)
+    assert str(caught.value).startswith(f"{path} is damaged: ")
+
+
+def test_every_parameter_has_a_rule():
+    assert set(PARAMETERS) == set(ONMF().get_params())
+
+
+def test_what_could_not_be_read_again_is_not_saved(path):
+    model = ONMF(2).fit(X)
+    for extra, message in (
+        ({"kind": "documents"}, "The model cannot be saved: 'vocabulary' is missing"),
+        ({"deep": json.loads("[" * 150 + "]" * 150)}, "deep cannot be stored as JSON: it is more than 100 levels deep"),
+        ({"half": "\ud800"}, "half cannot be stored as JSON: .*surrogates not allowed"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.save(path, extra=extra)
+    with pytest.raises(ValueError, match="The model cannot be saved: its parameter tol is -1"):
+        model.set_params(tol=-1).save(path)
+    assert not path.exists()
+
+
+def test_a_pipe_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="is a device or a pipe, not a file"):
+        onmf.load(path)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"\b[^\W\d_]{2,}\b", r"(?u)\b\w\w+\b", r"\w+", r"[a-z]{3,}", r"\b[A-Z][a-z]+\b", r"\S+", r"\b\w[\w' -]*\b", ".+"],
+)
+def test_simple_patterns_are_linear(pattern):
+    """Texts on which a pattern that is quadratic would take hours."""
+    assert is_simple(pattern)
+    n = 300_000
+    for text in (
+        "a" * n,
+        "a" * n + "1",
+        "a" * n + "é!",
+        "a " * n,
+        "Aa1_" * n,
+        "-" * n,
+        "a-" * n + "_",
+        "Ab" + "b" * n + "_",
+    ):
+        re.findall(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?:a+)+b", r"\w+\b", r"\w+x", "a+a+", "(a|b)+", r"\w{1,9}{1,9}", r"(?=a)\w+", r"\w+?", "[a--b]", ""]
+)
+def test_other_patterns_from_a_file_are_not_used_unasked(pattern, path):
+    model, extra = of_documents()
+    extra["vectorizer"] = {**extra["vectorizer"], "token_pattern": pattern}
+    model.save(path, extra=extra)
+    loaded = onmf.load(path)
+    with pytest.raises(ValueError, match=r"not used unasked\. If you trust it, give it yourself as token_pattern"):
+        assign_documents(loaded, ["a" * 60])
+    with pytest.raises(ValueError, match=r"found with the pattern .*, not with 'tea'"):
+        assign_documents(loaded, ["a" * 60], token_pattern="tea")
+    if pattern == r"\w+x":
+        assert assign_documents(loaded, ["teax tea"], token_pattern=pattern).set_aside == ["1"]

@@ -27,7 +27,7 @@ model = ONMF(2).fit(np.eye(5) + 1)
 model.predict(np.eye(5) + 1), model.transform(np.eye(5) + 1), model.to_cpu()
 sys.exit("cupy" in sys.modules)
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_auto_takes_the_cpu_for_arrays_of_the_host(counts):

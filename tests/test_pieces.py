@@ -1,5 +1,7 @@
 """Data in pieces: what is read back is what was written, and broken files are named."""
 
+import json
+import os
 import pickle
 import sys
 
@@ -157,6 +159,133 @@ class TestShards:
             ONMF(4).fit(shards.to_dask())
 
 
+class TestHostileShards:
+    @pytest.fixture
+    def folder(self, X, tmp_path):
+        write_shards([X[:100], X[100:200], X[200:]], tmp_path / "shards", [f"g{j}" for j in range(50)])
+        return tmp_path / "shards"
+
+    @pytest.mark.parametrize("lazy", [False, True])
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                lambda parts: parts["indices"].__setitem__(2, 10**9),
+                r"indices\[2\] = 1000000000, in row 0, is no column",
+            ),
+            (lambda parts: parts["indices"].__setitem__(2, -1), r"indices\[2\] = -1"),
+            (lambda parts: parts["indptr"].__setitem__(3, 10**8), r"indptr\[4\] = \d+, and must be at least 100000000"),
+            (lambda parts: parts["indptr"].__setitem__(-1, 10**8), "cannot be read as a shard"),
+            (
+                lambda parts: parts.update(indices=parts["indices"] + 0.5),
+                "its indices has 1 dimensions and type float64",
+            ),
+            (lambda parts: parts.update(data=parts["data"][:5]), "cannot be read as a shard"),
+            (lambda parts: parts.update(data=parts["data"].astype(str)), "its data has 1 dimensions and type <U"),
+            (lambda parts: parts.pop("indptr"), "it holds no CSR matrix, but data, indices, shape"),
+        ],
+    )
+    def test_what_a_shard_says(self, folder, lazy, change, message):
+        file = folder / "shard-000001.npz"
+        parts = dict(np.load(file))
+        change(parts)
+        np.savez(file, **parts)
+        shards = open_shards(folder)
+        with pytest.raises(
+            ValueError,
+            match=rf"In (batch|partition) 1.*shard-000001.npz cannot be read as a shard: .*{message}|"
+            rf"In (batch|partition) 1.*shard-000001.npz {message}",
+        ):
+            ONMF(4).fit(shards.to_dask() if lazy else shards)
+
+    @pytest.mark.parametrize("shape", [[100, 10**18], [10**12, 50], [-100, 50], [100.0, 50.0], [100], "100"])
+    def test_the_shape_of_a_shard(self, folder, shape):
+        file = folder / "shard-000001.npz"
+        np.savez(file, **(dict(np.load(file)) | {"shape": np.array(shape)}))
+        with pytest.raises(ValueError, match=r"shard-000001.npz cannot be read as a shard: it"):
+            open_shards(folder)
+
+    def test_growth(self, folder):
+        file = folder / "shard-000001.npz"
+        np.savez_compressed(file, **(dict(np.load(file)) | {"data": np.zeros(101_000_000, dtype=np.uint8)}))
+        with pytest.raises(
+            ValueError, match=r"shard-000001.npz cannot be read as a shard: it grows to more than 250 times"
+        ):
+            open_shards(folder)
+
+    @pytest.mark.parametrize("missing", [0, 1])
+    def test_a_gap(self, folder, missing):
+        (folder / f"shard-{missing:06d}.npz").unlink()
+        with pytest.raises(
+            ValueError, match=rf"shard-00000{missing}.npz is missing: there are 2 shards, up to shard-000002"
+        ):
+            open_shards(folder)
+
+    def test_what_is_no_file(self, folder):
+        (folder / "shard-000002.npz").unlink()
+        os.mkfifo(folder / "shard-000002.npz")
+        with pytest.raises(ValueError, match=r"shard-000002.npz is not a file"):
+            open_shards(folder)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (b"", "is no list of names: Expecting value"),
+            (b'["a",', "is no list of names: Expecting value"),
+            (b"\xff\xfe", "is no list of names: 'utf-8' codec"),
+            (b"[" * 100_000, "is no list of names: maximum recursion depth"),
+            (b'{"a": 1}', "is no list of 50 names, one for each feature"),
+            (json.dumps(["a"] * 49).encode(), "is no list of 50 names, one for each feature"),
+            (json.dumps(["a"] * 49 + [7]).encode(), "is no list of names: entry 49 is 7"),
+            (json.dumps(["a"] * 49 + [None]).encode(), "is no list of names: entry 49 is None"),
+            (json.dumps(["a"] * 49 + ["\ud800"]).encode(), r"is no list of names: entry 49 is '\\ud800'"),
+        ],
+    )
+    def test_names(self, folder, content, message):
+        (folder / "names.json").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"names.json {message}"):
+            open_shards(folder)
+
+    def test_damaged_parquet(self, X, tmp_path):
+        """Whatever Arrow raises, the user gets a sentence that names the file."""
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        for i in range(2):
+            frame = pd.DataFrame(X[i * 9 : i * 9 + 9, :5].toarray(), columns=list("abcde"))
+            frame.to_parquet(tmp_path / f"part{i}.parquet")
+        file = tmp_path / "part1.parquet"
+        good = file.read_bytes()
+        outcomes = set()
+        for place in range(0, len(good), 13):
+            file.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+            try:
+                outcomes.add(sum(len(block) for block in open_shards(tmp_path)()))
+            except ValueError as error:
+                outcomes.add("part1.parquet" in str(error))
+        assert outcomes == {True, 18}
+        file.write_bytes(b"PAR1")
+        with pytest.raises(ValueError, match=r"part1.parquet cannot be read as a shard"):
+            open_shards(tmp_path)
+
+    def test_parquet_of_something_else(self, tmp_path):
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        file = tmp_path / "part0.parquet"
+        parquet.write_table(pa.table({"a": [1, 2], "who": ["me", "you"]}), file)
+        with pytest.raises(ValueError, match=r"part0.parquet .*its column 'who' holds string values: leave out"):
+            open_shards(tmp_path)
+        parquet.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), file)
+        with pytest.raises(ValueError, match=r"part0.parquet .*two of its columns have the same name"):
+            open_shards(tmp_path)
+        parquet.write_table(pa.table({name: np.zeros(1_000_000) for name in "abcdefghijklmn"}), file)
+        assert file.stat().st_size < 500_000
+        with pytest.raises(
+            ValueError, match=r"part0.parquet .*1000000 × 14 numbers take more than 250 times its length"
+        ):
+            open_shards(tmp_path)
+
+
 class TestTexts:
     TEXTS = ("red wine, white wine", "green tea and black tea", "red tea", "wine from grapes", "a green grape", "") * 3
 
@@ -267,6 +396,225 @@ class TestAnnDataFiles:
             open_zarr(adata_files / "cells.zarr", "X")
 
 
+class TestHostileFiles:
+    """What HDF5 files and Zarr stores say about the matrix in them."""
+
+    @staticmethod
+    def hdf5(X, path, **changes):
+        """A file as AnnData writes it, with some of its parts replaced."""
+        import h5py
+
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr} | changes
+        with h5py.File(path, "w") as file:
+            group = file.create_group("X")
+            group.attrs["encoding-type"] = "csr_matrix"
+            group.attrs["shape"] = parts.pop("shape", X.shape)
+            for name, value in parts.items():
+                if callable(value):
+                    value(group, name)
+                else:
+                    group.create_dataset(name, data=value)
+        return path
+
+    @staticmethod
+    def zarr(X, path, **changes):
+        import zarr
+
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr} | changes
+        group = zarr.open_group(path, mode="w").create_group("X")
+        group.attrs["shape"] = np.array(parts.pop("shape", X.shape)).tolist()
+        for name, value in parts.items():
+            group.create_array(name, data=np.asarray(value))
+        return path
+
+    WRONG = (
+        (
+            "indices",
+            lambda X: np.where(np.arange(X.nnz) == 700, 10**9, X.indices),
+            r"indices\[\d+\] = 1000000000, in row",
+        ),
+        ("indices", lambda X: np.where(np.arange(X.nnz) == 700, 50, X.indices), r"indices\[\d+\] = 50, in row"),
+        ("indices", lambda X: np.where(np.arange(X.nnz) == 700, -1, X.indices), r"indices\[\d+\] = -1, in row"),
+        ("indices", lambda X: X.indices + 0.5, "its indices has 1 dimensions and type float64"),
+        ("indices", lambda X: X.indices[:-900], "end at entry"),
+        (
+            "indptr",
+            lambda X: np.where(np.arange(301) == 30, 10**12, X.indptr.astype(np.int64)),
+            r"indptr\[\d+\] = \d+, and must be at least",
+        ),
+        ("indptr", lambda X: np.where(np.arange(301) == 30, -7, X.indptr.astype(np.int64)), r"indptr\[\d+\] = -7"),
+        (
+            "indptr",
+            lambda X: np.where(np.arange(301) == 77, 10**12, X.indptr.astype(np.int64)),
+            "entry 1000000000000",
+        ),
+        (
+            "indptr",
+            lambda X: np.where(np.arange(301) == 300, 10**12, X.indptr.astype(np.int64)),
+            "entry 1000000000000",
+        ),
+        ("indptr", lambda X: X.indptr[:-5], "says that it has 300 rows, and its indptr has 296 entries"),
+        ("indptr", lambda X: X.indptr.reshape(7, 43), "its indptr has 2 dimensions"),
+        ("data", lambda X: X.data[:100], "end at entry"),
+        ("data", lambda X: X.data * 1j, "its data has 1 dimensions and type complex128"),
+        ("shape", lambda X: (10**12, 50), "1000000000000 rows and 50 columns, far more than its"),
+        ("shape", lambda X: (300, 10**12), "300 rows and 1000000000000 columns, far more than its"),
+        ("shape", lambda X: (300, 20), "is no column of a matrix of 20 columns"),
+        ("shape", lambda X: (299, 50), "says that it has 299 rows, and its indptr has 301 entries"),
+        ("shape", lambda X: (-300, 50), "says that it has -300 rows"),
+        ("shape", lambda X: (300.0, 50.0), "two whole numbers"),
+        ("shape", lambda X: (300, 50, 2), "two whole numbers"),
+    )
+
+    @pytest.mark.parametrize("kind", ["hdf5", "zarr"])
+    @pytest.mark.parametrize(("name", "change", "message"), WRONG)
+    def test_its_structure(self, X, tmp_path, kind, name, change, message):
+        pytest.importorskip("h5py" if kind == "hdf5" else "zarr")
+        path = getattr(self, kind)(X, tmp_path / "cells", **{name: change(X)})
+        with pytest.raises(ValueError, match=rf"cells, X, cannot be read: .*{message}"):
+            ONMF(4).fit(open_h5ad(path, rows=77) if kind == "hdf5" else open_zarr(path, "X", rows=77))
+
+    def test_no_other_file_is_read(self, X, tmp_path):
+        h5py = pytest.importorskip("h5py")
+        other = self.hdf5(X, tmp_path / "other.h5ad")
+        dense = tmp_path / "dense.h5"
+        with h5py.File(dense, "w") as file:
+            file["x"] = X.toarray()
+        X.toarray().astype("<i4").tofile(tmp_path / "raw")
+        layout = h5py.VirtualLayout(X.shape, "i4")
+        layout[:] = h5py.VirtualSource(dense, "x", shape=X.shape)
+        raw = [(str(tmp_path / "raw"), 0, h5py.h5f.UNLIMITED)]
+        path = tmp_path / "cells.h5ad"
+        with h5py.File(path, "w") as file:
+            file["X"] = h5py.ExternalLink(other, "X")
+            layers = file.create_group("layers")
+            layers["soft"] = h5py.SoftLink("/X")
+            layers.create_virtual_dataset("virtual", layout)
+            layers.create_dataset("external", X.shape, "i4", external=raw)
+            layers["inner"] = np.ones((300, 50))
+            inside = layers.create_group("inside")
+            inside.attrs["shape"] = X.shape
+            inside["data"], inside["indptr"] = X.data, X.indptr
+            inside["indices"] = h5py.ExternalLink(other, "X/indices")
+        assert np.array_equal(h5py.File(path)["layers/virtual"][:], X.toarray()), "HDF5 itself would read it"
+        assert np.array_equal(h5py.File(path)["layers/external"][:], X.toarray())
+        assert np.array_equal(h5py.File(path)["X/data"][:], X.data)
+        for layer, message in (
+            (None, "X, cannot be read: X is a link, and may lead to another file"),
+            ("soft", "soft is a link, and may lead to another file"),
+            ("inside", "indices is a link, and may lead to another file"),
+            ("virtual", "its entries lie in another file"),
+            ("external", "its entries lie in another file"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                open_h5ad(path, layer)
+        assert open_h5ad(path, "inner").shape == (300, 50)
+
+    def test_rows_of_nothing(self, X, tmp_path):
+        """Chunks that were never written are zeros, and a file can have any number of them."""
+        h5py = pytest.importorskip("h5py")
+
+        def empty(n, chunk):
+            return lambda group, name: group.create_dataset(name, (n,), "i4", chunks=(chunk,))
+
+        for changes, message in (
+            (
+                {"indptr": empty(10**12 + 1, 10**6), "shape": (10**12, 50)},
+                "1000000000000 rows and 50 columns, far more",
+            ),
+            ({"data": empty(10**12, 10**8)}, "381 MB would be read at once"),
+            ({"data": empty(10**9, 10)}, "it is cut into more than 1000000 chunks"),
+            (
+                {"data": empty(10**9, 10**6), "indices": empty(10**9, 10**6), "indptr": [0] + [10**9] * 300},
+                "7629 MB would be read at once",
+            ),
+        ):
+            path = self.hdf5(X, tmp_path / "cells", **changes)
+            with pytest.raises(ValueError, match=message):
+                open_h5ad(path).compute(scheduler="sync")
+        with h5py.File(path, "w") as file:
+            file.create_dataset("X", (10**7, 10**6), "f8", chunks=(100, 100))
+        with pytest.raises(ValueError, match="it is cut into more than 1000000 chunks"):
+            open_h5ad(path)
+        with h5py.File(path, "w") as file:
+            file.create_dataset("X", (10**6, 10**6), "f8", chunks=(1000, 10**4))
+        with pytest.raises(ValueError, match=r"MB would be read at once from \d+ bytes.*Ask for fewer rows"):
+            open_h5ad(path)
+
+    def test_damaged_hdf5(self, X, tmp_path):
+        """Whatever HDF5 raises, the user gets a sentence that names the file."""
+        pytest.importorskip("h5py")
+        path = self.hdf5(X[:20], tmp_path / "cells.h5ad")
+        good = path.read_bytes()
+        outcomes = set()
+        for place in range(0, len(good), 101):
+            path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+            try:
+                outcomes.add(open_h5ad(path).compute(scheduler="sync").shape)
+            except (ValueError, KeyError) as error:
+                outcomes.add("cells.h5ad" in str(error))
+        assert outcomes == {True, (20, 50)}
+
+    def test_damaged_zarr(self, X, tmp_path):
+        pytest.importorskip("zarr")
+        path = self.zarr(X, tmp_path / "cells.zarr")
+        file = path / "X" / "indices" / "zarr.json"
+        good = json.loads(file.read_text())
+        for content in (
+            "",
+            "{",
+            "[]",
+            json.dumps(good | {"shape": [10**12]}),
+            json.dumps(good | {"shape": "all"}),
+            json.dumps(good | {"data_type": "string"}),
+            json.dumps(good | {"node_type": "group"}),
+            json.dumps(good | {"codecs": [{"name": "unheard of"}]}),
+            json.dumps({**good, "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}}),
+        ):
+            file.write_text(content)
+            with pytest.raises(ValueError, match=r"cells.zarr, X, cannot be read: "):
+                open_zarr(path, "X").compute(scheduler="sync")
+        file.write_text(json.dumps(good))
+        (path / "zarr.json").write_text("{")
+        with pytest.raises(ValueError, match=r"cells.zarr, X, cannot be read: "):
+            open_zarr(path, "X")
+
+    def test_a_codec_that_runs_code(self, tmp_path):
+        pytest.importorskip("zarr")
+
+        class Evil:
+            def __reduce__(self):
+                return os.mkdir, (str(tmp_path / "run"),)
+
+        store = tmp_path / "cells.zarr"
+        store.mkdir()
+        filters = [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]
+        about = {
+            "zarr_format": 2,
+            "shape": [4, 3],
+            "chunks": [4, 3],
+            "order": "C",
+            "compressor": None,
+            "filters": filters,
+        }
+        for kind, fill in (("|O", ""), ("<i4", 0)):
+            (store / ".zarray").write_text(json.dumps(about | {"dtype": kind, "fill_value": fill}))
+            (store / "0.0").write_bytes(pickle.dumps(Evil()))
+            with pytest.raises(ValueError, match=r"cells.zarr, the store itself, cannot be read"):
+                open_zarr(store).compute(scheduler="sync")
+        assert not (tmp_path / "run").exists()
+        from onmf.datasets.lazy import _codecs
+
+        class Old:  # an array of zarr before version 3, whose codecs are objects
+            class Pickle:
+                def get_config(self):
+                    return {"id": "pickle"}
+
+            filters, compressor = [Pickle()], None
+
+        assert list(_codecs(Old())) == ["pickle"]
+
+
 class TestCells:
     @pytest.mark.parametrize("how", ["memory", "backed", "dask", "layer"])
     def test_cluster(self, adata_files, X, labels, how):
@@ -314,8 +662,16 @@ class TestCells:
             onmf.cells.cluster(X, 3)
         with pytest.raises(KeyError, match="adata has no layer 'raw'"):
             onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, layer="raw")
-        with pytest.raises(ValueError, match="rows=0 is not allowed: a batch needs at least 1 cell"):
-            onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, rows=0)
+        for rows in (0, 2.5):
+            with pytest.raises(ValueError, match=f"rows={rows} is not allowed: a batch needs at least 1 cell"):
+                onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, rows=rows)
+        for name in (None, ""):
+            with pytest.raises(ValueError, match=f"key_added={name!r} is not allowed"):
+                onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, key_added=name)
+        wrong = anndata.AnnData(csr_matrix(X))
+        wrong.X.indices[3] = 10**6
+        with pytest.raises(ValueError, match=r"indices\[3\] = 1000000, in row 0, is no column"):
+            onmf.cells.cluster(wrong, 3)
 
     def test_a_view_of_a_backed_object_is_refused(self, adata_files, X):
         import anndata

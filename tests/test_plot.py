@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from onmf import ONMF
+from onmf.datasets import make_scene
+from onmf.image import Cube, Truth, cluster_image
+from onmf.image.figures import plot_map, plot_spectra
 from onmf.plot import plot_confusion, plot_top_features
 
 matplotlib.use("Agg")
@@ -42,6 +45,21 @@ def test_confusion():
     assert sorted(t.get_text() for t in ax.texts) == ["1", "2", "2"]
     _, given = plt.subplots()
     assert plot_confusion([0, 1, 1], [0, 1, 2], ax=given) is given
+
+
+def test_names_are_no_formulas(tmp_path):
+    """Matplotlib reads what is between dollars as mathematics, and fails where it is none."""
+    name = r"$\frac{$ x^"
+    model = ONMF(2).fit(np.eye(2) + 0.1)
+    plot_top_features(model, 2, feature_names=[name, "tea"])
+    plot_confusion([name, "tea"], [0, 1])
+    scene = make_scene(8, 6, 12, 2, random_state=0)
+    cube = Cube(scene.X.reshape(8, 6, 12), wavelengths=scene.wavelengths, wavelength_unit=name, name=name)
+    found = cluster_image(cube, 2, truth=Truth(scene.endmembers, names=[name, "tea"]))
+    for ax in (plot_map(found), plot_spectra(found)):
+        assert name in [text.get_text().partition(" (")[0] for text in ax.get_legend().get_texts()]
+    for number in plt.get_fignums():
+        plt.figure(number).savefig(tmp_path / f"{number}.svg")
 
 
 def test_demo(tmp_path, capsys, monkeypatch):

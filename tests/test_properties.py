@@ -26,7 +26,7 @@ def problems(draw):
     return X, draw(st.integers(1, len(X)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(problems(), LOSSES, STARTS, st.sampled_from([0.0, 1e-3, 1.0]), st.booleans(), st.integers(0, 3))
 def test_any_input_gives_a_clustering(problem, loss, init, smoothing, sparse, seed):
     X, k = problem
@@ -55,7 +55,7 @@ def test_any_input_gives_a_clustering(problem, loss, init, smoothing, sparse, se
         assert np.array_equal(labels, model.labels_)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems(), LOSSES, st.booleans())
 def test_engines_agree_on_ugly_input(problem, loss, sparse):
     X, k = problem
@@ -71,7 +71,7 @@ def test_engines_agree_on_ugly_input(problem, loss, sparse):
     assert np.all(np.abs(losses[0] - losses[1]) <= 1e-12 * size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems())
 def test_snpa_never_repeats_a_row_it_can_avoid(problem):
     X, k = problem
@@ -83,7 +83,7 @@ def test_snpa_never_repeats_a_row_it_can_avoid(problem):
     assert len(set(rows.tolist())) == min(k, max(usable, 1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=30), st.randoms())
 def test_accuracy_does_not_depend_on_names(pairs, random):
     y_true, y_pred = map(np.array, zip(*pairs, strict=True))

@@ -7,10 +7,11 @@ from html import unescape
 import numpy as np
 import pytest
 
+from conftest import PATIENCE
 from onmf.datasets import docstring_texts
 from onmf.report import documents_report, embed, render_page, write_documents_report
 from onmf.report.charts import cluster_map, colours, places
-from onmf.text import Text, cluster_documents
+from onmf.text import Text, cluster_documents, make_vectorizer
 
 EVIL = [
     "</script><script>window.hacked = 1</script> tea tea cup",
@@ -29,6 +30,17 @@ def corpus():
 def evil():
     texts = [Text(f"<script>window.hacked = 1</script> {i}", text, f"<i>{i % 2}</i>") for i, text in enumerate(EVIL)]
     return cluster_documents([*texts, Text("empty", "1 2", None)], 2)
+
+
+LINK = '<a href="https://example.org/">'
+
+
+@pytest.fixture(scope="module")
+def links():
+    """Words and classes that Plotly would turn into links."""
+    word = '<a\xa0href="https://example.org/">tea</a>'
+    texts = [Text(f"{LINK}{i}</a>", (word + " tea ", "milk cow ")[i % 2] * 3, f"{LINK}{i % 2}</a>") for i in range(6)]
+    return cluster_documents(texts, 2, vectorizer=make_vectorizer(token_pattern=r"[^ ]+"))
 
 
 def found(page):
@@ -101,10 +113,32 @@ class TestInTheBrowser:
         page.fill("#search", "<img src=x onerror='window.hacked = 1'>")
         page.wait_for_timeout(100)
 
+    def test_charts_show_texts_as_texts(self, visit, links):
+        page = visit(documents_report(links, title=f"{LINK}title</a>"), viewport={"width": 1200, "height": 900})
+        ticks = page.locator("[data-figure=classes] .ytick text").all_text_contents()
+        assert sorted(ticks) == [f"{LINK}0</a>", f"{LINK}1</a>"]
+        assert any(
+            "<a\xa0href" in text for text in page.locator("[data-figure=classes] .xtick text").all_text_contents()
+        )
+        assert any("<a\xa0href" in text for text in page.locator("[data-figure=map] .textpoint").all_text_contents())
+        for name, place in (("classes", ".nsewdrag"), ("map", ".point")):
+            chart = page.locator(f"[data-figure={name}] {place}").first
+            chart.scroll_into_view_if_needed()
+            box = chart.bounding_box()
+            page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+            page.mouse.move(box["x"] + box["width"] / 2.5, box["y"] + box["height"] / 2.5)
+            page.wait_for_selector(f"[data-figure={name}] .hoverlayer .hovertext")
+            texts = page.locator(f"[data-figure={name}] .hoverlayer").text_content()
+            assert (LINK in texts) == (name == "classes")
+        assert page.locator("svg a").count() == 0
+        outside = "[...document.querySelectorAll('a')].filter((a) => !a.getAttribute('href').startsWith('#')).length"
+        assert page.evaluate(outside) == 0
+
     def test_the_policy_stops_what_escaping_would_miss(self, browser, tmp_path, evil):
         html = documents_report(evil).replace("</main>", "<script>window.hacked = 1</script></main>")
         (tmp_path / "broken.html").write_text(html)
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
         page.goto((tmp_path / "broken.html").as_uri())
         page.wait_for_selector("[data-figure=map] .main-svg")
         assert page.evaluate("window.hacked") is None

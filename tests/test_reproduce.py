@@ -141,11 +141,11 @@ def test_version_and_help():
 
 def test_the_installed_command_says_sentences(tmp_path):
     run = [sys.executable, "-m", "onmf", "fetch", "nonsense"]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("onmf: 'nonsense' is not a data set")
     code = "import sys; sys.modules['typer'] = None; from onmf.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == "onmf: the command line needs typer and rich: pip install 'onmf[cli]'"
 
 

@@ -11,7 +11,7 @@ from onmf.select import _split
 
 @pytest.mark.parametrize("k", [3, 8, 16, 30])
 def test_held_out_likelihood_finds_well_separated_clusters(k):
-    X = make_counts(60 * k, 1000, k, length=120, overlap=0.3, random_state=k).X
+    X = make_counts(20 * k, 400, k, length=120, overlap=0.3, random_state=k).X
     found = select_n_clusters(X, range(max(2, k - 3), k + 4), random_state=0)
     assert abs(found.n_clusters - k) <= 1
 

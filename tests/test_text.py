@@ -1,16 +1,24 @@
 """Documents from wherever people keep them, their words, and their clusters."""
 
 import bz2
+import csv
 import gzip
 import io
+import itertools
 import json
 import lzma
 import os
+import socket
+import struct
+import subprocess
 import sys
 import tarfile
 import zipfile
+from threading import Thread
 
 import numpy as np
+import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -22,7 +30,8 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import onmf
-from onmf import ONMF, load
+from onmf import ONMF, limits, load
+from onmf.csv_file import csv_line, plain
 from onmf.datasets import docstring_texts
 from onmf.engine import BlocksEngine, get_engine
 from onmf.report import documents_report
@@ -35,11 +44,14 @@ from onmf.text import (
     make_vectorizer,
     read_texts,
     stop_words,
+    streams,
+    tables,
     write_tables,
 )
 from onmf.text.decode import decode, is_binary, repair
 from onmf.text.mail import drop_encoded, strip_headers
-from onmf.text.streams import check_growth, decompressed
+from onmf.text.read import _open_file
+from onmf.text.streams import LARGEST_DOCUMENT, check_growth, decompressed
 
 TEXTS = {
     "tea/one.txt": "green tea and black tea",
@@ -149,13 +161,80 @@ class TestFolders:
         assert len(list(texts)) == 4
         assert {skipped.name: skipped.reason for skipped in texts.skipped} == {
             "tea/picture.png": "not text",
-            "tea/dangling": "No such file or directory",
+            "tea/dangling": "a link or device",
             "tea/pipe": "a link or device",
         }
 
-    def test_a_loop_of_links_ends(self, folder):
+    def test_links_are_left_out(self, folder, tmp_path):
+        (tmp_path / "secret.txt").write_text("secret")
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "outside" / "secret.txt").write_text("secret")
+        (folder / "file").symlink_to(tmp_path / "secret.txt")
+        (folder / "tea/folder").symlink_to(tmp_path / "outside")
         (folder / "tea/again").symlink_to(folder)
-        assert len(list(read_texts(folder))) == 4
+        (folder / "tea/itself").symlink_to("itself")
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(os.path.relpath(folder / "milk/socket"))  # a short name, as sockets need
+            texts = read_texts(folder)
+            assert len(list(texts)) == 4
+        names = ["file", "milk/socket", "tea/again", "tea/folder", "tea/itself"]
+        assert texts.skipped == [(name, "a link or device") for name in names]
+        assert "5 files left out: file (a link or device)" in cluster_documents(read_texts(folder), 2).notes()[0]
+
+    def test_a_file_that_becomes_a_link_or_a_pipe(self, folder):
+        """Whatever takes the place of a file after the folder was listed is not read, nor waited for."""
+        texts = read_texts(folder)
+        assert next(texts).id == "milk/one.txt"  # milk is listed, and deep within it is next
+        target = folder / "milk/deep/two.txt"
+        target.unlink()
+        os.mkfifo(target)
+        assert [text.id for text in texts] == ["tea/one.txt", "tea/two.txt"]
+        with pytest.raises(OSError, match="a link or device"):
+            _open_file(str(target), os.O_RDONLY)
+        target.unlink()
+        target.symlink_to("/etc/passwd")
+        with pytest.raises(OSError, match="symbolic links"):
+            _open_file(str(target), os.O_RDONLY)
+
+    def test_very_deep_folders(self, tmp_path):
+        here = os.open(tmp_path, os.O_RDONLY)
+        for _ in range(1800):  # deeper than Python's stack
+            os.mkdir("d", dir_fd=here)
+            here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
+            os.close(above)
+        with os.fdopen(os.open("a.txt", os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:
+            file.write("tea")
+        os.close(here)
+        try:
+            assert [text.text for text in read_texts(tmp_path)] == ["tea"]
+        finally:
+            subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
+
+    def test_what_cannot_be_read_is_left_out(self, folder):
+        whole = gzip.compress(os.urandom(5000).hex().encode())
+        (folder / "tea/broken.gz").write_bytes(whole[:-3000])
+        (folder / "tea/changed.gz").write_bytes(whole[:200] + b"0" + whole[201:])
+        (folder / "tea/bomb.gz").write_bytes(gzip.compress(bytes(102_000_000)))
+        (folder / "tea/wrong.xz").write_bytes(lzma.compress(b"tea" * 1000)[:-40])
+        (folder / "tea/empty.txt").write_bytes(b"")
+        with (folder / "tea/huge.txt").open("wb") as file:
+            file.truncate(LARGEST_DOCUMENT + 1)
+        texts = read_texts(folder)
+        assert {text.id for text in texts} == {*TEXTS, "tea/empty.txt"}
+        reasons = dict(texts.skipped)
+        assert reasons["tea/broken.gz"].startswith("damaged: Compressed file ended before")
+        assert reasons["tea/changed.gz"].startswith("damaged: ")
+        assert reasons["tea/bomb.gz"].startswith("grows to more than 250 times its length")
+        assert reasons["tea/wrong.xz"].startswith("damaged: ")
+        assert reasons["tea/huge.txt"].startswith("larger than 256 MB, too large for one document")
+        assert len(reasons) == 5
+        with pytest.raises(ValueError, match=r"broken.gz is damaged: "):
+            list(read_texts(folder / "tea/broken.gz"))
+
+    def test_nothing_but_what_is_no_text(self, tmp_path):
+        (tmp_path / "a.png").write_bytes(b"\x89PNG")
+        with pytest.raises(ValueError, match="There are no documents to count words in"):
+            cluster_documents(read_texts(tmp_path), 2)
 
     def test_compressed_files_and_repairs(self, folder):
         (folder / "tea/three.txt.gz").write_bytes(gzip.compress(b"more tea"))
@@ -275,6 +354,195 @@ class TestArchives:
         path.write_bytes(data)
         with pytest.raises(ValueError, match="a is encrypted"):
             list(read_texts(path))
+
+    def test_names_of_any_bytes(self, tmp_path):
+        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+            for name in (b"k\xe4se", b"\x1b[31m", "ё".encode()):
+                archive.addfile(tarfile.TarInfo(name.decode("utf-8", "surrogateescape")))
+        assert list(texts_of(tmp_path / "a.tar")) == ["käse", "\x1b[31m", "ё"]
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr("käse", "tea")
+        data = (tmp_path / "a.zip").read_bytes()
+        (tmp_path / "a.zip").write_bytes(data.replace("käse".encode(), b"k\xff\xffse"))
+        with pytest.raises(ValueError, match=r"a\.zip is damaged, or no zip file that can be read"):
+            texts_of(tmp_path / "a.zip")
+
+    @pytest.mark.parametrize("headers", [{"comment": "x" * 17_000_000}, {str(i): "x" * 100_000 for i in range(170)}])
+    def test_a_header_without_end(self, tmp_path, headers):
+        tarball(tmp_path / "a.tar", {"d" * 90 + "/" + "n" * 3000: b"tea"})  # a long name is no trap
+        assert len(texts_of(tmp_path / "a.tar")) == 1
+        with tarfile.open(tmp_path / "a.tar", "w", pax_headers=headers) as archive:
+            archive.addfile(tarfile.TarInfo("a"))
+        with pytest.raises(ValueError, match=r"a\.tar is damaged, or a trap: it has a header of more than 16 MB"):
+            texts_of(tmp_path / "a.tar")
+
+    def test_many_large_members_are_no_trap(self, tmp_path):
+        tarball(tmp_path / "a.tar", {str(i): b"tea\n" * 1_500_000 for i in range(4)})
+        assert [len(text) for text in texts_of(tmp_path / "a.tar").values()] == [6_000_000] * 4
+
+    def test_odd_archives(self, tmp_path):
+        inner = io.BytesIO()
+        with zipfile.ZipFile(inner, "w") as archive:
+            archive.writestr("a", "tea")
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr("empty", "")
+            archive.writestr("twice", "tea")
+            with pytest.warns(UserWarning, match="Duplicate name"):
+                archive.writestr("twice", "milk")
+            archive.writestr("inner.zip", inner.getvalue())
+            archive.writestr("inner.tar.gz", gzip.compress(bytes(1024)))
+        texts = read_texts(tmp_path / "a.zip")
+        assert [(text.id, text.text) for text in texts] == [("empty", ""), ("twice", "tea"), ("twice", "milk")]
+        assert texts.skipped == [("inner.zip", "not text"), ("inner.tar.gz", "not text")]
+
+    def test_a_zip_that_lies_about_lengths(self, tmp_path):
+        path = tmp_path / "a.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a", "tea " * 1000)
+        data = path.read_bytes()
+        at = data.index(b"PK\x01\x02")
+        refused = []
+        for claimed in (3, 2**32 - 2, 2**32 - 1):  # the last one says: see the 64 bits, which are not there
+            path.write_bytes(data[: at + 24] + struct.pack("<I", claimed) + data[at + 28 :])
+            try:
+                assert texts_of(path) == {"a": "tea " * 1000}
+            except ValueError as error:
+                refused.append(str(error))
+        assert refused
+        assert all("is damaged, or no zip file that can be read" in sentence for sentence in refused)
+
+
+class Endless(io.RawIOBase):
+    """A beginning, and then the same bytes again and again; one who reads more than 64 MB has missed something."""
+
+    def __init__(self, beginning, again):
+        self.ahead, self.again, self.given = beginning, again * (65536 // len(again)), 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.ahead = self.ahead or self.again
+        part, self.ahead = self.ahead[: len(buffer)], self.ahead[len(buffer) :]
+        buffer[: len(part)] = part
+        self.given += len(part)
+        assert self.given < 64 << 20
+        return len(part)
+
+
+@pytest.mark.parametrize(
+    ("kind", "beginning", "again", "message"),
+    [
+        ("lines", b"tea\n", b"a", "Line 2 of the stream is longer than 2 MB"),
+        ("lines", b"\xff\xfea\0", b"a\0", "Line 1 of the stream is longer than 2 MB"),
+        ("jsonl", b'{"text": "tea"}\n{"', b"a", "Line 2 of the stream is longer than 2 MB"),
+        ("csv", b"", b"a", "the stream begins with a line of more than 16 MB: no names of columns"),
+        ("csv", b"", b"a,", "the stream begins with a line of more than 16 MB"),
+        ("csv", b"text,b\n", b"a", "Line 2 of the stream is longer than 2 MB"),
+        ("csv", b'text,b\n"', b"a\n", "the stream has a row of more than 2 MB"),
+        ("csv", b'text,b\n', b"," * 4096 + b'"\n"', "the stream has a row of more than 1,000,000 cells"),
+        ("csv", b'"', b"aaaaaaa,\n", "the stream has a row of more than 2 MB"),
+        ("tsv", b"text\tb\n", b"\t" * 4096 + b'"\n"', "the stream has a row of more than 1,000,000 cells"),
+    ],
+)  # fmt: skip
+def test_what_does_not_end_is_not_read_to_its_end(monkeypatch, kind, beginning, again, message):
+    for module in (streams, tables):
+        monkeypatch.setattr(module, "LARGEST_DOCUMENT", 2 << 20)
+    stream = io.BufferedReader(Endless(beginning, again))
+    stream.raw.name = "the stream"
+    with pytest.raises(ValueError, match=message):
+        list(read_texts(stream, kind=kind))
+    stream.raw.name = None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1, is not JSON|lists in lists, too deep"),
+        ('{"text": ' + "[" * 400 + "]" * 400 + "}", None),
+        ('{"text": ' + "9" * 10_000 + "}", "line 1, is not JSON"),
+        ('{"text": "tea", "x": [' + "[]," * 600_000 + "0]}", "line 1, has a row of more than 1,000,000 cells"),
+        ('{"text": NaN}', None),
+    ],
+    ids=["deep", "less deep", "digits", "many", "nan"],
+)
+def test_json_that_is_no_document(tmp_path, line, message):
+    (tmp_path / "a.jsonl").write_text(line)
+    if message is None:
+        assert len(texts_of(tmp_path / "a.jsonl")) == 1
+    else:
+        with pytest.raises(ValueError, match=message) as caught:
+            texts_of(tmp_path / "a.jsonl")
+        assert len(str(caught.value)) < 500
+
+
+def test_tables_with_very_many_and_very_long_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a," * 900_000 + "text\n" + "," * 900_000 + "tea\n")
+    assert list(texts_of(path).values()) == ["tea"]
+    path.write_text("a" * 1_000_000 + ",b\n1,2\n")
+    with pytest.raises(ValueError, match="has no column 'text'") as caught:
+        texts_of(path)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_parquet_file_that_grows(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "FREE", 1_000_000)
+    table = pa.table({"text": ["tea " * 5_000] * 500})
+    pa.parquet.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    assert (tmp_path / "a.parquet").stat().st_size < 30_000
+    with pytest.raises(ValueError, match=r"a\.parquet grows to more than 250 times its length"):
+        texts_of(tmp_path / "a.parquet")
+
+
+def test_a_pipe_is_read_once_from_its_beginning(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    lines = [f"tea {i}" for i in range(20_000)]  # more than any buffer holds
+    writing = Thread(target=(tmp_path / "pipe").write_text, args=("\n".join(lines),))
+    writing.start()
+    assert list(texts_of(tmp_path / "pipe").values()) == lines
+    writing.join()
+
+
+IDS = ["a\rb", "a\r", "\rb", "a\nb", "a\r\nb", 'say "tea"', "a,b", "a;b", "a\tb", "\t=a", "=1+1", "+a", "-a", "@a",
+       "'=a", "''-a", "'tis", "-5", "+1.5e3", "-1+1", "＝1", " a", "a ", "#a", "\x1b[31m", "ё", "\u2028",
+       "\ufeffa"]  # fmt: skip
+
+
+def test_every_reader_of_csv_finds_the_same_names(tmp_path):
+    texts = [Text(name, "tea" if i % 2 else "milk", name) for i, name in enumerate(IDS)]
+    found = cluster_documents(texts, 2)
+    write_tables(tmp_path, found)
+    path = tmp_path / "assignments.csv"
+    assert b"\r\n" not in path.read_bytes().replace(b"a\r\nb", b"")
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [plain(row["id"]) for row in rows] == [plain(row["label"]) for row in rows] == IDS
+    assert [float(row["margin"]) for row in rows] == found.margins.tolist()
+    frame = pd.read_csv(path, keep_default_na=False, dtype={"id": str, "label": str})
+    assert [plain(name) for name in frame["id"]] == IDS
+    assert frame["scale"].tolist() == pytest.approx(found.scales)
+    frame = polars.read_csv(path, infer_schema_length=0)
+    assert [plain(name) for name in frame["id"]] == IDS
+    write_tables(tmp_path, found, "parquet")
+    assert pa.parquet.read_table(tmp_path / "assignments.parquet")["id"].to_pylist() == IDS
+
+
+def test_no_cell_is_a_formula(tmp_path):
+    words = ["=cmd()", "+a", "-b", "@c"]
+    texts = [Text(name, f"{word} {word}", None) for name, word in zip(IDS, itertools.cycle(words))]
+    write_tables(tmp_path, cluster_documents(texts, 4, vectorizer=make_vectorizer(token_pattern=r"\S+")))
+    for name in ("assignments.csv", "clusters.csv"):
+        with (tmp_path / name).open(newline="", encoding="utf-8") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert any(cell.startswith("'") for cell in cells)
+        for cell in cells:
+            if cell[:1] in {*"=+-@\t\r\n＝＋－＠"} - {""}:
+                float(cell)
+    assert (
+        csv_line(["-1", "-1.5e-3", "-1-1", None, -2.5, "nul\0"])
+        == "-1,-1.5e-3,'-1-1,,-2.5,nul\N{REPLACEMENT CHARACTER}\n"
+    )
 
 
 class TestTables:
@@ -643,7 +911,7 @@ class TestClusters:
         found.save(tmp_path / "model.onmf")
         model = onmf.load(tmp_path / "model.onmf")
         model.extra_ |= change
-        with pytest.raises(ValueError, match="vocabulary is damaged"):
+        with pytest.raises(ValueError, match=r"vocabulary is damaged|found with the pattern '\('"):
             assign_documents(model, ["tea"])
 
 

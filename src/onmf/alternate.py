@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onmf import interrupt
 from onmf.divergence import FloatArray
-from onmf.engine import Engine, Held, StepSums, to_host
+from onmf.engine import FIXED, Engine, Held, StepSums, to_host
 from onmf.initialize import rows_at
-
-FIXED = 16 * np.finfo(np.float64).eps
-"""Relative change of the centroids that rounding alone can cause."""
 
 NOISE = 1e-10
 """Loss of a row, in units of the terms it is made of, below which it is rounding."""
@@ -84,6 +82,7 @@ def alternate(
     engine.forget(held)
     ahead = None
     for number in range(1, max_iter + 1):
+        interrupt.check()
         began = perf_counter()
         step = ahead or engine.step(held, engine.prepare(held, W, divergence.templates))
         drift = engine.update(divergence, step, W)
@@ -148,9 +147,9 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
             by_cluster[cluster] = max(by_cluster[cluster] - loss, 0.0) if any(r[2] == cluster for r in rows) else 0.0
             tried.add(row)
             changed = True
-        elif len(filled):
+        elif len(filled) and not (W[c] == W[filled[0]]).all():
             W[c] = W[filled[0]]
-            changed |= bool(c < filled[0])  # the tie is then the empty cluster's to win
+            changed = True  # rows of weight 0 may lie in this cluster, and rows of the other if it comes later
     return changed
 
 

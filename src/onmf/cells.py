@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,10 @@ def cluster(
             "adata is a view of a backed object, and nothing can be written into it: pass the whole object, or "
             "adata.to_memory()."
         )
-    if rows < 1:
+    if not isinstance(rows, Integral) or rows < 1:
         raise ValueError(f"rows={rows} is not allowed: a batch needs at least 1 cell.")
+    if not isinstance(key_added, str) or not key_added:
+        raise ValueError(f"key_added={key_added!r} is not allowed: give the name under which the result is written.")
     if layer is not None and layer not in adata.layers:
         raise KeyError(f"adata has no layer {layer!r}: there are {', '.join(adata.layers) or 'none'}.")
     X = adata.X if layer is None else adata.layers[layer]

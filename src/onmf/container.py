@@ -13,8 +13,12 @@ import json
 import math
 import os
 import re
+import stat
+import struct
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +31,17 @@ METADATA = "metadata.json"
 MEMBER = re.compile(r"(arrays/[A-Za-z0-9_.-]{1,80}\.npy|parts/[A-Za-z0-9_.-]{1,80}\.json)")
 MOST_MEMBERS = 1000
 LARGEST_METADATA = 1 << 24
+DEEPEST = 100
+"""Lists within lists that JSON may hold here, few enough for any stack."""
+
+LONGEST = 1 << 40
+"""Length of an axis that no array has."""
+
+BROKEN = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError, OSError),
+    *(ValueError, KeyError, IndexError, OverflowError, struct.error),
+)
+"""What Python's reader of zip files raises where one is damaged."""
 
 
 @dataclass(frozen=True)
@@ -101,24 +116,25 @@ def read_container(path: str | os.PathLike[str], *, kind: str, version: int) -> 
         raise ValueError(f"{path} is a folder, not {kind}: name a file.")
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        raise ValueError(f"{path} is not {kind}: it is a device or a pipe, not a file.")
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _read(path, archive, kind, version)
-        except (
-            zipfile.BadZipFile,
-            zipfile.LargeZipFile,
-            NotImplementedError,
-            EOFError,
-            RuntimeError,
-            OSError,
-        ) as error:
-            raise ValueError(f"{path} is not {kind}, or is damaged: {_reason(error)}.") from error
+        except Refused:
+            raise
+        except BROKEN as error:
+            raise Refused(f"{path} is not {kind}, or is damaged: {_reason(error)}.") from error
+
+
+class Refused(ValueError):
+    """A file is not what it should be; the sentence names it."""
 
 
 def damaged(path: Any, what: str) -> ValueError:
     """The error that says what is wrong inside a file."""
-    return ValueError(f"{path} is damaged: {what}. Write it again, or take another copy.")
+    return Refused(f"{path} is damaged: {what}. Write it again, or take another copy.")
 
 
 def _read(path: Path, archive: zipfile.ZipFile, kind: str, version: int) -> Container:
@@ -127,14 +143,15 @@ def _read(path: Path, archive: zipfile.ZipFile, kind: str, version: int) -> Cont
         raise damaged(path, f"its {METADATA} is larger than any that is written")
     head = _parse(path, METADATA, archive.read(METADATA))
     if not isinstance(head, dict) or head.get("format") != kind:
-        raise ValueError(f"{path} is not {kind}: its {METADATA} says something else.")
+        raise Refused(f"{path} is not {kind}: its {METADATA} says something else.")
     written = head.get("format_version")
     if not isinstance(written, int) or isinstance(written, bool) or written < 1:
         raise damaged(path, "it does not say which version of the format it is")
     if written > version:
-        raise ValueError(
-            f"{path} was written by a newer onmf ({head.get('onmf_version', 'unknown')}, format {written}); this one "
-            f"reads up to format {version}: upgrade onmf."
+        newer = str(head.get("onmf_version", "unknown"))[:20]
+        raise Refused(
+            f"{path} was written by a newer onmf ({newer}, format {written}); this one reads up to format {version}: "
+            "upgrade onmf."
         )
     listed = head.pop("members", None)
     if not isinstance(listed, dict) or set(listed) != set(infos) - {METADATA}:
@@ -159,7 +176,7 @@ def _directory(path: Path, archive: zipfile.ZipFile, kind: str) -> dict[str, zip
     entries = archive.infolist()
     infos = {info.filename: info for info in entries}
     if METADATA not in infos:
-        raise ValueError(f"{path} is not {kind}: it is a zip file without {METADATA}.")
+        raise Refused(f"{path} is not {kind}: it is a zip file without {METADATA}.")
     if len(entries) > MOST_MEMBERS or len(infos) < len(entries):
         raise damaged(path, "it has too many members, or the same one twice")
     for info in entries:
@@ -194,17 +211,20 @@ def _parse_array(path: Path, name: str, data: bytes) -> Array:
     start = buffer.tell()
     if dtype.kind not in "biuf" or fortran_order or dtype.hasobject or dtype.subdtype is not None:
         raise damaged(path, f"{name} holds something other than plain numbers")
-    if math.prod(shape) * dtype.itemsize != len(data) - start or any(length < 0 for length in shape):
-        raise damaged(path, f"{name} claims the shape {shape}, which its length contradicts")
-    array = np.frombuffer(data, dtype, offset=start).reshape(shape)
+    sound = len(shape) <= 32 and all(0 <= length <= LONGEST for length in shape)
+    if not sound or math.prod(shape) * dtype.itemsize != len(data) - start:
+        raise damaged(path, f"{name} claims the shape {str(shape)[:80]}, which its length contradicts")
+    array = np.frombuffer(memoryview(data)[start:], dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=True)
 
 
 def _json_bytes(name: str, value: Any) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False, indent=1, default=_plain).encode()
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} cannot be stored as JSON: {error}.") from error
+        data = json.dumps(value, ensure_ascii=False, indent=1, default=_plain).encode()
+        _json(data)  # what nobody could read again is not written
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name} cannot be stored as JSON: {_reason(error)}.") from error
+    return data
 
 
 def _plain(value: Any) -> Any:
@@ -216,9 +236,37 @@ def _plain(value: Any) -> Any:
 
 def _parse(path: Path, name: str, data: bytes) -> Any:
     try:
-        return json.loads(data.decode())
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise damaged(path, f"{name} is not JSON") from error
+        return _json(data)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"{name} is not JSON: {_reason(error)[:200]}") from error
+
+
+def _json(data: bytes) -> Any:
+    """What JSON says: no name twice, no half of a character, and not too deep."""
+    value = json.loads(data.decode(), object_pairs_hook=_record)
+    level = [value]
+    for _ in range(DEEPEST):
+        for text in level:
+            if isinstance(text, str) and not text.isascii():
+                text.encode()
+        level = [item for whole in level for item in _items(whole)]
+        if not level:
+            return value
+    raise ValueError(f"it is more than {DEEPEST} levels deep")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """What a list or a record holds, the names of a record included."""
+    if isinstance(value, dict):
+        return chain(value, value.values())
+    return value if isinstance(value, list) else ()
+
+
+def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a record has the same name twice")
+    return found
 
 
 def _digest(data: bytes) -> str:
@@ -226,4 +274,5 @@ def _digest(data: bytes) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error).rstrip(".") or type(error).__name__
+    """What an error says, on one line."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

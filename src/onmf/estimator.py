@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
-from numbers import Integral, Real
-from typing import Any, Self
+from functools import wraps
+from numbers import Integral
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -16,6 +17,7 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from onmf import interrupt
 from onmf.alternate import objective
 from onmf.by_row import (
     assigned,
@@ -29,7 +31,7 @@ from onmf.by_row import (
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
 from onmf.container import damaged
-from onmf.divergence import Array, Divergence, FloatArray, get_divergence
+from onmf.divergence import Array, Divergence, FloatArray, get_divergence, number
 from onmf.engine import BlocksEngine, DaskEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
@@ -38,14 +40,32 @@ from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
 from onmf.solve import Plan, solve, warn_about
 from onmf.stream import Stream, learn
-from onmf.validate import check_centroids, read_only
+from onmf.validate import check_centroids, read_only, sound
 from onmf.warn import warn
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 NOTHING = 1e-12
 """Weight of a feature that rounding can make."""
 
 UNSEEN = 1e-10
 """The least smoothing of :meth:`ONMF.score`, also for models that were fitted without."""
+
+
+def unchanged_by_failure(method: F) -> F:
+    """Let a method that raises, or is interrupted, leave the attributes of its object as they were."""
+
+    @wraps(method)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return run  # type: ignore[return-value]
 
 
 class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
@@ -188,6 +208,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.verbose = verbose
 
     @with_callbacks
+    @interrupt.heeding
+    @unchanged_by_failure
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of ``X``.
 
@@ -249,6 +271,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return self
 
     @available_if(lambda model: model._learns_from_batches())
+    @interrupt.heeding
+    @unchanged_by_failure
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
         """Learn from a batch of rows, after those of earlier calls.
 
@@ -302,6 +326,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             self._check_rows(held.shape[0])
             start = self._start(engine, held, rows, int(check_random_state(self.random_state).randint(2**31 - 1)))
             known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+        else:  # what is learned in place is a copy, so that a failure leaves what was known
+            known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, engine, held, float(self.forgetting), batch)
         self._stream, self._divergence = known, divergence
         whole = known.whole
@@ -396,7 +422,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             Rows sum to one.
         """
         check_is_fitted(self)
-        if not (isinstance(temperature, Real) and 0 < float(temperature) < np.inf):
+        if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
         (found,) = self._by_row(X, probabilities, float(temperature))
         return found
@@ -445,7 +471,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             Sparse where ``X`` is sparse and the sparse form is the smaller one.
         """
         check_is_fitted(self)
-        H: Any = X if on_gpu(X) else check_array(X, accept_sparse="csr", dtype=np.float64)
+        H: Any = X if on_gpu(X) else check_array(sound(X), accept_sparse="csr", dtype=np.float64)
         W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
@@ -465,6 +491,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         _check_memory(dense, "dense", H.shape[0], W.shape[1])
         return H @ W
 
+    @interrupt.heeding
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the mean loss of the rows of ``X``: higher is better.
 
@@ -485,7 +512,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         float
         """
         check_is_fitted(self)
-        _, engine, held = hold(self, X, self._divergence, sample_weight)
+        engine, held = self._held(X, sample_weight)
         smoothed = self._divergence.smooth(engine.bring(self.cluster_centers_), at_least=UNSEEN)
         losses, weights = engine.total(held, total_loss, smoothed)
         return -float(losses / weights)
@@ -619,14 +646,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
                 raise ValueError(f"{name}={getattr(self, name)!r} is not allowed: {name} must be {what}.")
 
         for name in ("n_clusters", "n_init", "n_consensus", "max_iter"):
-            require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer, at least 1")
-        for name in ("tol", "smoothing"):
             value = getattr(self, name)
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            require(number and 0 <= float(value) < np.inf, name, "a number, at least 0")
-        kept = self.forgetting
-        number = isinstance(kept, Real) and not isinstance(kept, bool)
-        require(number and 0 < float(kept) <= 1, "forgetting", "a number greater than 0, at most 1")
+            require(_is_integer(value) and 1 <= value < 2**31, name, "an integer, at least 1 and below 2**31")
+        for name in ("tol", "smoothing"):
+            require(0 <= number(getattr(self, name)) < np.inf, name, "a number, at least 0")
+        require(0 < number(self.forgetting) <= 1, "forgetting", "a number greater than 0, at most 1")
         require(isinstance(self.sparse_output, bool | np.bool_), "sparse_output", "True or False")
         require(isinstance(self.verbose, Integral) and self.verbose >= 0, "verbose", "an integer, at least 0")
         require(
@@ -714,11 +738,22 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         model.provenance_ = saved.provenance
         return model
 
+    @interrupt.heeding
     def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """What a function of the rows and the centroids gives for each row of new data."""
         check_is_fitted(self)
-        _, engine, held = hold(self, X, self._divergence)
+        engine, held = self._held(X)
         return engine.by_row(held, function, engine.bring(self.cluster_centers_), *args)
+
+    def _held(self, X: Any, sample_weight: Any = None) -> tuple[Engine, Held]:
+        """New data, held by the engine that they need; they have the features of the centroids."""
+        _, engine, held = hold(self, X, self._divergence, sample_weight)
+        features = self.cluster_centers_.shape[1]
+        if held.shape[1] != features:  # somebody has set one of them; kernels do not look
+            raise ValueError(
+                f"X has {held.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
+            )
+        return engine, held
 
     def _check_rows(self, n: int) -> None:
         if n < self.n_clusters:

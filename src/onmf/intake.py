@@ -1,7 +1,7 @@
 """The one door for data: what a user passes, checked and held by the engine that it needs.
 
 Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. Dask collections and callables that
-return batches are rows in parts, each of which is checked where and when it is read for the first time.
+return batches are rows in parts, each of which is checked where and when it is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from sklearn.utils import check_array
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Data, Engine, Held, PartsEngine, Rows, get_engine, on_gpu
 from onmf.engine.dask import as_blocks
-from onmf.validate import as_rows, check_data, check_entries, check_kind, check_weights, sound, warn_zero_rows
+from onmf.validate import (
+    as_numbers,
+    as_rows,
+    check_data,
+    check_entries,
+    check_kind,
+    check_weights,
+    sound,
+    warn_zero_rows,
+)
 
 
 class Taken(NamedTuple):
@@ -91,15 +100,15 @@ def check_in_memory(X: Any, what: str) -> None:
 def check_parts(
     X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
 ) -> Rows:
-    """``X`` in parts, as engines want it; each part is checked where and when it is read for the first time."""
-    read = partial(read_block, divergence=divergence)
+    """``X`` in parts, as engines want it; each part is checked where and when it is read."""
+    read = partial(read_again, divergence=divergence)
     check = partial(check_block, divergence=divergence)
     if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
         what, blocks, one, features = "batch", X, getattr(X, "block", None), None
         sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
         weights: Any = None
         if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=np.float64)
+            weights = as_numbers(sample_weight, "sample_weight")
             check_weights(weights, weights.shape[0] if weights.ndim else 1)
     else:
         what, one = "partition", None
@@ -172,7 +181,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
 
 def part_weights(weights: Any) -> FloatArray:
     """Sample weights of a partition; all of them may be zero."""
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = as_numbers(weights, "sample_weight")
     if not weights.any():
         return weights
     found = check_weights(weights, len(weights))
@@ -203,3 +212,29 @@ def check_block(block: Any, divergence: Divergence, features: int | None = None)
     """A part of the rows that is seen for the first time, and how many of its rows are zero."""
     X = read_block(block, divergence, features)
     return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
+
+
+def read_again(block: Any, divergence: Divergence, features: int | None = None) -> Data:
+    """A part of the rows that was checked before, and may have changed since."""
+    X = read_block(block, divergence, features)
+    if X.shape[0] and not clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence):
+        check_entries(X, divergence)
+    return X
+
+
+def clearly_allowed(x: Array, divergence: Divergence) -> bool:
+    """Whether one look at the entries shows that they are allowed; where it does not, they may still be.
+
+    The look is a single fast pass, since every step of a fit takes one.
+    """
+    if x.size == 0 or divergence.domain == "positive":
+        return x.size == 0
+    integers = x.dtype.kind in "iu"
+    if divergence.domain == "real":
+        with np.errstate(over="ignore", invalid="ignore"):
+            return integers or bool(np.isfinite(x.ravel() @ x.ravel()))
+    # As unsigned integers, the bits of numbers ≥ 0 are in the order of the numbers; those of negative ones and NaN are
+    # larger.
+    limit = min(1e250 ** (1 / divergence.power), int((np.iinfo if integers else np.finfo)(x.dtype).max))
+    bits = f"u{x.dtype.itemsize}"
+    return int(x.view(bits).max()) <= int(np.array(limit, dtype=x.dtype).view(bits))

@@ -8,8 +8,9 @@ import numpy as np
 
 from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
+from onmf.intake import check_in_memory
 from onmf.result import Clustering
-from onmf.validate import check_data
+from onmf.validate import check_data, sound
 
 __all__ = ["fro_onmf", "kl_onmf"]
 
@@ -56,11 +57,14 @@ def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
 
 
 def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clustering:
+    if callable(X):
+        check_in_memory(X, "The paper's orientation")
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
-        options = {**options, "init": _transposed(init)}
+        options = {**options, "init": _transposed(sound(init, "init"))}
+    transposed = _transposed(sound(X))
     try:
-        return ONMF(r, beta_loss=beta_loss, **options).fit(_transposed(X)).clustering_
+        return ONMF(r, beta_loss=beta_loss, **options).fit(transposed).clustering_
     except ValueError:
         check_data(X, get_divergence(beta_loss))  # says the same in the caller's orientation, if it is about the data
         raise

@@ -60,7 +60,7 @@ def plot_top_features(
         axes[cluster] = place
         words, weights = list(tops[cluster]), list(tops[cluster].values())
         place.barh(np.arange(len(words))[::-1], weights, color=BAR, height=0.72)
-        place.set_yticks(np.arange(len(words))[::-1], words, fontsize=9, color=INK)
+        place.set_yticks(np.arange(len(words))[::-1], words, fontsize=9, color=INK, parse_math=False)
         place.set_title(
             titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}",
             fontsize=10,
@@ -114,7 +114,9 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     for i, j in zip(*np.nonzero(table), strict=True):
         ax.text(j, i, table[i, j], ha="center", va="center", fontsize=8, color="white" if share[i, j] > 0.5 else INK)
     ax.set_yticks(
-        range(len(names)), [f"{name} ({total})" for name, total in zip(names, table.sum(axis=1), strict=True)]
+        range(len(names)),
+        [f"{name} ({total})" for name, total in zip(names, table.sum(axis=1), strict=True)],
+        parse_math=False,  # names are no formulas, whatever dollars are in them
     )
     ax.set_xticks(range(len(order)), [str(clusters[c]) for c in order])
     ax.set_xlabel("cluster")

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 from scipy.sparse import issparse
 
+from onmf import interrupt
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.engine import Assignment, Engine, Held, StepSums
 
@@ -46,7 +47,7 @@ def check_refine(refine: str | None, divergence: Divergence) -> None:
     """Refuse a refinement that is not known, or that the divergence has no closed form for."""
     if refine is None:
         return
-    if refine != "local-search":
+    if not (isinstance(refine, str) and refine == "local-search"):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
     if divergence.moves is None:
         raise ValueError(
@@ -84,6 +85,7 @@ def local_search(engine: Engine, held: Held, labels: Array, k: int, rng: np.rand
     sweep = prepare(engine, held, labels, k, masses)
     n_sweeps, moved, gain = 0, 0, 0.0
     while n_sweeps < MOST_SWEEPS:
+        interrupt.check()
         steps, gained = sweep(rng.permutation(n), doubt)
         n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
         if steps == 0:
@@ -115,10 +117,11 @@ def split_and_merge(engine: Engine, held: Held, labels: Array, k: int, rng: np.r
     n_sweeps, moved, gain = 0, 0, 0.0
     halves: dict[int, tuple[float, Array]] = {}
     losses: dict[tuple[int, int], float] = {}
-    changed = set(range(k))
-    while k >= 3:
-        sums = engine.sum_by_label(held.data, labels, weights, k)
-        values = {c: _value(held.divergence, sums[c]) for c in range(k)}
+    changed = set(range(k)) if k >= 3 else set()
+    sums = engine.sum_by_label(held.data, labels, weights, k)
+    values = [_value(held.divergence, each) for each in sums]
+    # This ends: the objective, computed anew from the labels, falls each time, and there are finitely many labellings.
+    while changed:
         for c in changed:
             halves[c] = _halves(engine, held, np.flatnonzero(labels == c), values[c], rng)
         for pair in combinations(range(k), 2):
@@ -134,15 +137,17 @@ def split_and_merge(engine: Engine, held: Held, labels: Array, k: int, rng: np.r
             trial[halves[c][1]] = b
             search = local_search(engine, held, trial, k, rng)
             n_sweeps += search.n_sweeps
-            better = halves[c][0] - losses[a, b] + search.gain
-            if better > WORTH * sum(map(abs, values.values())):
+            new_sums = engine.sum_by_label(held.data, search.labels, weights, k)
+            new_values = [_value(held.divergence, each) for each in new_sums]
+            better = sum(values) - sum(new_values)
+            if better > WORTH * sum(map(abs, values)):
                 break
         else:
             break
         different = search.labels != labels
         changed = set(np.unique(labels[different])) | set(np.unique(search.labels[different]))
         moved, gain = moved + int(np.count_nonzero(different)), gain + better
-        labels = search.labels
+        labels, sums, values = search.labels, new_sums, new_values
     return Search(labels, n_sweeps, moved, gain)
 
 

@@ -129,7 +129,8 @@ def membership(labels: Array, scales: FloatArray, k: int) -> Any:
 def margins(divergence: Divergence, own: FloatArray, following: FloatArray, terms: RowTerms) -> FloatArray:
     """How much worse the best other cluster of each row is than its own, from the two scores, in units of the row.
 
-    Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing. → (n,)
+    Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing; infinite
+    where there is no other, or none that can explain the row. → (n,)
     """
     out = np.empty_like(own)
     for start in range(0, len(own), ROWS_AT_A_TIME):
@@ -139,6 +140,7 @@ def margins(divergence: Divergence, own: FloatArray, following: FloatArray, term
         sizes = divergence.row_size(part)
         with np.errstate(invalid="ignore"):  # two costs of infinity: no difference
             difference = gains[0] - gains[1]
+        difference = np.where((following[rows] == -np.inf) & (own[rows] > -np.inf), np.inf, difference)
         out[rows] = np.where(sizes > 0, divide(np.where(np.isnan(difference), 0.0, difference), sizes), 0.0)
     return out
 

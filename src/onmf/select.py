@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
+from onmf import interrupt
 from onmf.divergence import Array, FloatArray, KullbackLeibler
 from onmf.engine import Data, Engine, get_engine
 from onmf.initialize import STARTS, Start
@@ -89,6 +90,7 @@ class Selection:
         return "\n".join(lines)
 
 
+@interrupt.heeding
 def select_n_clusters(
     X: Any,
     candidates: Iterable[int] = range(2, 21),

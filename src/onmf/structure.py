@@ -24,10 +24,16 @@ def check_structure(X: Any, name: str = "X") -> None:
     name : str, default="X"
         How the message calls it.
     """
+    if not (issparse(X) or type(X).__module__.startswith("cupyx.")):
+        return
     if hasattr(X, "indptr"):
         _check_compressed(X, name)
-    elif issparse(X) and X.format == "coo":
+    elif X.format == "coo":
         _check_coordinates(X, name)
+    elif X.format == "dia" and len(X.offsets) != len(X.data):
+        raise ValueError(
+            f"{name} is no valid DIA matrix: it has {len(X.offsets)} offsets for {len(X.data)} diagonals. {HOW_TO_MEND}"
+        )
 
 
 def _check_compressed(X: Any, name: str) -> None:
@@ -72,14 +78,14 @@ def _check_compressed(X: Any, name: str) -> None:
 
 def _check_coordinates(X: Any, name: str) -> None:
     """COO: a coordinate of each entry for each axis, inside the matrix."""
-    for axis, coordinates in enumerate(X.coords):
+    for axis, coordinates in enumerate(X.coords if hasattr(X, "coords") else (X.row, X.col)):
         if len(coordinates) != len(X.data) or coordinates.dtype.kind not in "iu":
             raise ValueError(
                 f"{name} is no valid COO matrix: axis {axis} has {len(coordinates)} coordinates of type "
                 f"{coordinates.dtype} for {len(X.data)} values. {HOW_TO_MEND}"
             )
         if len(coordinates) and _outside(coordinates, X.shape[axis]):
-            e = int(np.argmax((coordinates < 0) | (coordinates >= X.shape[axis])))
+            e = int(np.argmax(_host((coordinates < 0) | (coordinates >= X.shape[axis]))))
             raise ValueError(
                 f"{name} is no valid COO matrix: entry {e} lies at {int(coordinates[e])} of axis {axis}, whose length "
                 f"is {X.shape[axis]}. {HOW_TO_MEND}"

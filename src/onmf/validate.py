@@ -16,8 +16,10 @@ from onmf.engine import Data, on_gpu, to_host
 from onmf.structure import check_structure
 from onmf.warn import warn as warn_user
 
-LARGEST_WEIGHT = 1e30
-"""Keeps sums of weighted squares inside float64."""
+NO_NUMBERS = "X holds {} values: leave out, or encode, the columns that are not numbers."
+
+WEIGHTS = (1e-30, 1e30)
+"""The least and the largest weight but 0: they keep sums of weighted squares inside float64."""
 
 
 def check_data(
@@ -56,18 +58,22 @@ def check_data(
     return X
 
 
-def sound(X: Any) -> Any:
+def sound(X: Any, name: str = "X") -> Any:
     """``X``, whose indices lead nowhere else: refused if they do, before SciPy's or our compiled code follows them."""
-    if issparse(X) and X.format in ("lil", "dok", "dia"):
-        X = X.tocsr()  # their own structure is Python's
-    check_structure(X)
+    if issparse(X):
+        if X.dtype.kind not in "buifc":  # SciPy's refusal does not say which
+            raise ValueError(NO_NUMBERS.format(X.dtype))
+        check_structure(X, name)
+        if X.format in ("lil", "dok"):  # their structure is Python's, and what they hold becomes indices here
+            X = X.tocsr()
+    check_structure(X, name)
     return X
 
 
 def check_kind(X: Any, divergence: Divergence) -> None:
     """Refuse what are no numbers, and sparse rows where zeros are forbidden."""
     if X.dtype.kind not in "buif":
-        raise ValueError(f"X holds {X.dtype} values: leave out, or encode, the columns that are not numbers.")
+        raise ValueError(NO_NUMBERS.format(X.dtype))
     if hasattr(X, "indptr") and divergence.domain == "positive":
         raise ValueError(
             f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
@@ -225,20 +231,33 @@ def read_only(X: Data) -> Data:
     return view
 
 
+def as_numbers(values: Any, name: str) -> FloatArray:
+    """An argument as an array of float64."""
+    array = np.asarray(to_host(values))
+    if array.dtype.kind not in "buifO":
+        raise ValueError(f"{name} holds {array.dtype} values: give real numbers.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} holds something that is no number: {error}.") from error
+
+
 def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
     """Sample weights as float64, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(to_host(sample_weight), dtype=np.float64)
+    weights = as_numbers(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n} rows: give one weight for each row.")
-    bad = ~((weights >= 0) & (weights <= LARGEST_WEIGHT))
+    least, largest = WEIGHTS
+    bad = ~((weights == 0) | ((weights >= least) & (weights <= largest)))
     if bad.any():
         i = int(np.argmax(bad))
         raise ValueError(
-            f"sample_weight[{i}] = {weights[i]}: weights must be finite, not negative, and at most {LARGEST_WEIGHT:g}."
+            f"sample_weight[{i}] = {weights[i]}: a weight must be 0, or lie between {least:g} and {largest:g}. The "
+            "clusters do not depend on the unit: multiply all of them by a constant if that helps."
         )
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one row must count.")
@@ -247,8 +266,9 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
 
 def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
     """Starting centroids as a float64 array of the right shape inside the domain."""
-    centroids = to_host(centroids)
-    C = np.array(centroids.toarray() if issparse(centroids) else centroids, dtype=np.float64, order="C")
+    if issparse(centroids):
+        centroids = sound(centroids, "init").toarray()
+    C = np.array(as_numbers(centroids, "init"), order="C")
     if C.shape != (k, p):
         raise ValueError(
             f"init has shape {C.shape}, but n_clusters={k} and X has {p} features: give one centroid for each cluster, "

@@ -299,6 +299,31 @@ def test_cupy_data_are_checked_and_never_changed():
     assert np.array_equal(doubled.data.get(), data.get())
 
 
+@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("index", [-1, 4, 10**9])
+def test_cupy_data_whose_indices_lead_outside(format, index):
+    from cupyx.scipy.sparse import csr_matrix
+
+    X = csr_matrix(csr_array(np.eye(4))).asformat(format)
+    if format == "coo":
+        X.col[2] = index
+    else:
+        X.indices[2] = index
+    fitted = ONMF(2).fit(np.eye(4))
+    for door in (ONMF(2).fit, fitted.predict):
+        with pytest.raises(ValueError, match=f"X is no valid {format.upper()} matrix: .*{index}"):
+            door(X)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ties_are_decided_as_in_the_fit(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, size=(30, 3)).astype(float)
+    X[:, 0] += 1
+    model = ONMF(4, beta_loss="cosine", engine="gpu", init="random", random_state=seed).fit(X)
+    assert np.array_equal(model.predict(X), model.labels_)
+
+
 @pytest.mark.parametrize("init", ["++", "random", "random-partition", "consensus"])
 def test_starts_and_searches(counts, init):
     options = {"init": init, "random_state": 0, "refine": "local-search", "n_consensus": 4}

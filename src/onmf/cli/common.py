@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import signal
 import sys
 import warnings
@@ -110,9 +112,29 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal does not show but obeys: controls, escapes, signs that turn the direction of writing, halves of
+characters."""
+
+
+def visible(text: str) -> str:
+    r"""A text as one line in which nothing commands the terminal: what would is written out, like ``\x1b``."""
+    return UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def tell(line: object = "") -> None:
+    """A line on standard output, whatever names, words and paths are in it."""
+    print(visible(str(line)))
+
+
+def tell_json(value: Any) -> None:
+    """A value on standard output, as JSON on one line of ASCII."""
+    print(json.dumps(value).replace("\x7f", "\\u007f"))
+
+
 def say(message: str) -> None:
-    """A sentence on standard error."""
-    Console(stderr=True).print(f"onmf: {message}", highlight=False, markup=False, soft_wrap=True)
+    """A sentence on standard error, whatever names, words and paths are in it."""
+    print(f"onmf: {visible(message)}", file=sys.stderr)
 
 
 def sentence(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +13,7 @@ import typer
 
 from onmf.divergence import get_divergence
 from onmf.files import whole_folder
+from onmf.model_file import LONGEST_RUN
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
 from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
@@ -35,6 +36,9 @@ from .common import (
     app,
     fail,
     steps,
+    tell,
+    tell_json,
+    visible,
     warnings_as_sentences,
 )
 
@@ -240,7 +244,10 @@ def documents_command(
     if analyzer != "word":
         chosen |= {"token_pattern": None, "stop_words": None}
     elif stop_words is not None:
-        more = stop_words.read_text(encoding="utf-8").split()
+        try:
+            more = stop_words.read_text(encoding="utf-8").split()
+        except UnicodeDecodeError:
+            fail(f"--stop-words {stop_words} is no text in UTF-8.")
         chosen["stop_words"] = sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})
     if shards is not None:
         _check_shards(shards, out, number)
@@ -281,13 +288,12 @@ def documents_command(
 
                 write_documents_report(folder / "report.html", found, title=title)
     if as_json:
-        print(
-            json.dumps(summary(found) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
-        )
+        tell_json(summary(found) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
     elif not quiet:
         print_summary(found)
         if out is not None:
-            print(f"\nWritten to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
+            tell()
+            tell(f"Written to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
 
 
 def summary(found: DocumentClusters) -> dict[str, Any]:
@@ -320,17 +326,18 @@ def summary(found: DocumentClusters) -> dict[str, Any]:
 def print_summary(found: DocumentClusters) -> None:
     """What was found, for people."""
     model, comparison = found.model, found.comparison
-    print(
+    tell(
         f"{so_many(len(found.ids), 'document')}, {so_many(len(found.words), 'word')}, "
         f"{so_many(found.n_clusters, 'cluster')}; {so_many(model.n_iter_, 'iteration')}, {model.stop_reason_}"
     )
     for note in found.notes():
-        print(note)
-    print()
+        tell(note)
+    tell()
     print_clusters(list(clusters(found)))
     if comparison is not None:
-        print(
-            f"\nBeside {len(comparison.classes)} classes ({comparison.n_documents:,} documents): accuracy "
+        tell()
+        tell(
+            f"Beside {len(comparison.classes)} classes ({comparison.n_documents:,} documents): accuracy "
             f"{comparison.accuracy:.1%}, NMI {comparison.nmi:.3f}"
         )
 
@@ -338,13 +345,13 @@ def print_summary(found: DocumentClusters) -> None:
 def print_clusters(rows: list[dict[str, Any]]) -> None:
     """One line for each cluster."""
     labelled = any(row.get("label") for row in rows)
-    names = [f"{row['label']} {row['share']:.0%}" if row.get("label") else "" for row in rows]
+    names = [visible(f"{row['label']} {row['share']:.0%}") if row.get("label") else "" for row in rows]
     width = max(map(len, [*names, "mostly"]))
     head = f"{'mostly':{width}}  " if labelled else ""
-    print(f"cluster    size  {head}distinctive words")
+    tell(f"cluster    size  {head}distinctive words")
     for row, name in zip(rows, names, strict=True):
         label = f"{name:{width}}  " if labelled else ""
-        print(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")
+        tell(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")
 
 
 def _clusters(k: str) -> int | str:
@@ -368,6 +375,8 @@ def _number(option: str, value: str) -> int | float:
     try:
         number = float(value)
     except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
         fail(f"{option} {value} is not a number.")
     if "." in value:
         if not 0 <= number <= 1:
@@ -382,6 +391,8 @@ def _ngrams(value: str) -> tuple[int, int]:
     first, _, last = value.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal() and 1 <= int(first) <= int(last or first)):
         fail(f"--ngrams {value} is not a range: write 1-2 for words and pairs of words.")
+    if int(last or first) > LONGEST_RUN:
+        fail(f"--ngrams {value}: a run has at most {LONGEST_RUN} words or letters.")
     return int(first), int(last or first)
 
 

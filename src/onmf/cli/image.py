@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,6 +32,9 @@ from .common import (
     Tol,
     app,
     fail,
+    tell,
+    tell_json,
+    visible,
     warnings_as_sentences,
 )
 from .documents import _clusters, _divergence
@@ -221,36 +223,40 @@ def _write(
 
 def _tell(found: ImageClustering, out: Path | None, seconds: float, quiet: bool, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(summary(found) | {"out": None if out is None else str(out), "seconds": seconds}))
+        tell_json(summary(found) | {"out": None if out is None else str(out), "seconds": seconds})
     elif not quiet:
         print_image(found)
         if out is not None:
-            print(f"\nWritten to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
+            tell()
+            tell(f"Written to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
 
 
 def print_image(found: ImageClustering) -> None:
     """What was found, for people."""
     lines, samples, _ = found.cube.shape
     model, comparison = found.model, found.comparison
-    print(
+    tell(
         f"{lines:,} × {samples:,} pixels, {found.spectra.shape[1]} bands, {len(found.spectra)} clusters; "
         f"{model.n_iter_} iterations, {model.stop_reason_}"
     )
     for note in found.notes:
-        print(note)
+        tell(note)
     angles: dict[int, float] = {}
     if comparison is not None and comparison.spectra is not None:
         angles = dict(zip(comparison.spectra.permutation.tolist(), comparison.spectra.angles.tolist(), strict=True))
     sizes = found.sizes
-    width = max(map(len, [*found.names, "name"]))
-    print(f"\nvalue  {'name':{width}}      pixels   share{'   MRSA' if angles else ''}")
-    for cluster, (name, size) in enumerate(zip(found.names, sizes, strict=True)):
+    names = list(map(visible, found.names))
+    width = max(map(len, [*names, "name"]))
+    tell()
+    tell(f"value  {'name':{width}}      pixels   share{'   MRSA' if angles else ''}")
+    for cluster, (name, size) in enumerate(zip(names, sizes, strict=True)):
         angle = f"  {angles[cluster]:5.2f}" if cluster in angles else ""
-        print(f"{cluster + 1:5}  {name:{width}}  {size:10,}  {size / max(sizes.sum(), 1):6.1%}{angle}")
+        tell(f"{cluster + 1:5}  {name:{width}}  {size:10,}  {size / max(sizes.sum(), 1):6.1%}{angle}")
     if comparison is not None:
         parts = [] if comparison.mrsa is None else [f"MRSA {comparison.mrsa:.2f}"]
         parts += [] if comparison.accuracy is None else [f"accuracy {comparison.accuracy:.1%}"]
-        print(f"\nBeside the truth: {', '.join(parts)}")
+        tell()
+        tell(f"Beside the truth: {', '.join(parts)}")
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,10 +14,23 @@ import onmf
 from onmf.text import assign_documents, read_texts
 from onmf.text.cluster import options_of, vectorizer_of
 from onmf.text.read import STRIP
-from onmf.text.write import assignments, write_rows
+from onmf.text.write import assignments, csv_lines, write_rows
 
-from .common import Force, Json, Quiet, app, checked_folder, fail, say, steps, warnings_as_sentences
-from .documents import Column, Id, Input, Labels, Strip, print_clusters
+from .common import (
+    Force,
+    Json,
+    Quiet,
+    app,
+    checked_folder,
+    fail,
+    say,
+    steps,
+    tell,
+    tell_json,
+    visible,
+    warnings_as_sentences,
+)
+from .documents import WORDS, Column, Id, Input, Labels, Strip, print_clusters
 from .image import map_image
 
 
@@ -32,6 +43,7 @@ class Request(NamedTuple):
     input: str | None
     labels: str | None
     strip: list[str] | None
+    token_pattern: str | None
     quiet: bool
 
 
@@ -49,13 +61,13 @@ def predict_documents(model: onmf.ONMF, request: Request) -> Answer:
     for name in strip:
         if name not in STRIP:
             fail(f"--strip {name} is not known: use {', '.join(STRIP)}.")
-    vectorizer_of(model)  # damage is said before anything is read
+    vectorizer_of(model, request.token_pattern)  # what it refuses is said before anything is read
     with steps(request.quiet) as step:
         texts = read_texts(
             request.path, kind=request.input, text=request.text, id=request.id, labels=request.labels, strip=strip
         )
         texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
-        found = assign_documents(model, texts)
+        found = assign_documents(model, texts, token_pattern=request.token_pattern)
     if not found.ids:
         raise ValueError(f"{request.path} holds no documents.")
     labelled = ["label"] if any(label is not None for label in found.classes) else []
@@ -99,6 +111,15 @@ def predict(
     text: Column = None,
     id: Id = None,
     input: Input = None,
+    token_pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--token-pattern",
+            metavar="REGEX",
+            help="The pattern of the model's words, where it is not a simple one: a file is not trusted with it.",
+            rich_help_panel=WORDS,
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -130,7 +151,7 @@ def predict(
     if kind not in PREDICT:
         fail(f"{model} is a model of kind {kind!r}: this command knows {', '.join([*PREDICT, 'image'])}.")
     with warnings_as_sentences(quiet):
-        answer = PREDICT[kind](fitted, Request(path, text, id, input, labels, strip, quiet))
+        answer = PREDICT[kind](fitted, Request(path, text, id, input, labels, strip, token_pattern, quiet))
     if not quiet:
         for note in answer.notes:
             say(note)
@@ -138,11 +159,12 @@ def predict(
         write_rows(out, answer.rows, answer.columns, replace=force)
     elif as_json:
         for row in answer.rows:
-            print(json.dumps(row, ensure_ascii=False))
+            tell_json(row)
     else:
-        writer = csv.DictWriter(sys.stdout, answer.columns, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(answer.rows)
+        lines = csv_lines(answer.rows, answer.columns)
+        if sys.stdout.isatty():  # for people: a file or a program gets the names as they are
+            lines = (visible(line[:-1]) + "\n" for line in lines)
+        sys.stdout.writelines(lines)
 
 
 @app.command()
@@ -159,7 +181,6 @@ def show(
     extra, written = fitted.extra_, fitted.provenance_
     names = None
     if extra["kind"] == "documents":
-        vectorizer_of(fitted)  # damage is said
         names = extra["vocabulary"]
     elif extra["kind"] == "image":
         names = [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
@@ -173,15 +194,14 @@ def show(
     if as_json:
         facts = {"kind": extra["kind"], "n_rows": n, "n_features": p, "n_iter": int(fitted.n_iter_)}
         facts |= {"objective": fitted.clustering_.objective, "stop_reason": fitted.stop_reason_}
-        print(json.dumps(facts | {"provenance": written, "clusters": rows}, ensure_ascii=False))
+        tell_json(facts | {"provenance": written, "clusters": rows})
         return
-    print(f"A model of {extra['kind']}: {len(rows)} clusters of {n:,} rows and {p:,} features")
+    tell(f"A model of {extra['kind']}: {len(rows)} clusters of {n:,} rows and {p:,} features")
     objective = fitted.clustering_.objective
     if fitted.stop_reason_ == "batch":
-        print(f"{fitted.n_iter_} batches, objective of the last one {objective:.6g}")
+        tell(f"{fitted.n_iter_} batches, objective of the last one {objective:.6g}")
     else:
-        print(f"{fitted.n_iter_} iterations, {fitted.stop_reason_}, objective {objective:.6g}")
-    print(
-        f"Written {written.get('created', 'at an unknown time')} by onmf {written.get('onmf', 'of unknown version')}\n"
-    )
+        tell(f"{fitted.n_iter_} iterations, {fitted.stop_reason_}, objective {objective:.6g}")
+    tell(f"Written {written.get('created', 'at an unknown time')} by onmf {written.get('onmf', 'of unknown version')}")
+    tell()
     print_clusters(rows)

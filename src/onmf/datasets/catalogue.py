@@ -37,13 +37,14 @@ HOST = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A public file, at a commit of its repository, with the hash that proves it."""
+    """A public file, at a commit of its repository, with the hash that proves it and, where known, its length."""
 
     repository: str
     commit: str
     path: str
     git_blob_sha1: str
     sha256: str | None = None
+    bytes: int | None = None
 
     @property
     def name(self) -> str:

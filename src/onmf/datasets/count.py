@@ -59,7 +59,7 @@ def count_shards(
     >>> shards.shape, shards.names.tolist()
     ((3, 5), ['green', 'red', 'tea', 'white', 'wine'])
     """
-    if documents < 1:
+    if not isinstance(documents, Integral) or documents < 1:
         raise ValueError(f"documents={documents} is not allowed: a shard needs at least 1 document.")
     if isinstance(texts, str):
         raise TypeError("texts is one string: give a list of strings, or another iterable, with one for each document.")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,13 @@ RETRIES = 2
 """How often a download is tried again."""
 
 SECONDS = 30
-"""How long a server may stay silent."""
+"""How long a server may stay silent, and how long a file may take besides what its length allows."""
+
+SLOWEST = 10_000
+"""Bytes a second that a server must send on average."""
+
+LARGEST = 50_000_000
+"""Bytes of a file whose length is not known; NG20, the largest, takes about 20 MB by the number of its entries."""
 
 
 class DownloadError(OSError):
@@ -52,7 +61,7 @@ def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
         Where the data sets lie.
     """
     groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
-    infos = [info_of(each) for each in groups.get(name, (name,))]
+    infos = [info_of(each) for each in groups.get(str(name), (name,))]
     if progress is None:
         progress = sys.stderr.isatty()
     failed = []
@@ -106,18 +115,40 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         urls={file.name: file.url},
         retry_if_failed=RETRIES,
     )
-    downloader = pooch.HTTPDownloader(timeout=SECONDS, progressbar=_Bar(file.name) if progress else False)
     remedy = (
         f"Try again later, or put {info.name}.npz into a folder {info.kind}/ and set ONMF_DATA to the folder above it."
     )
+
+    def downloader(url: str, target: str, _: Any) -> None:
+        most = file.bytes or LARGEST
+        seconds = SECONDS + most / SLOWEST
+        if not _in_time(seconds, lambda stop: _receive(url, target, most, _Bar(file.name) if progress else None, stop)):
+            raise DownloadError(f"{info.name}: {url} did not arrive within {seconds:.0f} seconds. {remedy}")
+
     try:
         path = Path(source.fetch(file.name, downloader=downloader))
+    except DownloadError:
+        raise
+    except _TooLongError as error:
+        raise DownloadError(
+            f"{info.name}: {file.url} sends more than the {file.bytes or LARGEST} bytes that were expected, and was "
+            f"cut off. {remedy}"
+        ) from error
+    except (requests.exceptions.InvalidSchema, requests.TooManyRedirects) as error:
+        raise DownloadError(
+            f"{info.name}: {file.url} leads to an address that is not followed, {str(error)[:200]!r}. {remedy}"
+        ) from error
     except requests.HTTPError as error:
         status = error.response.status_code if error.response is not None else "an error"
         raise DownloadError(f"{info.name}: the server answered {status} for {file.url}. {remedy}") from error
     except requests.RequestException as error:
         raise DownloadError(
             f"{info.name}: {file.url} could not be reached ({type(error).__name__}). Is this machine online? {remedy}"
+        ) from error
+    except OSError as error:
+        raise DownloadError(
+            f"{info.name}: {file.url} could not be written to {folder}: {error}. Make room there, or set TMPDIR to a "
+            "folder that can be written."
         ) from error
     except ValueError as error:
         raise DownloadError(
@@ -131,6 +162,71 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
             f"thrown away. {remedy}"
         )
     return path
+
+
+class _TooLongError(OSError):
+    """A server sends more than it should."""
+
+
+def _in_time(seconds: float, task: Callable[[threading.Event], None]) -> bool:
+    """Run a task in a thread of its own, and say whether it ended in time; what it raises is raised here.
+
+    The time limits of sockets are for each read, and a server that sends a byte now and then keeps to them for ever. A
+    task that is late is told to stop, and left behind: it ends with its next read.
+    """
+    stop, raised = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            task(stop)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        thread.join(seconds)
+    finally:
+        stop.set()
+    if thread.is_alive():
+        return False
+    if raised:
+        raise raised[0]
+    return True
+
+
+def _receive(url: str, target: str, most: int, bar: _Bar | None, stop: threading.Event) -> None:
+    """Write what a server sends into a file, as it comes, until it ends or is more than ``most`` bytes."""
+    import requests
+
+    plain = {"Accept-Encoding": "identity"}
+    with requests.get(url, stream=True, timeout=SECONDS, headers=plain) as response, open(target, "wb") as file:
+        response.raise_for_status()
+        announced = response.headers.get("Content-Length", "")
+        length = int(announced) if announced.isascii() and announced.isdigit() else 0
+        if length > most:
+            raise _TooLongError
+        received = 0
+        with nullcontext() if bar is None else closing(bar):
+            while not stop.is_set() and (block := _block(response)):
+                received += len(block)
+                if received > most:
+                    raise _TooLongError
+                file.write(block)
+                if bar is not None:
+                    bar.update(len(block), length)
+
+
+def _block(response: Any) -> bytes:
+    """The next bytes as the server sends them: nothing is decompressed, whatever it says of them."""
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    try:
+        block: bytes = response.raw.read(1 << 14, decode_content=False)
+    except HTTPError as error:
+        raise requests.ConnectionError(error) from error
+    return block
 
 
 def git_blob_sha1(path: Path) -> str:
@@ -171,18 +267,15 @@ def save_scene(scene: Scene, path: Path) -> None:
 
 
 class _Bar:
-    """A progress bar as pooch wants one: rich if it is installed, else a line at the start and the end."""
+    """A progress bar, if rich is installed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.total = 0
         self._bar: Any = None
         self._task: Any = None
 
-    def reset(self) -> None:
-        self.close()
-
-    def update(self, amount: int) -> None:
+    def update(self, amount: int, total: int) -> None:
+        """So many bytes more have come, of a total that is 0 where nobody knows it."""
         if self._bar is None:
             try:
                 from rich.console import Console
@@ -197,10 +290,11 @@ class _Bar:
                 console=Console(stderr=True),
             )
             self._bar.start()
-            self._task = self._bar.add_task(self.name, total=self.total or None)
+            self._task = self._bar.add_task(self.name, total=total or None)
         self._bar.update(self._task, advance=amount)
 
     def close(self) -> None:
+        """End the line."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

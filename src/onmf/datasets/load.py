@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -15,6 +14,7 @@ from .documents import Documents
 from .download import fetch
 from .readers import read_documents
 from .scene import Scene
+from .stored import open_npz
 
 SAMSON_NANOMETRES = (400.938721, 899.074585)
 """First and last of Samson's 156 equally spaced bands, from the header of its ENVI file."""
@@ -51,7 +51,8 @@ def load_documents(
         read = read_documents(info.path)
     except ValueError as error:
         raise ValueError(f"{error} {DAMAGED}") from error
-    assert read.y is not None
+    if read.y is None:
+        raise ValueError(f"{info.path} has no classes. {DAMAGED}")
     if return_X_y:
         return read.X, read.y
     return Documents(X=read.X, y=read.y, name=info.name, source=read.source)
@@ -77,23 +78,26 @@ def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
     info = _find(name, "hyperspectral", download_if_missing)
     try:
         return _scene(info)
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # NumPy raises whatever it stumbles over in a damaged file
         raise ValueError(f"{info.path} cannot be read as npz: {error}. {DAMAGED}") from error
 
 
 def _scene(info: DatasetInfo) -> Scene:
-    with info.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+    with open_npz(info.path) as file:
         X: FloatArray = np.asarray(file["X"] * file["scale_num"] / file["scale_den"], dtype=np.float64)
         known: dict[str, Any] = {key: file[key] for key in ("endmembers", "abundances", "names") if key in file}
         if "abundances_partial" in file:
             known["abundances"] = file["abundances_partial"]
         if info.name == "samson":
             known["wavelengths"] = np.linspace(*SAMSON_NANOMETRES, X.shape[1])
+        height, width, order = int(file["height"]), int(file["width"]), str(file["order"])
+        if X.ndim != 2 or min(height, width) < 1 or height * width != len(X) or order not in ("C", "F"):
+            raise ValueError(f"it holds no image of {height} × {width} pixels in order C or F")
         return Scene(
             X=X,
-            height=int(file["height"]),
-            width=int(file["width"]),
-            order=str(file["order"]),  # type: ignore[arg-type]
+            height=height,
+            width=width,
+            order=order,  # type: ignore[arg-type]
             name=info.name,
             source=str(file["source"]),
             **known,

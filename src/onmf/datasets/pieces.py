@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,9 @@ from scipy.sparse import csr_array
 
 from onmf.divergence import Array
 from onmf.files import whole_folder, write_whole
+from onmf.limits import MOST_GROWTH, check_shape, most
+
+from .stored import as_csr, open_npz, shape_of
 
 NAMES = "names.json"
 """File with the names of the features, beside the shards."""
@@ -118,6 +121,7 @@ def open_shards(folder: str | Path) -> Shards:
         which = "both .npz and .parquet files" if found[".npz"] else "neither .npz nor .parquet files"
         raise ValueError(f"{folder} holds {which}: it must hold shards of one kind.")
     files = tuple(found[".npz"] or found[".parquet"])
+    _check_series(files)
     sizes: list[tuple[int, int]] = []
     names: list[str] | None = None
     for file in files:
@@ -129,11 +133,39 @@ def open_shards(folder: str | Path) -> Shards:
         names = names or columns
         sizes.append((n, p))
     if names is None and (folder / NAMES).exists():
-        names = json.loads((folder / NAMES).read_text(encoding="utf-8"))
-        if not isinstance(names, list) or len(names) != sizes[0][1]:
-            raise ValueError(f"{folder / NAMES} is no list of {sizes[0][1]} names, one for each feature.")
+        names = _read_names(folder / NAMES, sizes[0][1])
     labels = None if names is None else np.array(names, dtype=object)
     return Shards(files, tuple(n for n, _ in sizes), sizes[0][1], labels)
+
+
+def _check_series(files: tuple[Path, ...]) -> None:
+    """Refuse files that cannot be read, and a gap in the numbers that :func:`write_shards` gives."""
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file} is not a file: a folder of shards must hold files under such names.")
+    numbered = {int(match[1]): file for file in files if (match := re.fullmatch(r"shard-(\d{6,})\.\w+", file.name))}
+    missing = next((number for number in range(len(numbered)) if number not in numbered), None)
+    if missing is not None:
+        raise ValueError(
+            f"{files[0].with_name(f'shard-{missing:06d}{files[0].suffix}')} is missing: there are {len(numbered)} "
+            f"shards, up to {numbered[max(numbered)].name}. Put it back, or, if its rows are to be left out, number "
+            "the others without a gap."
+        )
+
+
+def _read_names(file: Path, features: int) -> list[str]:
+    """The names of the features, from their file."""
+    try:
+        names = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise ValueError(f"{file} is no list of names: {error}.") from error
+    if not isinstance(names, list) or len(names) != features:
+        raise ValueError(f"{file} is no list of {features} names, one for each feature.")
+    for number, name in enumerate(names):
+        # JSON can hold half a character, which can be neither printed nor saved.
+        if not isinstance(name, str) or re.search(r"[\ud800-\udfff]", name):
+            raise ValueError(f"{file} is no list of names: entry {number} is {name!r:.80}.")
+    return names
 
 
 def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str] | None = None) -> Shards:
@@ -202,35 +234,64 @@ def write_shard(path: Path, X: csr_array) -> None:
 
 def read_shard(file: Path) -> Any:
     """The rows of one file: a CSR array from npz, an array from Parquet."""
-    if file.suffix == ".parquet":
-        parquet = _parquet()
-        columns = _features(parquet.read_schema(file))
-        return parquet.read_table(file, columns=columns).to_pandas(ignore_metadata=True).to_numpy()
     try:
-        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
+        if file.suffix == ".parquet":
+            about, columns = _open_parquet(file)
+            with about:
+                return about.read(columns=columns).to_pandas(ignore_metadata=True).to_numpy()
+        with open_npz(file) as content:
             if "indptr" not in content:
-                raise ValueError(f"it holds no CSR matrix, but {', '.join(content.files)}")
-            return csr_array(
-                (content["data"], content["indices"], content["indptr"]), shape=tuple(content["shape"]), copy=False
-            )
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+                raise ValueError(f"it holds no CSR matrix, but {', '.join(content.files)[:200]}")
+            shape = shape_of(content["shape"], file.stat().st_size)
+            return as_csr(content["data"], content["indices"], content["indptr"], shape)
+    except ImportError:
+        raise
+    except Exception as error:  # NumPy and Arrow raise whatever they stumble over in a damaged file
         raise ValueError(f"{file} cannot be read as a shard: {error}") from error
 
 
 def _size(file: Path) -> tuple[int, int, list[str] | None]:
     """Rows, features and names of a shard, without reading its rows."""
-    if file.suffix == ".parquet":
-        about = _parquet().ParquetFile(file)
-        columns = _features(about.schema_arrow)
-        return about.metadata.num_rows, len(columns), columns
     try:
-        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as content:
+        if file.suffix == ".parquet":
+            about, columns = _open_parquet(file)
+            with about:
+                return about.metadata.num_rows, len(columns), columns
+        with open_npz(file) as content:
             if "format" in content and content["format"].item() != b"csr":
                 raise ValueError(f"it holds a {content['format'].item().decode()} matrix, not CSR")
-            n, p = (int(size) for size in content["shape"])
-    except (ValueError, KeyError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file} cannot be read as a shard: {error}. Write it with scipy.sparse.save_npz.") from error
-    return n, p, None
+            n, p = shape_of(content["shape"], file.stat().st_size)
+            return n, p, None
+    except ImportError:
+        raise
+    except Exception as error:  # as above
+        how = "pandas.DataFrame.to_parquet" if file.suffix == ".parquet" else "scipy.sparse.save_npz"
+        why = str(error).rstrip(".")
+        raise ValueError(f"{file} cannot be read as a shard: {why}. Write it with {how}.") from error
+
+
+def _open_parquet(file: Path) -> tuple[Any, list[str]]:
+    """A Parquet file whose rows have not been read, and the columns that are features."""
+    parquet, types = _parquet()
+    about = parquet.ParquetFile(file)
+    schema, length = about.schema_arrow, file.stat().st_size
+    columns, n = _features(schema), about.metadata.num_rows
+    if len(set(columns)) < len(columns):
+        raise ValueError("two of its columns have the same name")
+    check_shape("it", n, len(columns), length)
+    if 8 * n * len(columns) > most(length):
+        raise ValueError(
+            f"its {n} × {len(columns)} numbers take more than {MOST_GROWTH} times its length in memory: write such "
+            "rows with onmf.datasets.write_shards, which keeps no zeros, or in smaller files"
+        )
+    groups = [about.metadata.row_group(i).num_rows for i in range(about.metadata.num_row_groups)]
+    if sum(groups) != n or min(groups, default=0) < 0:
+        raise ValueError(f"it says that it has {n} rows, and that its parts have {sum(groups)}")
+    features, numbers = set(columns), (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if name in features and not any(is_number(kind) for is_number in numbers):
+            raise ValueError(f"its column {name[:80]!r} holds {kind} values: leave out what are no numbers")
+    return about, columns
 
 
 def _features(schema: Any) -> list[str]:
@@ -239,12 +300,14 @@ def _features(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def _parquet() -> Any:
+def _parquet() -> tuple[Any, Any]:
+    """Arrow's reader and its types, or a sentence that says what is missing."""
     try:
         import pyarrow.parquet
+        import pyarrow.types
     except ImportError as error:
         raise ImportError("Parquet shards need pyarrow: pip install 'onmf[dask]'.") from error
-    return pyarrow.parquet
+    return pyarrow.parquet, pyarrow.types
 
 
 def import_dask() -> tuple[Any, Any]:

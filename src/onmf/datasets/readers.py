@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import gzip
-import zipfile
+import io
+import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
-from scipy.io import loadmat, mmread
-from scipy.sparse import csr_array, issparse, load_npz
+from scipy.sparse import coo_array, csr_array, issparse, load_npz
 from sklearn.datasets import load_svmlight_file
 
 from onmf.divergence import Array
+from onmf.limits import Bounded, check_shape
+from onmf.structure import check_structure
 
 from .documents import Documents
+from .matlab import read_matlab5
 from .scene import Scene
+from .stored import as_csr, check_indices, open_npz, shape_of
 
 Format = Literal["matlab", "cluto", "svmlight", "matrix-market", "npz"]
 
@@ -56,11 +61,16 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
         ) from None
     try:
         parts = read(path)
-    except (ValueError, KeyError, OSError, EOFError, IndexError, TypeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # each library raises whatever it stumbles over in a damaged file
         raise ValueError(f"{path} cannot be read as {kind}: {error}") from error
     X, y = parts["X"], parts.get("y")
-    if y is not None and len(y) != X.shape[0]:
-        raise ValueError(f"{path} has {X.shape[0]} rows, but {len(y)} classes: one for each row is needed.")
+    for key, what, number, of in (
+        ("y", "classes", X.shape[0], "row"),
+        ("ids", "names of documents", X.shape[0], "row"),
+        ("words", "words", X.shape[1], "column"),
+    ):
+        if (names := parts.get(key)) is not None and len(names) != number:
+            raise ValueError(f"{path} has {number} {of}s, but {len(names)} {what}: one for each {of} is needed.")
     classes = parts.get("classes")
     if y is not None:
         values, y = np.unique(y, return_inverse=True)
@@ -78,8 +88,11 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
 
 def sniff(path: Path) -> Format:
     """The format of a file, from its first bytes."""
-    with _opened(path) as file:
-        head = file.read(4096)
+    try:
+        with _opened(path) as file:
+            head = file.read(4096)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is a damaged gzip file: {error}") from error
     if head.startswith(b"MATLAB"):
         return "matlab"
     if head.startswith(b"PK"):
@@ -147,11 +160,9 @@ def _load_mat(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     try:
-        return loadmat(path)
+        return read_matlab5(path)
     except NotImplementedError as error:  # how SciPy says that a file is of version 7.3
         raise ValueError(f"{path} is a MATLAB 7.3 file: save it with -v7, or as an npz file.") from error
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
 
 
 def _names(content: dict[str, Any]) -> list[str]:
@@ -162,15 +173,18 @@ def _matlab(path: Path) -> dict[str, Any]:
     content = _load_mat(path)
     if "dtm" not in content:
         raise ValueError(f"it holds no variable dtm, but {', '.join(_names(content))}.")
-    return {"X": _counts(content["dtm"]), "y": np.ravel(content["classid"]) if "classid" in content else None}
+    return {"X": _counts(content["dtm"]), "y": _classes(content.get("classid"))}
 
 
 def _cluto(path: Path) -> dict[str, Any]:
     with _opened(path) as file:
-        header = [int(word) for word in file.readline().split()]
+        header = [int(word) for word in file.readline(1000).split()]
+        if len(header) not in (2, 3):
+            raise ValueError("its first line must say how many rows and columns there are, and how many entries.")
         n, p = header[:2]
-        if n * p < 0 or min(n, p) < 1:
+        if min(n, p) < 1:
             raise ValueError(f"its first line says {n} × {p}.")
+        check_shape("it", n, p, path.stat().st_size)
         if len(header) == 2:
             X = np.loadtxt(file, ndmin=2)
             if X.shape != (n, p):
@@ -181,7 +195,7 @@ def _cluto(path: Path) -> dict[str, Any]:
     parts: dict[str, Any] = {"X": _counts(counts)}
     for key, suffix in (("y", ".rclass"), ("ids", ".rlabel"), ("words", ".clabel")):
         beside = path.with_name(path.name.removesuffix(".gz") + suffix)
-        if beside.exists():
+        if beside.is_file():
             parts[key] = np.array([line.strip() for line in beside.read_text().splitlines() if line.strip()])
     return parts
 
@@ -195,46 +209,119 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
         pairs = np.array(line.split(), dtype=np.float64)
         if len(pairs) % 2:
             raise ValueError(f"line {number} has {len(pairs)} numbers: pairs of a column and a value are expected.")
-        columns = pairs[::2].astype(np.int64) - 1
-        if len(columns) and (columns.min() < 0 or columns.max() >= p):
-            raise ValueError(f"line {number} names column {columns.max() + 1}, but there are {p}.")
-        indices.append(columns)
+        columns = pairs[::2] - 1
+        inside = (columns >= 0) & (columns < p) & (columns == np.floor(columns))
+        if not inside.all():
+            raise ValueError(f"line {number} names column {columns[~inside][0] + 1:.15g}, but there are {p}.")
+        indices.append(columns.astype(np.int64))
         values.append(pairs[1::2])
         starts.append(starts[-1] + len(columns))
     if len(starts) != n + 1 or starts[-1] != nnz:
         raise ValueError(
             f"its first line says {n} rows and {nnz} entries, but it holds {len(starts) - 1} rows and {starts[-1]}."
         )
-    return csr_array((np.concatenate(values), np.concatenate(indices), np.array(starts)), shape=(n, p))
+    return as_csr(np.concatenate(values), np.concatenate(indices), np.array(starts), (n, p))
 
 
 def _svmlight(path: Path) -> dict[str, Any]:
     with _opened(path) as file:
         X, y = load_svmlight_file(file)
-    return {"X": _counts(X), "y": y}
+    n, p = X.shape
+    check_shape("it", n, p, path.stat().st_size)
+    return {"X": _counts(X), "y": _classes(y)}
 
 
 def _matrix_market(path: Path) -> dict[str, Any]:
+    """Entries, or all numbers column by column. SciPy's reader is faster, and crashes where a file is damaged."""
     with _opened(path) as file:
-        return {"X": _counts(mmread(file))}
+        _, what, layout, field, symmetry = file.readline(1000).decode().lower().split()
+        if what != "matrix" or field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
+            raise ValueError(f"it holds a {field} {what}: a matrix of real or whole numbers is needed.")
+        line = b"%"
+        while line and (line.startswith(b"%") or not line.strip()):
+            line = file.readline(1 << 20)
+        n, p, *rest = (int(word) for word in line.split())
+        check_shape("it", n, p, path.stat().st_size)
+        if symmetry != "general" and n != p:
+            raise ValueError(f"it says that it is {symmetry}, and has {n} rows and {p} columns.")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*input contained no data", category=UserWarning)
+            numbers = np.loadtxt(file, comments="%", ndmin=2)
+    if layout == "array":
+        i, j, values = _columns(numbers.ravel(), n, p, symmetry)
+    else:
+        [entries] = rest
+        if numbers.size == 0:
+            numbers = numbers.reshape(0, 2 if field == "pattern" else 3)
+        if numbers.shape != (entries, 2 if field == "pattern" else 3):
+            raise ValueError(
+                f"its header says {entries} {field} entries, and it holds {numbers.shape[0]} lines of "
+                f"{numbers.shape[1]} numbers."
+            )
+        i, j = (_places(numbers[:, axis], size) for axis, size in enumerate((n, p)))
+        values = np.ones(entries) if field == "pattern" else numbers[:, 2]
+    if symmetry != "general":
+        off, sign = np.flatnonzero(i != j), -1 if symmetry == "skew-symmetric" else 1
+        i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
+        values = np.concatenate([values, sign * values[off]])
+    return {"X": _counts(coo_array((values, (i, j)), shape=(n, p)))}
+
+
+def _places(numbers: Array, size: int) -> Array:
+    """Rows or columns, counted from 1, as indices."""
+    inside = (numbers >= 1) & (numbers <= size) & (numbers == np.floor(numbers))
+    if not inside.all():
+        entry = int(np.argmin(inside))
+        raise ValueError(f"entry {entry + 1} lies in row or column {numbers[entry]:.15g}, and there are {size}.")
+    return numbers.astype(np.int64) - 1
+
+
+def _columns(values: Array, n: int, p: int, symmetry: str) -> tuple[Array, Array, Array]:
+    """Rows, columns and values of a dense matrix that is written column by column, below its diagonal if symmetric."""
+    skew = int(symmetry == "skew-symmetric")
+    number = n * p if symmetry == "general" else n * (n + 1 - 2 * skew) // 2
+    if len(values) != number:
+        raise ValueError(f"its header says {n} × {p}, {symmetry}, and it holds {len(values)} numbers.")
+    if symmetry == "general":
+        j, i = np.divmod(np.arange(number), max(n, 1))
+    else:
+        j, i = np.triu_indices(n, skew)
+    return i, j, values
 
 
 def _npz(path: Path) -> dict[str, Any]:
-    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        if "format" in file:
-            return {"X": _counts(load_npz(path))}
-        if "indptr" not in file:
-            raise ValueError(f"it holds no sparse matrix, but {', '.join(file.files)}.")
-        X = csr_array(
-            (file["data"], file["indices"].astype(np.int32), file["indptr"].astype(np.int32)),
-            shape=tuple(file["shape"]),
-        )
-        return {"X": X, "y": file.get("y")}
+    length = path.stat().st_size
+    with open_npz(path) as file:
+        if "format" not in file and "indptr" not in file:
+            raise ValueError(f"it holds no sparse matrix, but {', '.join(file.files)[:200]}.")
+        shape = shape_of(file["shape"], length)
+        if "format" not in file:
+            X = as_csr(file["data"], file["indices"], file["indptr"], shape)
+            return {"X": X, "y": _classes(file.get("y"))}
+        for name in {"indices", "indptr", "row", "col", "offsets"} & set(file):
+            check_indices(name, file[name])
+    return {"X": _counts(load_npz(path))}
+
+
+def _classes(y: Any) -> Array | None:
+    """One class for each row, as numbers or names."""
+    if y is None:
+        return None
+    y = np.asarray(y)
+    if y.ndim == 2 and 1 in y.shape:  # MATLAB's way
+        y = y.ravel()
+    if y.ndim != 1 or y.dtype.kind not in "biufUS":
+        raise ValueError(f"its classes have {y.ndim} dimensions and type {y.dtype}: a list of numbers is needed.")
+    return y
 
 
 def _counts(X: Any) -> csr_array:
     """CSR in canonical form; integers where all entries are."""
-    X = csr_array(X) if issparse(X) else csr_array(np.asarray(X))
+    check_structure(X, "it")
+    X = X if issparse(X) else np.asarray(X)
+    if X.ndim != 2 or X.dtype.kind not in "buif":
+        raise ValueError(f"it holds {X.dtype} values in {X.ndim} dimensions: numbers in rows and columns are needed.")
+    X = csr_array(X)
     X.sum_duplicates()
     X.eliminate_zeros()
     largest = X.data.max(initial=0)
@@ -248,10 +335,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
     """The file, unpacked if it is compressed with gzip."""
     with path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
+        length = raw.seek(0, 2)
         raw.seek(0)
         if packed:
             with gzip.open(raw) as file:
-                yield file  # type: ignore[misc]
+                yield io.BufferedReader(Bounded(file, "it", length), 1 << 18)  # type: ignore[arg-type]
         else:
             yield raw
 

@@ -25,9 +25,27 @@ __all__ = [
     "RowTerms",
     "divide",
     "get_divergence",
+    "number",
 ]
 
 NAMES = ("kullback-leibler", "frobenius", "itakura-saito", "cosine")
+
+LARGEST_BETA = 100
+"""Beyond this β, nearly no entry has a power inside float64."""
+
+NEAR_ZERO, NEAR_ONE = 0.05, 1e-6
+"""Distances of β from 0 and 1 below which it is refused: p^(1/β), the size of a centroid with one entry among p in the
+gauge, leaves float64, and dividing by β − 1 leaves too few digits of a loss."""
+
+
+def number(value: object) -> float:
+    """A parameter as a float, NaN if it is no number or beyond float64."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:
+        return float("nan")
 
 
 def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3) -> Divergence:
@@ -46,14 +64,22 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
     """
     if isinstance(beta_loss, Divergence):
         return beta_loss
-    if isinstance(beta_loss, Real) and not isinstance(beta_loss, bool) and np.isfinite(beta_loss):
-        β = float(beta_loss)
+    β = number(beta_loss)
+    if np.isfinite(β):
         if β == 2:
             return Frobenius()
         if β == 1:
             return KullbackLeibler(smoothing)
         if β == 0:
             return ItakuraSaito()
+        if abs(β) > LARGEST_BETA:
+            raise ValueError(f"beta_loss={β!r} is not allowed: β must lie between -{LARGEST_BETA} and {LARGEST_BETA}.")
+        for limit, near, name in ((0, NEAR_ZERO, "itakura-saito"), (1, NEAR_ONE, "kullback-leibler")):
+            if abs(β - limit) < near:
+                raise ValueError(
+                    f"beta_loss={β!r} is too near {limit} to be computed with: use {name!r}, the limit there, or a β "
+                    f"at least {near:g} away."
+                )
         return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, smoothing if β > 0 else 0.0)
     match beta_loss:
         case "kullback-leibler":

@@ -143,10 +143,26 @@ class Divergence(ABC):
         return self
 
 
+SMOOTHINGS = (1e-100, 1e100)
+"""The least and the largest smoothing but 0: beyond, its powers leave float64."""
+
+LEAST = float(np.nextafter(0.0, 1.0))
+"""Stands for a positive share of a whole that is too small for float64, so that its logarithm is finite."""
+
+
 def require(fine: bool, message: str) -> None:
     """Refuse a parameter."""
     if not fine:
         raise ValueError(message)
+
+
+def check_smoothing(smoothing: float) -> None:
+    """Refuse a smoothing that float64 cannot compute with."""
+    least, largest = SMOOTHINGS
+    require(
+        smoothing == 0 or least <= smoothing <= largest,
+        f"smoothing={smoothing} is not allowed: it must be 0, or lie between {least:g} and {largest:g}.",
+    )
 
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:

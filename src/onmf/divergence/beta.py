@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, divide, require
+from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, check_smoothing, divide, require
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Beta(Divergence):
 
     @property
     def power(self) -> float:
-        return max(2.0, abs(self.beta))
+        # Below 0, templates hold the power β − 1 of a quotient of two entries.
+        return max(2.0, self.beta if self.beta > 0 else 2 * (1 - self.beta))
 
     @property
     def row_terms(self) -> Mapping[str, Elementwise]:
@@ -81,7 +82,7 @@ class BetaAboveOne(Beta):
         require(1 < self.beta < np.inf, f"beta={self.beta} is not allowed here: it must be greater than 1.")
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        return np.power(np.power(vectors, self.beta).sum(axis=1), 1 / self.beta)
+        return power_mean(vectors, self.beta) * vectors.shape[1] ** (1 / self.beta)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         return np.power(self.normalise(centroids), self.beta - 1)
@@ -128,15 +129,14 @@ class BetaBelowOne(Beta):
     def __post_init__(self) -> None:
         allowed = -np.inf < self.beta < 1 and (self.beta != 0 or isinstance(self, ItakuraSaito))
         require(allowed, f"beta={self.beta} is not allowed here: it must be less than 1, and ItakuraSaito is β = 0.")
-        require(0 <= self.smoothing < np.inf, f"smoothing={self.smoothing} is not allowed: it must be at least 0.")
+        check_smoothing(self.smoothing)
 
     @property
     def domain(self) -> Domain:
         return "nonnegative" if self.beta > 0 else "positive"
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return np.power(np.power(vectors, self.beta).mean(axis=1), 1 / self.beta)
+        return power_mean(vectors, self.beta)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -216,6 +216,13 @@ class ItakuraSaito(BetaBelowOne):
         U = self.centers(sums, mass)
         by_cluster = (sums / U).sum(axis=1) + mass * (np.log(U) - 1).sum(axis=1)
         return loss + float(by_cluster.sum())
+
+
+def power_mean(vectors: FloatArray, β: float) -> FloatArray:
+    """(mean_j v_j^β)^(1/β) of each row, whatever its unit; 0 where all are zero. → (k,)"""
+    # In units of the entry that counts most, so that no power leaves float64.
+    unit = vectors.max(axis=1) if β > 0 else vectors.min(axis=1)
+    return unit * np.power(np.power(divide(vectors, unit[:, None]), β).mean(axis=1), 1 / β)
 
 
 def power(x: FloatArray, exponent: float) -> FloatArray:

@@ -67,8 +67,8 @@ class Frobenius(Euclidean):
         return np.square(scale)
 
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
-        # ‖X‖² − ‖W‖², since W = X Hᵀ
-        return constant - float(divide(np.square(sums).sum(axis=1), mass).sum())
+        # ‖X‖² − ‖W‖², since W = X Hᵀ. Divided first: the squares of the sums are fourth powers, and may leave float64.
+        return constant - float(np.square(divide(sums, np.sqrt(mass)[:, None])).sum())
 
 
 @dataclass(frozen=True)

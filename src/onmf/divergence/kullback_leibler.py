@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import xlogy
 
-from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, gpu_kernel, require
+from .base import LEAST, Divergence, Elementwise, FloatArray, RowTerms, check_smoothing, divide, gpu_kernel
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class KullbackLeibler(Divergence):
     smoothing: float = 1e-3
 
     def __post_init__(self) -> None:
-        require(0 <= self.smoothing < np.inf, f"smoothing={self.smoothing} is not allowed: it must be at least 0.")
+        check_smoothing(self.smoothing)
 
     name = "kullback-leibler"
     domain = "nonnegative"
@@ -62,9 +62,13 @@ class KullbackLeibler(Divergence):
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         if not isinstance(centroids, np.ndarray):  # CuPy's
-            log = gpu_kernel("float64 c, float64 size, float64 e", "b = log((size == 0 ? 0 : c / size) + e)")
-            return log(centroids, self.size(centroids)[:, None], self.smoothing)
+            log = gpu_kernel(
+                "float64 c, float64 size, float64 e, float64 least", "b = log((c > 0 ? max(c / size, least) : 0) + e)"
+            )
+            return log(centroids, self.size(centroids)[:, None], self.smoothing, LEAST)
         C = self.normalise(centroids)
+        if self.smoothing == 0:
+            C[(C == 0) & (centroids > 0)] = LEAST
         C += self.smoothing
         with np.errstate(divide="ignore"):
             return np.log(C, out=C)
@@ -83,7 +87,7 @@ class KullbackLeibler(Divergence):
 
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
         # Σ x log x − Σ s log s − Σ_kj S_kj log(S_kj / T_k)
-        return constant - float(xlogy(sums, divide(sums, mass[:, None])).sum())
+        return constant - float(xlogy(sums, np.maximum(divide(sums, mass[:, None]), LEAST)).sum())
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         return self.normalise(self.normalise(centroids) + max(self.smoothing, at_least))

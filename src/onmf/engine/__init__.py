@@ -6,13 +6,14 @@ import os
 from numbers import Integral
 from typing import Any
 
-from .base import COUNTED, Assignment, Data, Engine, Held, StepSums
+from .base import COUNTED, FIXED, Assignment, Data, Engine, Held, StepSums
 from .dask import DaskEngine
 from .device import on_gpu, to_host
 from .parts import BlocksEngine, PartError, PartsEngine, Rows
 
 __all__ = [
     "COUNTED",
+    "FIXED",
     "Assignment",
     "BlocksEngine",
     "DaskEngine",
@@ -27,6 +28,9 @@ __all__ = [
     "on_gpu",
     "to_host",
 ]
+
+MOST_THREADS = 1024
+"""More threads than any machine has cores for would only use up what the system grants."""
 
 NAMES = ("auto", "cpu", "gpu", "reference", "blocks", "dask")
 
@@ -50,14 +54,20 @@ def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None
     -------
     Engine
     """
-    if n_threads is not None and (not isinstance(n_threads, Integral) or n_threads < 1):
-        raise ValueError(f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer, at least 1.")
+    if n_threads is not None and not (isinstance(n_threads, Integral) and 1 <= n_threads <= MOST_THREADS):
+        raise ValueError(
+            f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer from 1 to {MOST_THREADS}."
+        )
     if isinstance(engine, str):
         if engine == "auto" and isinstance(X, Rows):
             engine = "blocks" if callable(X.blocks) else "dask"
         elif engine == "auto" and on_gpu(X):
             engine = "gpu"
         engine = _named(engine, n_threads)
+    elif not isinstance(engine, Engine):
+        raise ValueError(
+            f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object."
+        )
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
     reason = None if X is None else engine.supports(X)
@@ -90,7 +100,12 @@ def _named(name: str, n_threads: int | None) -> Engine:
                 raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
 
             return ReferenceEngine()
-    raise ValueError(f"engine={name!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
+    raise unknown(name)
+
+
+def unknown(engine: object) -> ValueError:
+    """The refusal of what is no engine."""
+    return ValueError(f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
 
 
 def available_cores() -> int:

@@ -23,6 +23,9 @@ Data: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
 
 
+FIXED = 16 * np.finfo(np.float64).eps
+"""Relative change of a centroid that rounding alone can cause."""
+
 COUNTED = ("mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved")
 """What a step counts by cluster, in the order in which the kernels fill and read the rows of its table."""
 
@@ -328,6 +331,10 @@ class Engine(ABC):
     def update(self, divergence: Divergence, step: StepSums, W: FloatArray) -> Callable[[], float]:
         """Centroids from the sums of a step, in the gauge H Hᵀ = I, into W; an empty cluster keeps the one it has.
 
+        Once no row moves, an entry that only rounding would change stays as it is. At the end of a fit the centroids
+        are then, to the last bit, those that gave the labels, and a tie is decided in ``predict`` as it was in
+        ``labels_``.
+
         Returns a function that gives the largest change of an entry, in units of its centroid's largest; where rows
         moved, which says enough, it may be infinite.
         """
@@ -341,6 +348,7 @@ class Engine(ABC):
             new *= step.norms[part, None]
             if moved == 0 and len(filled):
                 drifts.append(largest_change(W[part], new))
+                new = np.where(np.abs(new - W[part]) <= FIXED * np.abs(new), W[part], new)
             W[part] = new
 
         self.over_clusters(block, *W.shape)

@@ -277,7 +277,7 @@ class CpuEngine(Engine):
                 kernel(start, stop)
 
         # The caller works too: a thread that only waited would leave the scheduler to put the others on one core.
-        helpers = [pool.submit(work_off) for _ in range(self.n_threads - 1)]
+        helpers = [pool.submit(work_off) for _ in range(min(self.n_threads, len(tasks)) - 1)]
         work_off()
         for helper in helpers:
             helper.result()

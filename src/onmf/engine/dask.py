@@ -21,6 +21,7 @@ from weakref import finalize, ref
 
 import numpy as np
 
+from onmf import interrupt
 from onmf.divergence import Array, Divergence
 
 from .base import Engine, Held
@@ -186,7 +187,7 @@ class DaskEngine(PartsEngine):
 
         rows: Rows = held.data
         blocks = held.memory["blocks"]
-        job = Job(self.inner, rows, held.divergence, held.step, function, held.parts)
+        job = Job(self.inner, rows, held.divergence, held.step, function, held.parts, held.checked)
         shared = [self._sent(held, value, client) for value in (Plain((held.key, job)), held.last, *args)]
         firsts = held.starts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows
@@ -267,7 +268,9 @@ class DaskEngine(PartsEngine):
         from distributed import wait
 
         alone_since, idle = None, 0
+        # Ends with the tasks. Where no worker is at work on one any more, patience or IDLE ends it.
         while True:
+            interrupt.check()
             try:
                 wait(futures, timeout=2)
                 return

@@ -613,7 +613,10 @@ extern "C" __global__ void combine_duties(
     if (threadIdx.x < 32 && c < k) sums[at] = s;
 }
 
+#define FIXED 3.5527136788005009e-15  // as in base.py
+
 // Centroids of the clusters that hold something, times the norms of their scales, into W; before = what was there.
+// An entry that only rounding would change stays, so that W remains what the labels were found with (Engine.update).
 extern "C" __global__ void put_filled(
     const double *table,                         // IN (KINDS, k) what a step has counted
     int k, int p,
@@ -626,6 +629,7 @@ extern "C" __global__ void put_filled(
     double mass = table[c], squares = table[3 * k + c];   // rows 0 and 3 of what is COUNTED (base.py)
     before[at] = W[at];
     if (squares > 0) fresh[at] *= sqrt(squares);
+    if (fabs(fresh[at] - before[at]) <= FIXED * fabs(fresh[at])) fresh[at] = before[at];
     if (mass > 0) W[at] = fresh[at];
 }
 

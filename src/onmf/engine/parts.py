@@ -20,6 +20,7 @@ from weakref import finalize
 import numpy as np
 from scipy.sparse import issparse, vstack
 
+from onmf import interrupt
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .base import Data, Engine, Held, StepSums
@@ -50,7 +51,8 @@ class Rows:
     blocks : sequence or callable
         The parts, or a callable that returns them one after the other, the same ones each time.
     read : callable
-        A part, as it comes, as rows that engines read: ``read(block, features=...) -> rows``.
+        A part, as it comes, as rows that engines read: ``read(block, features=...) -> rows``. It refuses what is not
+        allowed, for a part may change between two passes.
     check : callable
         The same for a part that is seen for the first time: ``check(block, features=...) -> rows, zero rows``.
     weights : array or sequence, optional
@@ -127,6 +129,8 @@ class HeldParts(Held):
     """Steps of this run."""
     zeros: int = 0
     """Rows that are zero everywhere."""
+    checked: bool = False
+    """Whether all parts have been read and checked once."""
     steps: Iterator[int] = field(default_factory=lambda: count(1))
     key: str = ""
     """Under which what is kept of the parts is found."""
@@ -154,6 +158,8 @@ class Job:
         ``function(inner, part, *args)``.
     known : list of int
         Rows that each part had in the first pass; empty in the first pass.
+    checked : bool
+        Whether each part has been checked in a pass before.
     """
 
     def __init__(
@@ -164,6 +170,7 @@ class Job:
         step: int,
         function: Callable[..., Any],
         known: list[int],
+        checked: bool,
     ) -> None:
         self.inner = inner
         self.read = partial(rows.read, features=rows.features)
@@ -173,6 +180,7 @@ class Job:
         self.step = step
         self.function = function
         self.known = known
+        self.checked = checked
 
     def __call__(
         self, kept: Kept, number: int, first: int, load: Load, weights: Any, last: Any, args: tuple[Any, ...]
@@ -196,11 +204,9 @@ class Job:
     def _run(
         self, kept: Kept, number: int, first: int, block: Any, weights: Any, last: Any, args: tuple[Any, ...]
     ) -> tuple[Any, int]:
-        part, zeros = kept.get(number), 0
-        if part is None:
-            rows, zeros = self.check(block)
-        else:
-            rows = self.read(block)
+        part = kept.get(number)
+        with noticing_change(self.checked or part is not None):
+            rows, zeros = self.check(block) if part is None else (self.read(block), 0)
         n = rows.shape[0]
         if self.known and n != self.known[number]:
             raise ValueError(
@@ -239,6 +245,20 @@ def naming(what: str, number: int) -> Iterator[None]:
         raise ValueError(f"In {what} {number}, whose rows count from 0: {error}") from error
     except Exception as error:
         raise PartError(f"In {what} {number}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def noticing_change(before: bool) -> Iterator[None]:
+    """Let the refusal of a part that was fine before say so."""
+    try:
+        yield
+    except ValueError as error:
+        if not before:
+            raise
+        raise ValueError(
+            f"{error} The first pass found nothing wrong: the data changed during the fit. Let nothing write to them "
+            "until it is done."
+        ) from error
 
 
 class PartsEngine(Engine):
@@ -289,6 +309,7 @@ class PartsEngine(Engine):
         if X.weights is not None and not any(part.weight > 0 for part in found):
             raise ValueError("sample_weight is zero for every row: at least one row must count.")
         finalize(held, unprepare).atexit = False
+        held.checked = True
         return held
 
     def sizes(self, held: Held) -> list[int]:
@@ -441,7 +462,7 @@ class BlocksEngine(PartsEngine):
         )
 
     def _job(self, held: HeldParts, function: Callable[..., Any]) -> Job:
-        return Job(self.inner, held.data, held.divergence, held.step, function, held.parts)
+        return Job(self.inner, held.data, held.divergence, held.step, function, held.parts, held.checked)
 
     def _each(
         self, held: HeldParts, function: Callable[..., Any], args: tuple[Any, ...], labels: Array | None = None
@@ -451,7 +472,8 @@ class BlocksEngine(PartsEngine):
         job, kept, first = self._job(held, function), held.memory["kept"], 0
         report = self._reporter(held, function)
         blocks = self._blocks(rows)
-        for number in count():
+        for number in count():  # as many as there are batches: it ends where the caller's iterator does
+            interrupt.check()
             with naming(rows.what, number):
                 block = next(blocks, END)
             if block is END:

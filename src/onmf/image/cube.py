@@ -34,7 +34,13 @@ class Lines(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:
-        """Lines from ``start`` to ``stop``. → (lines, samples, bands)"""
+        """Lines from ``start`` to ``stop``: an array of the caller's own. → (lines, samples, bands)"""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All lines, in memory."""
+        if copy is False:
+            raise ValueError("The cube is in a file: an array of it is a copy.")
+        return np.asarray(self.read(0, self.shape[0]), dtype=dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +153,11 @@ class Cube:
 
     def read(self, start: int, stop: int) -> Array:
         """The used bands of some lines, in native numbers: a copy. → (lines, samples, used bands)"""
-        part = self.data.read(start, stop) if isinstance(self.data, Lines) else np.asarray(self.data[start:stop])
+        own = isinstance(self.data, Lines)
+        part = self.data.read(start, stop) if own else np.asarray(self.data[start:stop])
         if not self.good_bands.all():
             part = part[:, :, self.good_bands]
-        part = np.array(part, dtype=native(part.dtype), order="C")
+        part = (np.asarray if own else np.array)(part, dtype=native(part.dtype), order="C")
         release(self.data)
         return part
 

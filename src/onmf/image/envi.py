@@ -11,9 +11,16 @@ import numpy as np
 from onmf.divergence import Array, FloatArray
 
 from .cube import Cube, Transform
+from .plain import AXES, FileLines
 
 TYPES = {"1": "u1", "2": "i2", "3": "i4", "4": "f4", "5": "f8", "12": "u2", "13": "u4", "14": "i8", "15": "u8"}
 """NumPy's names of ENVI's data types; 6 and 9 are complex."""
+
+LONGEST = 10_000_000
+"""Bytes of a header, which is a text that people can read."""
+
+MOST_LINES = 50_000
+"""Its lines: spectral takes time that grows with their square."""
 
 NEEDED = ("samples", "lines", "bands", "data type", "interleave", "byte order")
 
@@ -71,58 +78,34 @@ def find_data(header: Path, given: Path) -> Path:
 def read_header(path: Path) -> dict[str, Any]:
     """The header as spectral reads it: words, and lists of words."""
     envi = spectral()
+    with path.open("rb") as file:
+        text = file.read(LONGEST + 1)
+    if len(text) > LONGEST or text.count(b"\n") + text.count(b"\r") > MOST_LINES:
+        raise ValueError(f"{path} is no ENVI header: a header is a short text, and this is a long one.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # names in capitals are no concern of the user
             return envi.read_envi_header(str(path))
-    except (envi.EnviException, ValueError, OSError) as error:
+    except Exception as error:  # spectral splits lines, and stumbles over odd ones in ways of its own
         reason = " ".join(str(error).split()) or "a list in it has no end, or a line no sense"
         raise ValueError(f"{path} is no ENVI header that can be read: {reason}") from error
 
 
 def read_envi(path: Path) -> Cube:
-    """Read an ENVI image; its data are mapped into memory, not read."""
+    """Read an ENVI image; its data stay on disk."""
     header_path = find_header(path)
     if header_path is None:
         raise FileNotFoundError(f"{path} has no header: {path.name}.hdr or {path.stem}.hdr is expected beside it.")
     header = read_header(header_path)
     where = str(header_path)
-    if missing := [key for key in NEEDED if key not in header]:
-        raise ValueError(f"{where} lacks {', '.join(map(repr, missing))}: without it the data cannot be read.")
     if "library" in str(header.get("file type", "")).lower():
         raise ValueError(f"{where} is a spectral library, not an image: give it as truth, or name an image.")
-    samples, lines, bands = (whole(header, key, where, least=1) for key in ("samples", "lines", "bands"))
-    offset = whole(header, "header offset", where, least=0) if "header offset" in header else 0
-    kind = str(header["data type"])
-    if kind in ("6", "9"):
-        raise ValueError(f"{where} says data type = {kind}, complex numbers: clusters need real ones, say magnitudes.")
-    if kind not in TYPES:
-        raise ValueError(f"{where} says data type = {kind}, which ENVI does not know: {', '.join(TYPES)} are allowed.")
-    order = str(header["byte order"])
-    if order not in ("0", "1"):
-        raise ValueError(f"{where} says byte order = {order}: 0 (little endian) or 1 (big endian) is allowed.")
-    interleave = str(header["interleave"]).lower()
-    if interleave not in ("bsq", "bil", "bip"):
-        raise ValueError(f"{where} says interleave = {interleave}: bsq, bil or bip is allowed.")
-    if any(
-        whole(header, key, where, least=0) for key in ("major frame offsets", "minor frame offsets") if key in header
-    ):
-        raise ValueError(f"{where} has frame offsets, which are not supported: write the image again without them.")
     data_path = find_data(header_path, path)
-    dtype = np.dtype(TYPES[kind]).newbyteorder("<" if order == "0" else ">")
-    needed, there = offset + samples * lines * bands * dtype.itemsize, data_path.stat().st_size
-    if there < needed:
-        raise ValueError(
-            f"{data_path} is too short: {where} says {lines} lines × {samples} samples × {bands} bands of "
-            f"{dtype.itemsize} bytes after {offset}, which are {needed:,} bytes, and there are {there:,}. The header "
-            "belongs to another file, or the data were cut off."
-        )
-    shape = {"bsq": (bands, lines, samples), "bil": (lines, bands, samples), "bip": (lines, samples, bands)}[interleave]
-    axes = {"bsq": (1, 2, 0), "bil": (0, 2, 1), "bip": (0, 1, 2)}[interleave]
-    data = np.memmap(data_path, dtype=dtype, mode="r", offset=offset, shape=shape).transpose(axes)
+    data = open_data(header, where, data_path)
+    bands = data.shape[2]
     crs, transform = georeference(header)
     factor = number(header, "reflectance scale factor", where)
-    if factor is not None and not factor > 0:
+    if factor is not None and not 0 < factor < np.inf:
         raise ValueError(f"{where} says reflectance scale factor = {factor:g}: it must be greater than 0.")
     return Cube(
         data,
@@ -138,6 +121,39 @@ def read_envi(path: Path) -> Cube:
         name=data_path.name.split(".")[0],
         source=str(path),
     )
+
+
+def open_data(header: dict[str, Any], where: str, path: Path) -> FileLines:
+    """The data that a header describes, which must be long enough; they stay on disk."""
+    if missing := [key for key in NEEDED if key not in header]:
+        raise ValueError(f"{where} lacks {', '.join(map(repr, missing))}: without it the data cannot be read.")
+    samples, lines, bands = (whole(header, key, where, least=1) for key in ("samples", "lines", "bands"))
+    offset = whole(header, "header offset", where, least=0) if "header offset" in header else 0
+    kind = str(header["data type"])
+    if kind in ("6", "9"):
+        raise ValueError(f"{where} says data type = {kind}, complex numbers: clusters need real ones, say magnitudes.")
+    if kind not in TYPES:
+        raise ValueError(f"{where} says data type = {kind}, which ENVI does not know: {', '.join(TYPES)} are allowed.")
+    order = str(header["byte order"])
+    if order not in ("0", "1"):
+        raise ValueError(f"{where} says byte order = {order}: 0 (little endian) or 1 (big endian) is allowed.")
+    interleave = str(header["interleave"]).lower()
+    if interleave not in AXES:
+        raise ValueError(f"{where} says interleave = {interleave}: bsq, bil or bip is allowed.")
+    if any(
+        whole(header, key, where, least=0) for key in ("major frame offsets", "minor frame offsets") if key in header
+    ):
+        raise ValueError(f"{where} has frame offsets, which are not supported: write the image again without them.")
+    dtype = np.dtype(TYPES[kind]).newbyteorder("<" if order == "0" else ">")
+    needed, there = offset + samples * lines * bands * dtype.itemsize, path.stat().st_size
+    if there < needed:
+        raise ValueError(
+            f"{path} is too short: {where} says {lines} lines × {samples} samples × {bands} bands of "
+            f"{dtype.itemsize} bytes after {offset}, which are {needed:,} bytes, and there are {there:,}. The header "
+            "belongs to another file, or the data were cut off."
+        )
+    shape = {"bsq": (bands, lines, samples), "bil": (lines, bands, samples), "bip": (lines, samples, bands)}[interleave]
+    return FileLines(path, offset, dtype, shape, AXES[interleave])
 
 
 def whole(header: dict[str, Any], key: str, where: str, least: int) -> int:
@@ -196,12 +212,14 @@ def georeference(header: dict[str, Any]) -> tuple[str | None, Transform | None]:
     info = header.get("map info")
     if not isinstance(info, list) or len(info) < 7:
         return system_of(None, header), None
+    turn = next((word.split("=")[1] for word in info if word.lower().startswith("rotation=")), "0")
     try:
-        column, line, x, y, dx, dy = (float(word) for word in info[1:7])
+        column, line, x, y, dx, dy, degrees = (float(word) for word in (*info[1:7], turn))
     except ValueError:
         return None, None
-    turn = next((word.split("=")[1] for word in info if word.lower().startswith("rotation=")), "0")
-    angle = np.deg2rad(float(turn))
+    if not np.isfinite([column, line, x, y, dx, dy, degrees]).all():
+        return None, None
+    angle = np.deg2rad(degrees)
     cos, sin = float(np.cos(angle)), float(np.sin(angle))
     # The reference pixel counts from 1, at the upper left corner of a pixel. Rotation is counterclockwise.
     a, b, d, e = dx * cos, dy * sin, dx * sin, -dy * cos
@@ -219,7 +237,7 @@ def system_of(info: list[str] | None, header: dict[str, Any]) -> str | None:
         return None
     words = [word.strip() for word in info or []]
     datum = words[9].replace("-", "").replace(" ", "").upper() if len(words) > 9 else ""
-    if words and words[0].upper() == "UTM" and datum in UTM and len(words) > 8 and words[7].isdigit():
+    if words and words[0].upper() == "UTM" and datum in UTM and len(words) > 8 and words[7].isdecimal():
         base = UTM[datum].get(words[8].lower())
         if base is not None and 1 <= int(words[7]) <= 60:
             # Before the string, of which damaged ones are about.

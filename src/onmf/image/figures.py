@@ -139,8 +139,9 @@ def plot_map(found: ImageClustering, ax: Any = None) -> Any:
     sizes = found.sizes
     listed = np.sort(np.argsort(-sizes, kind="stable")[:MOST_NAMES])
     handles = [Patch(color=shades[k], label=f"{found.names[k]} ({sizes[k]:,})") for k in listed]
-    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    ax.set_title(found.cube.name, fontsize=10, loc="left", color=INK, fontweight="bold")
+    legend = ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    _as_text(legend)
+    ax.set_title(found.cube.name, fontsize=10, loc="left", color=INK, fontweight="bold", parse_math=False)
     ax.tick_params(labelsize=8, colors=INK)
     return ax
 
@@ -156,9 +157,10 @@ def plot_spectra(found: ImageClustering, ax: Any = None) -> Any:
     listed = np.argsort(-found.sizes, kind="stable")[:MOST_NAMES]
     for k, (spectrum, colour) in enumerate(zip(values, colours(found.names), strict=True)):
         ax.plot(at, spectrum, color=colour, lw=1.6, label=found.names[k] if k in listed else None)
-    ax.set_xlabel(label, fontsize=9, color=INK)
+    ax.set_xlabel(label, fontsize=9, color=INK, parse_math=False)
     ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)
-    ax.legend(frameon=False, fontsize=9)
+    # Beside the lines: to look for the best place among them takes seconds where there are many.
+    _as_text(ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9))
     ax.tick_params(labelsize=8, colors=INK)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -171,6 +173,12 @@ def axis(found: ImageClustering) -> tuple[Array, str]:
         return np.arange(1, cube.shape[2] + 1), "band"
     unit = cube.wavelength_unit
     return cube.wavelengths, f"wavelength ({unit})" if unit and unit.lower() != "unknown" else "wavelength"
+
+
+def _as_text(legend: Any) -> None:
+    """Names are no formulas, whatever dollars are in them."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def _pyplot() -> Any:

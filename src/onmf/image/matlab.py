@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.io import loadmat
 
+from onmf.datasets.matlab import COPIES, patience, read_matlab5
 from onmf.divergence import Array, FloatArray
+from onmf.isolate import Isolated, ReaderEnded
+from onmf.limits import check_growth, most
 
 from .cube import Cube, Lines
+from .outside import list_hdf5, read_hdf5
 
 USUAL = ("V", "Y", "X", "cube", "data", "image")
 """Names under which the community shares cubes, as matrices of bands × pixels or with three dimensions."""
 
 
 class MatlabLines(Lines):
-    """A cube of three dimensions in a file of version 7.3, whose axes HDF5 has the other way round."""
+    """A cube of three dimensions in a file of version 7.3, whose axes HDF5 has the other way round.
 
-    def __init__(self, path: Path, name: str) -> None:
-        import h5py
+    Parameters
+    ----------
+    path : path
+        The file.
+    reader : Isolated
+        The process that reads it: HDF5 crashes on some damaged files.
+    name : str
+        Name of the variable.
+    shape : sequence of int
+        Its shape in the file: bands, samples, lines.
+    dtype : numpy.dtype
+        Type of its values.
+    """
 
-        self.path, self.name = path, name
-        with h5py.File(path, "r") as file:
-            bands, samples, lines = file[name].shape
-            self.shape, self.dtype = (lines, samples, bands), file[name].dtype
+    def __init__(self, path: Path, reader: Isolated, name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        self.path, self.reader, self.name = path, reader, name
+        bands, samples, lines = shape
+        self.shape, self.dtype = (lines, samples, bands), dtype
 
     def read(self, start: int, stop: int) -> Array:
-        import h5py
+        part = _asked(self.path, self.reader, read_hdf5, self.name, start, stop)
+        if part.shape != (self.shape[2], self.shape[1], stop - start) or part.dtype != self.dtype:
+            raise ValueError(f"{self.path} changed while it was read: start again when nobody writes to it.")
+        return np.transpose(part, (2, 1, 0))
 
-        with h5py.File(self.path, "r") as file:
-            return np.transpose(file[self.name][:, :, start:stop], (2, 1, 0))
+
+def _asked(path: Path, reader: Isolated, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the reader says about a file; its errors, as a sentence that names the file."""
+    try:
+        return reader(function, str(path.resolve()), *arguments)
+    except (ReaderEnded, ImportError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
 
 
 def read_variables(path: Path) -> dict[str, Any]:
@@ -40,29 +67,30 @@ def read_variables(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path} is not a file: give the path of a MATLAB file.")
     with path.open("rb") as file:
         head = file.read(520)
-    try:
-        if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in head:
-            return _version_73(path)
-        return {name: value for name, value in loadmat(path).items() if not name.startswith("__")}
-    except NotImplementedError:
+    if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in head:
         return _version_73(path)
-    except (ValueError, TypeError, OSError, KeyError, IndexError, EOFError, MemoryError) as error:
-        raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
-    except Exception as error:  # SciPy's reader and zlib have errors of their own for damaged files
-        raise ValueError(f"{path} is damaged: {error}") from error
+    try:
+        return read_matlab5(path)
+    except NotImplementedError:  # how SciPy says that a file is of version 7.3
+        return _version_73(path)
 
 
 def _version_73(path: Path) -> dict[str, Any]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(f"{path} is a MATLAB 7.3 file, which needs h5py: pip install 'onmf[image]'") from error
-    found: dict[str, Any] = {}
-    with h5py.File(path, "r") as file:
-        for name, value in file.items():
-            if isinstance(value, h5py.Dataset) and value.dtype.kind in "buif":
-                found[name] = MatlabLines(path, name) if value.ndim == 3 else np.transpose(value[()])
-    return found
+    if find_spec("h5py") is None:
+        raise ImportError(f"{path} is a MATLAB 7.3 file, which needs h5py: pip install 'onmf[image]'")
+    length = path.stat().st_size
+    reader = Isolated(str(path), memory=COPIES * most(length), seconds=patience(length))
+    listed = {
+        name: (shape, np.dtype(dtype), chunk) for name, (shape, dtype, chunk) in _asked(path, reader, list_hdf5).items()
+    }
+    held = sum(math.prod(shape) * dtype.itemsize for shape, dtype, _ in listed.values())
+    check_growth(str(path), max([held, *(chunk for _, _, chunk in listed.values())]), length)
+    return {
+        name: MatlabLines(path, reader, name, shape, dtype)
+        if len(shape) == 3
+        else np.transpose(_asked(path, reader, read_hdf5, name, None, None))
+        for name, (shape, dtype, _) in listed.items()
+    }
 
 
 def read_matlab(path: Path, variable: str | None = None) -> Cube:
@@ -118,7 +146,7 @@ def unfold(matrix: Array, content: dict[str, Any], name: str, path: Path) -> Arr
     """A matrix of bands × pixels as a cube: pixels run down the columns, MATLAB's way. No copy."""
     keys = {key.lower(): key for key in content}
     rows, columns = (
-        next((int(np.squeeze(content[keys[key]])) for key in given if key in keys), None)
+        next((as_size(content[keys[key]], f"{path}: {keys[key]}") for key in given if key in keys), None)
         for given in (("nrow", "nrows", "lines", "height"), ("ncol", "ncols", "samples", "width"))
     )
     if rows is None or columns is None:
@@ -136,6 +164,17 @@ def unfold(matrix: Array, content: dict[str, Any], name: str, path: Path) -> Arr
     return pixels.reshape(columns, rows, pixels.shape[1]).transpose(1, 0, 2)
 
 
-def as_row(value: Any) -> FloatArray:
-    """A vector of MATLAB, a matrix with one side 1, as an array of one dimension."""
+def as_row(value: Any) -> FloatArray | None:
+    """A vector of MATLAB, a matrix with one side 1, as an array of one dimension; None if it is none of numbers."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "buif":
+        return None
     return np.asarray(value, dtype=np.float64).ravel()
+
+
+def as_size(value: Any, where: str) -> int:
+    """A number of pixels."""
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "buif":
+        number = float(value.reshape(())[()])
+        if number.is_integer() and 1 <= number < 2**53:
+            return int(number)
+    raise ValueError(f"{where} is no number of lines or samples: a whole number of at least 1 is expected.")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onmf.datasets.matlab import COPIES, patience
 from onmf.divergence import Array, FloatArray
+from onmf.isolate import Isolated, ReaderEnded
+from onmf.limits import check_growth, check_zip_growth, most
 
 from .cube import Cube, Lines, Transform
 from .envi import find_header, read_envi
-from .matlab import choose, read_matlab
+from .matlab import as_row, as_size, choose, read_matlab, read_variables
+from .outside import describe_raster, read_mask, read_mask_beside, read_raster
+from .plain import open_npy, read_npy
 
 LINES = ("y", "line", "lines", "row", "rows", "lat", "latitude", "northing", "height")
 SAMPLES = ("x", "sample", "samples", "column", "columns", "col", "lon", "longitude", "easting", "width")
@@ -37,9 +41,9 @@ def read_cube(
     Parameters
     ----------
     source : path, array, xarray.DataArray or Cube
-        An ENVI image (its header or its data; ``x.hdr`` or ``x.img.hdr``), a GeoTIFF or whatever else rasterio opens, a
-        MATLAB file (5 or 7.3), an npy or npz file; an array of lines × samples × bands; a DataArray, whose dimensions
-        are told by their names.
+        An ENVI image (its header or its data; ``x.hdr`` or ``x.img.hdr``), a GeoTIFF (or PNG or JPEG), a MATLAB file (5
+        or 7.3), an npy or npz file; an array of lines × samples × bands; a DataArray, whose dimensions are told by
+        their names.
     variable : str, optional
         Which variable of a MATLAB or npz file is the cube. By default ``V``, ``Y`` or ``X``, or the only array of three
         dimensions.
@@ -102,112 +106,174 @@ def _read_file(path: Path, variable: str | None) -> Cube:
     if head.startswith((b"MATLAB", b"\x89HDF")) or b"\x89HDF" in head or path.suffix.lower() == ".mat":
         return read_matlab(path, variable)
     if head.startswith(b"\x93NUMPY"):
-        return _npy(path)
+        return Cube(open_npy(path), name=path.stem, source=str(path))
     if head.startswith(b"PK"):
         return _npz(path, variable)
-    if not head.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")) and find_header(path) is not None:
+    if driver_of(path) != "GTiff" and find_header(path) is not None:
         return read_envi(path)
     return _raster(path)
 
 
-def _npy(path: Path) -> Cube:
-    try:
-        data = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read as npy: {error}") from error
-    return Cube(data, name=path.stem, source=str(path))
-
-
 def _npz(path: Path, variable: str | None) -> Cube:
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if {"X", "height", "width"} <= set(file.files) and variable in (None, "X"):
-                X, order = file["X"], str(file["order"]) if "order" in file else "C"
-                height, width = int(file["height"]), int(file["width"])
-                if X.shape[0] != height * width:
-                    raise ValueError(f"X has {X.shape[0]} rows, which are not {height} × {width} pixels.")
-                size = (height, width) if order == "C" else (width, height)
-                cube = X.reshape(*size, -1).transpose((0, 1, 2) if order == "C" else (1, 0, 2))
-                scale = float(file["scale_num"] / file["scale_den"]) if "scale_num" in file else 1.0
-                return Cube(cube, scale=scale, name=path.stem, source=str(path), variable="X")
-            content = {name: file[name] for name in file.files}
-        name = choose(content, variable, str(path))
-        known = content.get("wavelengths", content.get("wavelength"))
-        if content[name].ndim != 3:
-            raise ValueError(f"{name} has shape {content[name].shape}: lines × samples × bands are expected.")
-        return Cube(content[name], wavelengths=known, name=path.stem, source=str(path), variable=name)
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as npz: {error}") from error
+    content = read_npz(path)
+    if {"X", "height", "width"} <= set(content) and variable in (None, "X"):
+        return _scene(content, path)
+    name = choose(content, variable, str(path))
+    if content[name].ndim != 3:
+        raise ValueError(f"{path}: {name} has shape {content[name].shape}: lines × samples × bands are expected.")
+    known = as_row(content.get("wavelengths", content.get("wavelength")))
+    return Cube(content[name], wavelengths=known, name=path.stem, source=str(path), variable=name)
+
+
+def read_npz(path: Path) -> dict[str, Any]:
+    """The arrays of an npz file."""
+    with path.open("rb") as raw:
+        check_zip_growth(raw, str(path))
+        try:
+            with np.load(raw, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except Exception as error:  # zip archives, and headers of arrays, can be damaged in many ways
+            raise ValueError(f"{path} cannot be read as npz: {error}") from error
+
+
+def _scene(content: dict[str, Any], path: Path) -> Cube:
+    """A matrix of pixels with the size of the image, as the data sets have it."""
+    X = content["X"]
+    height, width = (as_size(content[key], f"{path}: {key}") for key in ("height", "width"))
+    if X.ndim != 2 or X.shape[0] != height * width:
+        raise ValueError(f"{path}: X has shape {X.shape}, which is not {height} × {width} pixels by bands.")
+    order, scale = str(content.get("order", "C")), 1.0
+    size = (height, width) if order == "C" else (width, height)
+    cube = X.reshape(*size, X.shape[1]).transpose((0, 1, 2) if order == "C" else (1, 0, 2))
+    if {"scale_num", "scale_den"} <= set(content):
+        above, below = as_row(content["scale_num"]), as_row(content["scale_den"])
+        if above is None or below is None or not (len(above) == len(below) == 1 and above[0] > 0 and below[0] > 0):
+            raise ValueError(f"{path}: scale_num and scale_den must be numbers greater than 0.")
+        scale = float(above[0] / below[0])
+    return Cube(cube, scale=scale, name=path.stem, source=str(path), variable="X")
+
+
+DRIVERS = {b"II*\0": "GTiff", b"MM\0*": "GTiff", b"II+\0": "GTiff", b"MM\0+": "GTiff"}
+DRIVERS |= {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG"}
+"""GDAL's reader by the first bytes of a file. Others of its readers open further files, and addresses of the web."""
+
+ALONE = {
+    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
+    "GDAL_PAM_ENABLED": "NO",
+    "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}",
+    "GDAL_CACHEMAX": "256",
+    "PROJ_NETWORK": "OFF",
+}
+"""Settings with which GDAL opens the file that it is told to open, and nothing beside it or elsewhere."""
 
 
 class RasterLines(Lines):
-    """A raster that rasterio opens, read by windows; in float32 where bands have scales or offsets of their own."""
+    """A raster that GDAL reads, by windows; in float32 where bands have scales or offsets of their own.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with _opened(path) as file:
-            self.shape = (file.height, file.width, file.count)
-            types = {np.dtype(dtype) for dtype in file.dtypes}
-            if any(dtype.kind not in "buif" for dtype in types):
-                raise ValueError(f"{path} holds {', '.join(map(str, types))} values: real numbers are needed.")
-            self.dtype = np.result_type(*types)
-            self.scales, self.offsets = np.array(file.scales), np.array(file.offsets)
-            self.plain = bool(np.ptp(self.scales) == 0 and not self.offsets.any() and self.scales[0] > 0)
-            if not self.plain:
-                self.dtype = np.dtype(np.float32)
+    A process of its own reads it: GDAL then has no side files and no network, whatever this process does with it.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    driver : str
+        GDAL's reader.
+    """
+
+    def __init__(self, path: Path, driver: str) -> None:
+        if find_spec("rasterio") is None:
+            raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'")
+        self.path, self.driver, length = path, driver, path.stat().st_size
+        self.reader = Isolated(str(path), memory=COPIES * most(length), seconds=patience(length), environment=ALONE)
+        self.said = self.asked(describe_raster, self.driver)
+        lines, samples, bands = self.said["shape"]
+        self.shape = (lines, samples, bands)
+        types = sorted(set(self.said["types"]))
+        if any(name.startswith("complex") for name in types):
+            raise ValueError(f"{path} holds {', '.join(types)} values: real numbers are needed.")
+        self.dtype = np.result_type(*types)
+        check_growth(str(path), max(math.prod(self.shape), self.said["block"]) * self.dtype.itemsize, length)
+        self.scales, self.offsets = np.array(self.said["scales"]), np.array(self.said["offsets"])
+        self.plain = bool(np.ptp(self.scales) == 0 and not self.offsets.any() and self.scales[0] > 0)
+        if not self.plain:
+            self.dtype = np.dtype(np.float32)
+
+    def asked(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the reader says; its errors as a sentence that names the file."""
+        try:
+            return self.reader(function, str(self.path.resolve()), *arguments)
+        except (ReaderEnded, ImportError):
+            raise
+        except Exception as error:
+            raise ValueError(f"{self.path} cannot be read: {str(error).rstrip('.')}. {READABLE}") from error
 
     def read(self, start: int, stop: int) -> Array:
-        with _opened(self.path) as file:
-            part = file.read(window=((start, stop), (0, self.shape[1])), out_dtype=None if self.plain else np.float64)
-            if not self.plain:
-                empty = np.zeros(part.shape, dtype=bool) if file.nodata is None else part == file.nodata
-                part = part * self.scales[:, None, None] + self.offsets[:, None, None]
-                part[empty] = np.nan
-                part = part.astype(np.float32)
+        part = self.asked(read_raster, self.driver, start, stop)
+        if part.shape != (self.shape[2], stop - start, self.shape[1]):
+            raise ValueError(f"{self.path} changed while it was read: start again when nobody writes to it.")
+        if not self.plain:
+            nodata = self.said["nodata"]
+            empty = np.zeros(part.shape, dtype=bool) if nodata is None else part == nodata
+            part = part.astype(np.float64) * self.scales[:, None, None] + self.offsets[:, None, None]
+            part[empty] = np.nan
+            part = part.astype(np.float32)
         return part.transpose(1, 2, 0)
 
+    def mask(self) -> Array | None:
+        """The mask for all bands, in the file beside this one that GDAL writes, or within it. → (lines, samples)"""
+        beside = self.path.with_name(self.path.name + ".msk")
+        if self.driver == "GTiff" and beside.is_file() and driver_of(beside) == "GTiff":
+            found = RasterLines(beside, "GTiff")
+            mask = found.asked(read_mask_beside) if found.shape[:2] == self.shape[:2] else None
+            if mask is not None:
+                return mask
+        return self.asked(read_mask, self.driver)
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        import rasterio
-        from rasterio.errors import NotGeoreferencedWarning, RasterioError, RasterioIOError
-    except ImportError as error:
-        raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            with rasterio.open(path) as file:
-                yield file
-    except (RasterioError, RasterioIOError) as error:
-        raise ValueError(
-            f"{path} cannot be read: {error}. ENVI (with its header), GeoTIFF, MATLAB, npy and npz files can."
-        ) from error
+
+READABLE = "ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files can."
+
+
+def driver_of(path: Path) -> str | None:
+    """GDAL's reader for a file, from its first bytes; None if it is not one of those that are let in."""
+    with path.open("rb") as file:
+        head = file.read(4)
+    return next((driver for start, driver in DRIVERS.items() if head.startswith(start)), None)
 
 
 def _raster(path: Path) -> Cube:
-    data = RasterLines(path)
-    with _opened(path) as file:
-        from rasterio.enums import MaskFlags
+    driver = driver_of(path)
+    if driver is None:
+        raise ValueError(f"{path} cannot be read. {READABLE} Convert it to GeoTIFF, for example with gdal_translate.")
+    data = RasterLines(path, driver)
+    said = data.said
+    nodata, names = said["nodata"], said["names"]
+    return Cube(
+        data,
+        wavelengths=_floats(said["wavelengths"]),
+        wavelength_unit=said["unit"],
+        band_names=names if any(names) else None,
+        good_bands=np.array(said["good"]),
+        mask=data.mask(),
+        ignore_value=None if nodata is None or not data.plain or np.isnan(nodata) else nodata,
+        scale=float(data.scales[0]) if data.plain else 1.0,
+        crs=said["crs"],
+        transform=_world_file(path) if said["transform"] is None else tuple(said["transform"]),
+        name=path.stem,
+        source=str(path),
+    )
 
-        tags = [{key.lower(): value for key, value in file.tags(band).items()} for band in file.indexes]
-        own_mask = any(MaskFlags.per_dataset in flags for flags in file.mask_flag_enums)
-        transform = tuple(file.transform)[:6]
-        described = [name or "" for name in file.descriptions]
-        return Cube(
-            data,
-            wavelengths=_floats([tag.get("wavelength") for tag in tags]),
-            wavelength_unit=tags[0].get("wavelength_units", tags[0].get("wavelength_unit")),
-            band_names=described if any(described) else None,
-            good_bands=np.array([tag.get("bbl", "1") != "0" for tag in tags]),
-            mask=file.dataset_mask() > 0 if own_mask else None,
-            ignore_value=None if file.nodata is None or not data.plain or np.isnan(file.nodata) else float(file.nodata),
-            scale=float(data.scales[0]) if data.plain else 1.0,
-            crs=file.crs.to_wkt() if file.crs else None,
-            transform=None if file.transform.is_identity else transform,
-            name=path.stem,
-            source=str(path),
-        )
+
+def _world_file(path: Path) -> Transform | None:
+    """The transform in a world file beside an image: six lines, at the centre of the first pixel."""
+    short = path.suffix[1:2] + path.suffix[-1:] + "w"
+    for ending in (short, path.suffix[1:] + "w", "wld"):
+        beside = path.with_suffix("." + ending)
+        if beside.is_file() and beside.stat().st_size < 10_000:
+            numbers = _floats(beside.read_text("utf-8", errors="replace").split())
+            if numbers is not None and len(numbers) == 6 and np.isfinite(numbers).all():
+                a, d, b, e, x, y = map(float, numbers)
+                return a, b, x - a / 2 - b / 2, d, e, y - d / 2 - e / 2
+    return None
 
 
 def _floats(words: list[Any]) -> FloatArray | None:
@@ -226,7 +292,7 @@ class ArrayLines(Lines):
         self.shape, self.dtype = array.shape, array.dtype
 
     def read(self, start: int, stop: int) -> Array:
-        return np.asarray(self.array[start:stop].values)
+        return np.array(self.array[start:stop].values)
 
 
 def _data_array(array: Any) -> Cube:
@@ -299,17 +365,16 @@ def _mask(mask: Any, cube: Cube) -> Array:
 
 def read_plane(path: Path) -> Array:
     """An image of one band, of any format, or a matrix of an npy, npz or MATLAB file. → (lines, samples)"""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file: give the path of an image of one band.")
     with path.open("rb") as file:
         head = file.read(520)
     content: dict[str, Any] | None = None
     if head.startswith(b"\x93NUMPY"):
-        content = {"it": np.load(path, allow_pickle=False)}
+        content = {"it": read_npy(path)}
     elif head.startswith(b"PK"):
-        with np.load(path, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
+        content = read_npz(path)
     elif head.startswith(b"MATLAB") or b"\x89HDF" in head:
-        from .matlab import read_variables
-
         content = read_variables(path)
     if content is not None:
         planes = {

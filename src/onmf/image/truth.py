@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from onmf.csv_file import plain
 from onmf.divergence import Array, FloatArray
 from onmf.metrics import SpectraMatch, clustering_accuracy, match_clusters, match_spectra
 
-from .envi import find_header, read_header
+from .envi import find_data, find_header, open_data, read_header
 from .matlab import read_variables
 from .read import read_plane
 
@@ -106,39 +107,55 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
 
 def _class_names(header: Path | None, values: Array) -> list[str]:
     """Names of the classes of a map: those of an ENVI header, or their numbers."""
-    known = read_header(header).get("class names", []) if header is not None else []
-    return [known[int(value)] if int(value) < len(known) else f"class {value:g}" for value in values]
+    known = read_header(header).get("class names") if header is not None else None
+    known = known if isinstance(known, list) else []
+    return [known[int(value)] if value < len(known) else f"class {value:g}" for value in values]
 
 
 def _endmembers(content: dict[str, Any], path: Path, shape: tuple[int, int, int]) -> Truth:
-    spectra = np.asarray(content["M"], dtype=np.float64).T
+    spectra = _numbers(content["M"], 2, f"{path}: M").T
     labels = None
     if "A" in content:
-        A = np.asarray(content["A"], dtype=np.float64)
+        A = _numbers(content["A"], 2 if np.ndim(content["A"]) == 2 else 3, f"{path}: A")
         if A.size != len(spectra) * shape[0] * shape[1]:
             raise ValueError(
                 f"{path} belongs to another image: its abundances A are {A.shape}, and the image has {shape[0]} × "
                 f"{shape[1]} pixels."
             )
         A = A.reshape(len(spectra), shape[0], shape[1], order="F") if A.ndim == 2 else A
+        if A.shape != (len(spectra), *shape[:2]):
+            raise ValueError(f"{path}: its abundances A are {A.shape}, not materials × lines × samples.")
         labels = A.argmax(axis=0).astype(np.int32)
     names = None
-    if "cood" in content:
+    if "cood" in content and np.size(content["cood"]) == len(spectra):
         names = [str(np.squeeze(cell)).split("-")[-1].strip().lower() for cell in np.ravel(content["cood"])]
     return Truth(_fitting(spectra, shape, path), labels, names, str(path))
 
 
 def _library(header: Path, path: Path, shape: tuple[int, int, int]) -> Truth:
-    from .envi import find_data, spectral
+    words = read_header(header)
+    # Whatever its interleave says, a library has its spectra one after the other: a line for each, and one band.
+    stored = open_data({**words, "bands": "1", "interleave": "bsq"}, str(header), find_data(header, path))
+    spectra = stored.read(0, stored.shape[0])[:, :, 0].astype(np.float64)
+    names = words.get("spectra names", [str(number + 1) for number in range(len(spectra))])
+    if not isinstance(names, list) or len(names) != len(spectra):
+        raise ValueError(f"{header} says lines = {len(spectra)}, but its list spectra names has another length.")
+    return Truth(_fitting(spectra, shape, path), names=names, source=str(path))
 
-    library = spectral().open(str(header), str(find_data(header, path)))
-    spectra = np.asarray(library.spectra, dtype=np.float64)
-    return Truth(_fitting(spectra, shape, path), names=[str(name) for name in library.names], source=str(path))
+
+def _numbers(value: Any, dimensions: int, where: str) -> FloatArray:
+    """An array of numbers, with that many dimensions."""
+    if np.ndim(value) != dimensions or not hasattr(value, "dtype") or value.dtype.kind not in "buif":
+        raise ValueError(f"{where} is no array of numbers with {dimensions} dimensions.")
+    return np.asarray(value, dtype=np.float64)
 
 
 def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.reader(file) if row]
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no table that can be read: {error}. Save it as CSV in UTF-8.") from error
     if len(rows) < 2:
         raise ValueError(f"{path} is empty: a line of names, then one line of numbers for each band is expected.")
     head, body = rows[0], rows[1:]
@@ -149,8 +166,10 @@ def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
             f"{path}: {error}. A line of names, then one line of numbers for each band is expected."
         ) from None
     first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
+    if values.ndim != 2 or values.shape[1] != len(head) or first == len(head):
+        raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length.")
     spectra = values[:, first:].T
-    return Truth(_fitting(spectra, shape, path), names=[name.strip() for name in head[first:]], source=str(path))
+    return Truth(_fitting(spectra, shape, path), names=[plain(name.strip()) for name in head[first:]], source=str(path))
 
 
 def _fitting(spectra: FloatArray, shape: tuple[int, int, int], path: Path) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from onmf.csv_file import csv_line
 from onmf.divergence import Array
 
 from .cube import Cube, Transform
@@ -210,11 +210,10 @@ def write_spectra_csv(found: ImageClustering, path: Path) -> None:
     numbers = np.flatnonzero(found.cube.good_bands) + 1
     head = ["band"] + ([] if waves is None else ["wavelength"]) + found.names
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
+        file.write(csv_line(head))
         for place, number in enumerate(numbers):
             at = [] if waves is None else [f"{waves[place]:.10g}"]
-            writer.writerow([number, *at, *(f"{value:.9g}" for value in found.spectra[:, place])])
+            file.write(csv_line([number, *at, *(f"{value:.9g}" for value in found.spectra[:, place])]))
 
 
 def write_library(found: ImageClustering, path: Path) -> None:

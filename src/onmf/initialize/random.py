@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from onmf import interrupt
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held
 
@@ -66,6 +67,7 @@ def _draw(engine: Engine, held: Held, k: int, rng: np.random.Generator, by_loss:
     draw = uuid4().hex
     room, chosen = np.empty((k, held.shape[1])), list[int]()
     while len(chosen) < k:
+        interrupt.check()
         seeds = room[: len(chosen)]
         totals = np.array(engine.map(held, total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
         hopeless = bool(totals[:, 1].any())

@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from onmf import interrupt
 from onmf.divergence import Array, FloatArray, Frobenius
 from onmf.engine import Data, Engine, Held, get_engine
 from onmf.intake import check_in_memory
@@ -42,6 +43,7 @@ def snpa_start(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> 
     largest = 0.0
     stored: Data = None
     while len(chosen) < k:
+        interrupt.check()
         fronts = engine.map(held, farthest, choice, k, vertices[: len(chosen)], gram, largest)
         residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
         largest = largest or float(squares.max(initial=0.0))
@@ -154,6 +156,7 @@ def _below(rows: Data, row: Data) -> Data:
     return csr_array((*entries, indptr), shape=(len(indptr) - 1, rows.shape[1]))
 
 
+@interrupt.heeding
 def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     """Choose ``r`` rows of ``X`` that are far apart, by the successive nonnegative projection algorithm.
 

@@ -26,6 +26,9 @@ from .jit import jit
 WORTH = 1e-10
 """Share of a row's costs that a move must gain, above rounding."""
 
+ROUNDING = 4e-15
+"""Share of the terms of a cost that their rounding can make: they may be far larger than the cost itself."""
+
 
 @jit
 def f(t: float) -> float:
@@ -34,11 +37,11 @@ def f(t: float) -> float:
 
 
 @jit
-def choose(cost: Any, k: int, own: int) -> tuple[int, float]:
-    """The cluster of the lowest cost, ``own`` if it ties, and how much worse the next one is."""
+def choose(cost: Any, k: int, own: int, rounding: float) -> tuple[int, float]:
+    """The cluster of the lowest cost, ``own`` unless another gains more than rounding; how much worse the next is."""
     best = own
     for c in range(k):
-        if c != own and cost[c] < cost[best] - WORTH * (abs(cost[c]) + abs(cost[best])):
+        if c != own and cost[c] < cost[best] - WORTH * (abs(cost[c]) + abs(cost[best])) - rounding:
             best = c
     doubt = np.inf
     for c in range(k):
@@ -116,7 +119,11 @@ def sweep_counts(
             mass += np.int64(x)
             s = np.uint64(sums[own])
             back += powers[s - x] - powers[s]
-            for c in range(k):
+            # The table ends at the largest sum. A sum and one of its own entries may lie beyond: leave out own.
+            for c in range(own):
+                t = np.uint64(sums[c])
+                cost[c] += powers[t] - powers[t + x]
+            for c in range(own + 1, k):
                 t = np.uint64(sums[c])
                 cost[c] += powers[t] - powers[t + x]
         e = start
@@ -138,7 +145,7 @@ def sweep_counts(
         for c in range(k):
             cost[c] += f(T[c] + mass) - entropies[c]
         cost[own] = back + entropies[own] - f(T[own] - mass)
-        new, doubt[i] = choose(cost, k, own)
+        new, doubt[i] = choose(cost, k, own, 0.0)
         if new == own or sizes[own] == 1:
             continue
         moved += 1
@@ -200,9 +207,12 @@ def sweep_entropy(
         if mass == 0.0:
             doubt[i] = np.inf
             continue
+        largest = 0.0
         for c in range(k):
-            cost[c] += rise(T[c] if c != own else max(T[c] - mass, 0.0), mass)
-        new, doubt[i] = choose(cost, k, own)
+            part = rise(T[c] if c != own else max(T[c] - mass, 0.0), mass)
+            largest = max(largest, abs(part))
+            cost[c] += part
+        new, doubt[i] = choose(cost, k, own, ROUNDING * largest)
         if new == own or sizes[own] == 1:
             continue
         moved += 1
@@ -222,8 +232,11 @@ def sweep_entropy(
 
 @jit
 def rise(t: float, x: float) -> float:
-    """f(t + x) − f(t) without cancellation."""
-    return t * np.log1p(x / t) + x * np.log(t + x) if t > 0.0 else x * np.log(x)
+    """f(t + x) − f(t) without cancellation, and without the quotient x / t where that is beyond float64."""
+    if t == 0.0:
+        return x * np.log(x)
+    ratio = x / t
+    return t * (np.log1p(ratio) if ratio < np.inf else np.log(x) - np.log(t)) + x * np.log(t + x)
 
 
 @jit
@@ -266,7 +279,7 @@ def sweep_length(
                 cost[c] = np.sqrt(without) - np.sqrt(squares[c])
             else:
                 cost[c] = np.sqrt(without) - np.sqrt(max(without + 2.0 * products[c] + square, 0.0))
-        new, doubt[i] = choose(cost, k, own)
+        new, doubt[i] = choose(cost, k, own, 0.0)
         if new == own or sizes[own] == 1:
             continue
         moved += 1

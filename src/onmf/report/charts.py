@@ -16,6 +16,11 @@ LIGHT = [[0, "#ffffff"], [1, "#0b4a9e"]]
 DARK = [[0, "#1d2125"], [1, "#8ab8f0"]]
 
 
+def shown(text: str) -> str:
+    """A text that Plotly, which reads a little HTML, links included, shows as it is."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def colours(k: int) -> list[str]:
     """Different colours for k clusters, readable on light and on dark."""
     golden = 0.618033988749895
@@ -75,7 +80,7 @@ def _apart(plane: FloatArray, diameters: FloatArray, width: float = 620.0, heigh
 
 
 def cluster_map(centroids: FloatArray, sizes: Array, names: Sequence[str], texts: Sequence[str]) -> Figure:
-    """A bubble for each cluster, with its name, and a longer text under the pointer."""
+    """A bubble for each cluster, with its name, and a longer text under the pointer, in Plotly's HTML."""
     areas = np.asarray(sizes) / max(int(np.max(sizes)), 1)
     diameters = 10 + 46 * np.sqrt(areas)
     plane = _apart(places(centroids), diameters)
@@ -85,7 +90,7 @@ def cluster_map(centroids: FloatArray, sizes: Array, names: Sequence[str], texts
         "mode": "markers+text",
         "x": plane[:, 0].round(1).tolist(),
         "y": plane[:, 1].round(1).tolist(),
-        "text": list(names),
+        "text": list(map(shown, names)),
         "textposition": "top center",
         "hovertext": list(texts),
         "hoverinfo": "text",
@@ -129,8 +134,8 @@ def table_of_shades(counts: Array, rows: Sequence[str], columns: Sequence[str]) 
     trace = {
         "type": "heatmap",
         "z": shares.round(4).tolist(),
-        "x": list(columns),
-        "y": list(rows),
+        "x": list(map(shown, columns)),
+        "y": list(map(shown, rows)),
         "text": np.asarray(counts).tolist(),
         "texttemplate": "%{text}",
         "hovertemplate": "%{y} in %{x}: %{text}<extra></extra>",

@@ -12,7 +12,7 @@ from onmf.files import write_whole
 from onmf.text import DocumentClusters
 from onmf.text.cluster import NOBODY
 
-from .charts import cluster_map, colours, convergence, table_of_shades
+from .charts import cluster_map, colours, convergence, shown, table_of_shades
 from .page import render_page
 
 LONGEST = 100
@@ -45,7 +45,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
     frequent = found.frequent(10)
     palette = colours(found.n_clusters)
     n = len(found.ids)
-    moved = model.history_["moved"]
+    moved = model.history_.get("moved", np.empty(0))
     cards = [
         {
             "number": k,
@@ -66,7 +66,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
             model.cluster_centers_,
             sizes,
             [", ".join(list(words)[:2]) for words in distinctive],
-            [f"<b>{k}</b>, {size:,} documents<br>{_safe(', '.join(words))}"
+            [f"<b>{k}</b>, {size:,} documents<br>{shown(', '.join(words))}"
              for k, (size, words) in enumerate(zip(sizes, distinctive, strict=True))],
         ),
         "convergence": convergence(moved),
@@ -160,8 +160,3 @@ def _subtitle(found: DocumentClusters) -> str:
     divergence = params["beta_loss"] if isinstance(params["beta_loss"], str) else f"β = {params['beta_loss']}"
     refined = ", then local search" if params["refine"] else ""
     return f"{found.n_clusters} clusters, {divergence}, start {start}{refined}"
-
-
-def _safe(text: str) -> str:
-    """A text that Plotly, which reads a little HTML, shows as it is."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

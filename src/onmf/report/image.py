@@ -15,7 +15,7 @@ from onmf.files import write_whole
 from onmf.image import ImageClustering
 from onmf.image.figures import axis, colours, composite, thinned
 
-from .charts import convergence
+from .charts import convergence, shown
 from .page import render_page
 
 SPECTRA = 6_000_000
@@ -75,7 +75,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
             "figures": {
                 "spectra": _spectra(found, at, label, palette),
                 "pixel": _pixel_axes(label),
-                "convergence": convergence(model.history_["moved"], "pixels that moved"),
+                "convergence": convergence(model.history_.get("moved", np.empty(0)), "pixels that moved"),
             },
             "image": {
                 "lines": cube.shape[0],
@@ -174,7 +174,7 @@ def _spectra(found: ImageClustering, at: Array, label: str, palette: list[str]) 
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": name,
+                "name": shown(name),
                 "x": at,
                 "y": values,
                 "line": {"color": colour, "width": 2},
@@ -188,7 +188,7 @@ def _spectra(found: ImageClustering, at: Array, label: str, palette: list[str]) 
             "showlegend": True,
             "legend": {"orientation": "h", "y": 1.12},
             "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
-            "xaxis": {"title": {"text": label}, "fixedrange": True},
+            "xaxis": {"title": {"text": shown(label)}, "fixedrange": True},
             "yaxis": {"title": {"text": "mean of the cluster"}, "fixedrange": True},
         },
     }
@@ -202,7 +202,7 @@ def _pixel_axes(label: str) -> dict[str, Any]:
             "showlegend": True,
             "legend": {"orientation": "h", "y": 1.12},
             "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
-            "xaxis": {"title": {"text": label}, "fixedrange": True},
+            "xaxis": {"title": {"text": shown(label)}, "fixedrange": True},
             "yaxis": {"fixedrange": True},
         },
     }

@@ -168,6 +168,6 @@ def plot_family(report: FamilyReport) -> Any:
             fontweight="bold",
         )
         ax.set_ylim(bottom=0)
-        ax.legend(fontsize=8, frameon=False)
+        ax.legend(fontsize=8, frameon=False, loc="lower left" if kind == "documents" else "upper left")
         ax.spines[["top", "right"]].set_visible(False)
     return grid[0]

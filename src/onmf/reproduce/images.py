@@ -160,7 +160,8 @@ def plot_spectra(report: ImagesReport) -> Any:
             )
             ax.set_xlabel("wavelength (nm)" if row.scene.wavelengths is not None else "band", fontsize=8)
             ax.tick_params(labelsize=8)
-            ax.legend(fontsize=7, frameon=False)
+            # Each scene leaves another corner free. With so few lines the search for it is quick.
+            ax.legend(fontsize=7, frameon=False, loc="best")
             ax.spines[["top", "right"]].set_visible(False)
         axes[1].sharey(axes[0])
     figure.suptitle("Centroids (solid) over the true spectra (dotted)", fontsize=11)

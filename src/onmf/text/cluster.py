@@ -18,6 +18,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, engine_of_blocks, fit_by_blocks
 from onmf.metrics import clustering_accuracy, match_clusters
+from onmf.model_file import check_parts
 from onmf.select import Selection, select_n_clusters
 
 from .read import STRIP, Text, Texts
@@ -297,7 +298,7 @@ def cluster_documents(
     return _described(model, counts, filled, (model.labels_, model.scales_, model.margins_), source, selection)
 
 
-def assign_documents(model: ONMF, texts: Iterable[Text | str]) -> DocumentClusters:
+def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern: str | None = None) -> DocumentClusters:
     """Assign documents to the clusters of a model of documents.
 
     Parameters
@@ -306,13 +307,16 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str]) -> DocumentCluste
         A model that :meth:`DocumentClusters.save` wrote, as :func:`onmf.load` reads it.
     texts : iterable of Text or str
         Documents. Headers and the like must be dropped as they were for the model: see :func:`options_of`.
+    token_pattern : str, optional
+        The pattern of the model's words. It has to be given where it is more than a run of one kind of character: such
+        a pattern can take forever on some texts, and one from a file is not used unasked.
 
     Returns
     -------
     DocumentClusters
         Documents that have none of the model's words are set aside.
     """
-    counts = count_known_words(texts, vectorizer_of(model))
+    counts = count_known_words(texts, vectorizer_of(model, token_pattern))
     filled = np.flatnonzero(counts.lengths)
     if len(filled):
         found: tuple[Array, ...] = model.assign(csr_array(counts.X[filled]))
@@ -324,17 +328,19 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str]) -> DocumentCluste
     return _described(model, counts, filled, found, source, None)
 
 
-def vectorizer_of(model: ONMF) -> CountVectorizer:
-    """The vectorizer of a model of documents, with its vocabulary."""
+def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectorizer:
+    """The vectorizer of a model of documents; for ``token_pattern`` see :func:`assign_documents`."""
     extra = getattr(model, "extra_", {"kind": "matrix"})
     if extra["kind"] != KIND:
         raise ValueError(f"This is a model of kind {extra['kind']!r}: documents need one that was made from documents.")
     try:
-        vectorizer = restore_vectorizer(extra["vectorizer"], extra["vocabulary"])
-        if len(extra["vocabulary"]) != model.n_features_in_:
-            raise ValueError("its vocabulary has another length than its centroids")
+        check_parts(KIND, extra, *model.cluster_centers_.shape)
+    except ValueError as error:
+        raise ValueError(f"The model's vocabulary is damaged: {error}.") from error
+    vectorizer = restore_vectorizer(extra["vectorizer"], extra["vocabulary"], token_pattern)
+    try:
         vectorizer.build_analyzer()
-    except (KeyError, TypeError, AttributeError, ValueError, re.error) as error:
+    except (ValueError, re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"The model's vocabulary is damaged: {error}.") from error
     return vectorizer
 

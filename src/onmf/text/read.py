@@ -14,9 +14,10 @@ from typing import IO, NamedTuple
 from .decode import bom_encoding, decode, is_binary, repair
 from .mail import drop_encoded, strip_headers
 from .streams import (
-    LARGEST_DOCUMENT,
+    LINK,
     Member,
     Skipped,
+    bounded_lines,
     buffered,
     decompressed,
     is_tar,
@@ -109,9 +110,9 @@ def read_texts(
 ) -> Texts:
     r"""The documents of a folder, an archive, a table or a stream, one at a time.
 
-    Nothing is unpacked to disk and nothing is kept: memory holds one document. Files that are no text, and links, are
-    left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are dropped. Text
-    is UTF-8, or an encoding that is detected; see ``repaired``.
+    Nothing is unpacked to disk and nothing is kept: memory holds one document. Files that are no text or damaged, and
+    links, are left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are
+    dropped. Text is UTF-8, or an encoding that is detected; see ``repaired``.
 
     Parameters
     ----------
@@ -147,6 +148,7 @@ def read_texts(
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, KINDS))}.")
     strips = [STRIP[name] for name in strip]
     stream: IO[bytes] | None = None
+    own = False
     if isinstance(source, str | os.PathLike):
         name = os.fspath(source)
         if name == "-":
@@ -155,6 +157,8 @@ def read_texts(
             kind = _agree(name, kind, "folder")
         elif not os.path.exists(name):
             raise FileNotFoundError(f"{name}: there is no such file or folder.")
+        elif not os.path.isfile(name):  # a pipe, for instance of <(…) in a shell, can be gone through once
+            own, stream = True, open(name, "rb")  # noqa: SIM115
     else:
         name, stream = str(getattr(source, "name", "the stream")), source
     raw = None if stream is None else buffered(stream)
@@ -174,9 +178,13 @@ def read_texts(
 
     def documents() -> Iterator[Text]:
         if kind == "folder":
-            yield from _files(texts, _folder_members(Path(name)), by_folder)
+            yield from _files(texts, _folder_members(name), by_folder)
         elif unpacked is not None:
-            yield from opened(unpacked)
+            try:
+                yield from opened(unpacked)
+            finally:
+                if own and raw is not None:
+                    raw.close()
         else:
             with open(name, "rb") as file:
                 texts.fraction = lambda: file.tell() / max(os.path.getsize(name), 1)
@@ -242,23 +250,55 @@ def _agree(name: str, asked: str | None, found: str) -> str:
     return found
 
 
-def _folder_members(root: Path) -> Iterator[Member | Skipped]:
-    """The files below a folder, in the order of their names."""
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not _clutter(name))
-        for file in sorted(files):
-            path = Path(folder, file)
-            name = path.relative_to(root).as_posix()
+def _folder_members(root: str) -> Iterator[Member | Skipped]:
+    """The files below a folder, in the order of their names; those of a folder before those of the folders in it.
+
+    No link is followed, so that nothing outside is read and no circle is gone round, and nothing is opened but files,
+    since a pipe would be waited for.
+    """
+    waiting = [(os.fspath(root), "")]
+    while waiting:
+        folder, above = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted((entry for entry in found if not _clutter(entry.name)), key=lambda entry: entry.name)
+        except OSError as error:
+            if not above:
+                raise
+            yield Skipped(above.rstrip("/"), error.strerror or str(error))
+            continue
+        folders = []
+        for entry in entries:
+            name = f"{above}{entry.name}"
             try:
-                if not stat.S_ISREG(path.stat().st_mode):
-                    yield Skipped(name, "a link or device")
-                    continue
-                with path.open("rb") as opened:
-                    data = read_document(opened, str(path))
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, f"{name}/"))
+                elif not entry.is_file(follow_symlinks=False):
+                    yield Skipped(name, LINK)
+                else:
+                    with open(entry.path, "rb", opener=_open_file) as opened:
+                        data = read_document(opened, name)
+                    yield Member(name, data)
             except OSError as error:
                 yield Skipped(name, error.strerror or str(error))
-                continue
-            yield Member(name, data)
+            except ValueError as error:
+                yield _left_out(name, error)
+        waiting += reversed(folders)
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open a file if it still is one, and no link or pipe that has taken its place."""
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    number = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(0, LINK)
+    return number
+
+
+def _left_out(name: str, error: ValueError) -> Skipped:
+    """A file that cannot be read, without its name in the reason."""
+    return Skipped(name, str(error).removeprefix(f"{name} ").removeprefix("is ").rstrip("."))
 
 
 def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -> Iterator[Text]:
@@ -273,7 +313,11 @@ def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -
             continue
         data = member.data
         if path.suffix.lower() in COMPRESSED:
-            data = read_document(decompressed(io.BytesIO(data), name), name)
+            try:
+                data = read_document(decompressed(io.BytesIO(data), name), name)
+            except ValueError as error:
+                texts.skipped.append(_left_out(name, error))
+                continue
         if is_binary(data):
             texts.skipped.append(Skipped(name, "not text"))
             continue
@@ -285,18 +329,14 @@ def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -
 
 def _lines(texts: Texts, stream: io.BufferedReader) -> Iterator[Text]:
     """One document a line; empty lines are documents too, so that numbers are those of the lines."""
-    number = 0
     encoding = bom_encoding(stream.peek(4)[:4])
     if encoding is not None and encoding != "utf-8-sig":  # a line of UTF-16 does not end with the byte of a newline
         wide = io.TextIOWrapper(stream, encoding, errors="replace")
-        for number, text in enumerate(wide, 1):
+        for number, text in enumerate(bounded_lines(wide, texts.name), 1):
             yield Text(str(number), text.rstrip("\r\n"), None)
         wide.detach()
         return
-    while line := stream.readline(LARGEST_DOCUMENT + 1):
-        number += 1
-        if len(line) > LARGEST_DOCUMENT:
-            raise ValueError(f"Line {number} of {texts.name} is longer than {LARGEST_DOCUMENT >> 20} MB: no document.")
+    for number, line in enumerate(bounded_lines(stream, texts.name), 1):
         body, encoding = decode(line)
         if encoding is not None:
             texts.repaired[encoding] += 1

@@ -12,13 +12,20 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, AnyStr, NamedTuple
 
 from onmf.limits import check_growth
 
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of one document, 256 MB: a text of that size is no document but a corpus, or a trap."""
+
+LARGEST_HEADER = 1 << 24
+"""Bytes between two files of a tar archive, 16 MB: names, owners and dates take a few hundred."""
+
+LINK = "a link or device"
+"""Why what is no file is left out."""
 
 MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 
@@ -160,6 +167,37 @@ def read_document(stream: IO[bytes], name: str) -> bytes:
     return data
 
 
+def bounded_lines(stream: IO[AnyStr], name: str, first: int = 1) -> Iterator[AnyStr]:
+    """The lines of a stream from the one with the number ``first``; one that does not end is not read to its end."""
+    for number in count(first):
+        line = stream.readline(LARGEST_DOCUMENT + 1)
+        if not line:
+            return
+        if len(line) > LARGEST_DOCUMENT:
+            raise ValueError(f"Line {number} of {name} is longer than {LARGEST_DOCUMENT >> 20} MB: no document.")
+        yield line
+
+
+class Paced(io.RawIOBase):
+    """A tar archive, refused where it is read far without a file in it: a header may claim any length."""
+
+    def __init__(self, raw: IO[bytes], name: str) -> None:
+        self.raw = raw
+        self.name = name
+        self.left = LARGEST_HEADER
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.raw.read(min(len(buffer), 1 << 18))
+        buffer[: len(data)] = data
+        self.left -= len(data)
+        if self.left < 0:
+            raise ValueError(f"{self.name} is damaged, or a trap: it has a header of more than 16 MB.")
+        return len(data)
+
+
 def is_tar(head: bytes) -> bool:
     """Whether a file that begins like this is a tar archive."""
     return head[257:262] == b"ustar"
@@ -167,22 +205,27 @@ def is_tar(head: bytes) -> bool:
 
 def tar_members(stream: IO[bytes], name: str) -> Iterator[Member | Skipped]:
     """The files of a tar archive, in its order, read once from front to back."""
+    paced = Paced(stream, name)
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with tarfile.open(fileobj=io.BufferedReader(paced), mode="r|") as archive:
             for info in archive:
                 check_name(info.name, name)
+                paced.left = LARGEST_HEADER
                 if info.islnk() or info.issym() or info.isdev():
-                    yield Skipped(info.name, "a link or device")
+                    yield Skipped(info.name, LINK)
                 elif info.isfile():
-                    if info.size > LARGEST_DOCUMENT or info.issparse():
+                    if not 0 <= info.size <= LARGEST_DOCUMENT or info.issparse():
                         raise ValueError(
                             f"{name}: {info.name} is larger than {LARGEST_DOCUMENT >> 20} MB, or has holes, as no "
                             "document does: the archive is refused."
                         )
+                    paced.left += info.size
                     file = archive.extractfile(info)
                     assert file is not None
-                    yield Member(info.name, file.read())
-    except (tarfile.TarError, EOFError) as error:
+                    data = file.read()
+                    paced.left = LARGEST_HEADER
+                    yield Member(info.name, data)
+    except (tarfile.TarError, EOFError, OverflowError, RecursionError, struct.error, UnicodeError) as error:
         raise ValueError(f"{name} is damaged: {error}.") from error
 
 
@@ -200,14 +243,17 @@ def zip_members(file: IO[bytes], name: str, length: int) -> Iterator[Member | Sk
                 if info.flag_bits & 0x1:
                     raise ValueError(f"{name}: {info.filename} is encrypted: unpack the archive yourself.")
                 if stat.S_ISLNK(info.external_attr >> 16):
-                    yield Skipped(info.filename, "a link or device")
+                    yield Skipped(info.filename, LINK)
                     continue
                 with archive.open(info) as member:
                     data = read_document(member, f"{name}: {info.filename}")
                 grown += len(data)
                 check_growth(name, grown, length)
                 yield Member(info.filename, data)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, struct.error, *DECOMPRESS) as error:
+    except (
+        *(zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, struct.error, UnicodeError),
+        *(KeyError, IndexError, OverflowError, *DECOMPRESS),
+    ) as error:
         raise ValueError(f"{name} is damaged, or no zip file that can be read: {error}.") from error
 
 

@@ -7,10 +7,25 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Any
 
+from onmf.limits import check_growth
+
 from .decode import bom_encoding, decode, repair, whole
-from .streams import LARGEST_DOCUMENT
+from .streams import LARGEST_DOCUMENT, bounded_lines
+
+LARGEST_HEADER = 1 << 24
+"""Characters of the names of all columns, 16 MB."""
+
+MOST_CELLS = 1_000_000
+"""Commas and the like in one row: what a row takes in memory grows with its cells, and a text of 100 MB has fewer."""
+
+BATCH = 64
+"""Rows of a Parquet file that are read together."""
+
+PER_ROW = 64
+"""Bytes that a row takes, however little it says."""
 
 Row = tuple[str | None, str, str | None, str | None]
 """Identifier, text, label, and the encoding that the text was repaired from."""
@@ -44,16 +59,21 @@ def csv_rows(stream: IO[bytes], name: str, columns: Columns, delimiter: str | No
     head = stream.peek(4)[:4] if isinstance(stream, io.BufferedReader) else b""
     encoding = bom_encoding(head) or "utf-8"
     escape = "surrogateescape" if encoding.startswith("utf-8") else "replace"
-    lines = io.TextIOWrapper(stream, encoding=encoding, errors=escape, newline="")
+    wide = io.TextIOWrapper(stream, encoding=encoding, errors=escape, newline="")
     before = csv.field_size_limit(LARGEST_DOCUMENT)
     try:
-        first = lines.readline()
+        first = wide.readline(LARGEST_HEADER + 1)
         if not first.strip():
             raise ValueError(f"{name} is empty: a table needs a first row with the names of its columns.")
-        reader = csv.reader(_chain(first, lines), delimiter=delimiter or _delimiter(first))
+        if len(first) > LARGEST_HEADER:
+            raise ValueError(f"{name} begins with a line of more than {LARGEST_HEADER >> 20} MB: no names of columns.")
+        lines = Lines(first, bounded_lines(wide, name, 2), name, delimiter or _delimiter(first))
+        reader = csv.reader(lines, delimiter=lines.delimiter)
         header = [column.strip() for column in next(reader)]
         places = [None if c is None else header.index(c) for c in columns.find(name, header)]
+        lines.begin_row()
         for row in reader:
+            lines.begin_row()
             if not row:
                 continue
             text, identifier, label = (None if place is None else _cell(row, place) for place in places)
@@ -63,13 +83,43 @@ def csv_rows(stream: IO[bytes], name: str, columns: Columns, delimiter: str | No
         raise ValueError(f"{name}, near line {reader.line_num}: {error}. Is it a CSV file?") from error
     finally:
         csv.field_size_limit(before)
-        lines.detach()  # the stream is the caller's to close
+        wide.detach()  # the stream is the caller's to close
+
+
+class Lines(Iterator[str]):
+    """The lines of a CSV file, refused where one row has more of them, or more cells, than a row can have."""
+
+    def __init__(self, first: str, rest: Iterator[str], name: str, delimiter: str) -> None:
+        self.lines = chain([first], rest)
+        self.name = name
+        self.delimiter = delimiter
+        self.begin_row()
+
+    def begin_row(self) -> None:
+        """Count anew: what was given so far has become a row."""
+        self.length = self.cells = 0
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        self.length += len(line)
+        self.cells += line.count(self.delimiter)
+        if self.length > LARGEST_DOCUMENT:
+            raise ValueError(f"{self.name} has a row of more than {LARGEST_DOCUMENT >> 20} MB: no document.")
+        check_cells(self.name, self.cells)
+        return line
+
+
+def check_cells(where: str, cells: int) -> None:
+    """Refuse a row that would be torn into more pieces than memory is for."""
+    if cells > MOST_CELLS:
+        raise ValueError(f"{where} has a row of more than {MOST_CELLS:,} cells, as no table of documents has.")
 
 
 def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
     """Rows of a file with one JSON object a line."""
     found: tuple[str, str | None, str | None] | None = None
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(bounded_lines(stream, name), 1):
+        check_cells(f"{name}, line {number},", line.count(b",") + line.count(b"[") + line.count(b"{"))
         text, repaired = decode(line)
         if not text.strip():
             continue
@@ -81,7 +131,10 @@ def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
             raise ValueError(f'{name}, line {number}, is not a JSON object: write {{"text": …}} on every line.')
         if found is None:
             found = columns.find(name, list(record))
-        body, identifier, label = (None if column is None else _scalar(record.get(column)) for column in found)
+        try:
+            body, identifier, label = (None if column is None else _scalar(record.get(column)) for column in found)
+        except RecursionError as error:
+            raise ValueError(f"{name}, line {number}, holds lists in lists, too deep for a text.") from error
         yield identifier, body or "", label, repaired
 
 
@@ -92,11 +145,16 @@ def parquet_rows(file: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ImportError(f"{name} is a Parquet file, which needs pyarrow: pip install 'onmf[text]'.") from error
+    length = file.seek(0, io.SEEK_END)
+    file.seek(0)
     try:
         table = ParquetFile(file)
         found = columns.find(name, table.schema_arrow.names)
         wanted = list(dict.fromkeys(column for column in found if column is not None))
-        for batch in table.iter_batches(batch_size=1024, columns=wanted):
+        grown = 0
+        for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
+            grown += batch.nbytes + PER_ROW * batch.num_rows
+            check_growth(name, grown, length)
             lists = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
             for place in range(batch.num_rows):
                 body, identifier, label = (None if c is None else lists[c][place] for c in found)
@@ -127,11 +185,6 @@ def _bytes(column: Any) -> Any:
     return column
 
 
-def _chain(first: str, lines: IO[str]) -> Iterator[str]:
-    yield first
-    yield from lines
-
-
 def _delimiter(header: str) -> str:
     """What separates the columns: whatever the first row has most of."""
     return max(",;\t|", key=header.count)
@@ -156,5 +209,5 @@ def _scalar(value: Any) -> str | None:
 
 
 def _listed(columns: Sequence[str]) -> str:
-    shown = ", ".join(repr(column) for column in columns[:20])
+    shown = ", ".join(repr(column if len(column) <= 60 else column[:60] + "…") for column in columns[:20])
     return shown + (", …" if len(columns) > 20 else "") if shown else "none"

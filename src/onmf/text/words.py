@@ -12,11 +12,15 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from onmf.divergence import Array
+from onmf.model_file import VECTORIZER
 
 from .read import Text
 
 LETTERS = r"\b[^\W\d_]{2,}\b"
 """A word: two letters or more, of any alphabet, with no digit among them."""
+
+DEFAULT = CountVectorizer().token_pattern
+"""The pattern of a file that names none."""
 
 EXCERPT = 400
 """Characters of each document that are kept for people to read."""
@@ -37,16 +41,16 @@ LANGUAGES = {
     "turkish": "tr", "ukrainian": "uk", "vietnamese": "vi",
 }  # fmt: skip
 
-OPTIONS = {
-    "lowercase": bool,
-    "strip_accents": str,
-    "stop_words": list,
-    "token_pattern": str,
-    "ngram_range": tuple,
-    "analyzer": str,
-    "binary": bool,
-}
-"""Options of CountVectorizer that decide the words of a new document once the vocabulary is known."""
+UNIT = r"(?:\\[wWdDsS]|[\w.#@'-]|\[\^?(?:\\[wWdDsS^\]\\-]|[^\[\]\\])+\])"
+"""What stands for one character in a regular expression: a class, a sign, a list of those."""
+
+SIMPLE = re.compile(
+    rf"(?!.*(?:--|&&|\|\||~~))(?:\(\?u\))?(?P<begin>\\b)?{UNIT}{{1,8}}(?:[+*?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?P<end>\\b)?"
+)
+"""A pattern of words that takes time in proportion to the text, whatever the text: a few single characters, then a run
+of one kind. It may end at a border of a word only if it begins at one. Otherwise every letter of a long run would be
+tried as a beginning, and the run gone through from each. With both borders, a beginning fails only where the run has no
+border left, and only as many can as the pattern has single characters."""
 
 
 def stop_words(language: str | None) -> list[str]:
@@ -232,7 +236,7 @@ def vectorizer_options(vectorizer: CountVectorizer) -> dict[str, Any]:
     options = {}
     defaults = CountVectorizer().get_params()
     for name, value in vectorizer.get_params().items():
-        if name in OPTIONS:
+        if name in VECTORIZER:
             if callable(value):
                 raise ValueError(f"{name}={value!r} cannot be saved: a model file holds no code.")
             options[name] = sorted(value) if name == "stop_words" and not isinstance(value, str | None) else value
@@ -241,16 +245,39 @@ def vectorizer_options(vectorizer: CountVectorizer) -> dict[str, Any]:
     return options
 
 
-def restore_vectorizer(options: Mapping[str, Any], vocabulary: list[str]) -> CountVectorizer:
-    """The vectorizer that a file describes, with its vocabulary."""
-    if not isinstance(vocabulary, list) or len(set(map(str, vocabulary))) != len(vocabulary):
-        raise ValueError("its vocabulary is no list of different words")
-    known: dict[str, Any] = {}
-    for name, value in options.items():
-        kind = OPTIONS.get(name)
-        if kind is tuple and isinstance(value, list):
-            value = tuple(map(int, value))
-        if kind is None or not (value is None or isinstance(value, kind) or (kind is list and isinstance(value, str))):
-            raise ValueError(f"its option {name!r} of the words is unknown, or not what it should be")
-        known[name] = value
-    return CountVectorizer(**known, dtype=np.int32, vocabulary=[str(word) for word in vocabulary])
+def restore_vectorizer(
+    options: Mapping[str, Any], vocabulary: list[str], token_pattern: str | None = None
+) -> CountVectorizer:
+    """The vectorizer that a file describes, with its vocabulary.
+
+    Parameters
+    ----------
+    options, vocabulary
+        What the file says, as :func:`onmf.load` has checked it.
+    token_pattern : str, optional
+        The pattern of the words, from somebody who trusts it; any but a simple one has to be given so.
+
+    Returns
+    -------
+    CountVectorizer
+    """
+    stored = options.get("token_pattern", DEFAULT)
+    if token_pattern not in (None, stored):
+        raise ValueError(f"The model's words were found with the pattern {stored!r}, not with {token_pattern!r}.")
+    if options.get("analyzer", "word") == "word":
+        if stored is None:
+            raise ValueError("The model's vocabulary is damaged: it does not say what a word is.")
+        if token_pattern is None and not is_simple(stored):
+            raise ValueError(
+                f"The model's words were found with the pattern {stored!r}, and such a pattern can take forever on "
+                "some texts: one from a file is not used unasked. If you trust it, give it yourself as token_pattern "
+                "(--token-pattern on the command line)."
+            )
+    known = {name: tuple(value) if name == "ngram_range" else value for name, value in options.items()}
+    return CountVectorizer(**known, dtype=np.int32, vocabulary=vocabulary)
+
+
+def is_simple(pattern: str) -> bool:
+    """Whether a pattern of words takes time in proportion to any text."""
+    found = SIMPLE.fullmatch(pattern)
+    return found is not None and bool(found["begin"] or not found["end"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from onmf.csv_file import csv_line
 from onmf.files import write_whole
 
 from .cluster import NOBODY, DocumentClusters
@@ -81,12 +80,15 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
     return paths
 
 
+def csv_lines(rows: Iterable[dict[str, Any]], columns: list[str]) -> Iterator[str]:
+    """The lines of a table in CSV, the names of its columns first."""
+    yield csv_line(columns)
+    for row in rows:
+        yield csv_line(row.get(column) for column in columns)
+
+
 def _write_csv(file: IO[bytes], rows: Iterator[dict[str, Any]], columns: list[str]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True, errors="replace")
-    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    text.detach()
+    file.writelines(line.encode("utf-8", errors="replace") for line in csv_lines(rows, columns))
 
 
 def _write_parquet(file: IO[bytes], rows: list[dict[str, Any]], columns: list[str]) -> None:

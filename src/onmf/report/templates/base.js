@@ -41,5 +41,6 @@ const onmf = (() => {
 
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; drawAll(); });
   wants.addEventListener("change", drawAll);
-  return { data, drawAll, onClick: (name, handler) => { handlers[name] = handler; } };
+  const shown = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;"); // Plotly reads a little HTML
+  return { data, drawAll, shown, onClick: (name, handler) => { handlers[name] = handler; } };
 })();

@@ -25,7 +25,7 @@
     const line_of = (name, y, style) => ({ type: "scatter", mode: "lines", name, x: image.at, y, line: style, hovertemplate: "%{y:.4g}" });
     figures.pixel.data = k < 0 ? [] : [
       line_of("pixel", spectrum, { color: "#888888", width: 1.5 }),
-      line_of(`${image.names[k]} × ${scales[i].toFixed(2)}`, image.spectra[k].map((value) => value * scales[i]), { color: image.colours[k], width: 2.5 }),
+      line_of(`${onmf.shown(image.names[k])} × ${scales[i].toFixed(2)}`, image.spectra[k].map((value) => value * scales[i]), { color: image.colours[k], width: 2.5 }),
     ];
     text.textContent = k < 0 ? `${words}: outside, no data` :
       `${words}: ${image.names[k]}, brightness ${scales[i].toFixed(2)}, residual ${residuals[i].toFixed(4)}, margin ${margins[i].toFixed(4)}`;

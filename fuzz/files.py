@@ -1,0 +1,188 @@
+"""Files that were tampered with: each is read, and what was read is used, or a sentence says why not."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dask
+import numpy as np
+from typer.main import get_command
+
+from .board import accept
+from .core import seed_numpy
+from .mutate import tamper
+from .report import Failure
+from .reproduce import snippet
+from .runner import in_child
+from .specimens import Specimen, make_specimens
+from .stage import Stage, lost, quiet
+
+APART, SHARE = (".mat", ".tif"), 0.2
+"""Files that are read in a process of their own, which takes a hundred times as long, are chosen less often."""
+
+
+class Reader(NamedTuple):
+    """The statement that reads a file at ``PATH``, and those that use what was read."""
+
+    read: str
+    use: tuple[str, ...] = ()
+
+
+HEADER = """
+import numpy as np
+import onmf
+from onmf import ONMF
+from onmf.cli.models import app
+from onmf.datasets import open_h5ad, open_shards, open_zarr, read_documents
+from onmf.image import cluster_image, read_cube, read_truth
+from onmf.text import assign_documents, count_words, read_texts
+"""
+
+FIT = "if small(X.shape): ONMF(2, max_iter=5).fit(X)"
+SOME = "if small(X.shape): X[:9].compute()"
+BRIEFLY = "if small(X.shape): ONMF(2, max_iter=2, init='random').fit(X)"
+TEXTS = "['Return the eigenvalues of a matrix.', 'a' * 99, '']"
+
+LIBRARIES = ("anndata", "h5py", "pyarrow.parquet", "rich.table", "spectral", "zarr")
+"""What readers import when they need it: imported once, not by every child."""
+
+READERS = {
+    "model": Reader(
+        "model = onmf.load(PATH)",
+        (
+            "model.predict(np.ones((2, model.n_features_in_)))",
+            "repr(model)",
+            "command(['show', PATH], standalone_mode=False)",
+        ),
+    ),
+    "documents": Reader(
+        "model = onmf.load(PATH)",
+        (f"assign_documents(model, {TEXTS})", "command(['show', PATH, '--json'], standalone_mode=False)"),
+    ),
+    "counts": Reader("X = read_documents(PATH).X", (FIT,)),
+    "texts": Reader("texts = list(read_texts(PATH))", ("if texts: count_words(texts)",)),
+    "image": Reader(
+        "cube = read_cube(PATH)",
+        (
+            "if small(cube.shape): cube.read(0, cube.shape[0])",
+            "if small(cube.shape): cluster_image(cube, 2, max_iter=5, negatives='clip')",
+        ),
+    ),
+    "truth": Reader("truth = read_truth(PATH, (4, 5, 6))"),
+    "shards": Reader("X = open_shards(PATH)", ("if small(X.shape): list(X())", FIT)),
+    "h5ad": Reader("X = open_h5ad(PATH)", (SOME, BRIEFLY)),
+    "zarr": Reader("X = open_zarr(PATH, 'X')", (SOME, BRIEFLY)),
+}
+"""How each kind of file is read."""
+
+
+def small(shape: tuple[int, ...]) -> bool:
+    """Whether a matrix may be fitted: a file may claim that its rows, which are empty, are many."""
+    return all(length <= 10**5 for length in shape) and np.prod(shape, dtype=float) <= 10**7
+
+
+class Case(NamedTuple):
+    """A specimen, and its files, one of them or two damaged."""
+
+    specimen: Specimen
+    files: dict[str, bytes]
+
+
+class Files:
+    """Files that were tampered with."""
+
+    name = "files"
+    seconds = 20.0
+    memory = 2 << 30
+
+    def __init__(self) -> None:
+        self.specimens: list[Specimen] = []
+        self.names: dict[str, Any] = {"small": small}
+
+    def warm_up(self) -> None:
+        """Make the files to start from, and read each of them once: whole, they all must be read."""
+        exec(HEADER, self.names)
+        self.names["command"] = get_command(self.names["app"])  # made once: it takes longer than most cases
+        for library in LIBRARIES:
+            import_module(library)
+        dask.config.set(scheduler="synchronous")  # threads would not follow a fork
+        self.specimens = in_child(make_specimens)
+        in_child(self.read_whole)
+
+    def read_whole(self) -> None:
+        """Refuse to begin if a specimen cannot be read as it is."""
+        for specimen in self.specimens:
+            if failures := self.run(Case(specimen, specimen.files), strict=True):
+                raise RuntimeError(f"{specimen.name} cannot be read: {failures[0]}")
+
+    def make(self, seed: int, number: int) -> Case:
+        """The case of this number."""
+        rng = random.Random(f"files {seed} {number}")
+        shares = [SHARE if specimen.name.endswith(APART) else 1.0 for specimen in self.specimens]
+        (specimen,) = rng.choices(self.specimens, shares)
+        files = dict(specimen.files)
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            chosen = rng.choice(sorted(files))
+            if len(files) > 2 and rng.random() < 0.05:
+                del files[chosen]
+            else:
+                files[chosen] = tamper(rng, chosen, files[chosen])
+        return Case(specimen, files)
+
+    def run(self, case: Case, strict: bool = False) -> list[Failure]:
+        """Write the files of a case, read them, and say what was wrong with that; ``strict``: any error is wrong."""
+        seed_numpy(0)
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        stage = Stage(self.names)
+        stage.names["PATH"] = str(folder / case.specimen.name)
+        reader = READERS[case.specimen.reader]
+        try:
+            put(case.files, folder)
+            with quiet() as ignored:
+                fine = stage.do(reader.read)
+                if not fine and not stage.failures and not names_it(stage.error, case):
+                    stage.add([Failure("error", f"{stage.error} (which file?)", f"no name, {case.specimen.name}")])
+                fine = fine and all(stage.do(line) for line in reader.use)
+            if fine:
+                accept()
+            stage.add(lost(ignored))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if strict and not fine and not stage.failures:
+            stage.add([Failure("error", str(stage.error))])
+        return [failure._replace(where=f"{case.specimen.reader}: {failure.where}") for failure in stage.failures]
+
+    def smaller(self, case: Case) -> Iterator[Case]:
+        """Only the files that were damaged, or only one of them."""
+        for name, data in case.files.items():
+            if data != case.specimen.files.get(name):
+                yield case._replace(files={**case.files, name: case.specimen.files[name]})
+
+    def reproducer(self, case: Case, failure: Failure, folder: Path) -> str:
+        """Save the files, and say how they are read."""
+        shutil.rmtree(folder, ignore_errors=True)
+        put(case.files, folder)
+        reader = READERS[case.specimen.reader]
+        lines = failure.lines or "\n".join([reader.read, *reader.use])
+        lines = lines.replace("PATH", repr(str(folder / case.specimen.name))).replace("command(", "app(")
+        return snippet(re.sub(r"if small\(.*?\): ", "", lines), HEADER)
+
+
+def names_it(error: Exception | None, case: Case) -> bool:
+    """Whether a message says which file it is about."""
+    return any(Path(name).name in str(error) for name in (case.specimen.name, *case.specimen.files))
+
+
+def put(files: dict[str, bytes], folder: Path) -> None:
+    """Write files into a folder."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)

@@ -1,0 +1,276 @@
+"""Real files to start from: small ones of every kind that the package reads, and parts of the paper's if at hand."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+import tarfile
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+
+class Specimen(NamedTuple):
+    """A file, or a folder of files, and what reads it.
+
+    Attributes
+    ----------
+    name : str
+        Path that is given to the reader.
+    reader : str
+        One of :data:`fuzz.files.READERS`.
+    files : dict of str to bytes
+        All files of it, by path.
+    """
+
+    name: str
+    reader: str
+    files: dict[str, bytes]
+
+
+def make_specimens() -> list[Specimen]:
+    """All of them, in an order that does not change."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        root = Path(folder)
+        found = [*models(root), *counts(root), *texts(), *tables(root), *images(root), *pieces(root)]
+        return [*found, *paper(os.environ.get("ONMF_DATA"), root)]
+
+
+def small_counts() -> Any:
+    """Counts of 12 documents and 7 words."""
+    return csr_array(np.random.default_rng(0).poisson(1.2, (12, 7)) * (np.arange(12)[:, None] % 3 + 1))
+
+
+def sentences() -> list[str]:
+    """The first sentences of real documentation, labelled by subpackage in turn."""
+    from onmf.datasets import docstring_texts
+
+    return [" ".join(text.split())[:160] for _, text, _ in docstring_texts()[::60]][:20]
+
+
+def one(root: Path, name: str, reader: str) -> Specimen:
+    """The file of this name, taken away again."""
+    data = (root / name).read_bytes()
+    (root / name).unlink()
+    return Specimen(name, reader, {name: data})
+
+
+def folder_of(root: Path, name: str, reader: str) -> Specimen:
+    """All files below a folder."""
+    files = sorted(path for path in (root / name).rglob("*") if path.is_file())
+    return Specimen(name, reader, {path.relative_to(root).as_posix(): path.read_bytes() for path in files})
+
+
+def models(root: Path) -> Iterator[Specimen]:
+    """Model files: of a matrix, of documents, of an image."""
+    from onmf import ONMF
+    from onmf.image import cluster_image
+    from onmf.text import cluster_documents
+
+    X = small_counts()
+    ONMF(3, init="++", random_state=0).fit(X).save(root / "plain.onmf", extra={"note": {"a": [1, 2]}})
+    yield one(root, "plain.onmf", "model")
+    ONMF(2, init=np.ones((2, 7)) + np.eye(2, 7), beta_loss=1.5).fit(X.toarray()).save(root / "array.onmf")
+    yield one(root, "array.onmf", "model")
+    cluster_documents(sentences(), 3).save(root / "documents.onmf")
+    yield one(root, "documents.onmf", "documents")
+    cube = np.random.default_rng(0).gamma(1, 1, (4, 5, 6))
+    cluster_image(cube, 2).save(root / "image")
+    found = next((root / "image").rglob("*.onmf")).read_bytes()
+    yield Specimen("image.onmf", "model", {"image.onmf": found})
+
+
+def counts(root: Path) -> Iterator[Specimen]:
+    """Matrices of counts in all formats."""
+    from scipy.io import mmwrite, savemat
+    from scipy.sparse import save_npz
+    from sklearn.datasets import dump_svmlight_file
+
+    X = small_counts()
+    y = np.arange(12) % 3
+    save_npz(root / "scipy.npz", X)
+    yield one(root, "scipy.npz", "counts")
+    save_npz(root / "plain.npz", X, compressed=False)
+    yield one(root, "plain.npz", "counts")
+    save_npz(root / "coo.npz", X.tocoo())
+    yield one(root, "coo.npz", "counts")
+    np.savez(root / "ours.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array(X.shape), y=y)
+    yield one(root, "ours.npz", "counts")
+    for compressed in (False, True):
+        savemat(root / "counts.mat", {"dtm": X.tocsc(), "classid": y}, do_compression=compressed)
+        yield steady(one(root, "counts.mat", "counts"))
+    savemat(root / "dense.mat", {"dtm": X.toarray().astype(float), "classid": y})
+    yield steady(one(root, "dense.mat", "counts"))
+    mmwrite(root / "counts.mtx", X)
+    yield one(root, "counts.mtx", "counts")
+    mmwrite(root / "dense.mtx", X.toarray())
+    yield one(root, "dense.mtx", "counts")
+    dump_svmlight_file(X, y, str(root / "counts.svm"))
+    svm = one(root, "counts.svm", "counts")
+    yield svm
+    yield Specimen("counts.svm.gz", "counts", {"counts.svm.gz": gzip.compress(svm.files["counts.svm"], mtime=0)})
+    rows = [
+        " ".join(f"{j + 1} {v}" for j, v in zip(r.indices, r.data, strict=True)) for r in (X[[i]] for i in range(12))
+    ]
+    cluto = "\n".join([f"12 7 {X.nnz}", *rows, ""]).encode()
+    beside = {"c.rclass": "\n".join(map(str, y)).encode(), "c.clabel": b"\n".join(b"w%d" % j for j in range(7))}
+    yield Specimen("c", "counts", {"c": cluto, **beside})
+
+
+def steady(specimen: Specimen) -> Specimen:
+    """A MATLAB file without the time at which it was written."""
+    title = b"MATLAB 5.0 MAT-file".ljust(116)
+    return specimen._replace(files={name: title + data[116:] for name, data in specimen.files.items()})
+
+
+def texts() -> Iterator[Specimen]:
+    """Folders, archives and streams of texts."""
+    documents = {f"{'ab'[i % 2]}/{i}.txt": text.encode() for i, text in enumerate(sentences()[:8])}
+    documents["a/latin.txt"] = "Übergrößenträger für die Straße".encode("latin-1")
+    documents["b/letter"] = b"From: a@b\nSubject: tea\n\nHello\nbegin 644 x\n" + b"M" * 61 + b"\n" + b"end\n"
+    yield Specimen("folder", "texts", {f"folder/{name}": data for name, data in documents.items()})
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in documents.items():
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+    yield Specimen("texts.zip", "texts", {"texts.zip": packed.getvalue()})
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive_:
+        for name, data in documents.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive_.addfile(info, io.BytesIO(data))
+    tar, lines = packed.getvalue(), "\n".join(sentences()).encode()
+    import zstandard
+
+    yield Specimen("texts.tar", "texts", {"texts.tar": tar})
+    yield Specimen("texts.tar.gz", "texts", {"texts.tar.gz": gzip.compress(tar, mtime=0)})
+    yield Specimen("texts.tar.xz", "texts", {"texts.tar.xz": lzma.compress(tar)})
+    yield Specimen("lines.txt", "texts", {"lines.txt": lines})
+    yield Specimen("lines.txt.zst", "texts", {"lines.txt.zst": zstandard.compress(lines)})
+    yield Specimen("lines.txt.bz2", "texts", {"lines.txt.bz2": bz2.compress(lines)})
+    yield Specimen("wide.txt", "texts", {"wide.txt": "\n".join(sentences()[:4]).encode("utf-16")})
+
+
+def tables(root: Path) -> Iterator[Specimen]:
+    """Tables of documents."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"id": f"d{i}", "text": text, "class": "ab"[i % 2]} for i, text in enumerate(sentences())]
+    written = io.StringIO()
+    writer = csv.DictWriter(written, ["id", "text", "class"])
+    writer.writeheader()
+    writer.writerows(rows)
+    yield Specimen("t.csv", "texts", {"t.csv": written.getvalue().encode()})
+    yield Specimen("t.tsv", "texts", {"t.tsv": written.getvalue().replace(",", "\t").encode()})
+    lines = "\n".join(json.dumps(row) for row in rows).encode()
+    yield Specimen("t.jsonl", "texts", {"t.jsonl": lines})
+    yield Specimen("t.jsonl.gz", "texts", {"t.jsonl.gz": gzip.compress(lines, mtime=0)})
+    pq.write_table(pa.Table.from_pylist(rows), root / "t.parquet")
+    yield one(root, "t.parquet", "texts")
+
+
+def images(root: Path) -> Iterator[Specimen]:
+    """Images of 4 lines, 5 samples and 6 bands."""
+    import h5py
+    import rasterio
+    from scipy.io import savemat
+    from spectral.io import envi
+
+    cube = np.random.default_rng(0).poisson(40, (4, 5, 6)).astype(np.uint16)
+    about = {"wavelength": list(range(400, 1000, 100)), "bbl": [1, 1, 1, 1, 0, 1], "wavelength units": "nm"}
+    for interleave in ("bil", "bsq"):
+        envi.save_image(str(root / "scene.hdr"), cube, interleave=interleave, metadata=about, force=True)
+        names = sorted(path.name for path in root.glob("scene.*"))
+        yield Specimen("scene.hdr", "image", {name: one(root, name, "image").files[name] for name in names})
+    for compress in ("none", "deflate", "lzw"):
+        profile = {"driver": "GTiff", "height": 4, "width": 5, "count": 6, "dtype": "uint16", "compress": compress}
+        with rasterio.open(root / "scene.tif", "w", **profile) as file:
+            file.write(cube.transpose(2, 0, 1))
+        yield one(root, "scene.tif", "image")
+    for compressed in (False, True):
+        savemat(root / "scene.mat", {"V": cube.astype(float)}, do_compression=compressed)
+        yield steady(one(root, "scene.mat", "image"))
+    savemat(root / "flat.mat", {"V": cube.reshape(20, 6).T.astype(float), "nRow": 4, "nCol": 5})
+    yield steady(one(root, "flat.mat", "image"))
+    with h5py.File(root / "scene73.mat", "w", userblock_size=512) as file:
+        file["V"] = cube.transpose(2, 1, 0)
+    yield one(root, "scene73.mat", "image")
+    np.save(root / "scene.npy", cube)
+    yield one(root, "scene.npy", "image")
+    np.savez(root / "scene.npz", cube=cube, wavelengths=np.arange(6.0))
+    yield one(root, "scene.npz", "image")
+    np.savez_compressed(root / "ours.npz", X=cube.reshape(20, 6), height=4, width=5, scale_num=1, scale_den=10)
+    yield one(root, "ours.npz", "image")
+    savemat(root / "truth.mat", {"M": np.random.default_rng(1).random((6, 2)), "A": np.full((2, 20), 0.5)})
+    yield steady(one(root, "truth.mat", "truth"))
+    spectra = "\n".join(["band,tea,milk", *(f"{400 + 100 * j},{j},{6 - j}" for j in range(6)), ""])
+    yield Specimen("truth.csv", "truth", {"truth.csv": spectra.encode()})
+    np.save(root / "truth.npy", np.arange(20).reshape(4, 5) % 3)
+    yield one(root, "truth.npy", "truth")
+
+
+def pieces(root: Path) -> Iterator[Specimen]:
+    """Data in parts: shards of both kinds, h5ad, Zarr."""
+    import anndata
+    import pandas as pd
+
+    from onmf.datasets import write_shards
+
+    X = small_counts()
+    write_shards([X[:5], X[5:9], X[9:]], root / "shards", names=[f"w{j}" for j in range(7)])
+    yield folder_of(root, "shards", "shards")
+    (root / "columns").mkdir()
+    for i, part in enumerate((X[:6], X[6:])):
+        frame = pd.DataFrame(part.toarray(), columns=[f"w{j}" for j in range(7)])
+        frame.to_parquet(root / "columns" / f"shard-{i}.parquet")
+    yield folder_of(root, "columns", "shards")
+    adata = anndata.AnnData(X.astype(np.float32), layers={"dense": X.toarray()})
+    adata.write_h5ad(root / "cells.h5ad")
+    yield one(root, "cells.h5ad", "h5ad")
+    adata.write_zarr(root / "cells.zarr")
+    yield folder_of(root, "cells.zarr", "zarr")
+
+
+def paper(folder: str | None, root: Path) -> Iterator[Specimen]:
+    """Beginnings of the public's own files, where the paper's data are at hand."""
+    if folder is None:
+        return
+    from scipy.io import loadmat, savemat
+
+    original = Path(folder, "original")
+    for name in ("tr11", "tr23"):
+        if (original / f"{name}.mat").exists():
+            content = loadmat(original / f"{name}.mat")
+            part = content["dtm"].tocsr()[:15].tocsc()
+            savemat(root / f"{name}.mat", {"dtm": part, "classid": content["classid"].ravel()[:15]})
+            yield steady(one(root, f"{name}.mat", "counts"))
+    if (original / "samson_1.img").exists():
+        header = (original / "samson_1.img.hdr").read_text()
+        few = header.replace("lines   = 95", "lines   = 3")
+        data = (original / "samson_1.img").read_bytes()
+        yield Specimen(
+            "samson_1.img", "image", {"samson_1.img": data[: len(data) // 95 * 3], "samson_1.img.hdr": few.encode()}
+        )
+    cells = Path(folder, "cells", "hash_4lines.npz")
+    if cells.exists():
+        with np.load(cells) as file:
+            arrays = {name: file[name] for name in file.files}
+        stop = int(arrays["indptr"][20])
+        arrays |= {"data": arrays["data"][:stop], "indices": arrays["indices"][:stop], "indptr": arrays["indptr"][:21]}
+        arrays |= {"shape": np.array([20, arrays["shape"][1]]), "y": arrays["y"][:20]}
+        np.savez(root / "cells.npz", **arrays)
+        yield one(root, "cells.npz", "counts")

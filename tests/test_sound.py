@@ -1,0 +1,316 @@
+"""Input that once crashed the process, hung it, or gave NaN: each gets a clustering or a sentence."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, csr_matrix, dia_array, lil_array
+
+from onmf import ONMF, kl_onmf, select_n_clusters, snpa
+from onmf.engine import BlocksEngine, get_engine
+from onmf.engine.cpu import CpuEngine
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def assert_finite(model, X):
+    for array in (model.scales_, model.cluster_centers_, model.reconstruction_err_, model.transform(X).toarray()):
+        assert np.isfinite(array).all()
+    assert not np.isnan(model.margins_).any()
+    assert np.isfinite(model.score(X))
+    assert ((model.labels_ >= 0) & (model.labels_ < model.n_clusters)).all()
+
+
+class TestLocalSearch:
+    @pytest.mark.parametrize(
+        ("X", "k"),
+        [
+            ([[1, 2, 100000], [0, 1, 100000], [2, 3, 0], [0, 0, 100000], [3, 0, 3]], 3),
+            ([[300, 2], [1, 3], [2, 1]], 2),
+            ([[2**21, 1], [2**21, 1], [1, 3]], 2),
+        ],
+    )
+    def test_counts_near_the_end_of_the_table(self, X, k):
+        model = ONMF(k, refine="local-search", random_state=0).fit(X)
+        assert_finite(model, np.array(X))
+        logarithms = ONMF(k, refine="local-search", random_state=0).fit(np.array(X) * 1.5)  # no tables for these
+        assert np.array_equal(model.labels_, logarithms.labels_)
+
+    @pytest.mark.parametrize("weight", [None, 1e-30, 1e30])
+    @pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
+    @pytest.mark.parametrize(
+        "X",
+        [
+            [[0, 7], [0, 2], [2, 1], [3, 1e9]],
+            [[0, 7], [0, 2], [2, 1], [3, 5e-324]],
+            [[1e-9, 1], [1, 1e-9], [1, 1], [2, 3]],
+        ],
+    )
+    def test_splits_and_merges_end(self, X, loss, weight):
+        weights = None if weight is None else np.full(4, weight)
+        model = ONMF(3, beta_loss=loss, refine="local-search", random_state=0).fit(X, sample_weight=weights)
+        assert_finite(model, np.array(X))
+
+    def test_each_split_lowers_the_objective(self):
+        X = np.random.default_rng(0).lognormal(0, 8, size=(40, 3))
+        plain = ONMF(5, init="random", random_state=0, smoothing=0).fit(X)
+        searched = ONMF(5, init="random", random_state=0, smoothing=0, refine="local-search").fit(X)
+        assert searched.reconstruction_err_ <= plain.reconstruction_err_ * (1 + 1e-9)
+
+
+def sparse(kind=csr_array):
+    return kind(np.eye(4))
+
+
+def with_index(X, value):
+    X.indices[2] = value
+    return X
+
+
+def with_pointer(X, place, value):
+    X.indptr[place] = value
+    return X
+
+
+def shortened(X, name):
+    setattr(X, name, getattr(X, name)[:-1])
+    return X
+
+
+def with_coordinate(value):
+    X = coo_array(np.eye(4))
+    X.coords[1][2] = value
+    return X
+
+
+def with_list(value):
+    X = lil_array(np.eye(4))
+    X.rows[2][0] = value
+    return X
+
+
+def with_offsets(values):
+    X = dia_array(np.eye(4))
+    X.offsets = np.array(values)
+    return X
+
+
+BROKEN = {
+    "far": (
+        lambda: with_index(sparse(), 10**9),
+        r"CSR.*indices\[2\] = 1000000000, in row 2, is no column of a matrix of 4",
+    ),
+    "one past": (lambda: with_index(sparse(), 4), r"indices\[2\] = 4, in row 2"),
+    "negative": (lambda: with_index(sparse(), -1), r"indices\[2\] = -1, in row 2"),
+    "matrix": (lambda: with_index(sparse(csr_matrix), 4), r"indices\[2\] = 4"),
+    "by columns": (lambda: with_index(sparse(csc_array), 4), r"CSC.*indices\[2\] = 4, in column 2, is no row"),
+    "blocks": (lambda: with_index(bsr_array(np.eye(6), blocksize=(2, 2)), 3), r"BSR.*indices\[2\] = 3"),
+    "coordinates": (lambda: with_coordinate(4), r"COO.*entry 2 lies at 4 of axis 1, whose length is 4"),
+    "lists": (lambda: with_list(77), r"indices\[2\] = 77"),
+    "diagonals": (lambda: with_offsets([0, 1]), "DIA.*2 offsets for 1 diagonals"),
+    "falling": (lambda: with_pointer(sparse(), 2, 4), r"indptr\[3\] = 3, and must be at least 4"),
+    "before": (lambda: with_pointer(sparse(), 0, -1), r"indptr\[0\] = -1, and must be 0"),
+    "after": (lambda: with_pointer(sparse(), 4, 10**6), "indptr ends at 1000000, but there are 4 indices and 4 values"),
+    "short pointers": (lambda: shortened(sparse(), "indptr"), "indptr has 4 entries for 4 rows, and must have 5"),
+    "short data": (lambda: shortened(sparse(), "data"), "indptr ends at 4, but there are 4 indices and 3 values"),
+}
+
+
+class TestStructure:
+    """Sparse matrices whose indices lead outside, which compiled code would follow."""
+
+    @pytest.mark.parametrize("name", BROKEN)
+    def test_is_refused_by_every_door(self, name):
+        make, message = BROKEN[name]
+        fitted = ONMF(2).fit(np.eye(make().shape[1]))
+        for door in (
+            lambda X: ONMF(2).fit(X),
+            lambda X: ONMF(2, engine="reference").fit(X),
+            lambda X: ONMF(2).fit(lambda: iter([X])),
+            lambda X: ONMF(2).fit(lambda: iter([[X, X]])),
+            lambda X: ONMF(2).partial_fit(X),
+            fitted.predict,
+            fitted.transform,
+            fitted.score,
+            lambda X: snpa(X, 2),
+            lambda X: select_n_clusters(X, [2], random_state=0),
+        ):
+            with pytest.raises(ValueError, match=message):
+                door(make())
+
+    @pytest.mark.parametrize("name", BROKEN)
+    def test_in_the_papers_orientation(self, name):
+        make, message = BROKEN[name]
+        with pytest.raises(ValueError, match=message):
+            kl_onmf(make(), 2)
+        with pytest.raises(ValueError, match=message.replace("X is", "init is")):
+            kl_onmf(np.eye(4), 4, init=make())
+
+    def test_batches_in_the_papers_orientation(self):
+        with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
+            kl_onmf(lambda: iter([np.eye(3)]), 2)
+
+    def test_as_centroids_and_memberships(self):
+        with pytest.raises(ValueError, match=r"init is no valid CSR matrix: indices\[2\] = 4"):
+            ONMF(4, init=with_index(sparse(), 4)).fit(np.eye(4))
+        with pytest.raises(ValueError, match=r"indices\[2\] = 4"):
+            ONMF(4).fit(np.eye(4)).inverse_transform(with_index(sparse(), 4))
+
+    def test_dask(self):
+        da = pytest.importorskip("dask.array")
+        X = da.from_delayed(_delayed(with_index, sparse(), 4), (4, 4), meta=csr_array((0, 4)))
+        with pytest.raises(ValueError, match=r"partition 0.*indices\[2\] = 4"):
+            ONMF(2).fit(X)
+
+    def test_values_beyond_the_last_row_are_no_rows(self):
+        """SciPy lets a matrix have more room than entries; what is in there belongs to no row."""
+        X = csr_array(np.eye(4))
+        X.indices, X.data = np.append(X.indices, [99, -7]).astype(np.int32), np.append(X.data, [np.nan, -1])
+        model = ONMF(2).fit(X)
+        assert np.array_equal(model.labels_, ONMF(2).fit(np.eye(4)).labels_)
+
+
+def _delayed(function, *args):
+    import dask
+
+    return dask.delayed(function)(*args)
+
+
+class TestEndsOfFloat64:
+    @pytest.mark.parametrize("smoothing", [0, 1e-100, 1e-3])
+    @pytest.mark.parametrize("X", [[[1e10, 5e-324]], [[1e10, 5e-324], [3, 1]], [[5e-324, 1e100], [1e-20, 0.5]]])
+    def test_denormal_entries(self, X, smoothing):
+        for k in range(1, len(X) + 1):
+            assert_finite(ONMF(k, smoothing=smoothing).fit(X), np.array(X))
+
+    @pytest.mark.parametrize("weight", [5e-324, 1e-31, 1e31, np.inf])
+    def test_weights(self, weight):
+        with pytest.raises(
+            ValueError, match=r"sample_weight\[1\] = .*: a weight must be 0, or lie between 1e-30 and 1e\+30"
+        ):
+            ONMF(2).fit(np.eye(3), sample_weight=[1, weight, 1])
+
+    @pytest.mark.parametrize("smoothing", [5e-324, 1e-101, 1e101])
+    @pytest.mark.parametrize("loss", ["kullback-leibler", 0.25])
+    def test_smoothing(self, smoothing, loss):
+        with pytest.raises(
+            ValueError, match=r"smoothing=.* is not allowed: it must be 0, or lie between 1e-100 and 1e\+100"
+        ):
+            ONMF(2, beta_loss=loss, smoothing=smoothing).fit(np.eye(3))
+        for allowed in (0, 1e-100, 1e100):
+            X = np.array([[1, 0, 3], [2, 5, 0], [0, 1, 1]])
+            assert_finite(ONMF(2, beta_loss=loss, smoothing=allowed).fit(X), X)
+
+    @pytest.mark.parametrize(
+        ("beta", "message"),
+        [
+            (0.001, "too near 0 to be computed with: use 'itakura-saito'"),
+            (-1e-9, "too near 0"),
+            (1 + 1e-9, "too near 1 to be computed with: use 'kullback-leibler'"),
+            (1e308, "β must lie between -100 and 100"),
+            (-101, "β must lie between -100 and 100"),
+            (10**400, "is not a divergence"),
+        ],
+    )
+    def test_powers(self, beta, message):
+        with pytest.raises(ValueError, match=message):
+            ONMF(2, beta_loss=beta).fit(np.eye(3))
+
+    @pytest.mark.parametrize("beta", [-100, -3, -0.05, 0.05, 1 - 2e-6, 1 + 2e-6, 1.5, 3, 100])
+    def test_powers_that_are_allowed(self, beta):
+        X = np.array([[1, 1.5, 2], [2, 1, 1], [1.25, 1, 2], [1, 2, 2]])
+        weights = np.array([1e30, 1, 1e-30, 1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            for k in (1, 2, 4):
+                assert_finite(ONMF(k, beta_loss=beta).fit(X), X)
+                assert_finite(ONMF(k, beta_loss=beta).fit(X, sample_weight=weights), X)
+
+    @pytest.mark.parametrize("unit", [1e-100, 1e100])
+    def test_the_frobenius_norm_of_any_unit(self, unit):
+        X = np.array([[0, 1, 0.75], [0.5, 0.75, 0.5], [0.25, 0.5, 0.75]])
+        expected = ONMF(2, beta_loss="frobenius").fit(X).reconstruction_err_
+        assert ONMF(2, beta_loss="frobenius").fit(X * unit).reconstruction_err_ == pytest.approx(expected * unit**2)
+
+    @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine", 0.5, 1.5, 3])
+    def test_one_cluster_has_no_rival(self, loss):
+        assert np.array_equal(ONMF(1, beta_loss=loss).fit([[1.0, 2.0]]).margins_, [np.inf])
+
+
+class TestTies:
+    @pytest.mark.parametrize("loss", ["cosine", "kullback-leibler"])
+    @pytest.mark.parametrize("seed", [1350, *range(60)])
+    def test_predict_decides_as_the_fit_did(self, seed, loss):
+        """Small integers are full of exact ties, which rounding of the centroids would decide anew."""
+        rng = np.random.default_rng(seed)
+        n, p, k = rng.integers(4, 40), rng.integers(1, 6), rng.integers(2, 8)
+        X = rng.integers(0, rng.integers(2, 5), size=(n, p)).astype(float)
+        X[0, 0] = 1
+        weights = rng.integers(0, 3, size=n) if seed % 3 == 0 else None
+        init = ["snpa", "random", "++", "random-partition"][seed % 4]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")
+            model = ONMF(min(int(k), n), beta_loss=loss, init=init, random_state=seed).fit(X, sample_weight=weights)
+            assert np.array_equal(model.predict(X), model.labels_)
+
+
+class TestParameters:
+    @pytest.mark.parametrize("engine", [None, 5, CpuEngine, ["cpu"], b"cpu"])
+    def test_engines(self, engine):
+        with pytest.raises(
+            ValueError, match=r"engine=.* is unknown: use one of 'auto', 'cpu', .*, or an Engine object"
+        ):
+            ONMF(2, engine=engine).fit(np.eye(3))
+
+    @pytest.mark.parametrize("name", ["tol", "smoothing", "forgetting"])
+    def test_numbers_beyond_float64(self, name):
+        with pytest.raises(ValueError, match=f"{name}=1000.* is not allowed"):
+            ONMF(2, **{name: 10**400}).fit(np.eye(3))
+
+    @pytest.mark.parametrize("name", ["n_clusters", "n_init", "max_iter", "n_consensus"])
+    def test_integers_beyond_reason(self, name):
+        with pytest.raises(ValueError, match=f"{name}=1000.* is not allowed"):
+            ONMF(**{name: 10**400}).fit(np.eye(3))
+
+    @pytest.mark.parametrize("refine", [np.array(["local-search"]), b"local-search", 1])
+    def test_refinements(self, refine):
+        with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
+            ONMF(2, refine=refine).fit(np.eye(3))
+
+    def test_temperatures(self):
+        with pytest.raises(ValueError, match=r"temperature=1000.* is not allowed"):
+            ONMF(2).fit(np.eye(3)).predict_proba(np.eye(3), temperature=10**400)
+
+    def test_threads(self):
+        with pytest.raises(
+            ValueError, match="n_threads=1025 is not allowed: n_threads must be None or an integer from 1"
+        ):
+            get_engine("cpu", n_threads=1025)
+        X = np.random.default_rng(0).poisson(1.0, size=(3000, 40))
+        assert np.array_equal(ONMF(9, n_threads=1024).fit(X).labels_, ONMF(9, n_threads=1).fit(X).labels_)
+
+    @pytest.mark.parametrize("weights", [["a", "b", "c"], [1j, 1, 1], [None, 1, 1], [10**400, 1, 1]])
+    def test_weights_that_are_no_numbers(self, weights):
+        for X in (np.eye(3), lambda: iter([np.eye(3)])):
+            with pytest.raises(ValueError, match="sample_weight"):
+                ONMF(2).fit(X, sample_weight=weights)
+
+    def test_centroids_that_are_no_numbers(self):
+        with pytest.raises(ValueError, match="init holds <U2 values: give real numbers"):
+            ONMF(2, init=np.array(["++"])).fit(np.eye(3))
+
+    def test_sparse_objects(self):
+        X = csr_array(np.eye(3))
+        X.data = X.data.astype(object)
+        with pytest.raises(ValueError, match="X holds object values"):
+            ONMF(2).fit(X)
+
+    def test_centroids_of_another_width(self):
+        model = ONMF(2).fit(np.eye(3))
+        model.cluster_centers_ = model.cluster_centers_[:, :2]
+        for door in (model.predict, model.score, model.assign):
+            with pytest.raises(ValueError, match="X has 3 features, but cluster_centers_ has 2: fit the model again"):
+                door(np.eye(3))
+
+    def test_an_engine_in_another(self):
+        assert ONMF(2, engine=BlocksEngine(CpuEngine())).fit(lambda: iter([np.eye(3)])).labels_.shape == (3,)
