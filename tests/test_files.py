@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -146,8 +147,29 @@ class TestFolders:
             os.umask(before)
 
 
+def test_what_somebody_puts_there_while_a_command_runs_stays(tmp_path):
+    """The real command, which reads from a pipe as long as that is open."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--no-report", "--out", str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        running.stdin.write("tea\nmilk\n")
+        running.stdin.flush()
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob(".out.onmf-*")) and time.monotonic() < until:
+            time.sleep(0.05)
+        out.mkdir()
+        (out / "letter.txt").write_text("theirs")
+        _, said = running.communicate(timeout=120)
+    assert running.returncode == 2
+    assert said == (
+        f"onmf: {out} was filled by somebody else while this ran, and was left as it is. The result is in {out}-2.\n"
+    )
+    assert [path.name for path in out.iterdir()] == ["letter.txt"]
+    assert sorted(os.listdir(f"{out}-2")) == ["assignments.csv", "clusters.csv", "model.onmf"]
+
+
 HOLDS = """
-import sys
+import os, sys
 from pathlib import Path
 from onmf.files import scratch_folder, whole_folder, write_whole
 place = Path(sys.argv[2])
@@ -157,6 +179,9 @@ def wait(file):
 if sys.argv[1] == "folder":
     with whole_folder(place, force=True, ours=["result-*.txt"]) as new:
         (new / "result-1.txt").write_text("first")
+        if os.fork() == 0:
+            sys.exit()  # a child takes neither folder nor lock with it
+        os.wait()
         wait(None)
 elif sys.argv[1] == "scratch":
     with scratch_folder(place) as new:
@@ -342,7 +367,7 @@ def test_an_interrupt_before_any_instruction(tmp_path, kind, exchange, without_e
         old = "old" if kind != "new folder" else None
         if kind == "file":
             out.write_text("old")
-        elif old:
+        elif old and not (out.exists() and text_of(out) == old):
             fill(out, old, force=True)
         try:
             with Interrupt(instruction):

@@ -288,9 +288,10 @@ class _Partial:
 
     def discard(self) -> None:
         """Remove what is left under our names. The old folder goes back to its place unless the new one has it."""
-        if self.process == os.getpid():  # a forked child's copy is not its own
-            with suppress(OSError):  # what cannot be removed is for the next run
-                self._discard()
+        if self.process != os.getpid():
+            return  # a forked child's copy: the folder is its parent's, and so is the lock
+        with suppress(OSError):  # what cannot be removed is for the next run
+            self._discard()
         self._release()
         if self in _unfinished:
             _unfinished.remove(self)
