@@ -132,7 +132,9 @@ def quiet() -> Iterator[list[Any]]:
 
 
 def lost(ignored: list[Any]) -> Iterator[Failure]:
-    """Failures for errors that were ignored."""
+    """Failures for errors that were ignored; whether an interrupt is lost is for the act to say that sends it."""
     for event in ignored:
+        if event.exc_type is KeyboardInterrupt:
+            continue
         what = f"{type(event.exc_value).__name__} was ignored in {event.object!r}: {event.exc_value}"
         yield Failure("error", what, f"ignored {type(event.exc_value).__name__}")
