@@ -29,15 +29,23 @@ def fitted(stage: Stage, case: Any, X: str = "X", w: str | None = "w", name: str
     fine = stage.do(f"{name}.fit({X}{weights})")
     if before != (frozen(stage.names.get(X)), frozen(stage.names.get(w or ""))):
         stage.broken("fit changed the caller's data.", "changed")
+    model = stage.names[name]
     if not fine:
+        half_fitted(stage, model, "A fit that was refused")
         return None
     accept()
-    model = stage.names[name]
     A = stage.names["A"] if case.data.sound else None
     if not case.data.sound and not structure_is_sound(stage.names["X"]):
         stage.broken("X has indices that lead outside, and was fitted.", "structure")
     stage.add(wrong_fit(model, A, stage.names.get(w or ""), stage.caught))
     return model
+
+
+def half_fitted(stage: Stage, model: Any, what: str) -> None:
+    """An estimator whose first fit did not end is as new."""
+    left = [name for name in vars(model) if name.endswith("_") and not name.startswith("__")]
+    if left:
+        stage.broken(f"{what} has left {', '.join(left)} behind.", "half fitted")
 
 
 def frozen(X: Any) -> Any:
@@ -190,9 +198,10 @@ def new_data(stage: Stage, case: Any) -> None:
 
 
 def interrupt(stage: Stage, case: Any) -> None:
-    """Ctrl-C at some moment of a fit: it comes out as KeyboardInterrupt, and the estimator can be used again."""
+    """Ctrl-C at some moment of a fit: it comes out as KeyboardInterrupt, and the estimator is as new or fitted."""
     if not stage.do(f"model = {case.model()}"):
         return
+    model = stage.names["model"]
     fired = came_out = False
 
     def ring(number: int, frame: Any) -> None:
@@ -212,8 +221,14 @@ def interrupt(stage: Stage, case: Any) -> None:
     finally:
         signal.signal(signal.SIGALRM, old)
     if fired and not came_out:
-        stage.broken("an interrupt was swallowed", "interrupt")
-    if fitted(stage, case) is not None:
+        stage.broken("An interrupt was swallowed.", "interrupt")
+    if hasattr(model, "clustering_"):  # it had ended when the interrupt came
+        question(stage, Random(case.seed))
+    else:
+        half_fitted(stage, model, "A fit that was interrupted")
+    if stage.do("model.fit(X)"):
+        accept()
+        stage.add(wrong_fit(model, stage.names["A"] if case.data.sound else None, None, stage.caught))
         question(stage, Random(case.seed))
 
 

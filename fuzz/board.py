@@ -32,45 +32,45 @@ def accept() -> None:
 
 
 class State(NamedTuple):
-    """How far a child is: the case at hand, since when it runs, how many are done, how many of these were taken."""
+    """How far a child is: the case at hand, since when it runs, and how many cases were taken so far."""
 
     number: int
     began: float
-    done: int
     taken: int
 
 
 class Board:
     """Memory that a child shares with its parent: how far it is, and what it is doing."""
 
-    FORM, START = "qdqq", 64
+    STATE, LENGTH, START = "qdq", 24, 32  # the state, the length of the note, the note
 
     def __init__(self) -> None:
         self.memory = mmap.mmap(-1, self.START + NOTE)
         self.taken_before = 0
-        self.begin(0, 0)
+        self.begin(0)
 
-    def begin(self, number: int, done: int) -> None:
+    def begin(self, number: int) -> None:
         """A case begins."""
         self.taken_before = self.state().taken
-        struct.pack_into("qdq", self.memory, 0, number, time.monotonic(), done)
+        struct.pack_into(self.STATE, self.memory, 0, number, time.monotonic(), self.taken_before)
         self.write("")
 
     def accept(self) -> None:
         """The case was taken."""
-        struct.pack_into("q", self.memory, 24, self.taken_before + 1)
+        number, began, _ = self.state()
+        struct.pack_into(self.STATE, self.memory, 0, number, began, self.taken_before + 1)
 
     def write(self, text: str) -> None:
         """Keep what the case is doing."""
         data = text.encode("utf-8", "replace")[:NOTE]
         self.memory[self.START : self.START + len(data)] = data
-        struct.pack_into("q", self.memory, 32, len(data))
+        struct.pack_into("q", self.memory, self.LENGTH, len(data))
 
     def state(self) -> State:
         """How far the child is."""
-        return State(*struct.unpack_from(self.FORM, self.memory, 0))
+        return State(*struct.unpack_from(self.STATE, self.memory, 0))
 
     def note(self) -> str:
         """What the case is doing."""
-        (length,) = struct.unpack_from("q", self.memory, 32)
+        (length,) = struct.unpack_from("q", self.memory, self.LENGTH)
         return self.memory[self.START : self.START + length].decode("utf-8", "replace")

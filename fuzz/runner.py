@@ -80,6 +80,7 @@ class Child:
     ) -> None:
         self.numbers, self.seconds = numbers, target.seconds if seconds is None else seconds
         self.board, self.hung, self.unread = Board(), False, b""
+        self.board.begin(numbers.start)
         self.trace = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the child is buried)
         self.pipe, write = os.pipe()
         sys.stdout.flush()
@@ -95,6 +96,11 @@ class Child:
                 os._exit(code)
         os.close(write)
 
+    @property
+    def done(self) -> int:
+        """Cases that are behind it."""
+        return self.board.state().number - self.numbers.start
+
     def fileno(self) -> int:
         """The end of the pipe that the parent reads, for ``select``."""
         return self.pipe
@@ -108,8 +114,8 @@ class Child:
         faulthandler.enable(self.trace, all_threads=False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: the parent stops its children
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        for done, number in enumerate(self.numbers):
-            self.board.begin(number, done)
+        for number in self.numbers:
+            self.board.begin(number)
             try:
                 case = make(number)
                 limit_memory(target.memory)
@@ -121,7 +127,7 @@ class Child:
                 line = json.dumps([number, *failure]).encode() + b"\n"
                 while line:
                     line = line[os.write(pipe, line) :]
-        self.board.begin(self.numbers.stop, len(self.numbers))
+        self.board.begin(self.numbers.stop)
 
     def read(self) -> list[tuple[int, Failure]] | None:
         """What the child has written, by number of the case; None if it has ended."""
@@ -149,14 +155,14 @@ class Child:
         self.trace.seek(0)
         frames = [line.strip() for line in self.trace if line.strip().startswith("File ")]
         self.trace.close()
-        done, lines = self.board.state().done, self.board.note()
+        lines = self.board.note()
         code = os.waitstatus_to_exitcode(status)
         where = " < ".join(_short(frame) for frame in frames[:4]) or lines.rpartition("\n")[2][:80]
         if self.hung:
             return Failure("hang", f"It had not ended after {self.seconds:g} s.", where, lines)
         if code < 0:
             return Failure("crash", f"The process died of {signal.Signals(-code).name}.", where, lines)
-        if code or done < len(self.numbers):
+        if code or self.done < len(self.numbers):
             return Failure("crash", f"The process ended with exit code {code} amid the case.", where, lines)
         return None
 
@@ -278,7 +284,7 @@ def campaign(
                     waiting += [rest] if rest else []
                 else:
                     child.watch()
-            tally.seconds, tally.begun = time.monotonic() - began, sum(child.board.state().done for child in children)
+            tally.seconds, tally.begun = time.monotonic() - began, sum(child.done for child in children)
             progress(tally)
             fill()
     except KeyboardInterrupt:
@@ -294,12 +300,12 @@ def account(
 ) -> range:
     """Count the cases of a child that has ended, and confirm how it died. → the numbers of those that are left"""
     death = child.bury()
-    number, _, done, taken = child.board.state()
-    tally.cases, tally.taken = tally.cases + done, tally.taken + taken
+    number, _, taken = child.board.state()
+    tally.cases, tally.taken = tally.cases + child.done, tally.taken + taken
     if death is None:
         return range(0)
-    if done == len(child.numbers):  # it died when all was done
-        number = child.numbers[-1]
+    if number == child.numbers.stop:  # it died when all was done
+        number -= 1
     else:
         tally.cases += 1
     again = [failure for failure in alone(target, make, range(number, number + 1)) if failure.kind in DEADLY]

@@ -27,7 +27,7 @@ def python(*arguments):
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=600"), ("files", "--files=800")])
+@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=2000"), ("files", "--files=1000")])
 def test_a_part_of_the_cases_finds_nothing(target, cases, tmp_path):
     out = tmp_path / "figures.json"
     run = python("-m", "fuzz", target, cases, "--seed=0", "--workers=2", f"--out={out}")

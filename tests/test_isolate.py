@@ -59,6 +59,17 @@ def fail(kind):
 def process():
     return os.getpid()
 
+def pretend(kind, text):
+    import json, sys
+    answer = json.dumps({"error": [kind, text], "arrays": []}).encode()
+    os.write(max(int(fd) for fd in os.listdir("/proc/self/fd") if is_pipe(fd)), len(answer).to_bytes(8, "big") + answer)
+
+def is_pipe(fd):
+    try:
+        return int(fd) > 2 and os.readlink("/proc/self/fd/" + fd).startswith("pipe")
+    except OSError:
+        return False
+
 def limits():
     return os.environ["MARK"]
 """
@@ -160,6 +171,14 @@ def test_an_answer_is_limited(functions):
         assert len(read(functions.take, 1_000_000)) == 1_000_000
         with pytest.raises(ReaderEnded, match=r"scene\.mat takes more than 1 MB to read"):
             read(functions.same, "x" * 1_000_001)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the pipes of a process are listed by Linux")
+def test_what_comes_back_is_not_executed(functions, tmp_path):
+    """Whoever took over the other process can say what he likes."""
+    with reader() as read, pytest.raises(ValueError, match="hacked"):
+        read(functions.pretend, "exec", f"open({str(tmp_path / 'hacked')!r}, 'w')")
+    assert not (tmp_path / "hacked").exists()
 
 
 def test_threads_share_it(functions):

@@ -436,7 +436,7 @@ class TestHostileFiles:
         ("indices", lambda X: np.where(np.arange(X.nnz) == 700, 50, X.indices), r"indices\[\d+\] = 50, in row"),
         ("indices", lambda X: np.where(np.arange(X.nnz) == 700, -1, X.indices), r"indices\[\d+\] = -1, in row"),
         ("indices", lambda X: X.indices + 0.5, "its indices has 1 dimensions and type float64"),
-        ("indices", lambda X: X.indices[:-900], "end at entry"),
+        ("indices", lambda X: X.indices[:-900], "and there are"),
         (
             "indptr",
             lambda X: np.where(np.arange(301) == 30, 10**12, X.indptr.astype(np.int64)),
@@ -446,16 +446,16 @@ class TestHostileFiles:
         (
             "indptr",
             lambda X: np.where(np.arange(301) == 77, 10**12, X.indptr.astype(np.int64)),
-            "entry 1000000000000",
+            "1000000000000",
         ),
         (
             "indptr",
             lambda X: np.where(np.arange(301) == 300, 10**12, X.indptr.astype(np.int64)),
-            "entry 1000000000000",
+            "1000000000000",
         ),
         ("indptr", lambda X: X.indptr[:-5], "says that it has 300 rows, and its indptr has 296 entries"),
         ("indptr", lambda X: X.indptr.reshape(7, 43), "its indptr has 2 dimensions"),
-        ("data", lambda X: X.data[:100], "end at entry"),
+        ("data", lambda X: X.data[:100], "and there are"),
         ("data", lambda X: X.data * 1j, "its data has 1 dimensions and type complex128"),
         ("shape", lambda X: (10**12, 50), "1000000000000 rows and 50 columns, far more than its"),
         ("shape", lambda X: (300, 10**12), "300 rows and 1000000000000 columns, far more than its"),
@@ -519,7 +519,7 @@ class TestHostileFiles:
 
         for changes, message in (
             (
-                {"indptr": empty(10**12 + 1, 10**6), "shape": (10**12, 50)},
+                {"indptr": empty(10**12 + 1, 10**7), "shape": (10**12, 50)},
                 "1000000000000 rows and 50 columns, far more",
             ),
             ({"data": empty(10**12, 10**8)}, "381 MB would be read at once"),
@@ -554,6 +554,28 @@ class TestHostileFiles:
             except (ValueError, KeyError) as error:
                 outcomes.add("cells.h5ad" in str(error))
         assert outcomes == {True, (20, 50)}
+
+    def test_what_keeps_hdf5_busy_for_ever(self, X, tmp_path, monkeypatch):
+        """A length in the heap of strings that leads to zeros: version 2.0.0 of the library never returns."""
+        pytest.importorskip("h5py")
+        monkeypatch.setattr("onmf.datasets.lazy.patience", lambda length: 5)
+        path = self.hdf5(X, tmp_path / "cells.h5ad")
+        content = bytearray(path.read_bytes())
+        content[content.index(b"GCOL") + 25] = 10
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"cells.h5ad.*(was not read within 5 s|cannot be read)"):
+            open_h5ad(path)
+
+    def test_a_reader_that_dies_is_started_again(self, X, tmp_path):
+        pytest.importorskip("h5py")
+        from onmf.datasets import lazy
+
+        path = self.hdf5(X, tmp_path / "cells.h5ad")
+        found = open_h5ad(path, rows=77)
+        process = lazy._readers[path, path.stat().st_size]._process
+        process.kill()
+        process.wait()
+        assert (found.compute(scheduler="sync") != X).nnz == 0
 
     def test_damaged_zarr(self, X, tmp_path):
         pytest.importorskip("zarr")
@@ -603,7 +625,7 @@ class TestHostileFiles:
             with pytest.raises(ValueError, match=r"cells.zarr, the store itself, cannot be read"):
                 open_zarr(store).compute(scheduler="sync")
         assert not (tmp_path / "run").exists()
-        from onmf.datasets.lazy import _codecs
+        from onmf.datasets.foreign import codecs
 
         class Old:  # an array of zarr before version 3, whose codecs are objects
             class Pickle:
@@ -612,7 +634,7 @@ class TestHostileFiles:
 
             filters, compressor = [Pickle()], None
 
-        assert list(_codecs(Old())) == ["pickle"]
+        assert list(codecs(Old())) == ["pickle"]
 
 
 class TestCells:

@@ -8,7 +8,6 @@ temporary files, and nothing that comes back is executed.
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import signal
@@ -39,6 +38,15 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 
 NUMBERS = "buifc"
 """Kinds of arrays that may come back."""
+
+ERRORS: dict[str, type[Exception]] = {
+    error.__name__: error
+    for error in (
+        *(ValueError, TypeError, KeyError, IndexError, LookupError, OSError, EOFError, ImportError),
+        *(AttributeError, ArithmeticError, NotImplementedError, RuntimeError, AssertionError, FileNotFoundError),
+    )
+}
+"""Errors that may come back. The other side only names one: it cannot have anything else called here."""
 
 
 class ReaderEnded(ValueError):
@@ -118,7 +126,7 @@ class Isolated:
             timer.start()
             try:
                 answer = self._ask(process, function, arguments)
-            except (EOFError, BrokenPipeError, ConnectionError):
+            except (EOFError, ConnectionError):
                 self._end()
                 if late.is_set():
                     raise ReaderEnded(
@@ -137,7 +145,7 @@ class Isolated:
             kind, text = answer["error"]
             if kind == "MemoryError":
                 raise ReaderEnded(self._too_much())
-            raise getattr(builtins, kind)(text)
+            raise ERRORS.get(kind, ValueError)(text)
         return answer["value"]
 
     def close(self) -> None:
@@ -305,8 +313,7 @@ def _answer(question: dict[str, Any], modules: dict[str, Any]) -> tuple[dict[str
     except MemoryError:
         return {"error": ["MemoryError", ""]}, []
     except Exception as error:
-        kind = next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == "builtins")
-        kind = "ValueError" if kind in ("Exception", "UnicodeDecodeError", "UnicodeEncodeError") else kind
+        kind = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERRORS), "ValueError")
         text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
         return {"error": [kind, text]}, []
 

@@ -299,7 +299,7 @@ def _npz(path: Path) -> dict[str, Any]:
             X = as_csr(file["data"], file["indices"], file["indptr"], shape)
             return {"X": X, "y": _classes(file.get("y"))}
         for name in {"indices", "indptr", "row", "col", "offsets"} & set(file):
-            check_indices(name, file[name])
+            check_indices(name, file[name].ndim, file[name].dtype)
     return {"X": _counts(load_npz(path))}
 
 

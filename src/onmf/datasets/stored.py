@@ -58,27 +58,23 @@ def shape_of(value: Any, length: int) -> tuple[int, int]:
     return n, p
 
 
-def check_indices(name: str, indices: Array) -> None:
+def check_indices(name: str, dimensions: int, dtype: Any) -> None:
     """Refuse indices that are not whole numbers, which SciPy would round in silence."""
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise ValueError(
-            f"its {name} has {indices.ndim} dimensions and type {indices.dtype}: a list of whole numbers is needed."
-        )
+    if dimensions != 1 or dtype.kind not in "iu":
+        raise ValueError(f"its {name} has {dimensions} dimensions and type {dtype}: a list of whole numbers is needed.")
 
 
-def check_values(values: Array, dimensions: int = 1) -> None:
+def check_values(dimensions: int, dtype: Any, wanted: int = 1) -> None:
     """Refuse what are no numbers."""
-    if values.ndim != dimensions or values.dtype.kind not in "buif":
-        raise ValueError(
-            f"its data has {values.ndim} dimensions and type {values.dtype}: numbers in {dimensions} are needed."
-        )
+    if dimensions != wanted or dtype.kind not in "buif":
+        raise ValueError(f"its data has {dimensions} dimensions and type {dtype}: numbers in {wanted} are needed.")
 
 
 def as_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> csr_array:
     """A CSR array of what a file holds, with indices that lead nowhere else."""
-    check_values(data)
-    check_indices("indices", indices)
-    check_indices("indptr", indptr)
+    check_values(data.ndim, data.dtype)
+    check_indices("indices", indices.ndim, indices.dtype)
+    check_indices("indptr", indptr.ndim, indptr.dtype)
     X = csr_array((data, indices, indptr), shape=shape, copy=False)
     check_structure(X, "it")
     return X

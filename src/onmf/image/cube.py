@@ -27,10 +27,13 @@ class Lines(ABC):
         Lines, samples, bands.
     dtype : numpy.dtype
         Type of the values.
+    one_by_one : bool
+        Whether lines are read one by one as fast as many at a time.
     """
 
     shape: tuple[int, int, int]
     dtype: np.dtype[Any]
+    one_by_one: bool = False
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:

@@ -78,8 +78,9 @@ class Composite:
 def thinned(cube: Cube, step: int, bands: list[int] | None = None) -> Array:
     """Every so many lines and samples of the used bands, or of some of them. → (lines, samples, bands)"""
     chosen = slice(None) if bands is None else bands
-    # A file that is opened for each reading gives several lines at a time.
-    depth = step * (max(1, AT_A_TIME // (step * cube.shape[1] * cube.shape[2])) if isinstance(cube.data, Lines) else 1)
+    # A file that takes long for each reading gives several lines at a time.
+    slow = isinstance(cube.data, Lines) and not cube.data.one_by_one
+    depth = step * (max(1, AT_A_TIME // (step * cube.shape[1] * cube.shape[2])) if slow else 1)
     starts = range(0, cube.shape[0], depth)
     if depth == step:
         parts = [cube.read(line, line + 1)[:, ::step][:, :, chosen].copy() for line in starts]

@@ -47,6 +47,7 @@ class FileLines(Lines):
         self.stored, self.axes = shape, axes
         self.shape = (shape[axes[0]], shape[axes[1]], shape[axes[2]])
         self.state = _state(os.stat(self.path))
+        self.one_by_one = axes[0] != 2
         self._spare: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
