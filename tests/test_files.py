@@ -5,11 +5,12 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from conftest import until
 from onmf import files
 from onmf.files import discard_unfinished, scratch_folder, whole_folder, write_whole
 
@@ -154,12 +155,10 @@ def test_what_somebody_puts_there_while_a_command_runs_stays(tmp_path):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         running.stdin.write("tea\nmilk\n")
         running.stdin.flush()
-        until = time.monotonic() + 120
-        while not list(tmp_path.glob(".out.onmf-*")) and time.monotonic() < until:
-            time.sleep(0.05)
+        until(lambda: list(tmp_path.glob(".out.onmf-*")))
         out.mkdir()
         (out / "letter.txt").write_text("theirs")
-        _, said = running.communicate(timeout=120)
+        _, said = running.communicate()
     assert running.returncode == 2
     assert said == (
         f"onmf: {out} was filled by somebody else while this ran, and was left as it is. The result is in {out}-2.\n"
@@ -327,6 +326,22 @@ class TestOneFile:
         with pytest.raises(KeyboardInterrupt):
             self.write(tmp_path / "file")
         assert (tmp_path / "file").read_text() == "new"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # spectral's
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_noticed_whichever_file_of_an_image_meets_it(tmp_path):
+    """GDAL and spectral may cut a file off and say nothing."""
+    image = pytest.importorskip("onmf.image")
+    pytest.importorskip("rasterio")
+    write = pytest.importorskip("onmf.image.write")
+    found = image.cluster_image(np.random.default_rng(0).random((20, 30, 5)), 2)
+    for name in ("map.tif", "map.img", "scales.tif", "residuals.tif", "margins.tif", "spectra.hdr", "spectra.sli"):
+        folder = tmp_path / f"full {name}"
+        folder.mkdir()
+        (folder / name).symlink_to("/dev/full")
+        with pytest.raises(OSError, match="No space left on device"):
+            write.write_files(found, folder)
 
 
 class Interrupt:

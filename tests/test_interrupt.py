@@ -97,6 +97,17 @@ def test_an_interrupt_in_the_last_moment_is_raised(press):
         press()
 
 
+@pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])
+def test_a_command_does_not_end_well_after_a_lost_interrupt(press):
+    @interrupt.heeding
+    def command():
+        press()
+        raise SystemExit(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        command()
+
+
 def test_an_interrupt_that_gets_through_is_raised_once():
     with pytest.raises(KeyboardInterrupt), interrupt.heeded():
         signal.raise_signal(signal.SIGINT)

@@ -551,7 +551,7 @@ class TestHostileFiles:
             path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
             try:
                 outcomes.add(open_h5ad(path).compute(scheduler="sync").shape)
-            except (ValueError, KeyError) as error:
+            except (ValueError, KeyError) as error:  # the name X may be what is damaged
                 outcomes.add("cells.h5ad" in str(error))
         assert outcomes == {True, (20, 50)}
 

@@ -58,7 +58,11 @@ def heeded() -> Iterator[None]:
     try:
         for number in replaced:
             signal.signal(number, remember)
-        yield
+        try:
+            yield
+        except SystemExit:  # how a command ends, also when all went well
+            check()
+            raise
         check()
     finally:
         _active, _raised = False, None

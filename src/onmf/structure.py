@@ -30,10 +30,8 @@ def check_structure(X: Any, name: str = "X") -> None:
         _check_compressed(X, name)
     elif X.format == "coo":
         _check_coordinates(X, name)
-    elif X.format == "dia" and len(X.offsets) != len(X.data):
-        raise ValueError(
-            f"{name} is no valid DIA matrix: it has {len(X.offsets)} offsets for {len(X.data)} diagonals. {HOW_TO_MEND}"
-        )
+    elif X.format == "dia":
+        _check_diagonals(X, name)
 
 
 def _check_compressed(X: Any, name: str) -> None:
@@ -90,6 +88,18 @@ def _check_coordinates(X: Any, name: str) -> None:
                 f"{name} is no valid COO matrix: entry {e} lies at {int(coordinates[e])} of axis {axis}, whose length "
                 f"is {X.shape[axis]}. {HOW_TO_MEND}"
             )
+
+
+def _check_diagonals(X: Any, name: str) -> None:
+    """DIA: an offset for each diagonal, in 32 bits, which is what SciPy computes with."""
+    offsets = X.offsets
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or X.data.ndim != 2 or len(offsets) != len(X.data):
+        raise ValueError(
+            f"{name} is no valid DIA matrix: its offsets have shape {offsets.shape} and type {offsets.dtype}, and its "
+            f"diagonals shape {X.data.shape}. {HOW_TO_MEND}"
+        )
+    if len(offsets) and max(int(offsets.max()), -int(offsets.min())) >= 2**31:
+        raise ValueError(f"{name} is no valid DIA matrix: an offset of it lies beyond 32 bits. {HOW_TO_MEND}")
 
 
 def _outside(indices: Any, end: int) -> bool:

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from onmf import interrupt
 from onmf._version import __version__
 from onmf.files import discard_unfinished
 
@@ -163,7 +164,8 @@ def main() -> None:
 
     _on_signals(stop)
     try:
-        app()
+        with interrupt.heeded():
+            app()
     except _Stopped:
         _on_signals(signal.SIG_IGN)  # whoever presses Ctrl-C twice does not want half of a folder to stay
         discard_unfinished()

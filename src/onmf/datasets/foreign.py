@@ -51,7 +51,7 @@ def describe(path: str, kind: Kind, name: str) -> dict[str, Any]:
         if not names <= set(matrix.keys()):
             held = ", ".join(sorted(matrix.keys()))[:200]
             raise ValueError(f"it holds no matrix, but {held}: say which with a name.")
-        shape = np.asarray(matrix.attrs["shape"])
+        shape = np.asarray(matrix.attrs.get("shape", "not given"))
         return {
             "arrays": {key: about(take(matrix, key)) for key in sorted(names)},
             "shape": shape.tolist() if shape.dtype.kind in "biuf" else str(shape),
@@ -99,7 +99,10 @@ def take(group: Any, name: str) -> Any:
 
             if group.id.links.get_info(part.encode()).type != h5l.TYPE_HARD:
                 raise ValueError(f"{part} is a link, and may lead to another file: put a copy in its place.")
-        group = group[part]
+        try:
+            group = group[part]
+        except KeyError as error:  # how h5py says that it is there and cannot be opened
+            raise ValueError(f"{part} is damaged: {error.args[0]}") from error
     return group
 
 

@@ -17,7 +17,7 @@ def list_hdf5(path: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
         for name in file:
-            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+            if _is_link(file, name):
                 raise ValueError(f"{name} is a link to another place or file: links are not followed.")
             if file.get(name, getclass=True) is not h5py.Dataset:
                 continue
@@ -34,11 +34,18 @@ def read_hdf5(path: str, name: str, start: int | None, stop: int | None) -> Any:
     import h5py
 
     with h5py.File(path, "r") as file:
-        if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        if _is_link(file, name):
             raise ValueError(f"{name} is not what it was: the file changed while it was read.")
         value = file[name]
         _no_other_file(value)
         return np.asarray(value[()] if start is None else value[..., start:stop])
+
+
+def _is_link(file: Any, name: str) -> bool:
+    """Whether a name leads elsewhere. ``file.get(name, getlink=True)`` would open what it leads to."""
+    from h5py import h5l
+
+    return bool(file.id.links.get_info(name.encode()).type != h5l.TYPE_HARD)
 
 
 def _no_other_file(value: Any) -> None:
