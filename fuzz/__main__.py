@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .acts import ACTS
 from .core import Core
 from .files import Files
 from .report import Failure, Progress, Tally, signatures, table, write
@@ -34,6 +35,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--fits", type=int, help="run so many cases of core instead")
     parser.add_argument("--files", type=int, help="and so many of files")
     parser.add_argument("--seed", type=int, default=1, help="other seeds make other cases")
+    parser.add_argument("--act", choices=list(ACTS), help="let all cases of core do this")
     parser.add_argument("--case", metavar="N[:M]", help="run one case again, or those from N to M, of one target")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--out", type=Path, help="write the figures into this file, .json or .md")
@@ -53,7 +55,8 @@ def main() -> int:
     options = parse()
     if sys.platform != "linux":
         sys.exit("The fuzzer forks processes and limits them as Linux does: run it there.")
-    tallies = [fuzz({"core": Core, "files": Files}[name](), options) for name in options.targets]
+    targets: dict[str, Target] = {"core": Core(options.act), "files": Files()}
+    tallies = [fuzz(targets[name], options) for name in options.targets]
     for tally in tallies:
         if tally.failures:
             print(f"\n{tally.target}, by kind and place:\n{signatures(tally)}")
@@ -79,7 +82,10 @@ def fuzz(target: Target, options: argparse.Namespace) -> Tally:
         progress.clear()
         case, smallest = shrink(target, target.make(options.seed, number), failure)
         text = target.reproducer(case, smallest, FAILURES / f"{target.name}-{options.seed}-{number}")
-        again = f"python -m fuzz {target.name} --seed {options.seed} --case {number}"
+        act = ["--act", options.act] if options.act and target.name == "core" else []
+        again = shlex.join(
+            ["python", "-m", "fuzz", target.name, *act, "--seed", str(options.seed), "--case", str(number)]
+        )
         print(f"\n# {failure.kind}: {smallest.what}\n# at {failure.where}\n# {again}\n{text}", flush=True)
 
     return campaign(

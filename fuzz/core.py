@@ -65,11 +65,20 @@ class Case:
 
 
 class Core:
-    """Fits of ugly data."""
+    """Fits of ugly data.
+
+    Parameters
+    ----------
+    act : str, optional
+        What all cases do, one of :data:`fuzz.acts.ACTS`; by default each what it draws.
+    """
 
     name = "core"
     seconds = 20.0  # far more than any takes; but one may have to compile a kernel, on a busy machine
     memory = 2 << 30
+
+    def __init__(self, act: str | None = None) -> None:
+        self.act = act
 
     def warm_up(self) -> None:
         """Compile, or load, the kernels for the common types."""
@@ -101,8 +110,8 @@ class Core:
             name = rng.choice(tuple(BAD))
             params[name] = rng.choice(BAD[name])
         k = params.pop("n_clusters", k)
-        other = make_data(rng) if act == "new data" else None
-        return Case(data, k, params, weights, act, other, rng.randrange(2**31))
+        other = make_data(rng) if "new data" in (act, self.act) else None
+        return Case(data, k, params, weights, self.act or act, other, rng.randrange(2**31))
 
     def run(self, case: Case) -> list[Failure]:
         """Play a case."""
