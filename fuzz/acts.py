@@ -213,7 +213,7 @@ def interrupt(stage: Stage, case: Any) -> None:
         frame.f_trace_opcodes = ours = "/onmf/" in frame.f_code.co_filename
         left -= ours or everywhere
         if left == 0 and (ours or everywhere):
-            signal.raise_signal(signal.SIGINT)
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # as Python calls it, with its frame
         return count if ours else None
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,10 +1,12 @@
 """An interrupt ends a fit wherever it arrives, also where Python would swallow it."""
 
+import itertools
 import signal
 import subprocess
 import sys
 import threading
 import weakref
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -114,6 +116,73 @@ def test_an_interrupt_that_gets_through_is_raised_once():
     interrupt.check()
     with interrupt.heeded():
         pass
+
+
+def interrupted_at(number, files, action):
+    """Press Ctrl-C before the bytecode of that number in these files; → what was left of the number."""
+
+    def trace(frame, event, argument):
+        nonlocal number
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            number -= 1
+            if number == 0:
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # as Python calls it, with its frame
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+        interrupted_at.left = number
+
+
+def test_an_interrupt_at_any_bytecode_of_the_guard():
+    """It comes out, the old handlers are back, and nothing is left for the next block."""
+    handlers = [signal.getsignal(number) for number in interrupt.SIGNALS]
+
+    def guarded():
+        with interrupt.heeded():
+            interrupt.check()
+
+    for number in itertools.count(1):
+        with suppress(KeyboardInterrupt):
+            interrupted_at(number, {interrupt.__file__}, guarded)
+            assert interrupted_at.left > 0, f"swallowed at {number}"
+        assert [signal.getsignal(number) for number in interrupt.SIGNALS] == handlers
+        assert interrupt._current is None
+        guarded()
+        if interrupted_at.left > 0:
+            break
+    assert number > 50
+
+
+def test_a_failure_and_an_interrupt_at_any_bytecode_of_the_roll_back():
+    handlers = [signal.getsignal(number) for number in interrupt.SIGNALS]
+
+    class Thing:
+        def __init__(self):
+            self.kept = 1
+
+        @interrupt.all_or_nothing
+        def fail(self):
+            self.kept, self.new = 2, 3
+            raise ValueError
+
+    for number in itertools.count(1):
+        thing = Thing()
+        with pytest.raises((KeyboardInterrupt, ValueError)) as raised:
+            interrupted_at(number, {interrupt.__file__}, thing.fail)
+        assert vars(thing) == {"kept": 1}
+        assert [signal.getsignal(number) for number in interrupt.SIGNALS] == handlers
+        if interrupted_at.left > 0:
+            break
+        assert raised.type is KeyboardInterrupt, f"swallowed at {number}"
+    assert number > 50
 
 
 def test_handlers_are_put_back():

@@ -313,5 +313,14 @@ class TestParameters:
             with pytest.raises(ValueError, match="X has 3 features, but cluster_centers_ has 2: fit the model again"):
                 door(np.eye(3))
 
+    def test_counts_that_cannot_be_halved(self):
+        with pytest.raises(ValueError, match="counts beyond 2\\*\\*53 are not exact"):
+            select_n_clusters(np.array([[2**64 - 1], [2**53 + 1]], dtype=np.uint64), [1], random_state=0)
+
+    def test_an_infinite_loss_of_a_row(self):
+        A = np.array([[0, 0, 1, 1], [5e-324, 1, 1, 3], [1, 0, 2**53, 0]])[[0, 1, 2, 2, 0, 1, 0, 2]]
+        for engine in ("reference", "cpu"):
+            assert_finite(ONMF(8, engine=engine).fit(A), A)
+
     def test_an_engine_in_another(self):
         assert ONMF(2, engine=BlocksEngine(CpuEngine())).fit(lambda: iter([np.eye(3)])).labels_.shape == (3,)

@@ -17,6 +17,9 @@ from onmf.divergence import FloatArray
 from onmf.engine import FIXED, Engine, Held, StepSums, to_host
 from onmf.initialize import rows_at
 
+LARGEST_LOSS = 1e200
+"""Stands for an infinite loss of a row, so that losses can be subtracted."""
+
 NOISE = 1e-10
 """Loss of a row, in units of the terms it is made of, below which it is rounding."""
 
@@ -167,7 +170,7 @@ def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], numb
     rounding = to_host(NOISE * (np.abs(part.constants) + scales * divergence.weight(scales, part.terms)))
     losses, labels = to_host(losses), to_host(engine.collect(part)[0])
     weights = np.ones(len(labels)) if part.weights is None else part.weights
-    losses = np.where((losses > rounding) & (weights > 0), losses, 0.0)
+    losses = np.where((losses > rounding) & (weights > 0), np.minimum(losses, LARGEST_LOSS), 0.0)
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0
     found = []

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import fields, replace
-from functools import wraps
 from numbers import Integral
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -43,29 +42,11 @@ from onmf.stream import Stream, learn
 from onmf.validate import check_centroids, read_only, sound
 from onmf.warn import warn
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 NOTHING = 1e-12
 """Weight of a feature that rounding can make."""
 
 UNSEEN = 1e-10
 """The least smoothing of :meth:`ONMF.score`, also for models that were fitted without."""
-
-
-def unchanged_by_failure(method: F) -> F:
-    """Let a method that raises, or is interrupted, leave the attributes of its object as they were."""
-
-    @wraps(method)
-    def run(self: Any, *args: Any, **options: Any) -> Any:
-        before = dict(vars(self))
-        try:
-            return method(self, *args, **options)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    return run  # type: ignore[return-value]
 
 
 class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
@@ -208,8 +189,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.verbose = verbose
 
     @with_callbacks
-    @interrupt.heeding
-    @unchanged_by_failure
+    @interrupt.all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of ``X``.
 
@@ -271,8 +251,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return self
 
     @available_if(lambda model: model._learns_from_batches())
-    @interrupt.heeding
-    @unchanged_by_failure
+    @interrupt.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
         """Learn from a batch of rows, after those of earlier calls.
 

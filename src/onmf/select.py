@@ -155,6 +155,8 @@ def select_n_clusters(
             "X holds numbers that are not whole: held-out likelihood halves counts word by word. Pass the raw counts, "
             "not frequencies or tf-idf."
         )
+    if len(values) and values.max() > 2**53:
+        raise ValueError(f"X holds {values.max():g}, and counts beyond 2**53 are not exact: divide them by a constant.")
     if not isinstance(candidates, Iterable):
         raise TypeError(f"candidates={candidates!r} must be several numbers of clusters, such as range(2, 21).")
     numbers = np.unique(np.fromiter(candidates, dtype=np.int64))

@@ -34,7 +34,7 @@ def _check_headers(file: IO[bytes]) -> None:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if not info.filename.endswith(".npy"):
-                continue
+                raise ValueError(f"its member {info.filename[:200]!r} is no array.")
             with archive.open(info) as member:
                 version = npy.read_magic(member)
                 if version not in ((1, 0), (2, 0)):

@@ -131,7 +131,8 @@ def read_npz(path: Path) -> dict[str, Any]:
         check_zip_growth(raw, str(path))
         try:
             with np.load(raw, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
+                members = {name: file[name] for name in file.files}
+            return {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
         except Exception as error:  # zip archives, and headers of arrays, can be damaged in many ways
             raise ValueError(f"{path} cannot be read as npz: {error}") from error
 
