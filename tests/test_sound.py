@@ -227,6 +227,21 @@ class TestEndsOfFloat64:
                 assert_finite(ONMF(k, beta_loss=beta).fit(X), X)
                 assert_finite(ONMF(k, beta_loss=beta).fit(X, sample_weight=weights), X)
 
+    @pytest.mark.parametrize("init", ["snpa", "++", "random", "random-partition", "consensus"])
+    @pytest.mark.parametrize("loss", ["kullback-leibler", "cosine", "frobenius", 0.5, 1.5])
+    def test_the_largest_entries_and_weights(self, loss, init):
+        X = np.array([[1, 0.5, 0, 0.5], [1, 0.75, 0.25, 1], [0.5, 0.25, 0.25, 0.25], [0, 1, 0.5, 0.5]]) * 1e125
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            model = ONMF(3, beta_loss=loss, init=init, random_state=0, n_consensus=3)
+            assert_finite(model.fit(X, sample_weight=np.full(4, 1e30)), X)
+
+    @pytest.mark.filterwarnings("ignore:.*rows of X are zero everywhere")
+    def test_rows_without_weight_that_no_seed_explains(self):
+        X = np.array([[2, 0], [0, 1], [2, 0], [0, 2], [0, 0], [0, 0], [0, 2], [0, 0]])
+        weights = (np.arange(8) == 0) * 1.0
+        assert_finite(ONMF(8, init="++", smoothing=0, random_state=0).fit(X, sample_weight=weights), X)
+
     @pytest.mark.parametrize("unit", [1e-100, 1e100])
     def test_the_frobenius_norm_of_any_unit(self, unit):
         X = np.array([[0, 1, 0.75], [0.5, 0.75, 0.5], [0.25, 0.5, 0.75]])

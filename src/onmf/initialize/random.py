@@ -15,6 +15,10 @@ from onmf.engine import Engine, Held
 from .seeds import Start, inner_products, parallel, rows_at, squared_norms, start_from_rows, tie_parallel, usable_rows
 
 
+LARGEST_SUM = 1e120
+"""Sums of weighted rows up to which their squares are inside float64."""
+
+
 def plus_plus(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
     """Draw each row with probability proportional to its loss under the rows drawn so far.
 
@@ -36,6 +40,9 @@ def random_partition(engine: Engine, held: Held, k: int, rng: np.random.Generato
         states.append(rng.bit_generator.state)
         rng.integers(k, size=n)
     centroids: FloatArray = engine.total(held, sums_at_random, states, k)
+    largest = np.abs(centroids).max()
+    if largest > LARGEST_SUM:  # by a power of two, which changes no digit
+        centroids = np.ldexp(centroids, -int(np.frexp(largest)[1]))
     whole = centroids.sum(axis=0)
     centroids[~centroids.any(axis=1)] = whole  # a cluster without rows starts from all of them
     tie_parallel(centroids)
@@ -133,4 +140,4 @@ def _chances(
     beyond = np.isinf(known.losses) & known.open & (weights > 0)
     if hopeless:
         return np.where(beyond, weights, 0.0)
-    return np.where(known.open & ~beyond, weights * np.where(beyond, 0.0, known.losses), 0.0)
+    return np.where(known.open & ~beyond, weights * np.where(np.isinf(known.losses), 0.0, known.losses), 0.0)
