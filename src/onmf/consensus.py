@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
 from onmf.engine import Engine, Held, to_host
-from onmf.initialize import STARTS, Start
+from onmf.initialize import STARTS, Start, from_sums
 from onmf.result import Agreement
 from onmf.solve import Plan, Watch, best_run, runs
 
@@ -69,8 +69,7 @@ def consensus_start(
     elected = best_run(engine, ballot, lambda run: partition(engine, ballot, int(again[run])), again, plan)
     weights = np.ones(held.shape[0]) if held.weights is None else held.weights
     chosen = to_host(elected.labels)
-    centroids = engine.sum_by_label(held.data, chosen, weights, k)
-    centroids[~centroids.any(axis=1)] = centroids.sum(axis=0)  # a cluster without rows starts from all of them
+    centroids = from_sums(engine.sum_by_label(held.data, chosen, weights, k))
     return Start(centroids), agreement_of(votes, chosen, k)
 
 

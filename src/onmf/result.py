@@ -156,4 +156,4 @@ def telling(centroids: FloatArray, masses: FloatArray) -> FloatArray:
     C = divide(centroids, centroids.sum(axis=1, keepdims=True))
     whole = masses @ centroids
     q = divide(whole, whole.sum())
-    return xlogy(C, np.divide(C, q, out=np.ones_like(C), where=q > 0))
+    return xlogy(C, np.divide(C, np.maximum(q, 1e-300), out=np.ones_like(C), where=q > 0))

@@ -12,11 +12,17 @@ from onmf import interrupt
 from onmf.divergence import Array, FloatArray
 from onmf.engine import Engine, Held
 
-from .seeds import Start, inner_products, parallel, rows_at, squared_norms, start_from_rows, tie_parallel, usable_rows
-
-
-LARGEST_SUM = 1e120
-"""Sums of weighted rows up to which their squares are inside float64."""
+from .seeds import (
+    Start,
+    from_sums,
+    inner_products,
+    parallel,
+    rows_at,
+    squared_norms,
+    start_from_rows,
+    tie_parallel,
+    usable_rows,
+)
 
 
 def plus_plus(engine: Engine, held: Held, k: int, rng: np.random.Generator) -> Start:
@@ -40,11 +46,7 @@ def random_partition(engine: Engine, held: Held, k: int, rng: np.random.Generato
         states.append(rng.bit_generator.state)
         rng.integers(k, size=n)
     centroids: FloatArray = engine.total(held, sums_at_random, states, k)
-    largest = np.abs(centroids).max()
-    if largest > LARGEST_SUM:  # by a power of two, which changes no digit
-        centroids = np.ldexp(centroids, -int(np.frexp(largest)[1]))
-    whole = centroids.sum(axis=0)
-    centroids[~centroids.any(axis=1)] = whole  # a cluster without rows starts from all of them
+    centroids = from_sums(centroids)
     tie_parallel(centroids)
     return Start(centroids)
 

@@ -15,6 +15,10 @@ COSINE = 1 - 5e-13
 """Cosine from which two rows count as one direction."""
 
 
+LARGEST_SUM = 1e120
+"""Entry of a centroid up to which its square, and sums of such squares, are inside float64."""
+
+
 @dataclass(frozen=True)
 class Start:
     """First centroids, and the rows of X they are, where they are rows."""
@@ -37,6 +41,15 @@ def start_from_rows(engine: Engine, held: Held, rows: list[int], k: int, known: 
         known = rows_at(engine, held, rows)
     tie_parallel(known, found)
     return Start(known, np.asarray(rows, dtype=np.int64))
+
+
+def from_sums(sums: FloatArray) -> FloatArray:
+    """Sums of weighted rows by cluster as centroids; a cluster without rows starts from all of them. → (k, p)"""
+    largest = np.abs(sums).max()
+    if largest > LARGEST_SUM:  # smaller by a power of two, which changes no digit
+        sums = np.ldexp(sums, -int(np.frexp(largest)[1]))
+    sums[~sums.any(axis=1)] = sums.sum(axis=0)
+    return sums
 
 
 def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
