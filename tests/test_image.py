@@ -131,7 +131,7 @@ def test_an_ignore_value_of_zero_needs_all_bands():
 def test_values_that_no_sensor_makes():
     X = np.ones((3, 3, 4))
     X[1, 1, 1] = 1e200
-    with pytest.raises(ValueError, match=r"holds values beyond 1e\+100.*--ignore"):
+    with pytest.raises(ValueError, match=r"holds values beyond 1e\+30.*--ignore"):
         cluster_image(X, 2)
     X[1, 1, 1] = np.inf
     assert cluster_image(np.random.default_rng(0).random(X.shape) + X, 2).labels[1, 1] == -1

@@ -414,7 +414,8 @@ def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progr
     counts = np.bincount(found, minlength=k).astype(np.float64)
     mean = divide(np.bincount(found, weights=out["scales"], minlength=k).astype(np.float64), counts)
     spectra = divergence.normalise(centroids) * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale
-    out["scales"] /= np.where(mean > 0, mean, 1.0).astype(np.float32)[found]
+    unit = mean.astype(np.float32)
+    out["scales"] /= np.where(unit > 0, unit, np.float32(1.0))[found]
     return ImageClustering(
         labels=pixels.image(found, -1),
         spectra=spectra,

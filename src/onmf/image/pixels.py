@@ -15,8 +15,8 @@ from .cube import Cube, native
 BLOCK = 32 << 20
 """Bytes of a block, about."""
 
-LARGEST = 1e100
-"""Values above this would leave float64 when they are squared and summed."""
+LARGEST = 1e30
+"""Values above this mark pixels without data; the scales of the others fit into the float32 of the maps."""
 
 Negatives = Literal["refuse", "clip"]
 
