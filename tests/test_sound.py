@@ -150,6 +150,8 @@ class TestStructure:
     def test_batches_in_the_papers_orientation(self):
         with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
             kl_onmf(lambda: iter([np.eye(3)]), 2)
+        with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
+            kl_onmf([_delayed(np.eye, 3)], 2)
 
     def test_as_centroids_and_memberships(self):
         with pytest.raises(ValueError, match=r"init is no valid CSR matrix: indices\[2\] = 4"):
@@ -268,6 +270,14 @@ class TestTies:
             warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")
             model = ONMF(min(int(k), n), beta_loss=loss, init=init, random_state=seed).fit(X, sample_weight=weights)
             assert np.array_equal(model.predict(X), model.labels_)
+
+    def test_scales_that_change_by_one_factor(self):
+        """H stays as it is in the second iteration, the centroids do not: that is no end yet."""
+        A = np.zeros((3, 5))
+        A[0, 2], A[1, :2], A[2, [0, 2, 4]] = 17392788.515529774, (177871189.27130058, 2e-07), (1.2, 1697318.34, 9e-04)
+        start = np.array([[0.5, 0.1, 2.0, 1e-09, 0.5], [1e-09, 0.5, 0.5, 0.1, 0.1], [1.0, 0.5, 0.5, 0.5, 1e-09]])
+        model = ONMF(3, beta_loss="cosine", init=start).fit(A)
+        assert np.array_equal(model.predict(A), model.labels_)
 
 
 class TestParameters:

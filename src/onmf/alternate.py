@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onmf import interrupt
-from onmf.divergence import FloatArray
+from onmf.divergence import Divergence, FloatArray
 from onmf.engine import FIXED, Engine, Held, StepSums, to_host
 from onmf.initialize import rows_at
 
@@ -105,7 +105,7 @@ def alternate(
             ahead, (held.labels, held.scales) = None, found
         if vacant and refill(engine, held, W, step, tried):
             pass  # there is a new centroid to assign rows to
-        elif change < tol and step.moved <= tol * held.shape[0]:
+        elif change < tol and step.moved <= tol * held.shape[0] and at_rest(divergence, step, drift):
             stop_reason = "converged"
             break
         elif step.moved == 0 and drift() <= FIXED:
@@ -114,6 +114,15 @@ def alternate(
         previous = step
     held.labels, held.scales = found
     return Alternation(W, step, stop_reason, iterations)
+
+
+def at_rest(divergence: Divergence, step: StepSums, drift: Callable[[], float]) -> bool:
+    """Whether the centroids are those that gave the labels, where labels alone make their directions.
+
+    Scales that all change by one factor leave H as it is, but not the rounding of the centroids, which would decide
+    exact ties anew.
+    """
+    return not divergence.fixed_weights or step.moved > 0 or bool(drift() <= FIXED)
 
 
 def objective(held: Held, step: StepSums) -> float:

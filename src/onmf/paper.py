@@ -57,7 +57,7 @@ def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
 
 
 def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clustering:
-    if callable(X):
+    if callable(X) or isinstance(X, list | tuple):  # a Dask array has a transpose
         check_in_memory(X, "The paper's orientation")
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
