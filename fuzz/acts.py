@@ -217,6 +217,7 @@ def interrupt(stage: Stage, case: Any) -> None:
         return count if ours else None
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for one such frame when tracing begins
     try:
         sys.settrace(count)
         refused = not stage.do("model.fit(X)")

@@ -133,6 +133,7 @@ def interrupted_at(number, files, action):
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for one such frame when tracing begins
     sys.settrace(trace)
     try:
         action()

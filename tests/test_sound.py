@@ -150,6 +150,7 @@ class TestStructure:
     def test_batches_in_the_papers_orientation(self):
         with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
             kl_onmf(lambda: iter([np.eye(3)]), 2)
+        pytest.importorskip("dask")
         with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
             kl_onmf([_delayed(np.eye, 3)], 2)
 
