@@ -255,6 +255,12 @@ class TestEndsOfFloat64:
     def test_one_cluster_has_no_rival(self, loss):
         assert np.array_equal(ONMF(1, beta_loss=loss).fit([[1.0, 2.0]]).margins_, [np.inf])
 
+    def test_a_centroid_that_cancels_out(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            model = ONMF(1, beta_loss="cosine").fit([[-1.0], [1e-16]])
+        assert np.isfinite(model.cluster_centers_).all()
+
 
 class TestTies:
     @pytest.mark.parametrize("loss", ["cosine", "kullback-leibler"])

@@ -188,8 +188,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.sparse_output = sparse_output
         self.verbose = verbose
 
-    @with_callbacks
     @interrupt.all_or_nothing
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of ``X``.
 

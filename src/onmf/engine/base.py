@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf.divergence import Array, Divergence, FloatArray
+from onmf.divergence import Array, Divergence, FloatArray, divide
 
 from .device import to_host
 
@@ -377,8 +377,10 @@ class Engine(ABC):
 
 
 def largest_change(before: FloatArray, after: FloatArray) -> float:
-    """The largest change of an entry, in units of its row's largest."""
-    return float(np.max(np.abs(after - before).max(axis=1) / np.abs(after).max(axis=1)))
+    """The largest change of an entry, in units of its row's largest; infinite for a row that has become zero."""
+    sizes, changes = np.abs(after).max(axis=1), np.abs(after - before).max(axis=1)
+    beyond = (sizes == 0) & (changes > 0)
+    return float(np.max(np.where(beyond, np.inf, divide(changes, sizes))))
 
 
 def only_in_memory(X: Any) -> str | None:
