@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
 from typing import IO, Any
 
 FREE = 100_000_000
@@ -67,9 +68,9 @@ def check_zip_growth(file: IO[bytes], name: str) -> None:
 
 
 class Bounded(io.RawIOBase):
-    """What comes out of a decompressor, refused once it outgrows the file of ``length`` bytes that went in."""
+    """What comes out of a decompressor, refused once it outgrows the ``length()`` bytes that went in."""
 
-    def __init__(self, inner: IO[bytes], name: str, length: int) -> None:
+    def __init__(self, inner: IO[bytes], name: str, length: Callable[[], int]) -> None:
         self.inner, self.name, self.length = inner, name, length
         self.count = 0
 
@@ -77,8 +78,12 @@ class Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self.inner.read(len(buffer))
+        data = self.pull(len(buffer))
         buffer[: len(data)] = data
         self.count += len(data)
-        check_growth(self.name, self.count, self.length)
+        check_growth(self.name, self.count, self.length())
         return len(data)
+
+    def pull(self, size: int) -> bytes:
+        """The next bytes, at most ``size``."""
+        return self.inner.read(size)

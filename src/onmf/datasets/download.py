@@ -147,8 +147,8 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         ) from error
     except OSError as error:
         raise DownloadError(
-            f"{info.name}: {file.url} could not be written to {folder}: {error}. Make room there, or set TMPDIR to a "
-            "folder that can be written."
+            f"{info.name}: {file.url} could not be written to {folder}: {error}. Make room there, or set ONMF_DATA to "
+            "a folder that can be written."
         ) from error
     except ValueError as error:
         raise DownloadError(

@@ -339,7 +339,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raw.seek(0)
         if packed:
             with gzip.open(raw) as file:
-                yield io.BufferedReader(Bounded(file, "it", length), 1 << 18)  # type: ignore[arg-type]
+                yield io.BufferedReader(Bounded(file, "it", lambda: length), 1 << 18)  # type: ignore[arg-type]
         else:
             yield raw
 

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import PurePosixPath
 from typing import IO, Any, AnyStr, NamedTuple
 
-from onmf.limits import check_growth
+from onmf.limits import Bounded, check_growth
 
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of one document, 256 MB: a text of that size is no document but a corpus, or a trap."""
@@ -64,31 +64,18 @@ class Counted(io.RawIOBase):
         return len(data)
 
 
-class Bounded(io.RawIOBase):
-    """What comes out of a decompressor, refused once it outgrows what went in."""
+class Decompressed(Bounded):
+    """What comes out of a decompressor; what it stumbles over is a sentence that names the file."""
 
-    def __init__(self, inner: IO[bytes], source: Counted, name: str) -> None:
-        self.inner = inner
-        self.source = source
-        self.name = name
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
+    def pull(self, size: int) -> bytes:
         try:
-            data = self.inner.read(len(buffer))
+            return super().pull(size)
         except (*DECOMPRESS, OSError, ValueError) as error:
             raise ValueError(f"{self.name} is damaged: {error}.") from error
         except Exception as error:
             if type(error).__module__.startswith("zstandard"):
                 raise ValueError(f"{self.name} is damaged: {error}.") from error
             raise
-        buffer[: len(data)] = data
-        self.count += len(data)
-        check_growth(self.name, self.count, self.source.count)
-        return len(data)
 
 
 class Zstd(io.RawIOBase):
@@ -153,7 +140,7 @@ def decompressed(stream: IO[bytes], name: str) -> io.BufferedReader:
             except ImportError as error:
                 raise ImportError(f"{name} is a zst file, which needs zstandard: pip install 'onmf[text]'.") from error
             inner = io.BufferedReader(Zstd(source, zstandard.ZstdDecompressor()))
-    return io.BufferedReader(Bounded(inner, source, name), 1 << 18)
+    return io.BufferedReader(Decompressed(inner, name, lambda: source.count), 1 << 18)
 
 
 def read_document(stream: IO[bytes], name: str) -> bytes:
