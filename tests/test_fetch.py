@@ -223,7 +223,7 @@ class TestLimits:
         receive = download._receive
         monkeypatch.setattr(download, "_receive", lambda url, target, *rest: receive(url, "/dev/full", *rest))
         with pytest.raises(
-            DownloadError, match=r"could not be written to .*No space left.*Make room there, or set TMPDIR"
+            DownloadError, match=r"could not be written to .*No space left.*Make room there, or set ONMF_DATA"
         ):
             fetch("tr11")
 
