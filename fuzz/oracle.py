@@ -118,7 +118,10 @@ def wrong_fit(model: Any, A: Any, weights: Any, caught: list[warnings.WarningMes
     yield from not_finite("cluster_centers_", centers, loss)
     # Without smoothing another cluster can cost infinity, and with one cluster there is no other.
     smooth = getattr(model._divergence, "smoothing", 1) > 0
-    yield from not_finite("margins_", margins, loss, infinite=k == 1 or not smooth)
+    # Nor does a row of weight 0 shape its centroid, so that in a fit that stopped early its own may cost infinity.
+    weightless = np.zeros(len(margins), dtype=bool) if weights is None else np.asarray(weights) == 0
+    allowed = np.isneginf(margins) & weightless & (not smooth)
+    yield from not_finite("margins_", margins[~allowed], loss, infinite=k == 1 or not smooth)
     if hasattr(model, "reconstruction_err_"):
         yield from not_finite("reconstruction_err_", model.reconstruction_err_, loss)
         if model.reconstruction_err_ < 0:

@@ -129,8 +129,10 @@ def membership(labels: Array, scales: FloatArray, k: int) -> Any:
 def margins(divergence: Divergence, own: FloatArray, following: FloatArray, terms: RowTerms) -> FloatArray:
     """How much worse the best other cluster of each row is than its own, from the two scores, in units of the row.
 
-    Negative where the other one is better, which a local search can leave; 0 for a row that holds nothing; infinite
-    where there is no other, or none that can explain the row. → (n,)
+    Negative where the other one is better, which a local search or an early stop can leave; 0 for a row that holds
+    nothing. Without smoothing a cluster can cost infinity: then the margin is infinite where no other cluster can
+    explain the row, and minus infinity where its own cannot (a row of weight 0, which does not shape its centroid). It
+    is also infinite with one cluster. → (n,)
     """
     out = np.empty_like(own)
     for start in range(0, len(own), ROWS_AT_A_TIME):
