@@ -23,7 +23,7 @@ GOOD: dict[str, tuple[list[str], float]] = {
     "tol": (["0", "0.0", "1e-12", "0.1", "10", "5e-324", "1e300"], 0.25),
     "refine": (["'local-search'"], 0.3),
     "n_consensus": (["1", "2", "3", "7"], 0.1),
-    "smoothing": (["0", "0.0", "1", "1e-10", "1e-100", "1e10", "1e100"], 0.25),
+    "smoothing": (["0", "0.0", "1", "1e-10", "1e-20", "1e10", "1e20"], 0.25),
     "engine": (ENGINES, 0.15),
     "n_threads": (["1", "2", "3"], 0.15),
     "random_state": (["0", "1", "7", "np.random.RandomState(3)"], 0.8),

@@ -180,8 +180,14 @@ def _delayed(function, *args):
     return dask.delayed(function)(*args)
 
 
+def test_blocks_with_odd_types_of_indices():
+    X = bsr_array(np.eye(6), blocksize=(2, 2))
+    X.indices = X.indices.astype(np.uint8)
+    assert kl_onmf(X, 2).labels.tolist() == kl_onmf(np.eye(6), 2).labels.tolist()
+
+
 class TestEndsOfFloat64:
-    @pytest.mark.parametrize("smoothing", [0, 1e-100, 1e-3])
+    @pytest.mark.parametrize("smoothing", [0, 1e-20, 1e-3])
     @pytest.mark.parametrize("X", [[[1e10, 5e-324]], [[1e10, 5e-324], [3, 1]], [[5e-324, 1e100], [1e-20, 0.5]]])
     def test_denormal_entries(self, X, smoothing):
         for k in range(1, len(X) + 1):
@@ -194,16 +200,21 @@ class TestEndsOfFloat64:
         ):
             ONMF(2).fit(np.eye(3), sample_weight=[1, weight, 1])
 
-    @pytest.mark.parametrize("smoothing", [5e-324, 1e-101, 1e101])
+    @pytest.mark.parametrize("smoothing", [5e-324, 1e-21, 1e21])
     @pytest.mark.parametrize("loss", ["kullback-leibler", 0.25])
     def test_smoothing(self, smoothing, loss):
         with pytest.raises(
-            ValueError, match=r"smoothing=.* is not allowed: it must be 0, or lie between 1e-100 and 1e\+100"
+            ValueError, match=r"smoothing=.* is not allowed: it must be 0, or lie between 1e-20 and 1e\+20"
         ):
             ONMF(2, beta_loss=loss, smoothing=smoothing).fit(np.eye(3))
-        for allowed in (0, 1e-100, 1e100):
+        for allowed in (0, 1e-20, 1e20):
             X = np.array([[1, 0, 3], [2, 5, 0], [0, 1, 1]])
             assert_finite(ONMF(2, beta_loss=loss, smoothing=allowed).fit(X), X)
+
+    def test_least_smoothing_of_the_largest_entries(self):
+        X = 1e125 * np.array([[0, 1, 0.25], [1, 0, 0.25], [0, 0.5, 0]])
+        assert_finite(ONMF(2, beta_loss=0.05, smoothing=1e-20).fit(X), X)
+        assert_finite(ONMF(2, beta_loss=0.5, smoothing=1e20).fit(X), X)
 
     @pytest.mark.parametrize(
         ("beta", "message"),

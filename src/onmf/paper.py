@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
@@ -71,4 +72,6 @@ def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clust
 
 
 def _transposed(A: Any) -> Any:
+    if issparse(A) and A.format == "bsr":  # SciPy transposes its blocks for some types of indices only
+        A = A.tocsr()
     return A.T if hasattr(A, "T") else np.asarray(A).T

@@ -143,8 +143,8 @@ class Divergence(ABC):
         return self
 
 
-SMOOTHINGS = (1e-100, 1e100)
-"""The least and the largest smoothing but 0: beyond, its powers leave float64."""
+SMOOTHINGS = (1e-20, 1e20)
+"""The least and the largest smoothing but 0: its powers, times the largest entries, stay inside float64."""
 
 LEAST = float(np.nextafter(0.0, 1.0))
 """Stands for a positive share of a whole that is too small for float64, so that its logarithm is finite."""
