@@ -6,23 +6,29 @@ from numbers import Real
 
 import numpy as np
 
-from .base import Array, Divergence, Domain, FloatArray, RowTerms, divide
+from .arrays import Array, FloatArray
+from .base import Divergence, Domain, RowTerms, divide
 from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
 from .frobenius import Cosine, Frobenius
 from .kullback_leibler import KullbackLeibler
+from .moves import Clusters, Entries, Moves, Sweep
 
 __all__ = [
     "Array",
     "BetaAboveOne",
     "BetaBelowOne",
+    "Clusters",
     "Cosine",
     "Divergence",
     "Domain",
+    "Entries",
     "FloatArray",
     "Frobenius",
     "ItakuraSaito",
     "KullbackLeibler",
+    "Moves",
     "RowTerms",
+    "Sweep",
     "divide",
     "get_divergence",
     "number",

@@ -14,14 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-FloatArray = NDArray[np.float64]
-Elementwise = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+from .arrays import Array, FloatArray
+from .moves import Moves
+
+Elementwise = Callable[[FloatArray], FloatArray]
 Domain = Literal["real", "nonnegative", "positive"]
 RowTerms = Mapping[str, FloatArray]
 
@@ -70,12 +70,8 @@ class Divergence(ABC):
         return False
 
     @property
-    def moves(self) -> Literal["entropy", "length"] | None:
-        """Which closed form tells what moving one row to another cluster gains, None if there is none.
-
-        ``"entropy"``: the objective is a constant minus Σ_kj f(S_kj) − Σ_k f(T_k), f(t) = t log t, with S the sums and
-        T their totals; ``"length"``: a constant minus Σ_k ‖S_k‖.
-        """
+    def moves(self) -> Moves | None:
+        """The closed form for what moving one row to another cluster gains, None if there is none."""
         return None
 
     @abstractmethod
@@ -88,7 +84,7 @@ class Divergence(ABC):
 
     @abstractmethod
     def templates(self, centroids: FloatArray) -> FloatArray:
-        """``B`` (k, p) such that the best cluster of row x is argmax_k ⟨x, b_k⟩."""
+        """``B`` (k, p) such that the best cluster of row x is argmax_k ⟨x, b_k⟩ + offset_k."""
 
     @abstractmethod
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
@@ -122,9 +118,15 @@ class Divergence(ABC):
             Σ of the row constants.
         """
 
-    def loss(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        """D(x, a·c) of each row at its best template. → (n,)"""
-        return self.constant(terms) - self.gain(best, scale, terms)
+    def offsets(self, centroids: FloatArray) -> FloatArray | None:
+        """What is added to the score of each cluster, None for nothing. → (k,)"""
+        return None
+
+    def loss(
+        self, best: FloatArray, scale: FloatArray, terms: RowTerms, constants: FloatArray | None = None
+    ) -> FloatArray:
+        """D(x, a·c) of each row at its best template; pass ``constants`` if they are known. → (n,)"""
+        return (self.constant(terms) if constants is None else constants) - self.gain(best, scale, terms)
 
     def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
         """The best centroid for fixed scales: Σ w x / Σ w a, with w the row weights. → (k, p)"""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .base import Divergence, Domain, Elementwise, FloatArray, RowTerms, check_smoothing, divide, require
+from .arrays import FloatArray
+from .base import Divergence, Domain, Elementwise, RowTerms, check_smoothing, divide, require
 
 
 @dataclass(frozen=True)

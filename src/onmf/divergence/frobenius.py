@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .base import Divergence, Elementwise, FloatArray, RowTerms, divide, lengths_on_gpu
+from .arrays import FloatArray
+from .base import Divergence, Elementwise, RowTerms, divide, lengths_on_gpu
+from .moves import LengthMoves
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Cosine(Euclidean):
 
     name = "cosine"
     fixed_weights = True
-    moves = "length"
+    moves = LengthMoves()
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
         return divide(np.ones_like(scale), np.sqrt(terms["square"]))

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import xlogy
 
-from .base import LEAST, Divergence, Elementwise, FloatArray, RowTerms, check_smoothing, divide, gpu_kernel
+from .arrays import FloatArray
+from .base import LEAST, Divergence, Elementwise, RowTerms, check_smoothing, divide, gpu_kernel
+from .moves import EntropyMoves
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class KullbackLeibler(Divergence):
     name = "kullback-leibler"
     domain = "nonnegative"
     fixed_weights = True
-    moves = "entropy"
+    moves = EntropyMoves()
 
     @property
     def finite_templates(self) -> bool:

@@ -1,6 +1,6 @@
 """Assignment: the template with the largest inner product, for each row.
 
-    label_i = argmax_k ⟨x_i, b_k⟩,  best_i = max_k ⟨x_i, b_k⟩        (ties: the lowest k)
+    label_i = argmax_k score_ik,  best_i = max_k score_ik,  score_ik = ⟨x_i, b_k⟩ + offset_k        (ties: the lowest k)
 
 Only the scores of one row, or of four dense ones, exist at a time. They are summed in float64, for every row in the
 same order, so they depend on the row and the templates alone: not on blocks, threads or neighbours. For sparse rows the
@@ -61,6 +61,7 @@ def best_template_csr(
     indices: Any,  # IN (nnz,)
     data: Any,  # IN (nnz,)
     BT: Any,  # IN (p, k or more) float64
+    starts: Any,  # IN (k or more,) offset of each score
     k: int,  # IN number of templates
     start: int,  # IN first row
     stop: int,  # IN one past the last row
@@ -70,7 +71,7 @@ def best_template_csr(
     """Label and best score of rows start to stop of a CSR matrix."""
     scores = np.empty(BT.shape[1])
     for i in range(start, stop):
-        score_csr(indptr[i], indptr[i + 1], indices, data, BT, scores)
+        score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
         labels[i] = winner = lowest_argmax(scores, k)
         best[i] = scores[winner]
 
@@ -81,6 +82,7 @@ def own_and_next_csr(
     indices: Any,  # IN (nnz,)
     data: Any,  # IN (nnz,)
     BT: Any,  # IN (p, k or more) float64
+    starts: Any,  # IN (k or more,) offset of each score
     k: int,  # IN number of templates
     start: int,  # IN first row
     stop: int,  # IN one past the last row
@@ -91,15 +93,16 @@ def own_and_next_csr(
     """Score of each row's own template and of the best other one, rows start to stop of a CSR matrix."""
     scores = np.empty(BT.shape[1])
     for i in range(start, stop):
-        score_csr(indptr[i], indptr[i + 1], indices, data, BT, scores)
+        score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
         own[i], following[i] = scores[labels[i]], best_but(scores, k, labels[i])
 
 
 @jit
-def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, scores: Any) -> None:
+def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, starts: Any, scores: Any) -> None:
     """Scores of the sparse row that is entries e to end."""
     width = BT.shape[1]
-    scores[:] = 0.0
+    for c in range(width):
+        scores[c] = starts[c]
     while e + 4 <= end:
         x0, x1 = np.float64(data[e]), np.float64(data[e + 1])
         x2, x3 = np.float64(data[e + 2]), np.float64(data[e + 3])
@@ -120,6 +123,7 @@ def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, scores: Any) -
 def best_template_dense(
     X: Any,  # IN (n, p)
     B: Any,  # IN (k, or k + 1 if k is odd, p) float64; not transposed
+    starts: Any,  # IN (k, or k + 1,) offset of each score
     k: int,  # IN number of templates
     start: int,  # IN first row
     stop: int,  # IN one past the last row
@@ -129,7 +133,7 @@ def best_template_dense(
     """Label and best score of rows start to stop of an array."""
     scores = np.empty((4, len(B)))
     for first in range(start, stop, 4):
-        score_dense(X, B, first, stop - 1, scores)
+        score_dense(X, B, starts, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
             labels[first + r] = winner = lowest_argmax(scores[r], k)
             best[first + r] = scores[r, winner]
@@ -139,6 +143,7 @@ def best_template_dense(
 def own_and_next_dense(
     X: Any,  # IN (n, p)
     B: Any,  # IN (k, or k + 1 if k is odd, p) float64; not transposed
+    starts: Any,  # IN (k, or k + 1,) offset of each score
     k: int,  # IN number of templates
     start: int,  # IN first row
     stop: int,  # IN one past the last row
@@ -149,14 +154,14 @@ def own_and_next_dense(
     """Score of each row's own template and of the best other one, rows start to stop of an array."""
     scores = np.empty((4, len(B)))
     for first in range(start, stop, 4):
-        score_dense(X, B, first, stop - 1, scores)
+        score_dense(X, B, starts, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
             i = first + r
             own[i], following[i] = scores[r, labels[i]], best_but(scores[r], k, labels[i])
 
 
 @jit_any_order
-def score_dense(X: Any, B: Any, first: int, last: int, scores: Any) -> None:
+def score_dense(X: Any, B: Any, starts: Any, first: int, last: int, scores: Any) -> None:
     """Scores of rows first to first + 3 of an array: inner products of four rows with two templates at once.
 
     Where rows are missing at the end, the last one is scored again in their place: a score is the same in whatever
@@ -177,5 +182,6 @@ def score_dense(X: Any, B: Any, first: int, last: int, scores: Any) -> None:
             d1 += t1 * dj
             d2 += t2 * dj
             d3 += t3 * dj
-        scores[0, c], scores[1, c], scores[2, c], scores[3, c] = b0, b1, b2, b3
-        scores[0, c + 1], scores[1, c + 1], scores[2, c + 1], scores[3, c + 1] = d0, d1, d2, d3
+        s, t = starts[c], starts[c + 1]
+        scores[0, c], scores[1, c], scores[2, c], scores[3, c] = b0 + s, b1 + s, b2 + s, b3 + s
+        scores[0, c + 1], scores[1, c + 1], scores[2, c + 1], scores[3, c + 1] = d0 + t, d1 + t, d2 + t, d3 + t

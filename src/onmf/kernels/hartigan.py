@@ -51,6 +51,18 @@ def choose(cost: Any, k: int, own: int, rounding: float) -> tuple[int, float]:
 
 
 @jit
+def decide(i: int, own: int, cost: Any, rounding: float, labels: Any, sizes: Any, doubt: Any) -> int:
+    """Give row i the cluster of the lowest cost, unless its own would become empty. → that cluster"""
+    new, doubt[i] = choose(cost, len(cost), own, rounding)
+    if new == own or sizes[own] == 1:
+        return own
+    labels[i] = new
+    sizes[own] -= 1
+    sizes[new] += 1
+    return new
+
+
+@jit
 def ones_first(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN
@@ -145,14 +157,11 @@ def sweep_counts(
         for c in range(k):
             cost[c] += f(T[c] + mass) - entropies[c]
         cost[own] = back + entropies[own] - f(T[own] - mass)
-        new, doubt[i] = choose(cost, k, own, 0.0)
-        if new == own or sizes[own] == 1:
+        new = decide(i, own, cost, 0.0, labels, sizes, doubt)
+        if new == own:
             continue
         moved += 1
         gain += cost[own] - cost[new]
-        labels[i] = new
-        sizes[own] -= 1
-        sizes[new] += 1
         T[own] -= mass
         T[new] += mass
         entropies[own], entropies[new] = f(T[own]), f(T[new])
@@ -212,14 +221,11 @@ def sweep_entropy(
             part = rise(T[c] if c != own else max(T[c] - mass, 0.0), mass)
             largest = max(largest, abs(part))
             cost[c] += part
-        new, doubt[i] = choose(cost, k, own, ROUNDING * largest)
-        if new == own or sizes[own] == 1:
+        new = decide(i, own, cost, ROUNDING * largest, labels, sizes, doubt)
+        if new == own:
             continue
         moved += 1
         gain += cost[own] - cost[new]
-        labels[i] = new
-        sizes[own] -= 1
-        sizes[new] += 1
         T[own] -= mass
         T[new] += mass
         for e in range(start, stop):
@@ -279,14 +285,11 @@ def sweep_length(
                 cost[c] = np.sqrt(without) - np.sqrt(squares[c])
             else:
                 cost[c] = np.sqrt(without) - np.sqrt(max(without + 2.0 * products[c] + square, 0.0))
-        new, doubt[i] = choose(cost, k, own, 0.0)
-        if new == own or sizes[own] == 1:
+        new = decide(i, own, cost, 0.0, labels, sizes, doubt)
+        if new == own:
             continue
         moved += 1
         gain += cost[own] - cost[new]
-        labels[i] = new
-        sizes[own] -= 1
-        sizes[new] += 1
         squares[own] = max(squares[own] - 2.0 * products[own] + square, 0.0)
         squares[new] += 2.0 * products[new] + square
         for e in range(start, stop):

@@ -22,7 +22,7 @@ def tally(
     losses: Any,  # IN (n,)
     weights: Any,  # IN (n,) v
     own: Any,  # IN (n,) w, or () where all are one
-    table: Any,  # OUT (7, k) what is COUNTED (engine/base.py), in that order; zero on entry
+    table: Any,  # OUT (7, k) what is COUNTED (backend/sums.py), in that order; zero on entry
 ) -> None:
     """Fill the table."""
     first, weighted = len(before) == 0, len(own) > 0

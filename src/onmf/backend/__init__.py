@@ -1,0 +1,50 @@
+"""Compute on one block of rows: :class:`Backend` says what that takes, and each module beside it does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import Assignment, Backend, Block, Matrix, Templates
+from .device import on_gpu, to_host
+from .reference import ReferenceBackend
+from .run import FIXED, Drift, Run, RunState, update_centroids
+from .steps import Steps, StepsAhead
+from .sums import COUNTED, StepSums
+from .threads import Threads, available_cores
+
+__all__ = [
+    "COUNTED",
+    "FIXED",
+    "Assignment",
+    "Backend",
+    "Block",
+    "CpuBackend",
+    "Drift",
+    "GpuBackend",
+    "Matrix",
+    "ReferenceBackend",
+    "Run",
+    "RunState",
+    "StepSums",
+    "Steps",
+    "StepsAhead",
+    "Templates",
+    "Threads",
+    "available_cores",
+    "on_gpu",
+    "to_host",
+    "update_centroids",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # numba takes long to import, so these two modules wait until they are needed.
+    if name == "CpuBackend":
+        from .cpu import CpuBackend
+
+        return CpuBackend
+    if name == "GpuBackend":
+        from .gpu import GpuBackend
+
+        return GpuBackend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,259 @@
+"""The seam between mathematics and machine: a backend computes over one block of rows.
+
+A backend knows no divergence by name, and not where other blocks lie. A new one writes the six abstract methods of
+:class:`Backend`; everything else is built from them.
+
+Symbols: X (n, p) rows of a block, B (k, p) templates, a (n,) scales, w (n,) sample weights.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.sparse import issparse
+
+from onmf.divergence import Array, Divergence, FloatArray
+
+from .device import take_rows, to_host
+from .run import Run
+from .steps import Steps
+from .threads import Threads
+
+Matrix: TypeAlias = Any
+"""Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
+
+
+@dataclass(frozen=True)
+class Templates:
+    """What rows are scored against: score_k(x) = ⟨x, b_k⟩ + offset_k. Backends may keep more forms of it.
+
+    Attributes
+    ----------
+    B : (k, p) array
+        Templates. An entry may be −∞; its product with 0 counts as 0.
+    offsets : (k,) array or None
+        Added to the scores; None stands for zeros.
+    """
+
+    B: FloatArray
+    offsets: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.B)
+
+
+class Assignment(NamedTuple):
+    """The cluster of each row, its scale against that cluster's centroid in the gauge, and its loss."""
+
+    labels: Array
+    scales: FloatArray
+    losses: FloatArray
+
+
+class Backend(ABC):
+    """Computes over one block of rows.
+
+    The abstract methods are all that a new backend has to write. They take rows as :meth:`place` returned them and
+    templates as :meth:`prepare` returned them, and return arrays in the memory in which the backend computes.
+    """
+
+    name: str
+    """Name in messages and results."""
+
+    threads: Threads = Threads(1)
+    """Threads of the host, for the parts of a fit that run there."""
+
+    @abstractmethod
+    def place(self, X: Matrix) -> Any:
+        """Bring rows into the form that the other methods read."""
+
+    @abstractmethod
+    def row_term(self, rows: Any, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Σ_j function(x_j) for each row, in float64; function(0) = 0 if the rows are sparse. → (n,)"""
+
+    @abstractmethod
+    def scores(self, rows: Any, templates: Templates) -> FloatArray:
+        """The scores of all rows against all templates. → (n, k)"""
+
+    @abstractmethod
+    def best_template(self, rows: Any, templates: Templates) -> tuple[Array, FloatArray]:
+        """The template with the highest score for each row, and that score; the lowest index wins a tie. → 2 × (n,)"""
+
+    @abstractmethod
+    def own_and_next(self, rows: Any, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
+        """The score of each row's own template, and the highest score of the others, −∞ if none. → 2 × (n,)"""
+
+    @abstractmethod
+    def sum_by_label(self, rows: Any, labels: Array, weights: FloatArray, k: int) -> FloatArray:
+        """Σ weights·x over the rows of each label. → (k, p)"""
+
+    # The rest may be replaced to be faster. What stands here is correct for every backend.
+
+    def prepare(
+        self,
+        rows: Any,
+        centroids: FloatArray,
+        templates: Callable[[FloatArray], FloatArray] | None = None,
+        offsets: FloatArray | None = None,
+        room: Templates | None = None,
+    ) -> Templates:
+        """Bring ``templates(centroids)``, or the centroids themselves, into the form that the scores are computed from.
+
+        ``room`` is an earlier result whose memory may be overwritten.
+        """
+        return Templates(centroids if templates is None else templates(centroids), offsets)
+
+    def bring(self, array: Any) -> Any:
+        """Copy an array to the memory in which this backend computes, unless it is there."""
+        return to_host(array)
+
+    def hold(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> Block:
+        """Place rows and compute once what every step needs."""
+        rows = self.place(X)
+        terms = {name: self.row_term(rows, function) for name, function in divergence.row_terms.items()}
+        terms["features"] = np.float64(X.shape[1])  # type: ignore[assignment]
+        weights = None if sample_weight is None else to_host(sample_weight)
+        return Block(self, rows, X, X.shape, divergence, weights, terms, divergence.constant(terms))
+
+    def begin(self, block: Block) -> Run:
+        """Start a run over a block. Only the run opens its own state."""
+        return Run(block)
+
+    def steps(self, run: Run, centroids: FloatArray) -> Steps:
+        """The steps of a run from these centroids, which are overwritten."""
+        return Steps(run, centroids)
+
+    def alone(self) -> Backend | None:
+        """This backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
+
+        It must give the same bits.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows as a backend holds them, with the row terms of the divergence.
+
+    Attributes
+    ----------
+    backend : Backend
+        Computes over the rows.
+    rows : object
+        The rows as ``backend.place`` returned them.
+    source : (n, p) array or CSR
+        The rows as they came.
+    shape : tuple of int
+        Rows and features.
+    divergence : Divergence
+        Of the fit.
+    weights : (n,) array or None
+        Sample weights, on the host; None if all are one.
+    terms : dict of str to (n,) array
+        Reductions of the rows that the divergence needs.
+    constants : (n,) array
+        The part of each row's loss that no clustering changes.
+    """
+
+    backend: Backend
+    rows: Any
+    source: Matrix
+    shape: tuple[int, int]
+    divergence: Divergence
+    weights: FloatArray | None
+    terms: dict[str, FloatArray]
+    constants: FloatArray
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @cached_property
+    def own_weights(self) -> FloatArray | None:
+        """The sample weights where the backend computes. → (n,)"""
+        return None if self.weights is None else self.backend.bring(self.weights)
+
+    @cached_property
+    def host_weights(self) -> FloatArray:
+        """The sample weights on the host, ones if there are none. → (n,)"""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    @cached_property
+    def constant(self) -> float:
+        """Σ w·constant, the part of the objective that no clustering changes."""
+        constants = self.constants if self.own_weights is None else self.constants * self.own_weights
+        return float(constants.sum())
+
+    def prepare(self, centroids: FloatArray, divergence: Divergence | None = None) -> Templates:
+        """The templates of centroids, by default those of the block's own divergence."""
+        divergence = divergence or self.divergence
+        centroids = self.backend.bring(centroids)
+        return self.backend.prepare(self.rows, centroids, divergence.templates, divergence.offsets(centroids))
+
+    def assign(self, templates: Templates) -> Assignment:
+        """Assign every row to its best template."""
+        labels, best = self.backend.best_template(self.rows, templates)
+        return self.assignment(labels, best)
+
+    def assignment(self, labels: Array, scores: FloatArray) -> Assignment:
+        """Scales and losses of rows with these labels, from their scores."""
+        scales = self.divergence.scale(scores, self.terms)
+        return Assignment(labels, scales, self.divergence.loss(scores, scales, self.terms, self.constants))
+
+    def losses(self, scores: FloatArray) -> FloatArray:
+        """The losses of rows at templates of these scores. → (n,)"""
+        return self.divergence.loss(scores, self.divergence.scale(scores, self.terms), self.terms, self.constants)
+
+    def row_weights(self, scales: FloatArray) -> FloatArray:
+        """The weight of each row in the sums, its sample weight included. → (n,)"""
+        return self.fixed_weights if self.divergence.fixed_weights else self._weights_at(scales)
+
+    @cached_property
+    def fixed_weights(self) -> FloatArray:
+        """The weights of the rows in the sums, for divergences whose weights do not depend on the scales. → (n,)"""
+        return self._weights_at(np.ones_like(self.constants))
+
+    def _weights_at(self, scales: FloatArray) -> FloatArray:
+        weights = self.divergence.weight(scales, self.terms)
+        return weights if self.own_weights is None else weights * self.own_weights
+
+    def sum_by_label(self, labels: Array, weights: FloatArray, k: int) -> FloatArray:
+        """Σ weights·x over the rows of each label, on the host. → (k, p)"""
+        sums: FloatArray = to_host(self.backend.sum_by_label(self.rows, labels, weights, k))
+        return sums
+
+    def host_term(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Σ_j function(x_j) for each row, on the host. → (n,)"""
+        term: FloatArray = to_host(self.backend.row_term(self.rows, function))
+        return term
+
+    @cached_property
+    def on_host(self) -> Matrix:
+        """The rows in the memory of the host."""
+        return to_host(self.source)
+
+    def take(self, index: Array) -> Matrix:
+        """Some of the rows as they are stored, on the host."""
+        return take_rows(self.source, index)
+
+    def dense(self, index: Array) -> FloatArray:
+        """Some of the rows as a float64 array, on the host."""
+        chosen = self.take(index)
+        return np.asarray(chosen.toarray() if issparse(chosen) else chosen, dtype=np.float64)
+
+    def subset(self, index: Array) -> Block:
+        """Some of the rows as a block of their own."""
+        weights = None if self.weights is None else self.weights[index]
+        return self.backend.hold(self.on_host[index], self.divergence, weights)
+
+    def without_rows(self) -> Block:
+        """Only what has one number for each row."""
+        return replace(self, rows=None, source=None)
+
+    def with_rows(self, X: Matrix) -> Block:
+        """The block with its rows read again."""
+        return replace(self, rows=self.backend.place(X), source=X)

@@ -1,0 +1,290 @@
+"""The CPU backend: numba kernels over blocks of rows, in a pool of threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from onmf import kernels
+from onmf.divergence import Array, FloatArray
+
+from .base import Assignment, Backend, Block, Matrix, Templates
+from .reference import all_scores
+from .run import Run
+from .sums import COUNTED
+from .threads import Threads
+
+ENTRIES_AT_A_TIME = 1 << 18
+"""Entries whose row terms are computed together: bounds the float64 copy that :meth:`CpuBackend.row_term` makes."""
+
+SUMMED_APART = 8
+"""Groups of rows of an array that are summed separately, whatever the number of threads."""
+
+EXACT = 2.0**53
+"""Sums of integers below this are exact in float64."""
+
+INFINITE_SCORE = kernels.INFINITE / 1e150
+"""Scores below this contain an infinite cost: validated entries lie far enough from the ends of float64."""
+
+EMPTY = np.empty(0)
+
+
+class CpuRows:
+    """An array or CSR matrix in memory, and a fact about it that is computed once."""
+
+    def __init__(self, X: Matrix) -> None:
+        self.X = X
+        self.sparse = issparse(X)
+        self._total: float | None = None
+
+    @property
+    def before(self) -> Array:
+        """Number of stored entries before each row, and in all. → (n + 1,)"""
+        X = self.X
+        return X.indptr if isinstance(X, csr_array) else np.arange(X.shape[0] + 1) * X.shape[1]
+
+    def total_if_whole(self, threads: Threads) -> float:
+        """Σ |x| if all entries are whole numbers, else infinity."""
+        if self._total is None:
+            entries = (self.X.data if self.sparse else self.X).reshape(-1)
+            cuts = np.linspace(0, len(entries), 65).astype(np.int64)
+            totals = np.zeros(64)
+
+            def add(start: int, stop: int) -> None:
+                totals[start] = kernels.total_if_whole(entries, cuts[start], cuts[stop])
+
+            threads.over_blocks(add, cuts, 1)
+            self._total = float(totals.sum())
+        return self._total
+
+
+@dataclass(frozen=True)
+class CpuTemplates(Templates):
+    """Templates as the kernels read them: −∞ as a huge number, transposed for sparse rows.
+
+    Attributes
+    ----------
+    stored : (p, k) or (k rounded up to even, p) array
+        The templates.
+    starts : (width of stored,) array
+        First values of the scores: the offsets, or zeros.
+    infinite : bool
+        Whether an entry of a template is −∞.
+    """
+
+    stored: FloatArray = EMPTY
+    starts: FloatArray = EMPTY
+    infinite: bool = False
+
+
+class CpuBackend(Backend):
+    """Dense and CSR rows in memory.
+
+    Results do not depend on the number of threads. The score of a row depends on that row alone, and a sum by label is
+    added up by one thread in the order of the rows, or for an array in groups that are always the same.
+
+    Parameters
+    ----------
+    n_threads : int, default=1
+        Threads to use.
+    """
+
+    name = "cpu"
+
+    def __init__(self, n_threads: int = 1) -> None:
+        self.threads = Threads(n_threads)
+
+    def place(self, X: Matrix) -> CpuRows:
+        return CpuRows(X)
+
+    def prepare(
+        self,
+        rows: CpuRows,
+        centroids: FloatArray,
+        templates: Any = None,
+        offsets: FloatArray | None = None,
+        room: Templates | None = None,
+    ) -> CpuTemplates:
+        k, p = centroids.shape
+        shape = (p, k) if rows.sparse else (k + k % 2, p)
+        fits = isinstance(room, CpuTemplates) and room.stored.shape == shape
+        stored = room.stored if isinstance(room, CpuTemplates) and fits else np.zeros(shape)
+        infinite = []
+
+        def block(start: int, stop: int) -> None:
+            part = centroids[start:stop] if templates is None else templates(centroids[start:stop])
+            if rows.sparse:
+                infinite.append(kernels.transpose_templates(part, stored, start))
+            else:
+                infinite.append(bool((part < kernels.INFINITE).any()))
+                np.maximum(part, kernels.INFINITE, out=stored[start:stop])
+
+        self.threads.over_clusters(block, k, p)
+        starts = np.zeros(k + k % 2)
+        if offsets is not None:
+            starts[:k] = offsets
+        B = stored.T if rows.sparse else stored[:k]
+        return CpuTemplates(B, offsets, stored, starts, any(infinite))
+
+    def best_template(self, rows: CpuRows, templates: Templates) -> tuple[Array, FloatArray]:
+        n = rows.X.shape[0]
+        labels, best = np.empty(n, dtype=np.int32), np.empty(n)
+        infinite = self._score(
+            kernels.best_template_csr, kernels.best_template_dense, rows, templates, labels, best
+        )
+        if infinite:  # a row that no template can explain is a tie
+            hopeless = best < INFINITE_SCORE
+            labels[hopeless], best[hopeless] = 0, -np.inf
+        return labels, best
+
+    def own_and_next(self, rows: CpuRows, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
+        n = rows.X.shape[0]
+        own, following = np.empty(n), np.empty(n)
+        infinite = self._score(
+            kernels.own_and_next_csr, kernels.own_and_next_dense, rows, templates, labels, own, following
+        )
+        if infinite:
+            own[own < INFINITE_SCORE] = following[following < INFINITE_SCORE] = -np.inf
+        return own, following
+
+    def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: Templates, *arrays: Array) -> bool:
+        """Run the kernel for this kind of rows, with arrays that it reads or writes by row; whether costs are infinite."""
+        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
+        X, B, starts, k = rows.X, templates.stored, templates.starts, len(templates)
+        if rows.sparse:
+
+            def kernel(start: int, stop: int) -> None:
+                sparse(X.indptr, X.indices, X.data, B, starts, k, start, stop, *arrays)
+        else:
+
+            def kernel(start: int, stop: int) -> None:
+                dense(X, B, starts, k, start, stop, *arrays)
+
+        self.threads.over_blocks(kernel, rows.before, k)
+        return templates.infinite
+
+    def scores(self, rows: CpuRows, templates: Templates) -> FloatArray:
+        B = templates.B
+        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
+        if templates.infinite:
+            B = np.where(kernels.INFINITE < B, B, -np.inf)
+        return all_scores(rows.X, Templates(B, templates.offsets))
+
+    def sum_by_label(
+        self, rows: CpuRows, labels: Array, weights: FloatArray, k: int, out: FloatArray | None = None
+    ) -> FloatArray:
+        X = rows.X
+        if out is None:
+            sums = np.zeros((k, X.shape[1]))
+        else:
+            sums = out
+            sums[:] = 0.0
+        work = max(1, X.size // max(1, X.shape[0]))
+        if rows.sparse:
+            order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
+            bounds = np.zeros(k + 1, dtype=np.int64)
+            kernels.order_by_label(labels, bounds, order)
+
+            def clusters(start: int, stop: int) -> None:
+                kernels.sum_by_label_csr(X.indptr, X.indices, X.data, order, bounds, weights, start, stop, sums)
+
+            self.threads.over_blocks(clusters, bounds, work)
+            return sums
+        cuts = np.linspace(0, len(labels), SUMMED_APART + 1).astype(np.int64)
+        groups = [sums, *np.zeros((SUMMED_APART - 1, *sums.shape))]
+
+        def add_rows(start: int, stop: int) -> None:
+            for group in range(start, stop):
+                kernels.sum_by_label_dense(X, labels, weights, cuts[group], cuts[group + 1], groups[group])
+
+        self.threads.over_blocks(add_rows, cuts, work)
+        for group in groups[1:]:
+            sums += group
+        return sums
+
+    def row_term(self, rows: CpuRows, function: Any) -> FloatArray:
+        X = rows.X
+        n = X.shape[0]
+        out = np.zeros(n)
+        step = max(1, ENTRIES_AT_A_TIME * n // max(1, X.size))
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            if not rows.sparse:
+                out[start:stop] = function(X[start:stop].astype(np.float64, copy=False)).sum(axis=1)
+                continue
+            bounds = X.indptr[start : stop + 1]
+            values = function(X.data[bounds[0] : bounds[-1]].astype(np.float64, copy=False))
+            filled = np.flatnonzero(np.diff(bounds))
+            if len(filled):
+                out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
+        return out
+
+    def begin(self, block: Block) -> CpuRun:
+        return CpuRun(block)
+
+    def alone(self) -> CpuBackend | None:
+        return CpuBackend(1) if self.threads.number > 1 else None
+
+
+class _Sums(NamedTuple):
+    """Sums by label, with their labels and weights."""
+
+    sums: FloatArray
+    labels: Array
+    weights: FloatArray
+
+
+class CpuRun(Run):
+    """A run whose sums follow the rows that moved, if they are exact and few rows did."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self._last: _Sums | None = None
+        self._exact: bool | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the sums are exact: integers that float64 can count, with weights that no step changes."""
+        if self._exact is None:
+            self._exact = self.block.divergence.fixed_weights and exact(self.block)
+        return self._exact
+
+    def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
+        labels, scales, losses = assignment
+        before = EMPTY.astype(labels.dtype) if self.state.labels is None else self.state.labels
+        scales_before = EMPTY if self.state.scales is None else self.state.scales
+        own = EMPTY if self.block.weights is None else self.block.weights
+        table = np.zeros((len(COUNTED), k))
+        kernels.tally(labels, before, scales, scales_before, losses, weights, own, table)
+        return table
+
+    def sums(self, weights: FloatArray, k: int) -> FloatArray:
+        labels, _ = self.collect()
+        rows: CpuRows = self.block.rows
+        last, backend = self._last, self.block.backend
+        assert isinstance(backend, CpuBackend)
+        if last is not None and len(last.sums) == k and weights is last.weights and self.exact:
+            moved = np.flatnonzero(labels != last.labels)
+            if 4 * len(moved) < len(labels):
+                X = rows.X
+                if rows.sparse:
+                    kernels.move_rows_csr(X.indptr, X.indices, X.data, moved, last.labels, labels, weights, last.sums)
+                else:
+                    kernels.move_rows_dense(X, moved, last.labels, labels, weights, last.sums)
+                self._last = _Sums(last.sums, labels, weights)
+                return last.sums
+        room = None if last is None or len(last.sums) != k else last.sums
+        sums = backend.sum_by_label(rows, labels, weights, k, out=room)
+        self._last = _Sums(sums, labels, weights)
+        return sums
+
+
+def exact(block: Block) -> bool:
+    """Whether sums of the rows with their fixed weights are integers that float64 can count."""
+    weights = block.fixed_weights
+    if not np.isfinite(kernels.total_if_whole(weights, 0, len(weights))):
+        return False
+    return bool(float(weights.max()) * block.rows.total_if_whole(block.backend.threads) < EXACT)

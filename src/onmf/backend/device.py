@@ -1,0 +1,57 @@
+"""Which memory an array lives in. CuPy is imported only if an array of CuPy proves that it is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+NEEDED = "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, whichever fits the driver)."
+
+
+def on_gpu(array: Any) -> bool:
+    """Whether this is an array or a sparse matrix of CuPy."""
+    return type(array).__module__.partition(".")[0] in ("cupy", "cupyx")
+
+
+def to_host(array: Any) -> Any:
+    """A CuPy array as a NumPy array and a sparse one as SciPy's; anything else unchanged."""
+    return array.get() if on_gpu(array) else array
+
+
+def take_rows(X: Any, index: Any) -> Any:
+    """Some rows of an array or CSR matrix, on the host. Only these rows are copied from a GPU."""
+    index = np.asarray(to_host(index))
+    if not on_gpu(X):
+        return X[index]
+    if not hasattr(X, "indptr"):
+        return X[index].get()
+    bounds = [tuple(map(int, X.indptr[int(i) : int(i) + 2].get())) for i in index]
+    indptr = np.cumsum([0, *(end - begin for begin, end in bounds)])
+    entries = [
+        np.concatenate([np.empty(0, dtype), *(values[begin:end].get() for begin, end in bounds)])
+        for values, dtype in ((X.data, X.data.dtype), (X.indices, np.int32))
+    ]
+    return csr_array((*entries, indptr.astype(np.int32)), shape=(len(index), X.shape[1]))
+
+
+def import_cupy() -> Any:
+    """Import CuPy, or raise an error that says what is missing."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise ImportError(NEEDED) from error
+    try:
+        number = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(f"engine='gpu' found no GPU ({error}). Use engine='cpu'.") from error
+    if number == 0:
+        raise RuntimeError("engine='gpu' found no GPU. Use engine='cpu'.")
+    capability = cupy.cuda.Device().compute_capability
+    if int(capability) < 80:
+        raise RuntimeError(
+            f"engine='gpu' needs a GPU of compute capability 8.0 or higher, and this one has {capability[:-1]}."
+            f"{capability[-1]}. Use engine='cpu'."
+        )
+    return cupy

@@ -1,0 +1,359 @@
+"""The GPU backend: CUDA kernels over CuPy arrays. Rows, templates, labels, scales, sums and centroids stay on the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from onmf.divergence import Array, FloatArray
+
+from ..base import Backend, Block, Matrix, Templates
+from ..device import import_cupy, to_host
+from ..steps import Steps, StepsAhead
+from ..threads import Threads
+from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, null, or_null, processors
+from .rows import DenseRows, Rows, SparseRows, StreamedRows, place
+from .run import GpuRun
+
+DENSE_THREADS = 128
+"""Threads of a block that scores dense rows: their sums fill the registers."""
+
+UNIT = 4096
+"""Entries of one feature that a warp adds up. Fixed, so that every card adds in the same order."""
+
+SUMMED_APART = 512
+"""Groups of rows of an array that are summed separately."""
+
+LARGEST_TILES = 12
+"""Tiles of 8 templates that a warp can keep in registers."""
+
+LARGEST_SCREEN = 4
+"""Parts of a line of the table that a thread of the screen can keep in registers."""
+
+SHARE = 0.8
+"""Share of the free memory of the card that rows may take."""
+
+AT_A_TIME = 1 << 26
+"""Entries whose row terms are computed together."""
+
+
+@dataclass(frozen=True)
+class GpuTemplates(Templates):
+    """Templates on the card, for sparse rows also transposed and in 16 bits for the screen."""
+
+    BT: Any = None
+    table: Any = None
+    chunks: int = 0
+
+
+class GpuBackend(Backend):
+    """Dense and CSR rows on a GPU, or streamed through it if they are larger than its memory.
+
+    Parameters
+    ----------
+    n_threads : int, default=1
+        Threads for the work on the host: SNPA's projections and the local search.
+    memory : int or None, default=None
+        Bytes of the card that rows may take; None for most of what is free. Rows that need more are streamed.
+    """
+
+    name = "gpu"
+
+    def __init__(self, n_threads: int = 1, memory: int | None = None) -> None:
+        import_cupy()
+        self.threads, self.memory = Threads(n_threads), memory
+
+    @property
+    def cupy(self) -> Any:
+        """CuPy."""
+        import cupy
+
+        return cupy
+
+    def place(self, X: Matrix) -> Rows | StreamedRows:
+        if max(X.shape) >= 2**31:
+            raise ValueError(
+                f"engine='gpu' cannot take this data: it is {X.shape[0]} × {X.shape[1]}, and this engine counts rows "
+                "and features in 32 bits."
+            )
+        budget = self.memory
+        if budget is None:
+            pool = self.cupy.get_default_memory_pool()
+            budget = int(SHARE * (self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()))
+        return place(self.cupy, X, budget)
+
+    def bring(self, array: Any) -> Any:
+        return self.cupy.asarray(array)
+
+    def begin(self, block: Block) -> GpuRun:
+        return GpuRun(block)
+
+    def steps(self, run: Any, centroids: FloatArray) -> Steps:
+        return Steps(run, centroids) if isinstance(run.block.rows, StreamedRows) else StepsAhead(run, centroids)
+
+    def prepare(
+        self,
+        rows: Any,
+        centroids: FloatArray,
+        templates: Any = None,
+        offsets: FloatArray | None = None,
+        room: Templates | None = None,
+    ) -> GpuTemplates:
+        cupy = self.cupy
+        centroids = self.bring(centroids)
+        B = cupy.ascontiguousarray(centroids if templates is None else templates(centroids), dtype=np.float64)
+        k, p = B.shape
+        offsets = None if offsets is None else self.bring(offsets)
+        if not is_sparse(rows):
+            return GpuTemplates(B, offsets)
+        chunks = -(-(k + 2) // 8)
+        if k < 3 or chunks > 32 * LARGEST_SCREEN:
+            chunks = 0
+        if isinstance(room, GpuTemplates) and room.BT is not None and room.BT.shape == (p, k):
+            BT, table = room.BT, room.table
+        else:
+            BT, table = cupy.empty((p, k)), cupy.zeros((p, 8 * max(chunks, 1)), np.uint16)
+        launch("template_table", -(-p // 32), THREADS, B, int_(k), int_(p), int_(chunks), BT, table)
+        return GpuTemplates(B, offsets, BT, table, chunks)
+
+    def best_template(self, rows: Any, templates: Templates) -> tuple[Any, Any]:
+        assert isinstance(templates, GpuTemplates), "templates come from prepare()"
+        n, k, cupy = rows.shape[0], len(templates), self.cupy
+        labels, best = cupy.empty(n, np.int32), cupy.empty(n)
+        for start, stop, block in blocks_of(rows):
+            out = labels[start:stop], best[start:stop]
+            if templates.offsets is not None:
+                scores = self._all_scores(block, templates)
+                out[0][:], out[1][:] = scores.argmax(axis=1), scores.max(axis=1)
+            elif isinstance(block, DenseRows):
+                self._score_dense(block, templates, 0, *out, None)
+            elif templates.chunks:
+                lanes = min(32, _power_of_two(templates.chunks))
+                team = max(lanes, _team(block))
+                macros = {"TEAM": team, "LANES": lanes, "PARTS": -(-templates.chunks // lanes)}
+                stored = block.indptr, block.indices, block.data, templates.BT, templates.table
+                sizes = int_(k), int_(templates.chunks), long_(stop - start)
+                blocks = -(-(stop - start) * team // THREADS)
+                launch("best_template_screened", blocks, THREADS, *stored, *sizes, *out, value=block.data, **macros)
+            else:
+                self._score_csr("best_template_csr", block, templates, *out)
+        return labels, best
+
+    def own_and_next(self, rows: Any, templates: Templates, labels: Array) -> tuple[Any, Any]:
+        assert isinstance(templates, GpuTemplates), "templates come from prepare()"
+        n, cupy = rows.shape[0], self.cupy
+        on_card = cupy.asarray(labels, dtype=np.int32)
+        own, following = cupy.empty(n), cupy.empty(n)
+        for start, stop, block in blocks_of(rows):
+            part = on_card[start:stop], own[start:stop], following[start:stop]
+            if templates.offsets is not None:
+                scores, every = self._all_scores(block, templates), cupy.arange(stop - start)
+                part[1][:] = scores[every, part[0]]
+                scores[every, part[0]] = -np.inf
+                part[2][:] = scores.max(axis=1)
+            elif isinstance(block, DenseRows):
+                self._score_dense(block, templates, 1, *part)
+            else:
+                self._score_csr("own_and_next_csr", block, templates, *part)
+        return own, following
+
+    def scores(self, rows: Any, templates: Templates) -> Any:
+        assert isinstance(templates, GpuTemplates), "templates come from prepare()"
+        out = self.cupy.empty((rows.shape[0], len(templates)))
+        for start, stop, block in blocks_of(rows):
+            out[start:stop] = self._all_scores(block, templates)
+        return out
+
+    def _all_scores(self, block: Rows, templates: GpuTemplates) -> Any:
+        """All scores of a block, offsets included. → (n, k)"""
+        out = self.cupy.empty((block.shape[0], len(templates)))
+        if isinstance(block, DenseRows):
+            self._score_dense(block, templates, 2, None, None, out)
+        else:
+            self._score_csr("scores_csr", block, templates, out)
+        return out if templates.offsets is None else out + templates.offsets
+
+    def _score_csr(self, kernel: str, rows: SparseRows, templates: GpuTemplates, *arrays: Any) -> None:
+        k, n = len(templates), rows.shape[0]
+        lanes = min(32, _power_of_two(k))
+        args = rows.indptr, rows.indices, rows.data, templates.BT, int_(k), long_(n), int_(lanes)
+        launch_rows(kernel, n, *args, *arrays, value=rows.data)
+
+    def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
+        (n, p), k = rows.shape, len(templates)
+        tiles = min(LARGEST_TILES, -(-k // 8))
+        row_tiles = _row_tiles(k)
+        width = min(-(-p // 16) * 16, (48 * 1024 // (64 * tiles) - 1) // 16 * 16)
+        blocks = min(-(-n // (8 * row_tiles * DENSE_THREADS // 32)), 6 * processors())
+        for first in range(0, k, 8 * tiles):
+            args = rows.X, long_(n), int_(p), templates.B, int_(k), int_(first), int_(width), int_(mode)
+            arrays = map(or_null, (labels, best, out))
+            shared = 8 * tiles * (width + 1) * 8
+            macros = {"TILES": tiles, "ROWTILES": row_tiles}
+            launch("scores_dense", blocks, DENSE_THREADS, *args, *arrays, value=rows.X, shared=shared, **macros)
+
+    def sum_by_label(self, rows: Any, labels: Array, weights: FloatArray | None, k: int) -> Any:
+        cupy = self.cupy
+        on_card = cupy.asarray(labels, dtype=np.int32)
+        w = None if weights is None else cupy.asarray(weights, dtype=np.float64)
+        sums = None
+        for start, stop, block in blocks_of(rows):
+            here = on_card[start:stop], None if w is None else w[start:stop], k
+            part = self._sum_dense(block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
+            sums = part if sums is None else sums + part
+        return sums
+
+    def _sum_dense(self, rows: DenseRows, labels: Any, weights: Any, k: int) -> Any:
+        n, p = rows.shape
+        width = min(THREADS, -(-p // 32) * 32)
+        count = max(1, min(k, largest_shared() // (8 * width)))
+        rows_of_a_group = max(64, -(-n // SUMMED_APART))
+        groups = -(-n // rows_of_a_group)
+        sums = self.cupy.empty((k, p))
+        for first in range(0, k, count):
+            m = min(count, k - first)
+            partial, total = self.cupy.empty((groups, m, p)), sums[first : first + m]
+            given = rows.X, int_(p), long_(n), labels, or_null(weights)
+            which = int_(first), int_(m), long_(rows_of_a_group)
+            grid = groups, -(-p // width)
+            launch("sum_dense", grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
+            combine(partial, total)
+        return sums
+
+    def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
+        if rows.columns is None:
+            rows.columns = self._columns(rows)
+        columns = rows.columns
+        p = rows.shape[1]
+        count = max(1, min(k, largest_shared() // 256))
+        sums = self.cupy.empty((k, p))
+        for first in range(0, k, count):
+            m = min(count, k - first)
+            warps = max(1, min(8, 48 * 1024 // (256 * m)))
+            partial = self.cupy.empty((columns.number, m))
+            if columns.number:
+                which = columns.starts, columns.stops, long_(columns.number)
+                entries = columns.rows, columns.values, labels, or_null(weights)
+                blocks, shared = -(-columns.number // warps), 256 * m * warps
+                args = *which, *entries, int_(first), int_(m), partial
+                launch("sum_units", blocks, 32 * warps, *args, value=columns.values, shared=shared)
+            of_feature = partial, columns.of_feature, int_(p), int_(first), int_(m)
+            launch("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
+        return sums
+
+    def _columns(self, rows: SparseRows) -> Columns:
+        cupy = self.cupy
+        n, p = rows.shape
+        row_of = cupy.empty(len(rows.indices), np.int32)
+        launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
+        counts = to_host(cupy.bincount(rows.indices, minlength=p)) if len(rows.indices) else np.zeros(p, np.int64)
+        order = cupy.argsort(rows.indices, kind="stable")
+        row_of = row_of[order]
+        return make_columns(cupy, np.concatenate([[0], np.cumsum(counts)]), row_of, rows.data[order])
+
+    def row_term(self, rows: Any, function: Any) -> Any:
+        out = self.cupy.zeros(rows.shape[0])
+        for start, stop, block in blocks_of(rows):
+            here = out[start:stop]
+            if isinstance(block, DenseRows):
+                step = max(1, AT_A_TIME // max(1, block.shape[1]))
+                for a in range(0, len(here), step):
+                    here[a : a + step] = function(block.X[a : a + step].astype(np.float64)).sum(axis=1)
+                continue
+            for a, b, first, last in _stretches(block):
+                values = function(block.data[first:last].astype(np.float64))
+                args = block.indptr[a:], values, long_(first), long_(b - a), here[a:b]
+                launch_rows("row_sums", b - a, *args, value=values)
+        return out
+
+    def extremes(self, X: Any) -> tuple[Any, Any]:
+        """Smallest and largest stored entry of each row of CuPy data, NaN if one is. → 2 × (n,), on the card"""
+        rows = self.place(X)
+        assert not isinstance(rows, StreamedRows)
+        if isinstance(rows, DenseRows):
+            return rows.X.min(axis=1).astype(np.float64), rows.X.max(axis=1).astype(np.float64)
+        n = rows.shape[0]
+        low, high = self.cupy.empty(n), self.cupy.empty(n)
+        launch_rows("extremes_csr", n, rows.indptr, rows.data, long_(n), low, high, value=rows.data)
+        return low, high
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The entries of sparse rows by feature, in stretches of at most UNIT entries, each of which a warp adds up.
+
+    Attributes
+    ----------
+    rows, values : (entries,) array
+        Row and value of each entry.
+    starts, stops : (number,) array
+        Bounds of each stretch.
+    of_feature : (p + 1,) array
+        The first stretch of each feature.
+    number : int
+        Number of stretches.
+    """
+
+    rows: Any
+    values: Any
+    starts: Any
+    stops: Any
+    of_feature: Any
+    number: int
+
+
+def make_columns(cupy: Any, bounds: Array, rows: Any, values: Any) -> Columns:
+    """Divide features whose entries lie between these bounds (p + 1,) into stretches."""
+    bounds = np.asarray(bounds, dtype=np.int64)
+    numbers = -(-np.diff(bounds) // UNIT)
+    of_feature = np.concatenate([[0], np.cumsum(numbers)])
+    feature = np.repeat(np.arange(len(numbers)), numbers)
+    starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
+    stops = np.minimum(starts + UNIT, bounds[feature + 1])
+    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
+    return Columns(rows, values, on_card[0], on_card[1], on_card[2], len(feature))
+
+
+def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
+    """Divide rows into stretches of about AT_A_TIME entries: first and last row, first and last entry of each."""
+    n, entries = rows.shape[0], len(rows.data)
+    if entries <= AT_A_TIME:
+        yield 0, n, 0, entries
+        return
+    indptr = to_host(rows.indptr)
+    start = 0
+    while start < n:
+        stop = int(np.searchsorted(indptr, indptr[start] + AT_A_TIME, side="right")) - 1
+        stop = min(max(stop, start + 1), n)
+        yield start, stop, int(indptr[start]), int(indptr[stop])
+        start = stop
+
+
+def blocks_of(rows: Any) -> Iterator[tuple[int, int, Rows]]:
+    """The blocks of rows that are on the card at one time: first row, end, rows."""
+    return iter(rows) if isinstance(rows, StreamedRows) else iter([(0, rows.shape[0], rows)])
+
+
+def is_sparse(rows: Any) -> bool:
+    """Whether placed rows are sparse."""
+    return issparse(rows.source) if isinstance(rows, StreamedRows) else isinstance(rows, SparseRows)
+
+
+def _row_tiles(k: int) -> int:
+    """Tiles of 8 rows that a warp multiplies with k templates at once: as many as the registers hold."""
+    return 4 if k <= 24 else 2
+
+
+def _team(rows: SparseRows) -> int:
+    """Threads that share a row, by the mean number of its entries."""
+    mean = len(rows.data) / max(1, rows.shape[0])
+    return 8 if mean < 12 else 16 if mean < 24 else 32
+
+
+def _power_of_two(number: int) -> int:
+    """The lowest power of two that is not below a number."""
+    return 1 << max(0, number - 1).bit_length()

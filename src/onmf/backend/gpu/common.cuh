@@ -1,0 +1,30 @@
+// What the kernels of the GPU backend share. They do no validation, draw no random numbers and know no divergence; the host
+// side is gpu.py, which puts this file before each of the others.
+//
+// Symbols: X (n, p) rows, B (k, p) templates, BT (p, k) their transpose, w (n,) weights. VALUE is the type of the entries.
+// Every sum is added in an order that the data, what came before and the card fix: no atomics, the same bits in every run.
+
+typedef long long int64;
+typedef unsigned long long size;
+
+#define INFINITE (-1e300)         // stands for minus infinity in a template: its product with 0 is 0
+#define INFINITE_SCORE (-1e150)   // scores below this hold an infinite cost
+#define NEVER (__longlong_as_double(0xfff0000000000000LL))
+#define NOBODY 0x7fffffff
+#define ALL 0xffffffffu
+
+__device__ __forceinline__ void keep_better(double &best, int &winner, double other, int index) {
+    if (other > best || (other == best && index < winner)) { best = other; winner = index; }
+}
+
+#ifdef VALUE
+// Four entries, at an address that is a multiple of 16 bytes.
+__device__ __forceinline__ void read_four(const VALUE *x, VALUE (&out)[4]) {
+    if (sizeof(VALUE) == 4) {
+        *(float4 *)out = *(const float4 *)x;
+    } else {
+        ((double2 *)out)[0] = ((const double2 *)x)[0];
+        ((double2 *)out)[1] = ((const double2 *)x)[1];
+    }
+}
+#endif

@@ -1,0 +1,95 @@
+"""Compile the CUDA kernels of this folder, and launch them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+THREADS = 256
+"""Threads of a block, if nothing else decides."""
+
+
+def launch(
+    name: str,
+    blocks: int | tuple[int, ...],
+    threads: int,
+    *args: Any,
+    value: Any = None,
+    shared: int = 0,
+    **macros: int,
+) -> None:
+    """Launch a kernel, compiled for the type of ``value`` and for macros."""
+    grid = blocks if isinstance(blocks, tuple) else (blocks,)
+    if 0 in grid:
+        return
+    kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > 48 * 1024)
+    kernel(grid, (threads,), args, shared_mem=shared)
+
+
+def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:
+    """Launch a kernel with one warp for each of n rows."""
+    launch(name, -(-n * 32 // THREADS), THREADS, *args, value=value)
+
+
+@lru_cache(maxsize=256)
+def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
+    """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
+    kernel = _module("step.cu" if name == "step_dense" else "kernels.cu", value, macros).get_function(name)
+    if much_shared:
+        kernel.max_dynamic_shared_size_bytes = largest_shared() - kernel.shared_size_bytes
+    return kernel
+
+
+@lru_cache(maxsize=64)
+def _module(file: str, value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
+    import cupy
+
+    options = ["-std=c++17", *(f"-D{name}={number}" for name, number in macros)]
+    if value is not None:
+        options.append(f"-DVALUE={'float' if value == 'f' else 'double'}")
+    sources = (files("onmf.backend.gpu").joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", file))
+    return cupy.RawModule(code="\n".join(sources), options=tuple(options))
+
+
+@lru_cache(maxsize=1)
+def processors() -> int:
+    """Number of multiprocessors of the card."""
+    import cupy
+
+    return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+
+@lru_cache(maxsize=1)
+def largest_shared() -> int:
+    """Bytes of shared memory that a block can have."""
+    import cupy
+
+    return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def combine(partial: Any, out: Any) -> None:
+    """Write the sum of partial results over their first axis into ``out``."""
+    launch("combine_parts", -(-out.size // 32), 1024, partial, long_(len(partial)), long_(out.size), out)
+
+
+def int_(number: int) -> np.int32:
+    """An ``int`` of CUDA."""
+    return np.int32(number)
+
+
+def long_(number: int) -> np.int64:
+    """A ``long long`` of CUDA."""
+    return np.int64(number)
+
+
+def null() -> np.uint64:
+    """A null pointer."""
+    return np.uint64(0)
+
+
+def or_null(array: Any) -> Any:
+    """An array, or a null pointer for None."""
+    return null() if array is None else array

@@ -1,0 +1,184 @@
+"""A run on the GPU: one kernel for a whole step over an array, and counts that travel to the host in the background."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from onmf.divergence import FloatArray
+
+from ..base import Assignment, Block, Templates
+from ..run import Drift, Run, RunState, largest_change
+from ..sums import COUNTED, StepSums
+from .crew import Crew, crew_for
+from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
+from .rows import DenseRows, Rows, StreamedRows, pinned
+
+TALLIED = 1024
+"""Rows that a warp counts."""
+
+STRETCHES = 264
+"""Groups of rows of an array that one kernel assigns and sums, at most."""
+
+_copies: deque[tuple[Any, FloatArray]] = deque()
+"""Copies to the host in flight, with the event that ends each. The host may drop a step before its copy is done, but the
+memory that the copy writes to must live until then."""
+
+
+class GpuRun(Run):
+    """A run whose labels, scales and sums stay on the card."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self._sizes: Any = None  # of the clusters in the last step
+        self._plain: bool | None = None
+
+    @property
+    def cupy(self) -> Any:
+        """CuPy."""
+        import cupy
+
+        return cupy
+
+    def step(self, templates: Templates) -> StepSums:
+        block = self.block
+        if not isinstance(block.rows, StreamedRows):
+            return self._arriving(self.step_at_once(templates) or super().step(templates))
+        labels, scales = self.cupy.empty(len(block), np.int32), self.cupy.empty(len(block))
+        total: StepSums | None = None
+        for start, stop, rows in block.rows:
+            part = self._part(rows, slice(start, stop))
+            step = part.step_at_once(templates) or super(GpuRun, part).step(templates)
+            labels[start:stop], scales[start:stop] = part.collect()
+            total = step if total is None else total + step
+        self.state = RunState(labels, scales)
+        assert total is not None
+        return self._arriving(total)
+
+    def _part(self, rows: Rows, where: slice) -> GpuRun:
+        """A run over the rows that are on the card at the moment."""
+
+        def cut(array: Any) -> Any:
+            return array[where] if np.ndim(array) else array
+
+        block = replace(
+            self.block,
+            rows=rows,
+            source=None,
+            shape=rows.shape,
+            weights=None if self.block.weights is None else self.block.weights[where],
+            terms={name: cut(term) for name, term in self.block.terms.items()},
+            constants=self.block.constants[where],
+        )
+        part = GpuRun(block)
+        if self.state.labels is not None and self.state.scales is not None:
+            part.state = RunState(self.state.labels[where], self.state.scales[where])
+        return part
+
+    def _arriving(self, step: StepSums) -> StepSums:
+        """The step, with its table on the way to the host."""
+        cupy = self.cupy
+        table: Any = step.table
+        host = pinned(cupy, table.size, np.float64).reshape(table.shape)
+        table.get(out=host, blocking=False)
+        arrived = cupy.cuda.Event(disable_timing=True)
+        arrived.record()
+        while _copies and _copies[0][0].done:
+            _copies.popleft()
+        _copies.append((arrived, host))
+
+        def wait() -> FloatArray:
+            arrived.synchronize()
+            return host
+
+        return StepSums(step.sums, step.table, wait)
+
+    def step_at_once(self, templates: Templates) -> StepSums | None:
+        """A step that reads an array once; None if there is no kernel for these rows, templates or weights."""
+        block = self.block
+        rows, k, divergence = block.rows, len(templates), block.divergence
+        known = divergence.fixed_weights or divergence.score_weights
+        if not (isinstance(rows, DenseRows) and known and divergence.finite_templates and templates.offsets is None):
+            return None
+        if rows.X.size == 0 or rows.X.data.ptr % 16:
+            return None
+        crew = crew_for(rows.shape[1], rows.X.itemsize, k, largest_shared())
+        if crew is None:
+            return None
+        if rows.norms is None:
+            rows.norms = np.sqrt(block.backend.row_term(rows, np.square)).astype(np.float32)
+        weights = None if divergence.score_weights else block.fixed_weights
+        factors = block.own_weights if weights is None else self._unless_plain(weights)
+        labels, best, sums = self._label_and_sum(crew, rows, templates.B, factors, weights is None)
+        assignment = block.assignment(labels, best)
+        table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
+        self.state = RunState(labels, assignment.scales)
+        step = StepSums(sums, table)
+        self._sizes = step.near("counts")
+        return step
+
+    def _label_and_sum(self, crew: Crew, rows: DenseRows, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
+        """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""
+        cupy, X = self.cupy, rows.X
+        (n, p), k = X.shape, len(B)
+        tiles = -(-n // (STRETCHES * crew.tile))
+        stretches = -(-n // (tiles * crew.tile))
+        of_a_block = -(-stretches // processors())
+        # The sizes of the clusters in the step before divide the work evenly among the adders.
+        known = self.state.labels is not None and self._sizes is not None and len(self._sizes) == k
+        counts, weights = or_null(self._sizes if known else None), or_null(factors)
+        given = rows.norms, B, int_(k), counts, weights, int_(tiles), int_(of_a_block)
+        labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
+        owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, p))
+        macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
+        blocks, shared = -(-stretches // of_a_block), crew.asked_for(X.itemsize)
+        args = X, long_(n), *given, labels, best, owners, partial
+        launch("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)
+        of_duties = partial, int_(stretches), owners, int_(crew.duties)
+        launch("combine_duties", -(-k * p // 32), 1024, *of_duties, int_(k), int_(p), sums)
+        return labels, best, sums
+
+    def update(self, step: StepSums, W: FloatArray) -> Drift:
+        if isinstance(step.sums, np.ndarray):
+            return super().update(step, W)
+        (k, p), before = W.shape, np.empty_like(W)
+        new = self.block.divergence.centers(step.sums, step.near("mass"))
+        launch("put_filled", -(-k * p // THREADS), THREADS, step.table, int_(k), int_(p), new, W, before)
+        return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
+
+    def sums(self, weights: FloatArray, k: int) -> Any:
+        labels, _ = self.collect()
+        return self.block.backend.sum_by_label(self.block.rows, labels, self._unless_plain(weights), k)
+
+    def _unless_plain(self, weights: Any) -> Any:
+        """The weights, or None if all are one and stay so."""
+        if self._plain is None:
+            self._plain = self.block.divergence.fixed_weights and bool((weights == 1).all())
+        return None if self._plain else weights
+
+    def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> Any:
+        cupy, bring = self.cupy, self.block.backend.bring
+        n = len(assignment.labels)
+        labels = cupy.asarray(assignment.labels, dtype=np.int32)
+        before = [or_null(None if array is None else bring(array)) for array in self.state]
+        own = or_null(self.block.own_weights)
+        scales, losses, weights = (
+            cupy.ascontiguousarray(a) for a in (assignment.scales, assignment.losses, bring(weights))
+        )
+        count = max(1, min(k, largest_shared() // 256))
+        kinds, groups = len(COUNTED), -(-n // TALLIED)
+        table = cupy.empty((kinds, k))
+        for first in range(0, k, count):
+            m = min(count, k - first)
+            warps = max(1, min(8, 48 * 1024 // (256 * m)))
+            partial, sums = cupy.empty((groups, kinds, m)), table if m == k else cupy.empty((kinds, m))
+            rows = labels, before[0], scales, before[1], losses, weights, own, long_(n), long_(TALLIED)
+            grid = -(-groups // warps), kinds
+            launch("tally_rows", grid, 32 * warps, *rows, int_(first), int_(m), partial, shared=256 * m * warps)
+            combine(partial, sums)
+            if m < k:
+                table[:, first : first + m] = sums
+        return table

@@ -1,0 +1,144 @@
+"""A run over one block of rows: labels and scales of its last step, and the step itself.
+
+    label_i = argmax_k ⟨x_i, b_k⟩ + offset_k,   sums_k = Σ_{i : label_i = k} w_i x_i,   centroid_k from sums_k
+
+Symbols: W (k, p) centroids in the gauge where H Hᵀ = I, the paper's Wᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from onmf.divergence import Array, Divergence, FloatArray, divide
+
+from .sums import StepSums
+from .threads import Threads
+
+if TYPE_CHECKING:
+    from .base import Assignment, Block, Templates
+
+FIXED = 16 * np.finfo(np.float64).eps
+"""Relative change of a centroid that rounding alone can cause."""
+
+Drift = Callable[[], float]
+"""The largest relative change of a centroid in an update, computed when it is asked for."""
+
+
+class RunState(NamedTuple):
+    """The labels and scales that a run has reached, None before its first step."""
+
+    labels: Array | None = None
+    scales: FloatArray | None = None
+
+
+class Run:
+    """One run over a block. Backends subclass it to be faster; nobody else reads its private state.
+
+    Attributes
+    ----------
+    block : Block
+        The rows.
+    state : RunState
+        Labels and scales of the last step.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.state = RunState()
+        self._room: Templates | None = None
+
+    def collect(self) -> tuple[Array, FloatArray]:
+        """Labels and scales of the last step."""
+        labels, scales = self.state
+        assert labels is not None, "collect() comes after a step"
+        assert scales is not None
+        return labels, scales
+
+    def step_from(self, centroids: FloatArray) -> StepSums:
+        """Assign every row under the templates of these centroids, and sum by label."""
+        block, divergence = self.block, self.block.divergence
+        self._room = block.backend.prepare(
+            block.rows, centroids, divergence.templates, divergence.offsets(centroids), self._room
+        )
+        return self.step(self._room)
+
+    def step(self, templates: Templates) -> StepSums:
+        """Assign every row to its best template, and sum by label."""
+        k = len(templates)
+        assignment = self.block.assign(templates)
+        weights = self.block.row_weights(assignment.scales)
+        table = self.tally(assignment, weights, k)
+        self.state = RunState(assignment.labels, assignment.scales)
+        del assignment  # its losses are counted, and the sums may need the memory
+        return StepSums(self.sums(weights, k), table)
+
+    def settle(self, labels: Array, k: int) -> StepSums:
+        """The step that gives these labels, under the centroids that they make."""
+        block = self.block
+        labels = block.backend.bring(labels)
+        weights = block.row_weights(block.backend.bring(np.ones(len(block))))
+        sums = block.backend.sum_by_label(block.rows, labels, weights, k)
+        own, _ = block.backend.own_and_next(block.rows, block.prepare(sums), labels)
+        assignment = block.assignment(labels, own)
+        step = StepSums(sums, self.tally(assignment, weights, k))
+        self.state = RunState(labels, assignment.scales)
+        return step
+
+    def sums(self, weights: FloatArray, k: int) -> FloatArray:
+        """The sums of weighted rows by the labels of this step. → (k, p)"""
+        labels, _ = self.collect()
+        return self.block.backend.sum_by_label(self.block.rows, labels, weights, k)
+
+    def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
+        """The table of a step: one row for each quantity in ``COUNTED``. → (7, k)"""
+        labels, scales, losses = assignment
+        own = self.block.host_weights
+        moved, overlaps = np.ones(len(labels)), np.zeros(len(labels))
+        if self.state.labels is not None and self.state.scales is not None:
+            stayed = labels == self.state.labels
+            moved = 1.0 - stayed
+            overlaps = own * scales * self.state.scales * stayed
+        values = (weights * scales, own, own * scales, own * scales * scales, overlaps, own * losses, moved)
+        return np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+
+    def update(self, step: StepSums, W: FloatArray) -> Drift:
+        """Overwrite W with the centroids that follow from a step; see :func:`update_centroids`."""
+        return update_centroids(self.block.divergence, step, W, self.block.backend.threads)
+
+
+def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, threads: Threads) -> Drift:
+    """Overwrite W with the centroids that follow from a step, in the gauge H Hᵀ = I; an empty cluster keeps its own.
+
+    Once no row moves, an entry that only rounding would change stays as it is. At the end of a fit the centroids are
+    then, to the last bit, those that gave the labels, and ``predict`` decides a tie as the fit did.
+
+    Returns
+    -------
+    callable
+        Gives the largest change of an entry, in units of its centroid's largest. It may be infinite if rows moved.
+    """
+    moved, empty = step.moved, step.empty
+    drifts = [0.0 if moved == 0 else np.inf]
+
+    def block(start: int, stop: int) -> None:
+        filled = start + np.flatnonzero(~empty[start:stop])
+        part = slice(start, stop) if len(filled) == stop - start else filled
+        new = divergence.centers(step.sums[part], step.mass[part])
+        new *= step.norms[part, None]
+        if moved == 0 and len(filled):
+            drifts.append(largest_change(W[part], new))
+            new = np.where(np.abs(new - W[part]) <= FIXED * np.abs(new), W[part], new)
+        W[part] = new
+
+    threads.over_clusters(block, *W.shape)
+    return lambda: max(drifts)
+
+
+def largest_change(before: FloatArray, after: FloatArray) -> float:
+    """The largest change of an entry, in units of its row's largest; infinite for a row that has become zero."""
+    sizes, changes = np.abs(after).max(axis=1), np.abs(after - before).max(axis=1)
+    beyond = (sizes == 0) & (changes > 0)
+    return float(np.max(np.where(beyond, np.inf, divide(changes, sizes))))

@@ -1,0 +1,96 @@
+"""A pool of threads that share one loop over rows, clusters or entries."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from onmf.divergence import Array
+
+WORTH_A_THREAD = 200_000
+"""Units of work below which a block is not worth handing to a thread."""
+
+CLUSTERS_AT_A_TIME = 8
+"""Clusters whose templates or centroids are computed together: a cache line of their transpose."""
+
+Kernel = Callable[[int, int], None]
+
+
+class Threads:
+    """Runs ``kernel(start, stop)`` over blocks that together cover a range.
+
+    Parameters
+    ----------
+    number : int
+        Threads to use. With one thread, the kernel is called once, for the whole range.
+    """
+
+    def __init__(self, number: int = 1) -> None:
+        self.number = number
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_process = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}  # a pool can be neither pickled nor copied
+
+    def over_rows(self, kernel: Kernel, n: int) -> None:
+        """Cover n rows."""
+        self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)
+
+    def over_clusters(self, kernel: Kernel, k: int, p: int) -> None:
+        """Cover k clusters of p features each."""
+        m = -(-k // CLUSTERS_AT_A_TIME)
+
+        def groups(start: int, stop: int) -> None:
+            for group in range(start, stop):
+                kernel(group * CLUSTERS_AT_A_TIME, min((group + 1) * CLUSTERS_AT_A_TIME, k))
+
+        self.over_blocks(groups, np.arange(m + 1), 8 * CLUSTERS_AT_A_TIME * p)
+
+    def over_blocks(self, kernel: Kernel, before: Array, work: int) -> None:
+        """Cover items in blocks of about equal work.
+
+        ``before`` (m + 1,) counts the entries before each item; ``work`` is the cost of one entry.
+        """
+        m = len(before) - 1
+        blocks = min(4 * self.number, m, int(before[-1] - before[0]) * work // WORTH_A_THREAD)
+        if self.number == 1 or blocks < 2:
+            kernel(0, m)
+            return
+        pool = self._running_pool()
+        targets = np.linspace(before[0], before[-1], blocks + 1)
+        cuts = np.unique([0, *np.searchsorted(before, targets[1:-1]), m])
+        tasks = deque((int(a), int(b)) for a, b in pairwise(cuts))
+
+        def work_off() -> None:
+            while tasks:
+                try:
+                    start, stop = tasks.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                kernel(start, stop)
+
+        # The caller works, too. If it only waited, the scheduler might put the other threads on one core.
+        helpers = [pool.submit(work_off) for _ in range(min(self.number, len(tasks)) - 1)]
+        work_off()
+        for helper in helpers:
+            helper.result()
+
+    def _running_pool(self) -> ThreadPoolExecutor:
+        # Threads do not survive a fork, so a child process makes a pool of its own.
+        if self._pool is None or self._pool_process != os.getpid():
+            self._pool, self._pool_process = ThreadPoolExecutor(self.number - 1), os.getpid()
+        return self._pool
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,23 @@
+"""Where rows lie, and what may come in."""
+
+from .base import Data, Engine, Part
+from .blocks import Blocks
+from .dask import Dask
+from .engines import NAMES, get_engine
+from .memory import InMemory, Memory
+from .part_task import PartError
+from .parts import Source
+
+__all__ = [
+    "NAMES",
+    "Blocks",
+    "Dask",
+    "Data",
+    "Engine",
+    "InMemory",
+    "Memory",
+    "Part",
+    "PartError",
+    "Source",
+    "get_engine",
+]

@@ -1,0 +1,303 @@
+"""Rows of a Dask collection: parts on the workers of a cluster, or read one by one from a laptop's disk.
+
+A pass is one task for each part, and a tree of additions that always has the same shape. What is kept of a part between
+passes stays in the process that worked on it. If that process is gone, the next one computes it again from the part and
+the last templates. So a fit needs nothing but parts that can be read again.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+from weakref import finalize, ref
+
+import numpy as np
+
+from onmf import interrupt
+from onmf.backend import Backend
+from onmf.divergence import Divergence
+
+from .base import Part
+from .dask_graph import Plain, current_client, delayed, in_a_tree, inlined, pick, sent_once
+from .dask_worker import deadliest, forget_everywhere, last_at_work, numbers_in, run_part
+from .part_task import PartError, rows_of
+from .parts import InParts, PartsEngine, Source
+
+WORTH_SENDING = 1 << 16
+"""Bytes from which an argument, or data in a graph, is sent to the workers once instead of with every task or pass."""
+
+IDLE = 3
+"""Times that all workers are found idle, two seconds apart, before an unfinished pass is tried again."""
+
+ATTEMPTS = 3
+"""Times that a pass is tried if data that were sent to the workers are lost with them."""
+
+
+class Dask(PartsEngine):
+    """Rows of a Dask collection; each partition is worked on where it lies.
+
+    Parameters
+    ----------
+    backend : Backend
+        Computes over each partition. Several partitions are worked on at a time, so it needs no threads of its own.
+    patience : float, default=60
+        Seconds to wait for a worker when there is none left.
+    """
+
+    name = "dask"
+
+    def __init__(self, backend: Backend, patience: float = 60.0) -> None:
+        super().__init__(backend)
+        self.patience = patience
+
+    def refuses(self, X: Any) -> str | None:
+        if isinstance(X, Source) and not callable(X.blocks):
+            return None
+        return (
+            "it takes Dask collections. Use engine='cpu' for what is in memory, or cut it into parts with "
+            "dask.array.from_array(X, chunks=(rows, -1))."
+        )
+
+    def open(self, source: Source, divergence: Divergence) -> InDask:
+        return InDask(self.backend, source, divergence, self.patience)
+
+
+class InDask(InParts):
+    """Rows of a Dask collection."""
+
+    def __init__(self, backend: Backend, source: Source, divergence: Divergence, patience: float) -> None:
+        super().__init__(backend, source, divergence)
+        self._patience = patience
+        self._blocks = inlined(source.blocks)
+        self._key = ""  # under which workers keep what they know of the parts; nothing is kept without one
+        self._sent: list[tuple[Any, Any]] = []
+        self._pinned = True
+
+    def survey(self) -> None:
+        client = current_client()
+        if client is not None:
+            self.source = self._sent_once(client)
+            self._blocks = inlined(self.source.blocks)
+        super().survey()
+        # Only now, because the first pass finds out where parts begin: what it kept would not know.
+        self._key = uuid4().hex
+        finalize(self, forget_everywhere, self._key, None if client is None else ref(client)).atexit = False
+
+    def _sent_once(self, client: Any) -> Source:
+        """The source, with weights and data of this process on the workers; if one dies, Dask sends them again."""
+        blocks, weights = sent_once(self.source.blocks, self.source.weights or [], client, WORTH_SENDING)
+        return replace(self.source, blocks=blocks, weights=weights or self.source.weights)
+
+    def over_parts(self, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
+        results = self._attempt(function, args, together, None)
+        return results[0] if together else results
+
+    def ask(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        return self._attempt(function, args, False, number)[0]
+
+    def _attempt(
+        self, function: Callable[..., Any], args: tuple[Any, ...], together: bool, only: int | None
+    ) -> list[Any]:
+        """Compute the results of tasks; try again if workers took data with them that only this process has."""
+        for attempt in range(ATTEMPTS):
+            client = current_client()
+            try:
+                tasks = self._tasks(function, args, client, only)
+                return self._compute(in_a_tree(tasks) if together else tasks, client)
+            except Lost:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                self._sent.clear()
+                self._pinned = False  # a task that waits for a dead worker may wait forever
+        raise AssertionError("the last attempt returns or raises")
+
+    def by_row(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        """Dask arrays with the chunks of the input, not computed yet."""
+        import dask.array as da
+
+        sizes: list[Any] = self._sizes or [np.nan] * len(self.source.blocks)
+        given = (function, *args)
+        tasks = self._tasks(rows_of, given, None, labels=labels)
+        # The results for no rows tell dtype and shape, without reading a part.
+        none = [] if labels is None else [np.empty(0, int)]
+        examples = rows_of(self._empty_part(), *given, *none)
+        arrays = []
+        for place, example in enumerate(examples):
+            blocks = [
+                da.from_delayed(pick(task, place), (n, *example.shape[1:]), meta=example[:0])
+                for task, n in zip(tasks, sizes, strict=True)
+            ]
+            arrays.append(da.concatenate(blocks, allow_unknown_chunksizes=True) if len(blocks) > 1 else blocks[0])
+        return tuple(arrays)
+
+    def _empty_part(self) -> Part:
+        """A part without rows, after a step."""
+        block = self.backend.hold(np.empty((0, self.shape[1])), self.divergence)
+        run = self.backend.begin(block)
+        run.state = run.state._replace(labels=np.empty(0, np.int32), scales=np.empty(0))
+        return Part(block, run)
+
+    def keep(self, *arrays: Any) -> tuple[Any, ...]:
+        """Compute Dask arrays, on the workers or in this process; other arrays stay as they are."""
+        import dask
+
+        lazy = [array for array in arrays if dask.is_dask_collection(array)]
+        computed = iter(self._persisted(lazy))
+        return tuple(next(computed) if dask.is_dask_collection(array) else array for array in arrays)
+
+    def _persisted(self, arrays: list[Any]) -> list[Any]:
+        import dask
+
+        client = current_client()
+        if client is None:
+            return list(dask.persist(*arrays))
+        from distributed.client import futures_of
+
+        with warnings.catch_warnings():  # the templates are in the graph, so that lost arrays can be computed again
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            before = set(client.ncores())
+            persisted = client.persist(arrays)
+        futures = futures_of(persisted)
+        self._wait(futures, client, before)
+        self._gather([future for future in futures if future.status == "error"][:1], client)
+        return list(persisted)
+
+    def _tasks(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        client: Any,
+        only: int | None = None,
+        labels: Any = None,
+    ) -> list[Any]:
+        """One task for each part."""
+        import dask
+
+        blocks, given_weights = self._blocks, self.source.weights
+        key_and_task = Plain((self._key, self.task(function)))
+        shared = [self._shared(value, client) for value in (key_and_task, self.last.templates, *args)]
+        firsts = self.firsts or [0] * len(blocks)
+        if labels is not None:  # Dask has left out the chunks without rows
+            chunks = iter(labels.to_delayed().ravel())
+            labels = [next(chunks) if n else np.empty(0, np.int32) for n in self._sizes]
+        workers = sorted(client.ncores()) if client is not None and self._pinned else []
+        name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
+        tasks = []
+        for number in range(len(blocks)) if only is None else [only]:
+            extra = [] if labels is None else [labels[number]]
+            weights = None if given_weights is None else given_weights[number]
+            where: dict[str, Any] = {}
+            if workers and isinstance(blocks[number], Plain):
+                # On the worker of the last pass, unless that is gone or busy.
+                where = {"workers": [workers[number * len(workers) // len(blocks)]], "allow_other_workers": True}
+            with dask.annotate(**where):
+                tasks.append(
+                    delayed(run_part)(
+                        number,
+                        firsts[number],
+                        blocks[number],
+                        weights,
+                        *shared,
+                        *extra,
+                        dask_key_name=f"{name}-{number}",
+                    )
+                )
+        return tasks
+
+    def _shared(self, value: Any, client: Any) -> Any:
+        """An argument as tasks take it: the same object for all of them, and on every worker if it is large."""
+        if value is None or isinstance(value, int | float | str):
+            return value
+        if client is None or getattr(value, "nbytes", 0) < WORTH_SENDING:
+            return delayed(value, traverse=False, name=f"given-{uuid4().hex}")
+        for array, future in self._sent:
+            if array is value:
+                return future
+        from distributed import TimeoutError as NoWorker
+
+        try:
+            self._sent.append((value, client.scatter(value, broadcast=True, hash=False)))
+        except (NoWorker, OSError) as error:
+            raise self._lost(client) from error
+        del self._sent[:-2]  # the templates of this step and of the last one
+        return self._sent[-1][1]
+
+    def _compute(self, tasks: list[Any], client: Any) -> list[Any]:
+        import dask
+
+        if client is None:
+            return list(dask.compute(*tasks, traverse=False))
+        before = set(client.ncores())
+        futures = client.compute(tasks)
+        self._wait(futures, client, before)
+        return self._gather(futures, client)
+
+    def _gather(self, futures: list[Any], client: Any) -> list[Any]:
+        from distributed import KilledWorker
+
+        try:
+            return list(client.gather(futures))
+        except KilledWorker as error:
+            failed = [future.key for future in futures if future.status == "error"]
+            numbers = numbers_in([error.task, *failed, *deadliest(client)])
+            raise PartError(
+                f"In {f'partition {numbers}' if numbers else f'task {error.task}'}: every worker that took it died; "
+                "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
+                "memory (memory_limit)."
+            ) from error
+        except cancelled_errors() as error:
+            raise self._lost(client) from error
+
+    def _wait(self, futures: list[Any], client: Any, before: set[str]) -> None:
+        """Wait until all are done, or until no worker is left; ``before`` has the workers that were there at first."""
+        from distributed import TimeoutError as NotYet
+        from distributed import wait
+
+        alone_since, idle = None, 0
+        # Ends with the tasks. If no worker works on one any more, patience or IDLE ends it.
+        while True:
+            interrupt.check()
+            try:
+                wait(futures, timeout=2)
+                return
+            except NotYet:
+                pass
+            except cancelled_errors() as error:
+                raise self._lost(client) from error
+            try:
+                at_work = client.processing()
+            except (OSError, RuntimeError, ValueError, NotYet) as error:
+                raise self._lost(client) from error
+            now = time.monotonic()
+            alone_since = None if at_work else alone_since or now
+            if alone_since is not None and now - alone_since > self._patience:
+                raise PartError(
+                    f"The Dask cluster has had no worker for {self._patience:g} seconds{last_at_work(client)}. Start "
+                    "workers, then fit again."
+                )
+            idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
+            if idle == IDLE:  # one is gone and the others have been idle for a while: tasks wait for the one
+                raise self._lost(client)
+
+    def _lost(self, client: Any) -> RuntimeError:
+        if client.status == "running":
+            return Lost("Workers of the Dask cluster went away again and again, and with them what they were sent.")
+        return RuntimeError(
+            "The Dask cluster went away while its workers were at work: start it again, then fit again."
+        )
+
+
+class Lost(RuntimeError):
+    """Data that this process had sent to workers were lost with them."""
+
+
+def cancelled_errors() -> tuple[type[BaseException], ...]:
+    """What Dask raises for futures that will never be done."""
+    import asyncio
+    import concurrent.futures
+
+    return (asyncio.CancelledError, concurrent.futures.CancelledError)

@@ -1,0 +1,89 @@
+"""The side of the workers: the task of one part, and what a process keeps between tasks.
+
+Tasks of Dask have no state, so what a process keeps from one pass to the next lives in this module, under the key of
+its fit. It is dropped with the fit, and it may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from threading import RLock
+from typing import Any
+
+from .dask_graph import Plain
+from .part_task import Memo
+
+FITS = 2
+"""Fits that a process remembers; one more only takes longer."""
+
+_memos: OrderedDict[str, Memo] = OrderedDict()
+_lock = RLock()  # reentrant, because the garbage collector may call forget() at any point
+
+
+def run_part(number: int, first: int, block: Any, weights: Any, fit: Plain, last: Any, *args: Any) -> Any:
+    """The task of one part, on a worker."""
+    key, task = fit.value
+    load = block.value.read if isinstance(block, Plain) else lambda: block
+    return task(memo_of(key), number, first, load, weights, last, args)[0]
+
+
+def memo_of(key: str) -> Memo:
+    """What this process keeps of the parts of a fit."""
+    memo = Memo()
+    if not key:
+        return memo
+    with _lock:
+        memo = _memos[key] = _memos.pop(key, memo)
+        while len(_memos) > FITS:
+            _memos.popitem(last=False)
+    return memo
+
+
+def forget(key: str) -> None:
+    """Drop what this process keeps of a fit."""
+    with _lock:
+        _memos.pop(key, None)
+
+
+def forget_everywhere(key: str, client: Callable[[], Any] | None) -> None:
+    """Drop what this process and the workers keep of a fit, without waiting for them."""
+    forget(key)
+    running = None if client is None else client()
+    if running is not None and running.status == "running":
+        with suppress(RuntimeError):  # its loop has ended
+            running.loop.add_callback(forget_on_workers, running, key)
+
+
+async def forget_on_workers(client: Any, key: str) -> None:
+    """Ask all workers to drop what they keep of a fit."""
+    with suppress(Exception):  # a worker that is gone keeps nothing
+        await client.run(forget, key, on_error="ignore", asynchronous=True)
+
+
+def last_at_work(client: Any) -> str:
+    """Which partitions workers had when they died, in words."""
+    numbers = numbers_in(deadliest(client))
+    if not numbers:
+        return ""
+    return f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it smaller"
+
+
+def deadliest(client: Any) -> list[str]:
+    """The tasks of parts with which most workers died."""
+    deaths = client.run_on_scheduler(suspicious)
+    return [key for key, times in deaths.items() if times == max(deaths.values())]
+
+
+def suspicious(dask_scheduler: Any) -> dict[str, int]:
+    """How many workers died with each task of a part, on the scheduler."""
+    tasks = dask_scheduler.tasks.items()
+    return {str(key): task.suspicious for key, task in tasks if task.suspicious and numbers_in([key])}
+
+
+def numbers_in(keys: Iterable[Any]) -> str:
+    """The numbers of the parts that these tasks work on; some tasks work on none."""
+    matches = (re.search(r"-[0-9a-f]{32}-(\d+)$", str(key)) for key in keys)
+    return " or ".join(map(str, sorted({int(match[1]) for match in matches if match})))

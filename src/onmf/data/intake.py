@@ -1,0 +1,248 @@
+"""The one door for data: what a user passes, checked and held by the engine that it needs.
+
+Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. Dask collections and callables that
+return batches are rows in parts, each of which is checked where and when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse, vstack
+from sklearn.utils import check_array
+
+from onmf.backend import Backend, Matrix, on_gpu
+from onmf.divergence import Array, Divergence, FloatArray
+
+from .base import Data, Engine
+from .dask_graph import as_blocks
+from .engines import get_engine
+from .parts import PartsEngine, Source
+from .validate import (
+    as_numbers,
+    as_rows,
+    check_data,
+    check_entries,
+    check_kind,
+    check_weights,
+    sound,
+    warn_zero_rows,
+)
+
+
+class Intake(NamedTuple):
+    """The engine that was chosen for data, and the data in its place."""
+
+    engine: Engine
+    data: Data
+
+
+def take_in(
+    estimator: Any,
+    X: Any,
+    divergence: Divergence,
+    sample_weight: Any = None,
+    *,
+    engine: str | Engine | Backend | None = None,
+    reset: bool = False,
+    warn: bool = False,
+) -> Intake:
+    """Check ``X``, choose the engine for it, and place the rows.
+
+    Parameters
+    ----------
+    estimator : ONMF
+        Its ``engine`` and ``n_threads`` decide, and its features are compared.
+    X, sample_weight
+        As in :meth:`onmf.ONMF.fit`.
+    divergence : Divergence
+        Of the estimator.
+    engine : str, Engine or Backend, optional
+        Overrides that of the estimator.
+    reset : bool, default=False
+        Whether to set number and names of the features instead of comparing them. Data in parts are then read once, to
+        find out their sizes.
+    warn : bool, default=False
+        Whether to warn about rows that are zero everywhere.
+
+    Returns
+    -------
+    Intake
+    """
+    n_threads = estimator.n_threads if engine is None else None
+    engine = estimator.engine if engine is None else engine
+    if in_parts(X):
+        get_engine(engine, n_threads=n_threads)  # parameters are checked before data
+        source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
+        chosen = get_engine(engine, source, n_threads)
+        assert isinstance(chosen, PartsEngine), "no other takes parts"
+        if not reset:
+            return Intake(chosen, chosen.open(source, divergence))
+        data = chosen.hold(source, divergence)
+        check_features(estimator, data.shape[1], source.names, reset=True)
+        if warn:
+            warn_zero_rows(data.zeros, data.shape[0])
+        return Intake(chosen, data)
+    chosen = get_engine(engine, X if on_gpu(X) else None, n_threads)
+    rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
+    weights = check_weights(sample_weight, rows.shape[0])
+    chosen = get_engine(chosen, rows)
+    return Intake(chosen, chosen.hold(rows, divergence, weights))
+
+
+def in_parts(X: Any) -> bool:
+    """Whether X comes in parts: a Dask collection, a list of delayed blocks, or a callable that returns batches."""
+    first = X[0] if isinstance(X, list | tuple) and len(X) else X
+    return hasattr(first, "__dask_graph__") or callable(X)
+
+
+def check_in_memory(X: Any, what: str) -> None:
+    """Refuse data in parts, for ``what`` goes through the rows in any order."""
+    if in_parts(X):
+        raise ValueError(f"{what} needs all rows in memory, and X comes in parts: pass a sample of its rows.")
+
+
+def check_parts(
+    X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
+) -> Source:
+    """``X`` in parts, as engines want it; each part is checked where and when it is read."""
+    read = partial(read_again, divergence=divergence)
+    check = partial(check_block, divergence=divergence)
+    if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
+        noun, blocks, one, features = "batch", X, getattr(X, "block", None), None
+        sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
+        weights: Any = None
+        if sample_weight is not None:
+            weights = as_numbers(sample_weight, "sample_weight")
+            check_weights(weights, weights.shape[0] if weights.ndim else 1)
+    else:
+        noun, one = "partition", None
+        blocks, sizes, features, names = as_blocks(X)
+        weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes, len(blocks))
+    if not reset:
+        told = features if names is None else len(names)
+        if told is not None:
+            check_features(estimator, told, names, reset=False)
+        features = estimator.n_features_in_
+    return Source(blocks, read, check, weights, noun, one, sizes, features, names, X)
+
+
+def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
+    """Tell an estimator the number and names of the features of data in parts, or compare them."""
+    if reset:
+        if names is not None and len(names) != features:
+            raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
+        estimator.n_features_in_ = features
+        estimator.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = names
+        return
+    if features != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {features} features, but ONMF is expecting {estimator.n_features_in_} features as input."
+        )
+    expected = getattr(estimator, "feature_names_in_", None)
+    if names is not None and expected is not None and not np.array_equal(names, expected):
+        raise ValueError(
+            "The feature names should match those that were passed during fit: give X the same columns, in the same "
+            "order."
+        )
+
+
+def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
+    """Sample weights, one delayed array for each partition, or one number for all rows of it."""
+    from dask import delayed
+
+    if hasattr(sample_weight, "to_dask_array"):  # a column of a frame
+        sample_weight = sample_weight.to_dask_array()
+    if not hasattr(sample_weight, "to_delayed"):
+        if np.ndim(sample_weight) == 0:
+            check_weights(sample_weight, 1)
+            return [float(sample_weight)] * parts
+        if sizes is None:
+            raise ValueError(
+                "sample_weight is in memory, and the sizes of the partitions of X are not known: pass a Dask array "
+                "with the same chunks, or call X.compute_chunk_sizes() first."
+            )
+        weights = check_weights(sample_weight, sum(sizes))
+        assert weights is not None
+        return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
+    if sample_weight.ndim != 1:
+        raise ValueError(f"sample_weight has {sample_weight.ndim} dimensions: give one weight for each row.")
+    chunks = list(sample_weight.chunks[0])
+    if sizes is not None and not np.isnan(chunks).any():
+        if sum(chunks) != sum(sizes):
+            raise ValueError(
+                f"sample_weight has {sum(chunks)} entries, but X has {sum(sizes)} rows: give one weight for each row."
+            )
+        sample_weight = sample_weight.rechunk((tuple(sizes),))
+    elif len(chunks) != parts:
+        raise ValueError(
+            f"sample_weight has {len(chunks)} chunks, but X has {parts} partitions, and their sizes are not known: cut "
+            "both alike."
+        )
+    return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
+
+
+def part_weights(weights: Any) -> FloatArray:
+    """Sample weights of a partition; all of them may be zero."""
+    weights = as_numbers(weights, "sample_weight")
+    if not weights.any():
+        return weights
+    found = check_weights(weights, len(weights))
+    assert found is not None
+    return found
+
+
+def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
+    """A part of the rows as engines want it."""
+    if isinstance(block, Iterator | list | tuple):
+        pieces = list(block)
+        if len(pieces) == 0:
+            return np.empty((0, features or 0))
+        if not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
+            raise ValueError(
+                "it holds something else than blocks of rows: make each element a 2-D array or CSR matrix."
+            )
+        pieces = [sound(piece) for piece in pieces]
+        block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
+    X = check_array(sound(block), accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
+    check_kind(X, divergence)
+    if features is not None and X.shape[1] != features:
+        raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")
+    return as_rows(X)
+
+
+def check_block(block: Any, divergence: Divergence, features: int | None = None) -> tuple[Matrix, int]:
+    """A part of the rows that is seen for the first time, and how many of its rows are zero."""
+    X = read_block(block, divergence, features)
+    return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
+
+
+def read_again(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
+    """A part of the rows that was checked before, and may have changed since."""
+    X = read_block(block, divergence, features)
+    if X.shape[0] and not clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence):
+        check_entries(X, divergence)
+    return X
+
+
+def clearly_allowed(x: Array, divergence: Divergence) -> bool:
+    """Whether one look at the entries shows that they are allowed; where it does not, they may still be.
+
+    The look is a single fast pass, since every step of a fit takes one.
+    """
+    if x.size == 0 or divergence.domain == "positive":
+        return x.size == 0
+    integers = x.dtype.kind in "iu"
+    if divergence.domain == "real":
+        with np.errstate(over="ignore", invalid="ignore"):
+            return integers or bool(np.isfinite(x.ravel() @ x.ravel()))
+    # As unsigned integers, the bits of numbers ≥ 0 are in the order of the numbers; those of negative ones and NaN are
+    # larger.
+    limit = min(1e250 ** (1 / divergence.power), int((np.iinfo if integers else np.finfo)(x.dtype).max))
+    bits = f"u{x.dtype.itemsize}"
+    return int(x.view(bits).max()) <= int(np.array(limit, dtype=x.dtype).view(bits))

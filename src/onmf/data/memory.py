@@ -1,0 +1,93 @@
+"""Rows in memory, of the host or of a GPU: one part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from onmf.backend import Backend, Block, Matrix, Steps, on_gpu, to_host
+from onmf.divergence import Divergence, FloatArray
+
+from .base import Data, Engine, Part, backend_of
+from .validate import read_only
+
+
+class Memory(Engine):
+    """Rows in memory.
+
+    Parameters
+    ----------
+    backend : Backend
+        Computes over them.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend_of(backend)
+        self.name = self.backend.name
+
+    def refuses(self, X: Any) -> str | None:
+        if hasattr(X, "blocks"):
+            return "it comes in parts, which this engine would have to hold all at once. Use engine='auto'."
+        if on_gpu(X) and self.name != "gpu":
+            return "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
+        return None
+
+    def hold(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> InMemory:
+        return InMemory(self.backend.hold(X, divergence, sample_weight))
+
+
+class InMemory(Data):
+    """Rows in memory, held by a backend."""
+
+    def __init__(self, block: Block) -> None:
+        self.part = Part(block, block.backend.begin(block))
+        self.backend, self.divergence, self.shape = block.backend, block.divergence, block.shape
+
+    @property
+    def block(self) -> Block:
+        """The rows."""
+        return self.part.block
+
+    @property
+    def origin(self) -> Any:  # type: ignore[override]
+        return read_only(self.block.source)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [self.shape[0]]
+
+    @property
+    def constant(self) -> float:
+        return self.block.constant
+
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return [function(self.part, *args)]
+
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(self.part, *args)
+
+    def ask(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        return function(self.part, *args)
+
+    def by_row(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        extra = () if labels is None else (self.backend.bring(labels),)
+        return self.keep(*function(self.part, *args, *extra))
+
+    def keep(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(map(self.backend.bring if on_gpu(self.block.source) else to_host, arrays))
+
+    def steps(self, centroids: FloatArray) -> Steps:
+        self.part.scratch = None
+        self.part.run = self.backend.begin(self.block)
+        return self.backend.steps(self.part.run, centroids)
+
+    def whole(self) -> Part:
+        return self.part
+
+    @property
+    def parallel_runs(self) -> int:
+        return 1 if self.backend.alone() is None else self.backend.threads.number
+
+    def fork(self) -> InMemory:
+        return InMemory(replace(self.block, backend=self.backend.alone() or self.backend))

@@ -1,0 +1,229 @@
+"""The task of a pass over rows in parts: read a part, restore what is kept of it, run a function, keep what comes out.
+
+Between two passes, only numbers by row are kept of a part: row terms, labels, scales. All of them can be computed again
+from the part and the templates of the last step, so a worker that dies takes nothing with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onmf.backend import Backend, Block, Matrix, RunState, StepSums, Templates, to_host
+from onmf.divergence import Divergence, FloatArray
+
+from .base import Part
+
+
+class PartError(RuntimeError):
+    """Something went wrong in one part of the data; the message says in which."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a part between two passes: its block without the rows, and numbers by row."""
+
+    block: Block
+    state: RunState
+    step: int
+    scratch: Any
+
+
+class Memo:
+    """What one process keeps of the parts of one fit."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, Kept] = {}
+        self._locks: dict[int, Lock] = {}
+        self._prepared: tuple[FloatArray, type, Templates] | None = None
+
+    def lock(self, number: int) -> Lock:
+        """The lock of a part: if a pass is tried again, a task of the first try may still be running."""
+        return self._locks.setdefault(number, Lock())
+
+    def prepare(self, block: Block, templates: FloatArray, offsets: FloatArray | None) -> Templates:
+        """Templates as the backend reads them, prepared once for all parts that this process works on in a step."""
+        kind, last = type(block.source), self._prepared
+        if last is not None and last[0] is templates and last[1] is kind:
+            return last[2]
+        prepared = block.backend.prepare(block.rows, templates, None, offsets)
+        self._prepared = (templates, kind, prepared)
+        return prepared
+
+
+@dataclass
+class MemoPart(Part):
+    """A part of a process that works on several."""
+
+    memo: Memo = field(default_factory=Memo)
+    step: int = 0
+    """Number of the step that its labels are of."""
+    zeros: int = 0
+    """Rows that are zero everywhere; counted when the part is read for the first time."""
+
+    def prepare(self, templates: FloatArray, offsets: FloatArray | None) -> Templates:
+        return self.memo.prepare(self.block, templates, offsets)
+
+
+class Survey(NamedTuple):
+    """What the first pass finds out about a part."""
+
+    rows: int
+    features: int
+    constant: float
+    weight: float
+    zeros: int
+
+
+def survey(part: MemoPart) -> Survey:
+    """What must be known of a part before anything else."""
+    block = part.block
+    weight = float(len(block) if block.weights is None else block.weights.sum())
+    return Survey(*block.shape, block.constant, weight, part.zeros)
+
+
+def step_of(part: MemoPart, number: int, templates: FloatArray, offsets: FloatArray | None) -> StepSums:
+    """Step ``number`` over a part."""
+    part.scratch = None
+    step = part.run.step(part.prepare(templates, offsets)).each(to_host)
+    part.step = number
+    return step
+
+
+def rows_of(part: Part, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    """The arrays that a function gives for the rows of a part, on the host."""
+    return tuple(map(to_host, function(part, *args)))
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """What is done to each part in a pass: read it, find or make what is kept of it, and call a function.
+
+    Attributes
+    ----------
+    backend : Backend
+        Computes over the part.
+    read, check : callable
+        As in :class:`Source`, for the known number of features.
+    noun : str
+        What messages call a part.
+    divergence : Divergence
+        Of the fit.
+    step : int
+        Number of the last step; the labels that are kept must be those of it.
+    offsets : (k,) array or None
+        Offsets of the last step.
+    function : callable
+        ``function(part, *args)``.
+    sizes : list of int
+        Rows that each part had in the first pass; empty in the first pass.
+    checked : bool
+        Whether each part was checked in a pass before.
+    """
+
+    backend: Backend
+    read: Callable[..., Matrix]
+    check: Callable[..., tuple[Matrix, int]]
+    noun: str
+    divergence: Divergence
+    step: int
+    offsets: FloatArray | None
+    function: Callable[..., Any]
+    sizes: list[int]
+    checked: bool
+
+    def __call__(
+        self,
+        memo: Memo,
+        number: int,
+        first: int,
+        load: Callable[[], Any],
+        weights: Any,
+        last: FloatArray | None,
+        args: tuple[Any, ...],
+    ) -> tuple[Any, int]:
+        """Run the function over part ``number``, which begins at row ``first`` and is read by ``load()``.
+
+        ``weights`` are those of its rows, or one number, or a function of the number of rows; ``last`` are the
+        templates of the last step.
+
+        Returns
+        -------
+        result : object
+            What the function returned.
+        n : int
+            Rows of the part.
+        """
+        with naming(self.noun, number):
+            block = load()
+            with memo.lock(number):
+                part = self._part(memo, number, first, block, weights)
+                if self.step == 0:
+                    part.run.state = RunState()
+                elif part.step != self.step:
+                    assert last is not None
+                    labels, scales, _ = part.block.assign(part.prepare(last, self.offsets))
+                    part.run.state, part.step = RunState(labels, scales), self.step
+                result = self.function(part, *args)
+                n = len(part.block)
+                if n:  # in the first pass, the features of a part without rows are not known
+                    memo.parts[number] = Kept(part.block.without_rows(), part.run.state, part.step, part.scratch)
+                return result, n
+
+    def _part(self, memo: Memo, number: int, first: int, block: Any, weights: Any) -> MemoPart:
+        """The part, with what is kept of it."""
+        kept = memo.parts.get(number)
+        with noticing_change(self.checked or kept is not None):
+            rows, zeros = self.check(block) if kept is None else (self.read(block), 0)
+        n = rows.shape[0]
+        if self.sizes and n != self.sizes[number]:
+            raise ValueError(
+                f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same rows."
+            )
+        if kept is None:
+            held = self.backend.hold(rows, self.divergence, checked_weights(weights, n))
+            return MemoPart(held, self.backend.begin(held), number, first, None, memo, zeros=zeros)
+        held = kept.block.with_rows(rows)
+        part = MemoPart(held, self.backend.begin(held), number, first, kept.scratch, memo, kept.step)
+        part.run.state = kept.state
+        return part
+
+
+def checked_weights(weights: Any, n: int) -> FloatArray | None:
+    """The weights of the n rows of a part, from what a task was given."""
+    weights = weights(n) if callable(weights) else weights
+    if np.ndim(weights) == 0 and weights is not None:
+        return np.full(n, float(weights))
+    if weights is not None and len(weights) != n:
+        raise ValueError(f"sample_weight has {len(weights)} entries for its {n} rows: give one for each row.")
+    return weights
+
+
+@contextmanager
+def naming(noun: str, number: int) -> Iterator[None]:
+    """Add to errors in which part they arose."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"In {noun} {number}, whose rows count from 0: {error}") from error
+    except Exception as error:
+        raise PartError(f"In {noun} {number}: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def noticing_change(before: bool) -> Iterator[None]:
+    """Add to the refusal of a part that was fine before that it has changed."""
+    try:
+        yield
+    except ValueError as error:
+        if not before:
+            raise
+        raise ValueError(
+            f"{error} The first pass found nothing wrong: the data changed during the fit. Let nothing write to them "
+            "until it is done."
+        ) from error

@@ -1,0 +1,283 @@
+"""Input checks that every front door shares: each refusal says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from onmf.backend import Matrix, on_gpu, to_host
+from onmf.divergence import Array, Divergence, FloatArray
+from onmf.warn import warn as warn_user
+
+from .structure import check_structure
+
+NO_NUMBERS = "X holds {} values: leave out, or encode, the columns that are not numbers."
+
+WEIGHTS = (1e-30, 1e30)
+"""The least and the largest weight but 0: they keep sums of weighted squares inside float64."""
+
+
+def check_data(
+    X: Any, divergence: Divergence, *, estimator: Any = None, reset: bool = False, warn: bool = False
+) -> Matrix:
+    """``X`` as engines want it: a C-contiguous array or canonical CSR of native numbers, inside the domain.
+
+    The caller's arrays are never changed; they are used as they are where they already have that form.
+    """
+    if isinstance(X, str | PathLike):
+        raise ValueError(
+            f"X is a path or a text, {str(X)[:60]!r}: open it first, a folder with onmf.datasets.open_shards."
+        )
+    if isinstance(first_of(X), str):
+        raise ValueError(
+            "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "
+            "sklearn.feature_extraction.text."
+        )
+    first = X[0] if isinstance(X, list | tuple) and len(X) else None
+    if isinstance(X, Iterator) or getattr(first, "ndim", 0) == 2:
+        raise ValueError(
+            f"X is a {type(X).__name__} of batches: pass a function without arguments that returns them one by one, "
+            "anew each time, or put them together to one matrix."
+        )
+    options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
+    X = sound(X)
+    if on_gpu(X):
+        X = check_gpu_array(X, estimator, reset)
+    else:
+        X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    check_kind(X, divergence)
+    X = as_rows(X)
+    sizes = check_entries(X, divergence)
+    if warn:
+        warn_zero_rows(int(np.count_nonzero(sizes == 0)), len(sizes))
+    return X
+
+
+def sound(X: Any, name: str = "X") -> Any:
+    """``X``, whose indices lead nowhere else: refused if they do, before SciPy's or our compiled code follows them."""
+    if issparse(X):
+        if X.dtype.kind not in "buifc":  # SciPy's refusal does not say which
+            raise ValueError(NO_NUMBERS.format(X.dtype))
+        check_structure(X, name)
+        if X.format in ("lil", "dok"):  # their structure is Python's, and what they hold becomes indices here
+            X = X.tocsr()
+    check_structure(X, name)
+    return X
+
+
+def check_kind(X: Any, divergence: Divergence) -> None:
+    """Refuse what are no numbers, and sparse rows where zeros are forbidden."""
+    if X.dtype.kind not in "buif":
+        raise ValueError(NO_NUMBERS.format(X.dtype))
+    if hasattr(X, "indptr") and divergence.domain == "positive":
+        raise ValueError(
+            f"Sparse input holds zeros, and the {divergence.name} divergence needs X > 0 everywhere: "
+            "pass a dense array, or use beta_loss > 0 (1, Kullback-Leibler, is made for sparse counts)."
+        )
+
+
+def warn_zero_rows(zeros: int, n: int) -> None:
+    """Say how many rows hold nothing."""
+    if zeros:
+        warn_user(
+            f"{zeros} of {n} rows of X are zero everywhere: they get scale 0 and the label of the tie rule, the "
+            "lowest. Leave them out if they mean nothing.",
+            UserWarning,
+        )
+
+
+def check_gpu_array(X: Any, estimator: Any, reset: bool) -> Any:
+    """A CuPy array or sparse matrix, checked as scikit-learn checks those on the host; sparse ones as CSR."""
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
+    for number, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if number == 0:
+            raise ValueError(f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if estimator is not None:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X.tocsr() if hasattr(X, "tocsr") else X
+
+
+def first_of(X: Any) -> Any:
+    """The first element of a sequence, or None."""
+    if on_gpu(X) or issparse(X) or not hasattr(X, "__len__") or np.ndim(X) != 1 or len(X) == 0:
+        return None
+    return next(iter(X))
+
+
+def as_rows(X: Any) -> Matrix:
+    """Canonical CSR or a C-contiguous array, of native numbers of at most 64 bits; a copy only where X is neither."""
+    if on_gpu(X):
+        return _gpu_rows(X)
+    X = X.astype(_native(X.dtype), copy=False)
+    if not issparse(X):
+        return np.ascontiguousarray(X)
+    if X.indices.dtype not in (np.int32, np.int64) or X.indptr.dtype != X.indices.dtype:
+        width = np.int64 if X.nnz > np.iinfo(np.int32).max else np.int32
+        rows = csr_array((X.data, X.indices.astype(width), X.indptr.astype(width)), shape=X.shape)
+    else:
+        rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def _gpu_rows(X: Any) -> Matrix:
+    """The same of CuPy's."""
+    import cupy
+
+    if not hasattr(X, "indptr"):
+        return cupy.ascontiguousarray(X.astype(_native(X.dtype), copy=False))
+    if X.dtype == np.bool_:
+        X = X.astype(np.float32)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype == np.bool_:
+        return np.dtype(np.uint8)
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    return dtype.newbyteorder("=")
+
+
+def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatArray:
+    """Refuse what cannot be computed with, naming the first; → (n,) largest absolute entry of each row."""
+    low, high = row_extremes(X)
+    sizes = np.maximum(high, -low)
+
+    def first(wrong: Callable[[Array], Array]) -> tuple[int, int, Any, int]:
+        rows = to_host(X)
+        return first_entry(rows, wrong(rows.data if issparse(rows) else rows))
+
+    if not np.isfinite(sizes).all():
+        row, column, value, number = first(lambda x: ~np.isfinite(x))
+        what = "NaN" if np.isnan(value) else "infinity"
+        raise ValueError(
+            f"Input {name} contains {what}: {name}[{row}, {column}] = {value} is the first of {number} NaN or infinite "
+            "entries. Drop those rows or fill them in (sklearn.impute.SimpleImputer) before clustering."
+        )
+    if divergence.domain != "real" and low.min() < 0:
+        row, column, value, number = first(lambda x: x < 0)
+        raise ValueError(
+            f"Negative values in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, "
+            f"and the {divergence.name} divergence needs {name} ≥ 0. Clip them (numpy.clip), shift the data, or use "
+            "beta_loss='frobenius' or 'cosine', which take any sign."
+        )
+    if divergence.domain == "positive" and low.min() == 0:
+        row, column, _, number = first(lambda x: x == 0)
+        raise ValueError(
+            f"Zeros in data passed to ONMF: {name}[{row}, {column}] = 0 is the first of {number}, and the "
+            f"{divergence.name} divergence needs {name} > 0 everywhere. Add a small constant, or use beta_loss > 0."
+        )
+    limit = 1e250 ** (1 / divergence.power)
+    smallest = low if divergence.domain == "positive" else sizes
+    beyond = (sizes > limit) | ((smallest > 0) & (smallest < 1 / limit))
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        which, value = ("largest", sizes[row]) if smallest is sizes or sizes[row] > limit else ("smallest", low[row])
+        raise ValueError(
+            f"Input {name} is out of range: the {which} entry of row {row} is {value:g}, and its power "
+            f"{divergence.power:g} leaves float64. Multiply {name} by a constant that brings its entries near 1: the "
+            "clusters do not depend on the unit."
+        )
+    return sizes
+
+
+def row_extremes(X: Matrix) -> tuple[FloatArray, FloatArray]:
+    """Smallest and largest stored entry of each row; 0 where none is stored, NaN where one is. → 2 × (n,)"""
+    if on_gpu(X):
+        from onmf.backend.gpu import GpuBackend
+
+        low, high = map(to_host, GpuBackend().extremes(X))
+        return low, high
+    low, high = np.zeros(X.shape[0]), np.zeros(X.shape[0])
+    if not issparse(X):
+        return X.min(axis=1, out=low), X.max(axis=1, out=high)
+    filled = np.flatnonzero(np.diff(X.indptr))
+    if len(filled):
+        starts = X.indptr[filled]
+        low[filled], high[filled] = np.minimum.reduceat(X.data, starts), np.maximum.reduceat(X.data, starts)
+    return low, high
+
+
+def first_entry(X: Matrix, mask: Array) -> tuple[int, int, Any, int]:
+    """Row, column and value of the first entry in ``mask``, and how many there are."""
+    if issparse(X):
+        entry = int(np.argmax(mask))
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        return row, int(X.indices[entry]), X.data[entry], int(mask.sum())
+    row, column = divmod(int(np.argmax(mask)), X.shape[1])
+    return row, column, X[row, column], int(mask.sum())
+
+
+def read_only(X: Matrix) -> Matrix:
+    """``X`` for eyes that must not write to it. CuPy's arrays have no such mark."""
+    if on_gpu(X):
+        return X
+    if issparse(X):
+        return csr_array((read_only(X.data), read_only(X.indices), read_only(X.indptr)), shape=X.shape)
+    view = X.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_numbers(values: Any, name: str) -> FloatArray:
+    """An argument as an array of float64."""
+    array = np.asarray(to_host(values))
+    if array.dtype.kind not in "buifO":
+        raise ValueError(f"{name} holds {array.dtype} values: give real numbers.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} holds something that is no number: {error}.") from error
+
+
+def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
+    """Sample weights as float64, or None."""
+    if sample_weight is None:
+        return None
+    weights = as_numbers(sample_weight, "sample_weight")
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n} rows: give one weight for each row.")
+    least, largest = WEIGHTS
+    bad = ~((weights == 0) | ((weights >= least) & (weights <= largest)))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(
+            f"sample_weight[{i}] = {weights[i]}: a weight must be 0, or lie between {least:g} and {largest:g}. The "
+            "clusters do not depend on the unit: multiply all of them by a constant if that helps."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: at least one row must count.")
+    return weights
+
+
+def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
+    """Starting centroids as a float64 array of the right shape inside the domain."""
+    if issparse(centroids):
+        centroids = sound(centroids, "init").toarray()
+    C = np.array(as_numbers(centroids, "init"), order="C")
+    if C.shape != (k, p):
+        raise ValueError(
+            f"init has shape {C.shape}, but n_clusters={k} and X has {p} features: give one centroid for each cluster, "
+            f"an array of shape ({k}, {p})."
+        )
+    sizes = check_entries(C, divergence, "init")
+    if not sizes.all():
+        raise ValueError(
+            f"init[{int(np.argmin(sizes))}] is zero everywhere: a centroid needs a direction. Give it an entry."
+        )
+    return C

@@ -1,0 +1,146 @@
+"""Moving one row to another cluster: what it gains exactly, for divergences with a closed form for that.
+
+With S_k the sum of the weighted rows of cluster k and T_k the sum of its entries, the objective is a constant minus
+
+    Σ_kj f(S_kj) − Σ_k f(T_k),   f(t) = t log t        (entropy: Kullback–Leibler)
+    Σ_k ‖S_k‖                                           (length: cosine)
+
+so that a move changes two terms of it. See :mod:`onmf.kernels.hartigan` for the sweeps over many rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .arrays import Array, FloatArray
+
+LARGEST_TABLE = 1 << 22
+"""Largest sum up to which t log t of counts comes from a table."""
+
+Sweep = Callable[[Array, FloatArray], tuple[int, float]]
+"""``sweep(rows, doubt)`` tries to move these rows, in this order. It writes by how much the second-best cluster of each is
+worse into ``doubt``, and returns how many moved and what that gained."""
+
+
+class Entries(NamedTuple):
+    """Rows as the sweeps read them, sparse or dense: entries ``indptr[i]`` to ``indptr[i + 1]`` of row i."""
+
+    indptr: Array
+    indices: Array
+    data: Array
+    dense: bool
+
+    @classmethod
+    def of(cls, X: Any) -> Entries:
+        """The entries of an array or CSR matrix."""
+        if hasattr(X, "indptr"):
+            return cls(X.indptr, X.indices, X.data, False)
+        n, p = X.shape
+        return cls(np.arange(n + 1) * p, np.arange(p), X.reshape(-1), True)
+
+
+class Clusters(NamedTuple):
+    """The clusters that sweeps change.
+
+    Attributes
+    ----------
+    labels : (n,) array of int
+        Cluster of each row; changed in place.
+    sizes : (k,) array of int
+        Number of rows of each cluster that have an entry; changed in place.
+    sums : callable
+        Computes Σ weights·x by label from the current labels. → (k, p)
+    """
+
+    labels: Array
+    sizes: Array
+    sums: Callable[[], FloatArray]
+
+
+class Moves(ABC):
+    """The moves of one divergence."""
+
+    def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Any:
+        """A form of the rows that all searches over them can share; ``total()`` is the sum of all rows. → (p,)"""
+        return None
+
+    @abstractmethod
+    def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Any) -> Sweep:
+        """The sweep over rows that changes these clusters."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows of counts in the order in which sweeps read them, with tables of t log t and of its steps."""
+
+    bounds: Array
+    ones: Array
+    features: Array
+    counts: Array
+    powers: FloatArray
+    steps: FloatArray
+
+
+@dataclass(frozen=True)
+class EntropyMoves(Moves):
+    """Moves under Kullback–Leibler: from tables if all entries are small whole numbers, else with logarithms."""
+
+    def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Counts | None:
+        from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel
+
+        indptr, indices, data, dense = entries
+        n, largest = len(weights), total().max()
+        whole = all(np.isfinite(kernels.total_if_whole(values, 0, len(values))) for values in (data, weights))
+        if not whole or largest > LARGEST_TABLE:
+            return None
+        bounds, ones = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
+        features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
+        kernels.ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
+        t = np.arange(largest + 2)
+        powers = t * np.log(np.maximum(t, 1))
+        steps = t * np.log1p(1 / np.maximum(t, 1)) + np.log(t + 1)
+        return Counts(bounds, ones, features, counts, powers, steps)
+
+    def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Counts | None) -> Sweep:
+        from onmf import kernels
+
+        labels, sizes, sums = clusters
+        if shared is None:
+
+            def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
+                # Computed again for each sweep, because rounding errors add up in them.
+                S = np.ascontiguousarray(sums().T)
+                T = S.sum(axis=0)
+                return kernels.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, doubt)
+
+            return sweep
+        S = np.ascontiguousarray(sums().T).astype(np.uint32)
+        slopes = shared.steps[S]
+        T = S.sum(axis=0, dtype=np.int64)
+        rows_of_counts = shared.bounds, shared.ones, shared.features, shared.counts
+        return lambda rows, doubt: kernels.sweep_counts(
+            *rows_of_counts, rows, labels, S, slopes, T, sizes, shared.powers, shared.steps, doubt
+        )
+
+
+@dataclass(frozen=True)
+class LengthMoves(Moves):
+    """Moves under the cosine."""
+
+    def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: None) -> Sweep:
+        from onmf import kernels
+
+        labels, sizes, sums = clusters
+
+        def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
+            # Computed again for each sweep, because rounding errors add up in them.
+            S = np.ascontiguousarray(sums().T)
+            squares = np.square(S).sum(axis=0)
+            return kernels.sweep_length(*entries, weights, rows, labels, S, squares, sizes, doubt)
+
+        return sweep

@@ -1,0 +1,90 @@
+"""A start from many runs: rows that most of them put together start together."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from onmf.backend import to_host
+from onmf.data import Data, InMemory
+from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
+
+from .restarts import best_run, runs
+from .result import Agreement
+from .settings import Listener, Plan
+from .starts import Seeds, from_sums, random_partition
+
+VOTE_RUNS = 10
+"""Runs over the votes, of which the best is taken. The votes are few numbers, so this is fast."""
+
+
+def consensus_start(
+    data: Data, k: int, rng: np.random.Generator, *, n_runs: int, plan: Plan, listener: Listener
+) -> Seeds:
+    """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
+
+    The labels of a row over the runs are counts, too: one for each cluster that it was in. They are clustered by
+    Kullback–Leibler, and the clusters of that are the start.
+
+    Parameters
+    ----------
+    data : Data
+        Rows in memory.
+    k : int
+        Number of clusters.
+    rng : Generator
+        Random numbers.
+    n_runs : int
+        Runs that vote.
+    plan : Plan
+        What each run does.
+    listener : Listener
+        Hears about each run and iteration.
+
+    Returns
+    -------
+    Seeds
+        With the agreement of the runs.
+    """
+    part = data.whole()
+    assert part is not None, "refused for rows in parts"
+    block = part.block
+
+    def partition(data: Data, seed: int) -> Seeds:
+        return random_partition(data, k, np.random.default_rng(seed))
+
+    def voter(number: int) -> Seeds:
+        listener.begin_run()
+        return partition(data, int(seeds[number]))
+
+    seeds = rng.integers(np.iinfo(np.int32).max, size=n_runs)
+    labels = np.stack([to_host(run.labels) for run in runs(data, voter, seeds, plan, listener.watch)], axis=1)
+    votes = votes_of(labels, k)
+    ballot = InMemory(data.backend.hold(votes, KullbackLeibler(), block.weights))
+    again = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
+    elected = best_run(ballot, lambda run: partition(ballot, int(again[run])), again, plan)
+    chosen = to_host(elected.labels)
+    centroids = from_sums(block.sum_by_label(chosen, block.host_weights, k))
+    return Seeds(centroids, agreement=agreement_of(votes, chosen, k))
+
+
+def votes_of(labels: Array, k: int) -> csr_array:
+    """The labels of each row over the runs, (n, runs), as counts. → (n, runs · k), sparse"""
+    n, n_runs = labels.shape
+    columns = labels + k * np.arange(n_runs, dtype=np.int32)
+    indptr = np.arange(n + 1, dtype=np.int32) * n_runs
+    return csr_array(
+        (np.ones(n * n_runs, dtype=np.int32), columns.astype(np.int32).ravel(), indptr), shape=(n, n_runs * k)
+    )
+
+
+def agreement_of(votes: csr_array, labels: Array, k: int) -> Agreement:
+    """How far the runs behind the votes agree with labels computed from them."""
+    n = len(labels)
+    n_runs = votes.shape[1] // k
+    members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))
+    together = (members.T @ votes).toarray()[np.repeat(labels, n_runs), votes.indices].reshape(n, n_runs) - 1
+    others = np.bincount(labels, minlength=k)[labels].astype(np.float64) - 1
+    shared: FloatArray = together.sum(axis=1) / n_runs
+    rows = np.where(others > 0, divide(shared, others), 1.0)
+    return Agreement(float(rows.mean()), rows)

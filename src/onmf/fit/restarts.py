@@ -1,0 +1,180 @@
+"""Runs from several starts, one after the other or at the same time, and the best of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from onmf.backend import StepSums, to_host
+from onmf.data import Data
+from onmf.divergence import Array, FloatArray
+
+from .describe import last_labels
+from .loop import Alternation, alternate, objective
+from .result import Clustering
+from .search import Search, SearchFrom, local_search, split_and_merge
+from .settings import Plan, Watch
+from .starts import Seeds
+
+T = TypeVar("T")
+
+PROMISING = 5
+"""Runs, the best so far, that splits and merges are tried on."""
+
+
+def best_run(
+    data: Data, start: Callable[[int], Seeds], seeds: Array, plan: Plan, watch: Watch | None = None
+) -> Clustering:
+    """The run of the lowest objective, the first of equals, after splits and merges of the most promising ones."""
+    promising: list[tuple[int, Clustering]] = []
+    search = searcher(data, plan)
+    for run in enumerate(runs(data, start, seeds, plan, watch, search)):
+        promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
+    if search is None or plan.thorough:
+        return promising[0][1]
+
+    def shake(run: tuple[int, Clustering], data: Data) -> Clustering:
+        rng = np.random.default_rng([int(seeds[run[0]]), 2])
+        return searched(data, search, run[1], split_and_merge, rng)
+
+    shaken = in_parallel(data, lambda place: promising[place], shake, len(promising))
+    return min(shaken, key=lambda run: run.objective)
+
+
+def searcher(data: Data, plan: Plan) -> Search | None:
+    """The rows as local searches read them, prepared once for all runs; None if no run searches."""
+    if plan.refine is None:
+        return None
+    part = data.whole()
+    assert part is not None, "refused for rows in parts"
+    return Search.over(part.block)
+
+
+def runs(
+    data: Data,
+    start: Callable[[int], Seeds],
+    seeds: Array,
+    plan: Plan,
+    watch: Watch | None = None,
+    search: Search | None = None,
+) -> Iterator[Clustering]:
+    """The result of each run, in their order.
+
+    Parameters
+    ----------
+    data : Data
+        The rows.
+    start : callable
+        The start of run i.
+    seeds : (runs,) array of int
+        Random numbers of each run.
+    plan : Plan
+        What a run does after its start.
+    watch : callable, optional
+        As in :class:`onmf.fit.settings.Listener`.
+    search : Search, optional
+        The rows as local searches read them, if they have been prepared.
+    """
+    search = search or searcher(data, plan)
+    searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
+
+    def begin(number: int) -> tuple[int, Seeds]:
+        return number, start(number)
+
+    def run(begun: tuple[int, Seeds], data: Data) -> Clustering:
+        number, seed = begun
+        listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
+        ended = alternate(data, seed.centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
+        clustering = clustering_of(data, ended, seed)
+        rng = np.random.default_rng([int(seeds[number]), 1])
+        for method in searches if search is not None else ():
+            assert search is not None
+            clustering = searched(data, search, clustering, method, rng)
+        return clustering
+
+    return in_parallel(data, begin, run, len(seeds), in_turn=watch is not None)
+
+
+def in_parallel(
+    data: Data,
+    begin: Callable[[int], T],
+    run: Callable[[T, Data], Clustering],
+    number: int,
+    *,
+    in_turn: bool = False,
+) -> Iterator[Clustering]:
+    """``run(begin(i), data)`` for each i, in their order; ``begin`` is called by the calling thread.
+
+    Runs at the same time need no threads that wait for each other within an iteration. If there are fewer runs than
+    threads, or if they must go in turn, the threads share the rows of one run. The results are the same.
+    """
+    at_once = min(data.parallel_runs, number)
+    if in_turn or at_once < max(data.parallel_runs, 2):
+        for i in range(number):
+            yield run(begin(i), data)
+        return
+    pending: deque[Future[Clustering]] = deque()
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        for i in range(number):
+            pending.append(pool.submit(run, begin(i), data.fork()))
+            if len(pending) > 2 * at_once:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an interrupt, runs that have not begun do not begin
+
+
+def searched(
+    data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
+) -> Clustering:
+    """The clustering that a search reaches from another one."""
+    part = data.whole()
+    assert part is not None
+    k = len(clustering.centroids)
+    ended = method(search.on(part.block), to_host(clustering.labels), k, rng)
+    clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
+    if ended.moved == 0:
+        return clustering
+    step = part.run.settle(ended.labels, k)
+    part.run.update(step, clustering.centroids)
+    return replace(clustering, **_on_data(data, step, clustering.centroids))
+
+
+def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
+    """The result of a loop that has just ended."""
+    iterations = ended.iterations
+    history: dict[str, Array] = {
+        "moved": np.array([i.moved for i in iterations]),
+        "change": np.array([i.change for i in iterations]),
+        "seconds": np.array([i.seconds for i in iterations]),
+    }
+    if iterations[-1].objective is not None:
+        history["objective"] = np.array([i.objective for i in iterations])
+    return Clustering(
+        **_on_data(data, ended.step, ended.centroids),
+        n_iter=len(iterations),
+        stop_reason=ended.stop_reason,
+        history=history,
+        init_rows=seeds.rows,
+        agreement=seeds.agreement,
+    )
+
+
+def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
+    """The entries of a clustering that follow from a step and the centroids computed from it, in the gauge H Hᵀ = I."""
+    labels, scales = data.by_row(last_labels, step.norms)
+    return {
+        "labels": labels,
+        "scales": scales,
+        "centroids": centroids,
+        "objective": objective(data, step),
+        "masses": step.scale_sums / step.norms,
+        "n_filled": int(np.count_nonzero(~step.empty)),
+    }

@@ -1,0 +1,93 @@
+"""One function does a fit: from data and settings to a clustering."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sklearn.exceptions import ConvergenceWarning
+
+from onmf.data import Data
+from onmf.warn import warn
+
+from .describe import margins_of
+from .restarts import best_run
+from .result import Clustering
+from .settings import Listener, Settings, check_rows
+from .start import Begin, get_start
+from .starts import Seeds
+
+
+def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clustering:
+    """Run the loop from one or several starts, and keep the result of the lowest objective, the first of equals.
+
+    Parameters
+    ----------
+    data : Data
+        The rows, as an engine of :mod:`onmf.data` holds them.
+    settings : Settings
+        What the fit does.
+    listener : Listener, optional
+        Hears how the fit goes on.
+
+    Returns
+    -------
+    Clustering
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onmf.data import get_engine
+    >>> from onmf.divergence import KullbackLeibler
+    >>> from onmf.fit import Settings, fit
+    >>> X = np.array([[9.0, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
+    >>> fit(get_engine("cpu").hold(X, KullbackLeibler()), Settings(n_clusters=2)).labels
+    array([0, 0, 1, 1], dtype=int32)
+    """
+    listener = listener or Listener()
+    check_rows(data.shape[0], settings.n_clusters)
+
+    def start(run: int) -> Seeds:
+        return first_seeds(data, settings, listener, run)
+
+    best = best_run(data, start, settings.seeds, settings.plan, listener.watch)
+    warn_about(best, settings.plan.max_iter)
+    (margins,) = data.by_row(margins_of, best.centroids, labels=best.labels)
+    return kept(data, replace(best, parameters=settings.parameters, margins=margins))
+
+
+def first_seeds(data: Data, settings: Settings, listener: Listener, run: int = 0) -> Seeds:
+    """The seeds of a run."""
+    start = get_start(settings.init)
+    assert start is not None, "init was checked"
+    begin = Begin(data, settings, int(settings.seeds[run]), listener)
+    if start.by_runs:  # it announces its own runs
+        seeds = start.seeds(begin)
+        listener.begin_run()
+        return seeds
+    listener.begin_run()
+    return start.seeds(begin)
+
+
+def kept(data: Data, clustering: Clustering) -> Clustering:
+    """The clustering with its arrays computed, in the memory that the data came from."""
+    names = ("labels", "scales", "centroids", "masses", "margins")
+    arrays = data.keep(*(getattr(clustering, name) for name in names))
+    return replace(clustering, **dict(zip(names, arrays, strict=True)))
+
+
+def warn_about(clustering: Clustering, max_iter: int) -> None:
+    """Warn about what a user should know before trusting the result."""
+    k = len(clustering.centroids)
+    if clustering.n_filled < k:
+        why = f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
+        if clustering.stop_reason in ("max_iter", "callback"):
+            why = "the fit was stopped before they could be filled."
+        elif clustering.stop_reason == "batch":
+            why = "the batches so far have no rows for the others."
+        warn(f"Only {clustering.n_filled} of {k} clusters hold rows: {why}", ConvergenceWarning)
+    if clustering.stop_reason == "max_iter":
+        warn(
+            f"Not converged after max_iter={max_iter} iterations: {clustering.history['moved'][-1]} rows moved in the "
+            f"last one, and H changed by {clustering.history['change'][-1]:.1e}. Raise max_iter or tol.",
+            ConvergenceWarning,
+        )

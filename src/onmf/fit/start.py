@@ -1,0 +1,88 @@
+"""The starts by name, and starts that a user gives: all of them make the seeds of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from onmf.data import Data
+from onmf.data.validate import check_centroids
+
+from .consensus import consensus_start
+from .settings import Listener, Settings
+from .starts import Seeds, plus_plus, random_partition, random_rows, snpa_start, tie_parallel
+
+
+class Begin(NamedTuple):
+    """What a start is made from."""
+
+    data: Data
+    settings: Settings
+    seed: int
+    listener: Listener
+
+
+@dataclass(frozen=True)
+class Start:
+    """A way to find first centroids.
+
+    Attributes
+    ----------
+    seeds : callable
+        Finds them: ``seeds(begin) -> Seeds``.
+    random : bool
+        Whether runs from it differ, so that several are worth their time.
+    by_runs : bool
+        Whether it is made of runs of its own: it then needs all rows in memory, and cannot itself be one of several.
+    """
+
+    seeds: Callable[[Begin], Seeds]
+    random: bool = False
+    by_runs: bool = False
+
+
+def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Callable[[Begin], Seeds]:
+    """A start from a function of data, number of clusters and random numbers."""
+    return lambda begin: function(begin.data, begin.settings.n_clusters, np.random.default_rng(begin.seed))
+
+
+def _consensus(begin: Begin) -> Seeds:
+    data, settings, seed, listener = begin
+    rng = np.random.default_rng(seed)
+    plan, n_runs = settings.plan, settings.n_consensus
+    return consensus_start(data, settings.n_clusters, rng, n_runs=n_runs, plan=plan, listener=listener)
+
+
+STARTS: dict[str, Start] = {
+    "snpa": Start(_drawn(snpa_start)),
+    "++": Start(_drawn(plus_plus), random=True),
+    "random": Start(_drawn(random_rows), random=True),
+    "random-partition": Start(_drawn(random_partition), random=True),
+    "consensus": Start(_consensus, by_runs=True),
+}
+"""Starts by name."""
+
+
+def get_start(init: Any) -> Start | None:
+    """The start that the parameter ``init`` stands for, None if it stands for none."""
+    if isinstance(init, str):
+        return STARTS.get(init)
+    if callable(init):
+        return Start(lambda begin: _given(begin, _called(init, begin)), random=True)
+    return Start(lambda begin: _given(begin, init)) if np.ndim(init) > 0 else None
+
+
+def _called(init: Callable[..., Any], begin: Begin) -> Any:
+    return init(begin.data.origin, begin.settings.n_clusters, random_state=check_random_state(begin.seed))
+
+
+def _given(begin: Begin, centroids: Any) -> Seeds:
+    """A start from centroids that a user gave."""
+    data = begin.data
+    checked = check_centroids(centroids, begin.settings.n_clusters, data.shape[1], data.divergence)
+    tie_parallel(checked)
+    return Seeds(checked)

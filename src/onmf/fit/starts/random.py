@@ -1,0 +1,143 @@
+"""Random starts: rows by D² sampling (++), rows at random, and a random partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from onmf import interrupt
+from onmf.backend import to_host
+from onmf.data import Data, Part
+from onmf.divergence import Array, FloatArray
+
+from .rows import (
+    Seeds,
+    from_sums,
+    inner_products,
+    parallel,
+    rows_at,
+    seeds_from_rows,
+    squared_norms,
+    tie_parallel,
+    usable_rows,
+)
+
+
+def plus_plus(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Draw each row with probability proportional to its loss under the rows drawn so far.
+
+    This is k-means++ with the divergence in the place of the squared distance. The losses are those of smoothed seeds,
+    which are finite also for rows with words that no seed has.
+    """
+    return _draw(data, k, rng, by_loss=True)
+
+
+def random_rows(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Draw rows of different directions with equal probability."""
+    return _draw(data, k, rng, by_loss=False)
+
+
+def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Give every row a random cluster; the centroids are the sums of the clusters' rows."""
+    states = []
+    for n in data.sizes:  # each part draws its labels from here, so that they do not depend on how rows are divided
+        states.append(rng.bit_generator.state)
+        rng.integers(k, size=n)
+    centroids: FloatArray = data.total(sums_at_random, states, k)
+    centroids = from_sums(centroids)
+    tie_parallel(centroids)
+    return Seeds(centroids)
+
+
+def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
+    """The sums of random clusters of the rows of a part. → (k, p)"""
+    rng = np.random.default_rng()
+    rng.bit_generator.state = states[part.number]
+    labels = rng.integers(k, size=len(part.block)).astype(np.int32)
+    return part.block.sum_by_label(labels, part.block.host_weights, k)
+
+
+@dataclass
+class Draws:
+    """What a part keeps while rows are drawn: which of its rows may still be drawn, and their losses."""
+
+    draw: str
+    squares: FloatArray
+    open: Array
+    losses: FloatArray
+    seeds: int = 0
+
+
+def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
+    """Draw k rows of different directions, by weight, or by weight times the smallest loss under the rows before."""
+    draw = uuid4().hex
+    room, chosen = np.empty((k, data.shape[1])), list[int]()
+    while len(chosen) < k:
+        interrupt.check()
+        seeds = room[: len(chosen)]
+        totals = np.array(data.map(total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
+        hopeless = bool(totals[:, 1].any())
+        cumulated = np.cumsum(totals[:, int(hopeless)])
+        if not cumulated[-1] > 0:
+            break
+        target = rng.random() * cumulated[-1]
+        filled = np.flatnonzero(totals[:, int(hopeless)])
+        part = min(int(np.searchsorted(cumulated, target, side="right")), int(filled[-1]))
+        target -= cumulated[part - 1] if part else 0.0
+        chosen.append(data.ask(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
+        room[len(chosen) - 1] = rows_at(data, chosen[-1:])
+    return seeds_from_rows(data, chosen, k, room[: len(chosen)])
+
+
+def total_chances(
+    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool
+) -> tuple[float, float]:
+    """The sum of the chances of a part's rows, and of the weights of those that no seed can explain."""
+    both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
+    return tuple(float(np.cumsum(chances)[-1]) if len(chances) else 0.0 for chances in both)  # type: ignore[return-value]
+
+
+def row_at(
+    part: Part,
+    draw: str,
+    seeds: FloatArray,
+    chosen: list[int],
+    by_loss: bool,
+    hopeless: bool,
+    target: float,
+) -> int:
+    """The row of a part at which the cumulated chances pass the target; its index in the whole."""
+    chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
+    row = int(np.searchsorted(np.cumsum(chances), target, side="right"))
+    return part.first + min(row, int(np.flatnonzero(chances)[-1]))
+
+
+def _chances(
+    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool
+) -> FloatArray:
+    """The chance of each row of a part to be drawn; with smoothing=0 rows that no seed can explain come first."""
+    known = part.scratch
+    if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
+        squares = squared_norms(part)
+        known = part.scratch = Draws(draw, squares, usable_rows(part, squares), np.ones(len(squares)))
+    block, divergence = part.block, part.block.divergence
+    while known.seeds < len(seeds):
+        seed = seeds[known.seeds : known.seeds + 1]
+        products = inner_products(part, seed)
+        known.open &= ~parallel(products, np.append(known.squares, np.square(seed).sum()))
+        own = chosen[known.seeds] - part.first
+        if 0 <= own < len(known.open):
+            known.open[own] = False
+        if by_loss:
+            templates = block.prepare(divergence.smooth(seed), divergence.unsmoothed())
+            new = np.maximum(to_host(block.assign(templates).losses), 0.0)
+            known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
+        known.seeds += 1
+    weights = block.host_weights
+    beyond = np.isinf(known.losses) & known.open & (weights > 0)
+    if hopeless:
+        return np.where(beyond, weights, 0.0)
+    return np.where(known.open & ~beyond, weights * np.where(np.isinf(known.losses), 0.0, known.losses), 0.0)

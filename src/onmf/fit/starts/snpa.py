@@ -1,0 +1,198 @@
+"""The successive nonnegative projection algorithm (SNPA): r rows of X that are far apart.
+
+Reference: Gillis, Successive nonnegative projection algorithm for robust nonnegative blind source separation (2014).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from onmf import interrupt
+from onmf.backend import Matrix, to_host
+from onmf.data import Data, Part, get_engine
+from onmf.data.intake import check_in_memory
+from onmf.data.validate import check_data
+from onmf.divergence import Array, FloatArray, Frobenius
+
+from .rows import Seeds, inner_products, seeds_from_rows, squared_norms, usable_rows
+
+EXHAUSTED = 1e-12
+"""Largest squared residual, in units of the largest squared norm, at which X has no direction left."""
+
+FIRST_BLOCK = 64
+"""Rows projected first in each round; then twice as many, and so on. Fixed, so that threads change nothing."""
+
+TIE = 1e-6
+"""Rows whose residuals are this close, relatively, to the largest compete by their norm."""
+
+
+def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left; deterministic.
+
+    Each time the row farthest from the convex hull of the chosen rows and the origin is taken.
+    """
+    choice = uuid4().hex
+    chosen: list[int] = []
+    vertices = np.empty((k, data.shape[1]))
+    gram = np.zeros((k + 1, k + 1))  # vertex 0 is the origin: it has no product with anything
+    largest = 0.0
+    stored: Matrix = None
+    while len(chosen) < k:
+        interrupt.check()
+        fronts = data.map(farthest, choice, k, vertices[: len(chosen)], gram, largest)
+        residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
+        largest = largest or float(squares.max(initial=0.0))
+        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
+        if not len(close) or not residuals[close].max() > EXHAUSTED * largest:
+            break
+        best = close[np.lexsort((rows[close], -squares[close]))[0]]
+        place = int(best)
+        for front in fronts:
+            if place < len(front.rows):
+                row = front.stored[place : place + 1]
+                stored = row if stored is None else _below(stored, row)
+                break
+            place -= len(front.rows)
+        chosen.append(int(rows[best]))
+        m = len(chosen)
+        vertices[m - 1] = stored[[m - 1]].toarray() if issparse(stored) else stored[m - 1]
+        placed = data.backend.place(stored)
+        template = data.backend.prepare(placed, data.backend.bring(vertices[m - 1 : m]))
+        gram[1 : m + 1, m] = gram[m, 1 : m + 1] = to_host(data.backend.best_template(placed, template)[1])
+    return seeds_from_rows(data, chosen, k, vertices[: len(chosen)])
+
+
+class Front(NamedTuple):
+    """Rows of a part that may be the farthest of all: none farther is as long, none as long is farther."""
+
+    residuals: FloatArray
+    squares: FloatArray
+    rows: Array
+    stored: Matrix
+
+
+@dataclass
+class Hull:
+    """What a part keeps about the hull: products of its rows with the vertices, their weights, and the distances."""
+
+    choice: str
+    squares: FloatArray
+    usable: Array
+    residuals: FloatArray
+    products: FloatArray
+    weights: FloatArray
+    vertices: int = 0
+
+
+def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatArray, largest: float) -> Front:
+    """The rows of a part that are farthest from the hull.
+
+    Distances only fall as the hull grows, so those of earlier rounds are upper bounds: rows are projected in the order
+    of their bounds, until the next bound is below the largest distance found.
+    """
+    from onmf.kernels import project_on_hull
+
+    known = _hull(part, choice, k, len(vertices))
+    while known.vertices < len(vertices):
+        known.products[:, known.vertices + 1] = inner_products(part, vertices[known.vertices])
+        known.vertices += 1
+    m, usable, residuals = len(vertices), known.usable, known.residuals
+    hull = np.ascontiguousarray(gram[: m + 1, : m + 1])
+    enough = EXHAUSTED * (largest or residuals.max(initial=0.0))
+    order = usable[np.argsort(-residuals[usable], kind="stable")]
+    start, size = 0, FIRST_BLOCK
+    while start < len(order) and residuals[order[start]] >= enough:
+        block = order[start : start + size]
+
+        def project(first: int, last: int, block: Array = block, enough: float = enough) -> None:
+            project_on_hull(known.products, hull, known.squares, block, first, last, enough, known.weights, residuals)
+
+        part.block.backend.threads.over_rows(project, len(block))
+        enough = max(enough, (1 - TIE) * residuals[block].max())
+        start, size = start + size, 2 * size
+    close = usable[residuals[usable] >= (1 - TIE) * residuals.max(initial=0.0)]
+    front = _front(close, residuals[close], known.squares[close])
+    stored = part.block.take(front)
+    return Front(residuals[front], known.squares[front], part.first + front, stored)
+
+
+def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
+    """Of these rows, those that no other one beats in residual, length and index at once."""
+    order = np.lexsort((rows, -squares, -residuals))
+    longest = np.maximum.accumulate(squares[order])
+    order = order[squares[order] == longest]
+    groups = np.split(rows[order], np.flatnonzero(np.diff(squares[order])) + 1)  # of one length, the farthest first
+    return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
+
+
+def _hull(part: Part, choice: str, k: int, vertices: int) -> Hull:
+    """What is known of the hull of that many vertices, or fewer."""
+    known = part.scratch
+    if not isinstance(known, Hull) or known.choice != choice or known.vertices > vertices:
+        n = len(part.block)
+        squares = squared_norms(part)
+        usable = np.flatnonzero(usable_rows(part, squares))
+        residuals = np.zeros(n)
+        residuals[usable] = squares[usable]
+        products, weights = np.zeros((n, k + 1)), np.zeros((n, k + 1))
+        weights[:, 0] = 1.0  # the origin holds all the weight at first
+        known = part.scratch = Hull(choice, squares, usable, residuals, products, weights)
+    return known
+
+
+def _below(rows: Matrix, row: Matrix) -> Matrix:
+    """Rows and one more, in the form they are stored in; SciPy's own vstack takes as long as a projection."""
+    if not issparse(rows):
+        return np.vstack([rows, row])
+    indptr = np.append(rows.indptr, rows.indptr[-1] + row.indptr[-1])
+    entries = (np.concatenate([getattr(part, name) for part in (rows, row)]) for name in ("data", "indices"))
+    return csr_array((*entries, indptr), shape=(len(indptr) - 1, rows.shape[1]))
+
+
+@interrupt.heeding
+def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
+    """Choose ``r`` rows of ``X`` that are far apart, by the successive nonnegative projection algorithm.
+
+    Each time the row farthest from the convex hull of the chosen rows and the origin is taken.
+
+    Parameters
+    ----------
+    X : (n, p) array or sparse matrix
+        Data.
+    r : int
+        Number of rows, at most n. Two n × r arrays of float64 are needed while choosing.
+    n_threads : int or None, default=None
+        Threads; None uses all cores. The choice does not depend on it.
+
+    Returns
+    -------
+    rows : (r,) array of int
+        Indices of the rows, in the order of choice. If X runs out of directions before, a warning says so and the
+        others are the first rows not chosen yet.
+
+    References
+    ----------
+    N. Gillis, "Successive nonnegative projection algorithm for robust nonnegative blind source separation",
+    SIAM Journal on Imaging Sciences 7 (2014).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onmf import snpa
+    >>> snpa(np.array([[1, 1], [0, 3], [4, 0], [2, 1]]), 2)
+    array([2, 1])
+    """
+    check_in_memory(X, "snpa")
+    checked = check_data(X, Frobenius())
+    if not isinstance(r, Integral) or not 1 <= r <= checked.shape[0]:
+        raise ValueError(f"r={r} is not allowed: choose between 1 and the {checked.shape[0]} rows of X.")
+    data = get_engine("auto", checked, n_threads).hold(checked, Frobenius())
+    rows = snpa_start(data, r, np.random.default_rng()).rows
+    assert rows is not None
+    return rows
