@@ -298,6 +298,14 @@ class TestTies:
         assert np.array_equal(model.predict(A), model.labels_)
 
 
+def test_weights_are_repeated_rows_where_clusters_start_again():
+    X = np.array([[2, 1], [4, 2], [2, 2], [4, 0], [1, 3], [5, 3], [5, 4], [5, 1], [0, 1]])
+    weights = np.array([2, 2, 3, 3, 3, 1, 2, 2, 2])
+    weighted = ONMF(8, beta_loss="cosine").fit(X, sample_weight=weights)
+    repeated = ONMF(8, beta_loss="cosine").fit(np.repeat(X, weights, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, weights), repeated.labels_)
+
+
 class TestParameters:
     @pytest.mark.parametrize("engine", [None, 5, CpuEngine, ["cpu"], b"cpu"])
     def test_engines(self, engine):

@@ -15,7 +15,7 @@ import numpy as np
 from onmf import interrupt
 from onmf.divergence import Divergence, FloatArray
 from onmf.engine import FIXED, Engine, Held, StepSums, to_host
-from onmf.initialize import rows_at
+from onmf.initialize import inner_products, rows_at
 
 LARGEST_LOSS = 1e200
 """Stands for an infinite loss of a row, so that losses can be subtracted."""
@@ -140,24 +140,27 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     """Give each empty cluster another centroid, in ``W``; True if the next assignment can change something.
 
     It starts again from the row of largest loss in the cluster of largest loss. Losses are those under the unsmoothed
-    centroids, so that a row on its centroid has none to give, and each row is ``tried`` once, so that this ends.
+    centroids, so that a row on its centroid has none to give, and each row is ``tried`` once, so that this ends. Copies
+    of a row are tried together: a row of weight 2 counts as two equal rows.
     Where no row has a loss, the cluster takes the centroid of the first filled one: it ties with that and gets
     nothing.
     """
     empty = step.empty
     parts = engine.map(held, worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
     by_cluster = sum(part.totals for part in parts)
-    rows = [row for part in parts for row in part.rows]  # (−loss, row, cluster, loss with weight)
+    groups = [group for part in parts for group in part.groups]
     filled = np.flatnonzero(~empty)
     changed = False
     for c in np.flatnonzero(empty):
-        worst = min((row for row in rows if row[2] == np.argmax(by_cluster)), default=None)
+        worst = min((group for group in groups if group.cluster == np.argmax(by_cluster)), default=None)
         if by_cluster.any() and worst is not None:
-            rows.remove(worst)
-            _, row, cluster, loss = worst
-            W[c] = engine.bring(rows_at(engine, held, [row])[0])
-            by_cluster[cluster] = max(by_cluster[cluster] - loss, 0.0) if any(r[2] == cluster for r in rows) else 0.0
-            tried.add(row)
+            W[c] = engine.bring(rows_at(engine, held, worst.rows[:1])[0])
+            for copies in [group for group in groups if group.is_copy_of(worst)]:
+                groups.remove(copies)
+                by_cluster[copies.cluster] = max(by_cluster[copies.cluster] - copies.weighted, 0.0)
+                tried.update(copies.rows)
+            if all(group.cluster != worst.cluster for group in groups):
+                by_cluster[worst.cluster] = 0.0
             changed = True
         elif len(filled) and not (W[c] == W[filled[0]]).all():
             W[c] = W[filled[0]]
@@ -165,11 +168,27 @@ def refill(engine: Engine, held: Held, W: FloatArray, step: StepSums, tried: set
     return changed
 
 
+class Copies(NamedTuple):
+    """Equal rows of a cluster, in the order in which they are tried: the largest loss first, then the lowest row."""
+
+    minus_loss: float
+    rows: list[int]
+    cluster: int
+    weighted: float
+    """Sum of their losses, with weights."""
+    projection: float
+    """On a random direction: what equal rows share besides the loss."""
+
+    def is_copy_of(self, other: Copies) -> bool:
+        """Whether these rows are equal to others, of another part."""
+        return (self.minus_loss, self.cluster, self.projection) == (other.minus_loss, other.cluster, other.projection)
+
+
 class Worst(NamedTuple):
-    """Losses of a part by cluster, and the rows of the largest in each: (−loss, row, cluster, loss with weight)."""
+    """Losses of a part by cluster, and the rows of the largest in each."""
 
     totals: FloatArray
-    rows: list[tuple[float, int, int, float]]
+    groups: list[Copies]
 
 
 def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], number: int) -> Worst:
@@ -182,11 +201,15 @@ def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], numb
     losses = np.where((losses > rounding) & (weights > 0), np.minimum(losses, LARGEST_LOSS), 0.0)
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0
-    found = []
+    projections = inner_products(engine, part, np.random.default_rng(0).random(W.shape[1]))
+    groups = []
     for k in range(len(W)):
         rows = np.flatnonzero((labels == k) & (losses > 0))
-        for row in rows[np.argsort(-losses[rows], kind="stable")[:number]]:
-            loss = float(losses[row])
-            found.append((-loss, part.first + int(row), k, loss * float(weights[row])))
+        both = np.stack([losses[rows], projections[rows]])
+        (values, _), first, group = np.unique(both, axis=1, return_index=True, return_inverse=True)
+        for g in np.lexsort((first, -values))[:number]:
+            same = rows[group.ravel() == g]
+            loss, weighted = float(values[g]), float(values[g] * weights[same].sum())
+            groups.append(Copies(-loss, (part.first + same).tolist(), k, weighted, float(projections[same[0]])))
     totals: FloatArray = np.bincount(labels, weights=weights * losses, minlength=len(W)).astype(np.float64, copy=False)
-    return Worst(totals, found)
+    return Worst(totals, groups)

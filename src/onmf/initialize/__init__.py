@@ -9,10 +9,10 @@ import numpy as np
 from onmf.engine import Engine, Held
 
 from .random import plus_plus, random_partition, random_rows
-from .seeds import Start, from_sums, rows_at, tie_parallel
+from .seeds import Start, from_sums, inner_products, rows_at, tie_parallel
 from .snpa import snpa, snpa_start
 
-__all__ = ["RANDOM", "STARTS", "Start", "from_sums", "rows_at", "snpa", "tie_parallel"]
+__all__ = ["RANDOM", "STARTS", "Start", "from_sums", "inner_products", "rows_at", "snpa", "tie_parallel"]
 
 STARTS: dict[str, Callable[[Engine, Held, int, np.random.Generator], Start]] = {
     "snpa": snpa_start,
