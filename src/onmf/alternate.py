@@ -201,7 +201,7 @@ def worst_rows(engine: Engine, part: Held, W: FloatArray, tried: list[int], numb
     losses = np.where((losses > rounding) & (weights > 0), np.minimum(losses, LARGEST_LOSS), 0.0)
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0
-    projections = inner_products(engine, part, np.random.default_rng(0).random(W.shape[1]))
+    projections = inner_products(engine, part, np.random.default_rng(0).random(W.shape[1:]))
     groups = []
     for k in range(len(W)):
         rows = np.flatnonzero((labels == k) & (losses > 0))
