@@ -325,7 +325,8 @@ class Engine(ABC):
             stayed = labels == held.labels
             moved = 1.0 - stayed
             overlaps = ones * scales * held.scales * stayed
-        values = (weights * scales, ones, ones * scales, ones * scales * scales, overlaps, ones * losses, moved)
+        counted = ones * np.where(ones > 0, losses, 0.0)  # a row of weight 0 may have an infinite loss
+        values = (weights * scales, ones, ones * scales, ones * scales * scales, overlaps, counted, moved)
         return np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
 
     def update(self, divergence: Divergence, step: StepSums, W: FloatArray) -> Callable[[], float]:

@@ -191,7 +191,7 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     """
     check_in_memory(X, "snpa")
     data = check_data(X, Frobenius())
-    if not isinstance(r, Integral) or not 1 <= r <= data.shape[0]:
+    if not isinstance(r, Integral) or isinstance(r, bool) or not 1 <= r <= data.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {data.shape[0]} rows of X.")
     engine = get_engine("auto", data, n_threads)
     rows = snpa_start(engine, engine.hold(data, Frobenius()), r, np.random.default_rng()).rows
