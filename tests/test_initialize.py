@@ -31,7 +31,7 @@ def test_snpa_that_runs_out_of_directions_takes_the_first_rows():
         assert snpa(X, 4).tolist() == [2, 4, 0, 3]
 
 
-@pytest.mark.parametrize("r", [0, 6])
+@pytest.mark.parametrize("r", [0, 6, True])
 def test_snpa_refuses(r):
     with pytest.raises(ValueError, match=f"r={r} is not allowed: choose between 1 and the 5 rows"):
         snpa(np.eye(5), r)

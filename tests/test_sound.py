@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, csr_matrix, dia_array, lil_array
 
 from onmf import ONMF, kl_onmf, select_n_clusters, snpa
+from onmf.divergence import get_divergence
 from onmf.engine import BlocksEngine, get_engine
 from onmf.engine.cpu import CpuEngine
 
@@ -296,6 +297,25 @@ class TestTies:
         start = np.array([[0.5, 0.1, 2.0, 1e-09, 0.5], [1e-09, 0.5, 0.5, 0.1, 0.1], [1.0, 0.5, 0.5, 0.5, 1e-09]])
         model = ONMF(3, beta_loss="cosine", init=start).fit(A)
         assert np.array_equal(model.predict(A), model.labels_)
+
+
+def test_weights_are_repeated_rows_where_clusters_start_again():
+    X = np.array([[2, 1], [4, 2], [2, 2], [4, 0], [1, 3], [5, 3], [5, 4], [5, 1], [0, 1]])
+    weights = np.array([2, 2, 3, 3, 3, 1, 2, 2, 2])
+    weighted = ONMF(8, beta_loss="cosine").fit(X, sample_weight=weights)
+    repeated = ONMF(8, beta_loss="cosine").fit(np.repeat(X, weights, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, weights), repeated.labels_)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_an_infinite_loss_of_weight_0_counts_as_nothing(engine):
+    X, weights = np.array([[2, 2], [0, 1]]), [0.0, 1.0]
+    divergence = get_divergence("kullback-leibler", 0.0)
+    runner = get_engine(engine)
+    held = runner.hold(X, divergence, np.array(weights))
+    step = runner.step(held, divergence.templates(np.array([[0.0, 1.0], [0.0, 2.0]])))
+    assert np.isfinite(step.loss).all()
+    assert_finite(ONMF(2, smoothing=0, engine=engine).fit(X, sample_weight=weights), X[1:])
 
 
 class TestParameters:

@@ -101,7 +101,8 @@ class Run:
             stayed = labels == self.state.labels
             moved = 1.0 - stayed
             overlaps = own * scales * self.state.scales * stayed
-        values = (weights * scales, own, own * scales, own * scales * scales, overlaps, own * losses, moved)
+        counted = own * np.where(own > 0, losses, 0.0)  # a row of weight 0 may have an infinite loss
+        values = (weights * scales, own, own * scales, own * scales * scales, overlaps, counted, moved)
         return np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
 
     def update(self, step: StepSums, W: FloatArray) -> Drift:

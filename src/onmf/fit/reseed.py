@@ -10,7 +10,7 @@ from onmf.backend import Steps, StepSums, to_host
 from onmf.data import Data, Part
 from onmf.divergence import FloatArray
 
-from .starts.rows import rows_at
+from .starts.rows import inner_products, rows_at
 
 LARGEST_LOSS = 1e200
 """Stands for an infinite loss of a row, so that losses can be subtracted."""
@@ -19,44 +19,65 @@ NOISE = 1e-10
 """Loss of a row, in units of the terms it is computed from, below which it is rounding."""
 
 
-class BadRow(NamedTuple):
-    """A row with a large loss. Tuples are compared in order, so the smallest is the row that fits worst."""
+class Copies(NamedTuple):
+    """Equal rows of one cluster. Tuples are compared in order, so the smallest has the largest loss, then the first row.
+
+    Attributes
+    ----------
+    minus_loss : float
+        Minus the loss of one of them.
+    rows : list of int
+        Their indices in the whole.
+    cluster : int
+        Their cluster.
+    weighted : float
+        The sum of their losses, with sample weights.
+    projection : float
+        On a random direction; equal rows have equal projections.
+    """
 
     minus_loss: float
-    row: int
+    rows: list[int]
     cluster: int
-    weighted_loss: float
+    weighted: float
+    projection: float
+
+    def is_copy_of(self, other: Copies) -> bool:
+        """Whether these rows are equal to others, which may lie in another part."""
+        return (self.minus_loss, self.cluster, self.projection) == (other.minus_loss, other.cluster, other.projection)
 
 
 class WorstRows(NamedTuple):
     """The losses of a part by cluster, and the rows of largest loss in each."""
 
     totals: FloatArray
-    rows: list[BadRow]
+    groups: list[Copies]
 
 
 def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
     """Give each empty cluster another centroid; True if that can change the next assignment.
 
     It starts again from the row of largest loss in the cluster of largest loss. Losses are those under the unsmoothed
-    centroids, so that a row on its centroid has none. Each row is ``tried`` once, so that this ends. If no row has a
-    loss, the cluster takes the centroid of the first filled one: it ties with that and gets nothing.
+    centroids, so that a row on its centroid has none. Each row is ``tried`` once, so that this ends. Copies of a row
+    are tried together, because a row of weight 2 counts as two equal rows. If no row has a loss, the cluster takes the
+    centroid of the first filled one: it ties with that and gets nothing.
     """
     empty, W = step.empty, steps.centroids
     parts: list[WorstRows] = data.map(worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
-    by_cluster = sum(part.totals for part in parts)
-    rows = [row for part in parts for row in part.rows]
+    by_cluster: FloatArray = np.sum([part.totals for part in parts], axis=0)
+    groups = [group for part in parts for group in part.groups]
     filled = np.flatnonzero(~empty)
     changed = False
     for c in np.flatnonzero(empty):
-        worst = min((row for row in rows if row.cluster == np.argmax(by_cluster)), default=None)
-        if np.any(by_cluster) and worst is not None:
-            rows.remove(worst)
-            cluster = worst.cluster
-            steps.put(c, rows_at(data, [worst.row])[0])
-            rest = max(by_cluster[cluster] - worst.weighted_loss, 0.0)  # type: ignore[index]
-            by_cluster[cluster] = rest if any(row.cluster == cluster for row in rows) else 0.0  # type: ignore[index]
-            tried.add(worst.row)
+        worst = min((group for group in groups if group.cluster == np.argmax(by_cluster)), default=None)
+        if by_cluster.any() and worst is not None:
+            steps.put(c, rows_at(data, worst.rows[:1])[0])
+            for copies in [group for group in groups if group.is_copy_of(worst)]:
+                groups.remove(copies)
+                by_cluster[copies.cluster] = max(by_cluster[copies.cluster] - copies.weighted, 0.0)
+                tried.update(copies.rows)
+            if all(group.cluster != worst.cluster for group in groups):
+                by_cluster[worst.cluster] = 0.0
             changed = True
         elif len(filled) and not (W[c] == W[filled[0]]).all():
             steps.put(c, W[filled[0]])
@@ -67,19 +88,22 @@ def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
 def worst_rows(part: Part, W: FloatArray, tried: list[int], number: int) -> WorstRows:
     """The rows of largest loss under the unsmoothed centroids, ``number`` of each cluster of the last step."""
     block = part.block
-    divergence = block.divergence.unsmoothed()
-    _, scales, losses = block.assign(block.prepare(W, divergence))
+    _, scales, losses = block.assign(block.prepare(W, block.divergence.unsmoothed()))
     rounding = to_host(NOISE * (np.abs(block.constants) + scales * block.divergence.weight(scales, block.terms)))
     losses, labels = to_host(losses), to_host(part.run.collect()[0])
     weights = block.host_weights
     losses = np.where((losses > rounding) & (weights > 0), np.minimum(losses, LARGEST_LOSS), 0.0)
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0
-    worst = []
+    projections = inner_products(part, np.random.default_rng(0).random(W.shape[1:]))
+    groups = []
     for k in range(len(W)):
         rows = np.flatnonzero((labels == k) & (losses > 0))
-        for row in rows[np.argsort(-losses[rows], kind="stable")[:number]]:
-            loss = float(losses[row])
-            worst.append(BadRow(-loss, part.first + int(row), k, loss * float(weights[row])))
+        both = np.stack([losses[rows], projections[rows]])
+        (values, _), first, group = np.unique(both, axis=1, return_index=True, return_inverse=True)
+        for g in np.lexsort((first, -values))[:number]:
+            same = rows[group.ravel() == g]
+            loss, weighted = float(values[g]), float(values[g] * weights[same].sum())
+            groups.append(Copies(-loss, (part.first + same).tolist(), k, weighted, float(projections[same[0]])))
     totals: FloatArray = np.bincount(labels, weights=weights * losses, minlength=len(W)).astype(np.float64, copy=False)
-    return WorstRows(totals, worst)
+    return WorstRows(totals, groups)

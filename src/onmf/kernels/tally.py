@@ -33,7 +33,8 @@ def tally(
         table[1, k] += w
         table[2, k] += w * a
         table[3, k] += w * a * a
-        table[5, k] += w * losses[i]
+        if w > 0.0:  # a row of weight 0 may have an infinite loss
+            table[5, k] += w * losses[i]
         if first or before[i] != k:
             table[6, k] += 1.0
         else:

@@ -670,7 +670,10 @@ extern "C" __global__ void tally_rows(
         for (int f = 0; f < 3; f++) {
             if (!factors[f]) continue;
             #pragma unroll
-            for (int m = 0; m < ahead; m++) value[m] *= factors[f][i + 32 * m < stop ? i + 32 * m : i];
+            for (int m = 0; m < ahead; m++) {
+                double factor = factors[f][i + 32 * m < stop ? i + 32 * m : i];
+                value[m] = value[m] == 0.0 ? 0.0 : value[m] * factor;  // a row of weight 0 may have an infinite loss
+            }
         }
         if (kind == 4 || kind == 6) {
             #pragma unroll

@@ -190,7 +190,7 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     """
     check_in_memory(X, "snpa")
     checked = check_data(X, Frobenius())
-    if not isinstance(r, Integral) or not 1 <= r <= checked.shape[0]:
+    if not isinstance(r, Integral) or isinstance(r, bool) or not 1 <= r <= checked.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {checked.shape[0]} rows of X.")
     data = get_engine("auto", checked, n_threads).hold(checked, Frobenius())
     rows = snpa_start(data, r, np.random.default_rng()).rows
