@@ -30,8 +30,8 @@ import pytest
 from scipy.sparse import csr_array
 
 import onmf
-from onmf import files
 from onmf.datasets import open_shards, write_shards
+from onmf.io import files
 
 FORK = hasattr(os, "fork")
 pytestmark = pytest.mark.skipif(not FORK, reason="this system has no fork")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from conftest import until
-from onmf import files
-from onmf.files import discard_unfinished, scratch_folder, whole_folder, write_whole
+from onmf.io import files
+from onmf.io.files import discard_unfinished, scratch_folder, whole_folder, write_whole
 
 needs_locks = pytest.mark.skipif(files.fcntl is None, reason="this system has no flock: strays are left alone")
 both = pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
@@ -170,7 +170,7 @@ def test_what_somebody_puts_there_while_a_command_runs_stays(tmp_path):
 HOLDS = """
 import os, sys
 from pathlib import Path
-from onmf.files import scratch_folder, whole_folder, write_whole
+from onmf.io.files import scratch_folder, whole_folder, write_whole
 place = Path(sys.argv[2])
 def wait(file):
     print("begun", flush=True)
@@ -289,7 +289,7 @@ class TestOneFile:
         reader.join()
         assert read == ["new"]
         assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-        code = "from onmf.files import write_whole; write_whole('/dev/stdout', lambda file: file.write(b'new'))"
+        code = "from onmf.io.files import write_whole; write_whole('/dev/stdout', lambda file: file.write(b'new'))"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"new"
 
     @pytest.mark.parametrize("links", [True, False])
@@ -345,7 +345,7 @@ def test_a_full_disk_is_noticed_whichever_file_of_an_image_meets_it(tmp_path):
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt before the n-th instruction of :mod:`onmf.files`."""
+    """Raises KeyboardInterrupt before the n-th instruction of :mod:`onmf.io.files`."""
 
     def __init__(self, instruction):
         self.left = instruction

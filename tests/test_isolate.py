@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import until
-from onmf.isolate import Isolated, ReaderEnded
+from onmf.io.isolate import Isolated, ReaderEnded
 
 FUNCTIONS = """
 import ctypes, os, time
@@ -208,7 +208,7 @@ def script(tmp_path, body):
             print("once", flush=True)
             sys.path.insert(0, {str(tmp_path)!r})
             import functions_of_a_test as functions
-            from onmf.isolate import Isolated
+            from onmf.io.isolate import Isolated
             read = Isolated("scene.mat", memory=10**8, seconds=1000)
             """
         )

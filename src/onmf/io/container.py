@@ -25,7 +25,8 @@ from typing import IO, Any
 import numpy as np
 
 from onmf.divergence import Array
-from onmf.files import write_whole
+
+from .files import write_whole
 
 METADATA = "metadata.json"
 MEMBER = re.compile(r"(arrays/[A-Za-z0-9_.-]{1,80}\.npy|parts/[A-Za-z0-9_.-]{1,80}\.json)")

@@ -1,6 +1,6 @@
 """Fitted models as files: what of a model is written, and how it is read again.
 
-The format is that of :mod:`onmf.container`; docs/model-file.md describes it for readers in other languages.
+The format is that of :mod:`onmf.io.container`; docs/model-file.md describes it for readers in other languages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import sklearn
 
 from onmf import divergence as divergences
 from onmf._version import __version__
-from onmf.container import Container, damaged, read_container, write_container
 from onmf.divergence import NAMES as DIVERGENCES
 from onmf.divergence import Array, Divergence
 from onmf.engine import NAMES as ENGINES
 from onmf.engine import Engine
 from onmf.initialize import STARTS
 from onmf.result import Agreement, Clustering
+
+from .container import Container, damaged, read_container, write_container
 
 FORMAT = "an onmf model"
 VERSION = 1
