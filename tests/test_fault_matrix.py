@@ -31,7 +31,7 @@ from scipy.sparse import csr_array
 
 import onmf
 from onmf.datasets import open_shards, write_shards
-from onmf.io import files
+from onmf.io import system, unfinished
 
 FORK = hasattr(os, "fork")
 pytestmark = pytest.mark.skipif(not FORK, reason="this system has no fork")
@@ -234,7 +234,7 @@ def begin(room, ask):
     try:
         os.dup2(said, 2)
         if not ask["exchange"]:
-            files._exchange = lambda one, other: False  # as on file systems that cannot
+            unfinished.exchange = lambda one, other: False  # as on file systems that cannot
         if ask["limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (ask["limit"], ask["limit"]))
         sys.addaudithook(Fault(room, ask["fault"], ask["step"]).strike)
@@ -294,7 +294,7 @@ class Fault:
         if event == "ctypes.dlsym":
             return second in ("renameat2", "renamex_np")
         if event == "fcntl.flock":
-            return second != files.fcntl.LOCK_UN
+            return second != system.fcntl.LOCK_UN
         return str(first).startswith(str(self.room)) or event in ("os.remove", "os.rmdir")
 
 
@@ -463,7 +463,7 @@ def test_two_runs_at_once(forge, name, old):
                 assert re.search("Another run is writing to|exists|already", second["said"])
             else:
                 [kept] = re.findall(
-                    r"somebody else while this ran, and was left as it is. The result is in (.*)\.\n", first["said"]
+                    r"another program while this ran and was left as it is. The result is in (.*)\.\n", first["said"]
                 )
                 assert writer.read(Path(kept)) == k
                 remove(Path(kept))

@@ -24,7 +24,7 @@ from onmf.datasets import make_scene
 from onmf.divergence import BetaBelowOne, KullbackLeibler
 from onmf.image import Cube, cluster_image, predict_image
 from onmf.image.cluster import image_parts
-from onmf.io.model_file import PARAMETERS
+from onmf.io.schema import PARAMETERS
 from onmf.text import assign_documents
 from onmf.text.words import DEFAULT, is_simple
 

@@ -13,7 +13,7 @@ import typer
 
 from onmf.divergence import get_divergence
 from onmf.io.files import whole_folder
-from onmf.io.model_file import LONGEST_RUN
+from onmf.io.schema import LONGEST_RUN
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
 from onmf.text.cluster import so_many
 from onmf.text.read import STRIP

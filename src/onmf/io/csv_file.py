@@ -1,4 +1,4 @@
-"""CSV files that every program reads alike, and that no spreadsheet executes."""
+"""CSV files that all programs read the same way, and in which no spreadsheet finds a formula."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable
 from typing import Any
 
 QUOTED = re.compile(r"[\",;\t\r\n]|^\s|\s$")
-"""What must stand in quotes. Python's own writer forgets a bare carriage return where lines end with a newline alone; a
-semicolon or a tab is what spreadsheets of some countries part cells by."""
+"""Text that needs quotes. Python's own writer misses a bare carriage return when lines end with a newline, and
+spreadsheets in some countries separate cells by semicolons or tabs."""
 
 FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
-"""How a text begins that a spreadsheet takes for a formula. Apostrophes may come before it, so that the one that is
-added can be told from them: see :func:`plain`."""
+"""The beginning of a text that a spreadsheet would take for a formula. Leading apostrophes are included, so that
+:func:`plain` can remove exactly the one that :func:`csv_line` added."""
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
-"""A number begins like a formula, and is harmless."""
+"""A signed number begins like a formula but is harmless."""
 
 
 def csv_line(cells: Iterable[Any]) -> str:
-    """A line of a CSV file with its newline: texts that would be formulas begin with an apostrophe, None is empty."""
+    """A line of a CSV file, with its newline. None becomes empty; texts like formulas get an apostrophe in front."""
     return ",".join("" if cell is None else _cell(cell) for cell in cells) + "\n"
 
 
 def plain(text: str) -> str:
-    """A text as it was before :func:`csv_line` made it harmless."""
+    """Undo the escaping of :func:`csv_line`."""
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 
@@ -32,5 +32,5 @@ def _cell(value: Any) -> str:
     if not isinstance(value, str):
         return str(value)
     text = f"'{value}" if FORMULA.match(value) and not NUMBER.fullmatch(value) else value
-    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")  # where some readers would end the cell
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")  # some readers end the cell at a NUL
     return '"' + text.replace('"', '""') + '"' if QUOTED.search(text) else text
