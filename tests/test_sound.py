@@ -67,8 +67,8 @@ def with_index(X, value):
     return X
 
 
-def with_pointer(X, place, value):
-    X.indptr[place] = value
+def with_pointer(X, position, value):
+    X.indptr[position] = value
     return X
 
 
@@ -121,13 +121,13 @@ BROKEN = {
 
 
 class TestStructure:
-    """Sparse matrices whose indices lead outside, which compiled code would follow."""
+    """Sparse matrices whose indices point outside, which compiled code would follow."""
 
     @pytest.mark.parametrize("name", BROKEN)
-    def test_is_refused_by_every_door(self, name):
+    def test_every_entry_point_refuses_it(self, name):
         make, message = BROKEN[name]
         fitted = ONMF(2).fit(np.eye(make().shape[1]))
-        for door in (
+        for use in (
             lambda X: ONMF(2).fit(X),
             lambda X: ONMF(2, engine="reference").fit(X),
             lambda X: ONMF(2).fit(lambda: iter([X])),
@@ -140,7 +140,7 @@ class TestStructure:
             lambda X: select_n_clusters(X, [2], random_state=0),
         ):
             with pytest.raises(ValueError, match=message):
-                door(make())
+                use(make())
 
     @pytest.mark.parametrize("name", BROKEN)
     def test_in_the_papers_orientation(self, name):
@@ -169,8 +169,8 @@ class TestStructure:
         with pytest.raises(ValueError, match=r"partition 0.*indices\[2\] = 4"):
             ONMF(2).fit(X)
 
-    def test_values_beyond_the_last_row_are_no_rows(self):
-        """SciPy lets a matrix have more room than entries; what is in there belongs to no row."""
+    def test_values_after_the_last_row_are_ignored(self):
+        """SciPy allows index and value arrays that are longer than the number of entries."""
         X = csr_array(np.eye(4))
         X.indices, X.data = np.append(X.indices, [99, -7]).astype(np.int32), np.append(X.data, [np.nan, -1])
         model = ONMF(2).fit(X)

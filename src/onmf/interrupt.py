@@ -30,7 +30,7 @@ _current: heeded | None = None
 
 
 class heeded:
-    """A block that loses no exception of the handlers of Ctrl-C and SIGTERM: it raises them, at its end at the latest.
+    """A block in which no interrupt is lost: what the handlers of Ctrl-C and SIGTERM raise is raised by its end.
 
     Only the main thread receives signals. In other threads, and within another such block, this does nothing.
     """

@@ -60,7 +60,7 @@ class Unfinished:
 
     def _name(self) -> None:
         self.path = self.target.with_name(f".{self.target.name}{MARK}{secrets.token_hex(8)}")
-        self.aside = Path(f"{self.path}.old")
+        self.aside = Path(f"{self.path}.old")  # for the old folder, if the system cannot exchange two names
 
     def open_file(self) -> IO[bytes]:
         """Create the file and open it. The lock outlives the file object."""
