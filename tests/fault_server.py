@@ -1,6 +1,6 @@
 """A server that forks processes in which files are written and a fault strikes; see test_fault_matrix.py.
 
-Each run is a process of its own, forked from one that has imported everything. An audit hook counts its steps, which
+Each run is a separate process, forked from one that has imported everything. An audit hook counts its steps, which
 are the calls that change a file or a folder. The fault strikes before the n-th step.
 """
 

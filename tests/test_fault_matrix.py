@@ -1,6 +1,6 @@
 """Everything that writes, against everything that can go wrong meanwhile.
 
-Each case is a real run on small data, in a process of its own (see fault_server.py). A fault strikes before the n-th
+Each case is a real run on small data, in a separate process (see fault_server.py). A fault strikes before the n-th
 step of the run, for every n. Afterwards the old result or the new one is there, whole, under its name. No other files
 are lost. Nothing temporary is left, or the next run removes it.
 """
@@ -220,7 +220,7 @@ def small_disk(folder):
 
 
 def run_in_space(case, disk, unit, amount):
-    """Run with room for so many more kilobytes or files on the disk; without a disk, with a limited length of files."""
+    """Run with space for ``amount`` more kilobytes or files; without a disk, limit the length of files instead."""
     if disk is None:
         return case.run(limit=amount)
     if not case.writer.replaces:

@@ -77,7 +77,7 @@ def environment():
 
 @pytest.fixture
 def functions(tmp_path):
-    """A module in a file of its own, as readers have it."""
+    """A standalone module, like those of the readers."""
     path = tmp_path / "functions_for_a_test.py"
     path.write_text(FUNCTIONS, "utf-8")
     spec = importlib.util.spec_from_file_location("functions_for_a_test", path)
