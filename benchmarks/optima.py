@@ -24,7 +24,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from onmf import ONMF
 from onmf.datasets import list_datasets, load_documents
-from onmf.files import write_whole
+from onmf.io.files import write_whole
 from onmf.metrics import clustering_accuracy
 
 from .measure import rest

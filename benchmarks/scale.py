@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 
 from onmf import ONMF
 from onmf.datasets import make_counts, open_shards, write_shards
-from onmf.files import write_whole
+from onmf.io.files import write_whole
 
 CLUSTERS, WORDS, ENTRIES = 20, 20_000, 20_000_000
 ITERATIONS = 6

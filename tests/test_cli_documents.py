@@ -23,7 +23,7 @@ import onmf as package
 from conftest import DATA, command, until
 from onmf.cli import app
 from onmf.datasets import docstring_texts
-from onmf.model_file import read_model, write_model
+from onmf.io.model_file import read_model, write_model
 from onmf.text import make_vectorizer, read_texts
 
 WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html"]

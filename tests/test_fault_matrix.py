@@ -1,26 +1,19 @@
-"""Everything that writes, against everything that can go wrong while it does.
+"""Everything that writes, against everything that can go wrong meanwhile.
 
-Each case is a real run on small data, in a process of its own that is forked from one that has imported everything.
-An audit hook counts its steps, which are the calls that change a file or a folder, and the fault strikes before the
-n-th, for every n. Afterwards there is the old result or the new one, whole, under its name; nobody else's files are
-gone; and nothing is left over, or the next run removes it.
+Each case is a real run on small data, in a separate process (see fault_server.py). A fault strikes before the n-th
+step of the run, for every n. Afterwards the old result or the new one is there, whole, under its name. No other files
+are lost. Nothing temporary is left, or the next run removes it.
 """
 
-import atexit
-import csv
-import gc
-import hashlib
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,276 +22,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import onmf
-from onmf import files
-from onmf.datasets import open_shards, write_shards
+import fault_server
+from fault_server import WRITERS, remove
 
-FORK = hasattr(os, "fork")
-pytestmark = pytest.mark.skipif(not FORK, reason="this system has no fork")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
-STEPS = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "fcntl.flock", "ctypes.dlsym", "open")
-THEIRS = ("letter.txt", ".letter.txt.onmf-0123456789abcdef")
-"""What lies beside the results and is none of the writers' business."""
-
-DOCUMENTS = ["assignments.csv", "clusters.csv", "model.onmf"]
-IMAGE = [
-    *("map.hdr", "map.img", "map.png", "map.svg", "map.tif", "map.tif.aux.xml", "margins.tif", "model.onmf"),
-    *("residuals.tif", "scales.tif", "spectra.csv", "spectra.hdr", "spectra.png", "spectra.sli", "spectra.svg"),
-    "summary.json",
-]
-
-
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def read_documents(out):
-    assert sorted(os.listdir(out)) == DOCUMENTS
-    k = len(onmf.load(out / "model.onmf").cluster_centers_)
-    assert (len(rows(out / "clusters.csv")), len(rows(out / "assignments.csv"))) == (k, 10 + k)
-    return k
-
-
-def read_image(out):
-    import rasterio
-
-    assert sorted(os.listdir(out)) == IMAGE
-    k = len(onmf.load(out / "model.onmf").cluster_centers_)
-    assert len(json.loads((out / "summary.json").read_text())["clusters"]) == k
-    assert (out / "spectra.sli").stat().st_size == 4 * 5 * k
-    assert (out / "map.img").stat().st_size == 20 * 30
-    assert (out / "spectra.svg").read_text().rstrip().endswith("</svg>")
-    for name in ("map", "scales", "residuals", "margins"):
-        with (
-            pytest.warns(rasterio.errors.NotGeoreferencedWarning),
-            rasterio.open(out / f"{name}.tif") as file,
-        ):
-            assert file.read(1).shape == (20, 30)
-    return k
-
-
-def read_shards(out):
-    ids = (out / "ids.txt").read_text().split()
-    assert open_shards(out).shape == (len(ids), 3 * (len(ids) - 10))
-    return len(ids)
-
-
-def read_reproduced(room):
-    found = json.loads((room / "documents.json").read_text())
-    assert len(rows(room / "documents.csv")) == len(found) == 1
-    assert "tr23" in (room / "documents.md").read_text()
-
-
-def read_fetched(path):
-    with np.load(path) as file:
-        assert file["indptr"][-1] == len(file["data"])
-
-
-def fit(k):
-    return onmf.ONMF(k, n_threads=1).fit(np.eye(4) + 1)
-
-
-def command(*arguments):
-    """Run the command line with these arguments, in which {k} and the folders are filled in."""
-
-    def run(room, k, force):
-        import onmf.cli
-
-        filled = [argument.format(room=room, base=room.parent, k=k) for argument in arguments]
-        sys.argv = ["onmf", *filled, *(["--force"] if force else [])]
-        onmf.cli.main()
-
-    return run
-
-
-class Writer:
-    """Something that writes.
-
-    ``place`` is where to; ``run(room, k, force)`` writes a result of k clusters; ``read(path)`` checks one and returns
-    its k, or None where k does not matter. ``forces``: it has ``--force``. ``replaces``: it replaces an old result,
-    with ``--force`` where there is that. ``shares``: two may write at once, and the later wins. ``library``: it is no
-    command, so SIGTERM kills it. ``fine``: its status when all went well. ``stride``: a slow one is tried at every so
-    many steps only.
-    """
-
-    forces = replaces = True
-    shares = library = False
-    fine, stride = 0, 1
-
-    def __init__(self, place, run, read, **options):
-        self.place, self.run, self.read = place, run, read
-        vars(self).update(options)
-
-
-TEXTS = ("documents", "{base}/{k}.csv", "-k", "{k}", "--quiet", "--threads", "1", "--no-report")
-LIKE = {"forces": False, "shares": True}
-WRITERS = {
-    "documents": Writer("out", command(*TEXTS, "--out", "{room}/out"), read_documents),
-    "shards": Writer("out", command(*TEXTS, "--shards", "{room}/out"), lambda out: read_shards(out) - 10),
-    "image": Writer(
-        "out",
-        command("image", "{base}/cube.npy", "-k", "{k}", "--quiet", "--no-report", "--out", "{room}/out"),
-        read_image,
-        stride=17,
-    ),
-    "predict": Writer(
-        "out.csv",
-        command("predict", "{base}/model.onmf", "{base}/{k}.csv", "--quiet", "--out", "{room}/out.csv"),
-        lambda out: len(rows(out)) - 10,
-    ),
-    "reproduce": Writer(
-        ".",
-        command("reproduce", "documents", "--only", "tr23", "--out", "{room}"),
-        read_reproduced,
-        fine=1,  # these numbers are not the paper's
-        **LIKE,
-    ),
-    "fetch": Writer(
-        "data/documents/tr11.npz",
-        command("fetch", "tr11"),
-        read_fetched,
-        replaces=False,
-        **LIKE,
-    ),
-    "save": Writer(
-        "model.onmf",
-        lambda room, k, force: fit(k).save(room / "model.onmf"),
-        lambda out: len(onmf.load(out).cluster_centers_),
-        library=True,
-        **LIKE,
-    ),
-    "write_shards": Writer(
-        "out",
-        lambda room, k, force: write_shards([np.eye(4)] * k, room / "out", names="abcd"),
-        lambda out: len(open_shards(out).files),
-        library=True,
-        forces=False,
-        replaces=False,
-    ),
-}
-
-
-def remove(path):
-    if path.is_dir():
-        shutil.rmtree(path)
-    elif path.exists():
-        path.unlink()
-
-
-# The process from which the runs are forked: a line asks, a line answers.
-
-
-def serve(room):
-    import onmf.datasets.download
-    from onmf.datasets.catalogue import RemoteFile
-
-    content = (room.parent / "served" / "tr11.npz").read_bytes()
-    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    file = RemoteFile("github.com/o/r", "c" * 40, "tr11.npz", blob, hashlib.sha256(content).hexdigest())
-    onmf.datasets.download.remote_files = lambda info: [file]
-    onmf.datasets.download.RETRIES = 0
-    work(room, "documents", 2)
-    shutil.copy(room / "out" / "model.onmf", room.parent)
-    remove(room / "out")
-    for name in WRITERS:  # whatever is imported or compiled late is there before the first fork
-        work(room, name, 2)
-        for path in room.iterdir():
-            remove(path)
-    assert threading.active_count() == 1, "only then may a process fork"
-    gc.freeze()  # pages that no collection touches are not copied
-    print("ready", flush=True)
-    for line in sys.stdin:
-        ask = json.loads(line)
-        for name in ("fired", "resume"):
-            (room.parent / name).unlink(missing_ok=True)
-        first = begin(room, ask)
-        answers = []
-        if ask["fault"] == "pause":
-            while os.waitid(os.P_PID, first[0], os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                if (room.parent / "fired").exists():
-                    answers = [end(room, *begin(room, {**ask, "k": 5 - ask["k"], "fault": None}))]
-                    (room.parent / "resume").touch()
-                    break
-                time.sleep(0.001)
-        print(json.dumps([end(room, *first), *answers]), flush=True)
-
-
-def begin(room, ask):
-    heard, said = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(said)
-        return process, heard
-    status = 70
-    try:
-        os.dup2(said, 2)
-        if not ask["exchange"]:
-            files._exchange = lambda one, other: False  # as on file systems that cannot
-        if ask["limit"] is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (ask["limit"], ask["limit"]))
-        sys.addaudithook(Fault(room, ask["fault"], ask["step"]).strike)
-        status = work(room, ask["writer"], ask["k"], ask["force"])
-        atexit._run_exitfuncs()
-        sys.stderr.flush()
-    finally:
-        os._exit(status)
-
-
-def work(room, name, k, force=False):
-    """Run a writer, as the only thing that a process does; → its status."""
-    os.environ["ONMF_DATA"] = str((room if name == "fetch" else room.parent) / "data")
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        with open(os.devnull, "w") as sink, redirect_stdout(sink):
-            WRITERS[name].run(room, k, force)
-    except SystemExit as ended:
-        return ended.code or 0
-    except KeyboardInterrupt:
-        return 130
-    except OSError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
-def end(room, process, heard):
-    _, status = os.waitpid(process, 0)
-    with open(heard) as said:
-        text = said.read()
-    return {"status": os.waitstatus_to_exitcode(status), "said": text, "fired": (room.parent / "fired").exists()}
-
-
-class Fault:
-    def __init__(self, room, kind, step):
-        self.room, self.kind, self.step, self.steps, self.busy = room, kind, step, 0, False
-
-    def strike(self, event, args):
-        if self.kind is None or self.busy or event not in STEPS or not self.counts(event, *args):
-            return
-        self.steps += 1
-        if self.steps - 1 != self.step:
-            return
-        self.busy = True
-        (self.room.parent / "fired").touch()
-        if self.kind == "pause":
-            while not (self.room.parent / "resume").exists():
-                time.sleep(0.001)
-        else:
-            os.kill(os.getpid(), getattr(signal, self.kind))
-
-    def counts(self, event, first=None, second=None, third=None, *_):
-        if event == "open":
-            return isinstance(first, str) and first.startswith(str(self.room)) and third & (os.O_WRONLY | os.O_RDWR)
-        if event == "ctypes.dlsym":
-            return second in ("renameat2", "renamex_np")
-        if event == "fcntl.flock":
-            return second != files.fcntl.LOCK_UN
-        return str(first).startswith(str(self.room)) or event in ("os.remove", "os.rmdir")
-
-
-# The tests
+OTHER_FILES = ("letter.txt", ".letter.txt.onmf-0123456789abcdef")
+"""Files beside the results that no writer may touch."""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -311,12 +41,12 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def forge(tmp_path_factory):
-    """Runs writers in a room, with faults."""
+def run_writer(tmp_path_factory):
+    """A function that runs a writer with a fault; its attribute ``folder`` is where the writers write."""
     base = tmp_path_factory.mktemp("faults").resolve()
-    room = base / "room"
-    for folder in (room, base / "served", base / "data" / "documents"):
-        folder.mkdir(parents=True)
+    folder = base / "folder"
+    for path in (folder, base / "served", base / "data" / "documents"):
+        path.mkdir(parents=True)
     words = ["green tea leaves", "cold milk of cows", "red wine cellar"]
     for k in (2, 3):
         lines = [f"{i},{words[i % k]} {words[i % k]}" for i in range(10 + k)]
@@ -330,7 +60,7 @@ def forge(tmp_path_factory):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         mirror = f"http://127.0.0.1:{server.server_address[1]}"
         with subprocess.Popen(
-            [sys.executable, __file__, str(room)],
+            [sys.executable, fault_server.__file__, str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -346,13 +76,13 @@ def forge(tmp_path_factory):
 
             def run(writer, k, fault=None, step=0, *, force=None, limit=None, exchange=True):
                 force = WRITERS[writer].forces if force is None else force
-                ask = {"writer": writer, "k": k, "fault": fault, "step": step, "force": force, "limit": limit}
-                process.stdin.write(json.dumps({**ask, "exchange": exchange}) + "\n")
+                request = {"writer": writer, "k": k, "fault": fault, "step": step, "force": force, "limit": limit}
+                process.stdin.write(json.dumps({**request, "exchange": exchange}) + "\n")
                 process.stdin.flush()
-                answers = json.loads(process.stdout.readline())
-                return answers if fault == "pause" else answers[0]
+                outcomes = json.loads(process.stdout.readline())
+                return outcomes if fault == "pause" else outcomes[0]
 
-            run.room = room
+            run.folder = folder
             yield run
             process.stdin.close()
             assert process.wait(60) == 0
@@ -360,110 +90,111 @@ def forge(tmp_path_factory):
 
 
 class Case:
-    """A writer in a room that holds other people's files, too, and an old result if the writer replaces one."""
+    """A writer in a folder with other files and, if the writer replaces one, an old result."""
 
-    def __init__(self, forge, name):
-        self.forge, self.name, self.writer = forge, name, WRITERS[name]
-        self.room, self.place = forge.room, forge.room / self.writer.place
-        self.k = None
-        for path in self.room.iterdir():
+    def __init__(self, run_writer, name):
+        self.run_writer, self.name, self.writer = run_writer, name, WRITERS[name]
+        self.folder, self.target = run_writer.folder, run_writer.folder / self.writer.target
+        self.k = None  # of the result that is there: 2 and 3 in turn
+        for path in self.folder.iterdir():
             remove(path)
-        for name in THEIRS:
-            (self.room / name).write_text("theirs")
+        for name in OTHER_FILES:
+            (self.folder / name).write_text("theirs")
         if self.writer.replaces:
-            self.again()
+            self.run_undisturbed()
 
     def run(self, fault=None, step=0, *, exchange=True, limit=None):
-        """One run; afterwards there is the old or the new."""
+        """Run once. The old or the new result is there afterwards."""
         if not self.writer.replaces:
-            remove(self.place)
-        new = 5 - (self.k or 2)
-        found = self.forge(self.name, new, fault, step, exchange=exchange, limit=limit)
-        if not exchange and not self.place.exists():  # killed between two renames
-            assert self.forge(self.name, new, force=False)["status"] == 2, "the next run puts the old result back"
-        self.check(found, new)
-        return found
+            remove(self.target)
+        new_k = 5 - (self.k or 2)
+        outcome = self.run_writer(self.name, new_k, fault, step, exchange=exchange, limit=limit)
+        if not exchange and not self.target.exists():  # killed between two renames
+            next_outcome = self.run_writer(self.name, new_k, force=False)
+            assert next_outcome["status"] == 2, "the next run puts the old result back"
+        self.check(outcome, new_k)
+        return outcome
 
-    def check(self, found, *new):
-        assert "Traceback" not in found["said"]
-        for name in THEIRS:
-            assert (self.room / name).read_text() == "theirs"
-        fine = found["status"] == self.writer.fine
-        if fine or self.writer.replaces or self.place.exists():
-            k = self.writer.read(self.place)
-            assert k in new if fine and k else k in (self.k, *new, None)
+    def check(self, outcome, new_k):
+        assert "Traceback" not in outcome["stderr"]
+        for name in OTHER_FILES:
+            assert (self.folder / name).read_text() == "theirs"
+        success = outcome["status"] == self.writer.success
+        if success or self.writer.replaces or self.target.exists():
+            k = self.writer.read(self.target)
+            assert k == new_k if success and k else k in (self.k, new_k, None)
             self.k = k
 
-    def again(self):
-        """The next run, which removes what others left."""
-        found = self.run()
-        assert found["status"] == self.writer.fine, found
-        assert self.left() == []
+    def run_undisturbed(self):
+        """Run without a fault, which removes what earlier runs left."""
+        outcome = self.run()
+        assert outcome["status"] == self.writer.success, outcome
+        assert self.leftovers() == []
 
-    def left(self):
-        return [path.name for path in self.room.rglob(".*") if path.name not in THEIRS]
+    def leftovers(self):
+        return [path.name for path in self.folder.rglob(".*") if path.name not in OTHER_FILES]
 
-    def steps(self, fault, **options):
-        """A run for each step at which the fault may strike."""
+    def run_at_each_step(self, fault, **options):
+        """Run once for each step before which the fault can strike."""
         step = self.writer.stride - 1
-        while (found := self.run(fault, step, **options))["fired"]:
-            yield found
+        while (outcome := self.run(fault, step, **options))["fired"]:
+            yield outcome
             step += self.writer.stride
-        assert found["status"] == self.writer.fine
+        assert outcome["status"] == self.writer.success
         assert step > 3
 
 
 @pytest.mark.parametrize("fault", ["SIGINT", "SIGTERM", "SIGKILL"])
 @pytest.mark.parametrize(("name", "exchange"), [*((name, True) for name in WRITERS), ("documents", False)])
-def test_a_signal_at_every_step(forge, name, exchange, fault):
-    case = Case(forge, name)
-    for found in case.steps(fault, exchange=exchange):
+def test_a_signal_at_every_step(run_writer, name, exchange, fault):
+    case = Case(run_writer, name)
+    for outcome in case.run_at_each_step(fault, exchange=exchange):
         if fault == "SIGKILL" or (fault == "SIGTERM" and case.writer.library):
-            assert found["status"] == -getattr(signal, fault)
-            case.again()
+            assert outcome["status"] == -getattr(signal, fault)
+            case.run_undisturbed()
         else:
-            assert found["status"] == 128 + getattr(signal, fault)
-            assert found["said"] == ("" if case.writer.library else "onmf: interrupted.\n")
-            assert case.left() == []
+            assert outcome["status"] == 128 + getattr(signal, fault)
+            assert outcome["stderr"] == ("" if case.writer.library else "onmf: interrupted.\n")
+            assert case.leftovers() == []
 
 
 @pytest.mark.parametrize(
     ("name", "old"),
     [(name, True) for name in WRITERS if WRITERS[name].replaces]
-    + [(name, False) for name in WRITERS if WRITERS[name].place != "."],
+    + [(name, False) for name in WRITERS if WRITERS[name].target != "."],
 )
-def test_two_runs_at_once(forge, name, old):
-    """One pauses before a step, for every step, and the other runs from its beginning to its end meanwhile."""
-    case = Case(forge, name)
+def test_two_runs_at_once(run_writer, name, old):
+    """The first run pauses before a step, for every step, while the second runs from beginning to end."""
+    case = Case(run_writer, name)
     writer, step = case.writer, case.writer.stride - 1
     while True:
         if not old:
-            remove(case.place)
+            remove(case.target)
         k = 5 - (case.k or 2)
-        found = forge(name, k, "pause", step, force=old and writer.forces)
-        if not found[0]["fired"]:
+        outcomes = run_writer(name, k, "pause", step, force=old and writer.forces)
+        if not outcomes[0]["fired"]:
             break
-        first, second = found
-        for each in found:
-            assert "Traceback" not in each["said"]
-        for theirs in THEIRS:
-            assert (case.room / theirs).read_text() == "theirs"
-        case.k = writer.read(case.place)
-        assert case.left() == []
-        won = [each["status"] == writer.fine for each in (first, second)]
+        first, second = outcomes
+        for outcome in outcomes:
+            assert "Traceback" not in outcome["stderr"]
+        for other in OTHER_FILES:
+            assert (case.folder / other).read_text() == "theirs"
+        case.k = writer.read(case.target)
+        assert case.leftovers() == []
+        succeeded = [outcome["status"] == writer.success for outcome in outcomes]
         if writer.shares or (name == "predict" and old):
-            assert all(won)
-        elif old and step < 3:  # it has not begun, and simply comes after the other
-            assert all(won)
+            assert all(succeeded)
+        elif old and step < 3:  # the first has written nothing yet, and replaces the result of the second
+            assert all(succeeded)
             assert case.k == k
         else:
-            assert sum(won) == 1, (step, found)
-            assert case.k == (k if won[0] else 5 - k)
-            if won[0]:
-                assert re.search("Another run is writing to|exists|already", second["said"])
+            assert sum(succeeded) == 1, (step, outcomes)
+            assert case.k == (k if succeeded[0] else 5 - k)
+            if succeeded[0]:
+                assert re.search("Another run is writing to|exists|already", second["stderr"])
             else:
                 [kept] = re.findall(
-                    r"somebody else while this ran, and was left as it is. The result is in (.*)\.\n", first["said"]
+                    r"another program while this ran and was left as it is. The result is in (.*)\.\n", first["stderr"]
                 )
                 assert writer.read(Path(kept)) == k
                 remove(Path(kept))
@@ -472,11 +203,11 @@ def test_two_runs_at_once(forge, name, old):
 
 
 @contextmanager
-def small_disk(room):
-    """A disk mounted at the room, if that is allowed: a function that changes its options."""
+def small_disk(folder):
+    """Mount a disk at the folder. Yields a function that changes its options, or None if mounting is not allowed."""
 
     def mount(*options):
-        done = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", room], capture_output=True, check=False)
+        done = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", folder], capture_output=True, check=False)
         return done.returncode == 0
 
     if not shutil.which("mount") or not mount("-o", "size=64m"):
@@ -485,54 +216,50 @@ def small_disk(room):
     try:
         yield lambda options: mount("-o", f"remount,{options}") or pytest.fail(f"the disk cannot be {options}")
     finally:
-        subprocess.run(["umount", room], check=True)
+        subprocess.run(["umount", folder], check=True)
 
 
-def squeezed(case, disk, kind, extra):
-    """A run that has so much room."""
+def run_in_space(case, disk, unit, amount):
+    """Run with space for ``amount`` more kilobytes or files; without a disk, limit the length of files instead."""
     if disk is None:
-        return case.run(limit=extra)
+        return case.run(limit=amount)
     if not case.writer.replaces:
-        remove(case.place)
-    now = os.statvfs(case.room)
-    if kind == "files":
-        disk(f"size=64m,nr_inodes={now.f_files - now.f_ffree + extra}")
+        remove(case.target)
+    now = os.statvfs(case.folder)
+    if unit == "files":
+        disk(f"size=64m,nr_inodes={now.f_files - now.f_ffree + amount}")
     else:
-        disk(f"size={(now.f_blocks - now.f_bfree) * now.f_bsize // 1024 + extra}k,nr_inodes=10000")
+        disk(f"size={(now.f_blocks - now.f_bfree) * now.f_bsize // 1024 + amount}k,nr_inodes=10000")
     return case.run()
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk(forge, name):
-    """A disk with room for so many kilobytes, then for so many files; else files that may not grow."""
-    with small_disk(forge.room) as disk:
-        case = Case(forge, name)
-        for kind in ("kilobytes", "files") if disk else ("limit",):
-            extra = 0
-            while (found := squeezed(case, disk, kind, extra))["status"] != case.writer.fine:
-                assert found["status"] == 2
-                assert ("No space left on device" if disk else "File too large") in found["said"]
-                assert case.left() == []
-                extra = 2 * extra or (4 if kind == "kilobytes" else 1)
-            assert extra > 0
+def test_a_full_disk(run_writer, name):
+    """A disk that runs out of space, then one that runs out of inodes. If mounting is not allowed, short files."""
+    with small_disk(run_writer.folder) as disk:
+        case = Case(run_writer, name)
+        for unit in ("kilobytes", "files") if disk else ("limit",):
+            amount = 0
+            while (outcome := run_in_space(case, disk, unit, amount))["status"] != case.writer.success:
+                assert outcome["status"] == 2
+                assert ("No space left on device" if disk else "File too large") in outcome["stderr"]
+                assert case.leftovers() == []
+                amount = 2 * amount or (4 if unit == "kilobytes" else 1)
+            assert amount > 0
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_folder_that_may_not_be_written(forge, name):
-    with small_disk(forge.room) as disk:
+def test_a_read_only_folder(run_writer, name):
+    with small_disk(run_writer.folder) as disk:
         if not disk and os.geteuid() == 0:
             pytest.skip("root may write anywhere, and no disk can be mounted here")
-        case = Case(forge, name)
+        case = Case(run_writer, name)
         if not case.writer.replaces:
-            remove(case.place)
-        disk("ro") if disk else case.room.chmod(0o555)
-        found = case.run()
-        disk("rw") if disk else case.room.chmod(0o755)
-        assert found["status"] == 2
-        assert re.search("Read-only file system|Permission denied", found["said"])
-        assert case.left() == []
-        case.again()
-
-
-if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+            remove(case.target)
+        disk("ro") if disk else case.folder.chmod(0o555)
+        outcome = case.run()
+        disk("rw") if disk else case.folder.chmod(0o755)
+        assert outcome["status"] == 2
+        assert re.search("Read-only file system|Permission denied", outcome["stderr"])
+        assert case.leftovers() == []
+        case.run_undisturbed()

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there, whoever else is at their place, and whenever the process ends."""
+"""Files and folders are written whole or not at all, even if other programs interfere or the process is killed."""
 
 import os
 import stat
@@ -11,24 +11,25 @@ import numpy as np
 import pytest
 
 from conftest import until
-from onmf import files
-from onmf.files import discard_unfinished, scratch_folder, whole_folder, write_whole
+from onmf.io import files, system, unfinished
+from onmf.io.files import scratch_folder, whole_folder, write_whole
+from onmf.io.unfinished import discard_unfinished
 
-needs_locks = pytest.mark.skipif(files.fcntl is None, reason="this system has no flock: strays are left alone")
-both = pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
+needs_locks = pytest.mark.skipif(not system.HAS_LOCKS, reason="this system has no flock: leftovers are not removed")
+both_renames = pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
 
 
 @pytest.fixture(autouse=True)
-def nothing_hidden_is_left(tmp_path):
+def no_temporary_files_are_left(tmp_path):
     yield
     assert [path.name for path in tmp_path.rglob(".*.onmf-*")] == []
 
 
 @pytest.fixture
-def without_exchange(monkeypatch):
+def set_exchange(monkeypatch):
     def switch(exchange):
         if not exchange:
-            monkeypatch.setattr(files, "_exchange", lambda one, other: False)  # as on file systems that cannot
+            monkeypatch.setattr(unfinished, "exchange", lambda one, other: False)  # as on file systems without it
 
     return switch
 
@@ -42,7 +43,7 @@ def text_of(path):
     return (path / "result-1.txt").read_text()
 
 
-def meanwhile(out, force):
+def fill_while_another_writes(out, force):
     with whole_folder(out, force=force, ours=["result-1.txt"]) as new:
         (new / "result-1.txt").write_text("new")
         out.mkdir(exist_ok=True)
@@ -50,25 +51,25 @@ def meanwhile(out, force):
 
 
 class TestFolders:
-    def test_a_folder_that_is_filled_meanwhile_is_left_alone(self, tmp_path):
+    def test_a_folder_filled_by_another_program_is_left_alone(self, tmp_path):
         out = tmp_path / "out"
         for force, existed in ((False, False), (False, True), (True, False)):
             if existed:
                 out.mkdir()
             with pytest.raises(
-                FileExistsError, match=r"out was filled by somebody else while this ran.*is in .*out-2\."
+                FileExistsError, match=r"out was changed by another program while this ran.*is in .*out-2\."
             ):
-                meanwhile(out, force)
+                fill_while_another_writes(out, force)
             assert text_of(out) == "theirs"
             assert text_of(tmp_path / "out-2") == "new"
             for folder in (out, tmp_path / "out-2"):
                 (folder / "result-1.txt").unlink()
                 folder.rmdir()
 
-    @both
+    @both_renames
     @pytest.mark.parametrize("change", ["added", "replaced", "removed"])
-    def test_force_replaces_nothing_but_what_it_saw(self, tmp_path, exchange, change, without_exchange):
-        without_exchange(exchange)
+    def test_force_replaces_only_the_folder_that_it_saw(self, tmp_path, exchange, change, set_exchange):
+        set_exchange(exchange)
         out = tmp_path / "out"
         fill(out, "old")
         fill(out, "newer", force=True)
@@ -89,13 +90,13 @@ class TestFolders:
             run()
             assert text_of(out) == "newest"
             return
-        with pytest.raises(FileExistsError, match="out was filled by somebody else while this ran"):
+        with pytest.raises(FileExistsError, match="out was changed by another program while this ran"):
             run()
         assert text_of(out) == {"added": "newer", "replaced": "another run's"}[change]
         assert (out / "letter.txt").exists() == (change == "added")
         assert text_of(tmp_path / "out-2") == "newest"
 
-    def test_what_stops_at_the_swap_is_kept_beside(self, tmp_path, monkeypatch):
+    def test_a_result_that_cannot_be_renamed_is_kept_under_another_name(self, tmp_path, monkeypatch):
         rename = os.rename
 
         def refuse(old, new, **options):
@@ -108,15 +109,15 @@ class TestFolders:
             fill(tmp_path / "out", "new")
         assert text_of(tmp_path / "out-2") == "new"
 
-    def test_links_and_places_that_cannot_be_replaced(self, tmp_path, monkeypatch):
+    def test_links_and_folders_that_cannot_be_replaced(self, tmp_path, monkeypatch):
         (tmp_path / "disk").mkdir()
         for name, target in (("link", "disk/out"), ("loop", "loop")):
             (tmp_path / name).symlink_to(target)
-        fill(tmp_path / "link", "old")  # dangling so far
+        fill(tmp_path / "link", "old")  # the link is still dangling
         fill(tmp_path / "link", "new", force=True)
         assert (tmp_path / "link").is_symlink()
         assert text_of(tmp_path / "disk" / "out") == "new"
-        with pytest.raises(OSError, match="loop is a link that leads to itself"):
+        with pytest.raises(OSError, match="loop is a link that points to itself"):
             fill(tmp_path / "loop", "new")
         monkeypatch.chdir(tmp_path / "disk")
         with pytest.raises(FileExistsError, match="the working folder: give a new folder in it"):
@@ -128,15 +129,15 @@ class TestFolders:
         disk.mkdir()
         mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True, check=False)
         if mounted.returncode:
-            pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode().strip()}")
+            pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
         try:
             with pytest.raises(FileExistsError, match="disk is a mount point"), whole_folder(disk):
-                raise AssertionError("it began to work")
+                raise AssertionError("the block was entered")
             fill(disk / "out", "new")
         finally:
             subprocess.run(["umount", disk], check=True)
 
-    def test_permissions_are_those_of_the_user(self, tmp_path):
+    def test_permissions_follow_the_umask_and_the_old_folder(self, tmp_path):
         before = os.umask(0o027)
         try:
             fill(tmp_path / "out", "old")
@@ -148,8 +149,8 @@ class TestFolders:
             os.umask(before)
 
 
-def test_what_somebody_puts_there_while_a_command_runs_stays(tmp_path):
-    """The real command, which reads from a pipe as long as that is open."""
+def test_files_added_while_a_command_runs_are_kept(tmp_path):
+    """The command reads from a pipe, and so runs for as long as the pipe is open."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--no-report", "--out", str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -158,56 +159,56 @@ def test_what_somebody_puts_there_while_a_command_runs_stays(tmp_path):
         until(lambda: list(tmp_path.glob(".out.onmf-*")))
         out.mkdir()
         (out / "letter.txt").write_text("theirs")
-        _, said = running.communicate()
+        _, stderr = running.communicate()
     assert running.returncode == 2
-    assert said == (
-        f"onmf: {out} was filled by somebody else while this ran, and was left as it is. The result is in {out}-2.\n"
+    assert stderr == (
+        f"onmf: {out} was changed by another program while this ran and was left as it is. The result is in {out}-2.\n"
     )
     assert [path.name for path in out.iterdir()] == ["letter.txt"]
     assert sorted(os.listdir(f"{out}-2")) == ["assignments.csv", "clusters.csv", "model.onmf"]
 
 
-HOLDS = """
+WRITER = """
 import os, sys
 from pathlib import Path
-from onmf.files import scratch_folder, whole_folder, write_whole
-place = Path(sys.argv[2])
+from onmf.io.files import scratch_folder, whole_folder, write_whole
+target = Path(sys.argv[2])
 def wait(file):
     print("begun", flush=True)
     sys.stdin.read()
 if sys.argv[1] == "folder":
-    with whole_folder(place, force=True, ours=["result-*.txt"]) as new:
+    with whole_folder(target, force=True, ours=["result-*.txt"]) as new:
         (new / "result-1.txt").write_text("first")
         if os.fork() == 0:
-            sys.exit()  # a child takes neither folder nor lock with it
+            sys.exit()  # neither the folder nor the lock ends with the child
         os.wait()
         wait(None)
 elif sys.argv[1] == "scratch":
-    with scratch_folder(place) as new:
+    with scratch_folder(target) as new:
         (new / "download").write_text("half")
         wait(None)
 else:
-    write_whole(place, wait)
+    write_whole(target, wait)
 """
 
 
-def holding(kind, place):
-    """A process in the middle of writing."""
+def start_writer(kind, target):
+    """Start a process that writes until its input is closed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, kind, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, kind, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "begun\n"
     return process
 
 
 @needs_locks
-class TestStrays:
+class TestLeftovers:
     @pytest.mark.parametrize("old", [False, True], ids=["new", "--force"])
-    def test_a_folder_of_a_living_run_is_refused_and_that_of_a_killed_one_removed(self, tmp_path, old):
+    def test_a_live_run_is_respected_and_a_killed_one_is_cleaned_up(self, tmp_path, old):
         out = tmp_path / "out"
         if old:
             fill(out, "old")
-        with holding("folder", out) as other:
+        with start_writer("folder", out) as other:
             with pytest.raises(FileExistsError, match=r"Another run is writing to .*out: wait until it ends"):
                 fill(out, "second", force=True)
             other.kill()
@@ -216,36 +217,36 @@ class TestStrays:
         fill(out, "third", force=True)
         assert text_of(out) == "third"
 
-    def test_the_winner_of_two_is_not_replaced(self, tmp_path):
-        with holding("folder", tmp_path / "out") as other:
+    def test_a_forked_child_does_not_end_the_run(self, tmp_path):
+        with start_writer("folder", tmp_path / "out") as other:
             other.communicate("")
         assert other.returncode == 0
         assert text_of(tmp_path / "out") == "first"
 
     @pytest.mark.parametrize("kind", ["file", "scratch"])
-    def test_strays_of_files(self, tmp_path, kind):
-        place = tmp_path / "model"
-        with holding(kind, place) as other:
-            write_whole(place, lambda file: file.write(b"second"))
-            assert len(list(tmp_path.glob(".model.onmf-*"))) == 1, "a living one's is left alone"
+    def test_leftover_files(self, tmp_path, kind):
+        target = tmp_path / "model"
+        with start_writer(kind, target) as other:
+            write_whole(target, lambda file: file.write(b"second"))
+            assert len(list(tmp_path.glob(".model.onmf-*"))) == 1, "the file of a live process is left alone"
             other.kill()
-        with scratch_folder(place):
-            write_whole(place, lambda file: file.write(b"third"))
-        assert place.read_bytes() == b"third"
+        with scratch_folder(target):
+            write_whole(target, lambda file: file.write(b"third"))
+        assert target.read_bytes() == b"third"
 
-    def test_what_is_not_ours_in_a_stray_is_left(self, tmp_path):
-        with holding("folder", tmp_path / "out") as other:
-            [stray] = tmp_path.glob(".out.onmf-*")
-            (stray / "letter.txt").write_text("theirs")
+    def test_a_leftover_with_other_files_is_left_alone(self, tmp_path):
+        with start_writer("folder", tmp_path / "out") as other:
+            [leftover] = tmp_path.glob(".out.onmf-*")
+            (leftover / "letter.txt").write_text("theirs")
             other.kill()
         fill(tmp_path / "out", "new")
-        assert (stray / "letter.txt").read_text() == "theirs"
-        (stray / "letter.txt").unlink()
+        assert (leftover / "letter.txt").read_text() == "theirs"
+        (leftover / "letter.txt").unlink()
         (tmp_path / "out" / "result-1.txt").unlink()
         fill(tmp_path / "out", "new")
 
-    def test_names_alike(self, tmp_path):
-        """What looks like a stray of another place is none of ours."""
+    def test_similar_names(self, tmp_path):
+        """Leftovers of other targets are left alone."""
         names = [".out2.onmf-0123456789abcdef", ".out.onmf-notes", ".my.out.onmf-0123456789abcdef"]
         for name in names:
             (tmp_path / name).mkdir()
@@ -275,7 +276,7 @@ class TestOneFile:
         assert (tmp_path / "file").read_text() == (tmp_path / "later").read_text() == "new"
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o604
 
-    def test_places_that_are_no_files(self, tmp_path):
+    def test_folders_loops_pipes_and_devices(self, tmp_path):
         with pytest.raises(IsADirectoryError, match="is a folder: name a file"):
             self.write(tmp_path)
         (tmp_path / "loop").symlink_to("loop")
@@ -289,33 +290,33 @@ class TestOneFile:
         reader.join()
         assert read == ["new"]
         assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-        code = "from onmf.files import write_whole; write_whole('/dev/stdout', lambda file: file.write(b'new'))"
+        code = "from onmf.io.files import write_whole; write_whole('/dev/stdout', lambda file: file.write(b'new'))"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"new"
 
     @pytest.mark.parametrize("links", [True, False])
-    def test_without_replace_the_later_of_two_is_kept_beside(self, tmp_path, monkeypatch, links):
-        def cannot(*_):
+    def test_without_replace_a_late_result_gets_another_name(self, tmp_path, monkeypatch, links):
+        def refuse(*_):
             raise PermissionError(1, "Operation not permitted")
 
         if not links:
-            monkeypatch.setattr(os, "link", cannot)  # as on file systems that have none
-        place = tmp_path / "table.csv"
+            monkeypatch.setattr(os, "link", refuse)  # as on file systems without hard links
+        target = tmp_path / "table.csv"
 
         def write(file):
             file.write(b"second")
-            place.write_text("first")
+            target.write_text("first")
 
         with pytest.raises(
-            FileExistsError, match=r"table.csv was written by somebody else.*result is in .*table-2.csv"
+            FileExistsError, match=r"table.csv was written by another program.*result is in .*table-2.csv"
         ):
-            write_whole(place, write, replace=False)
-        assert place.read_text() == "first"
+            write_whole(target, write, replace=False)
+        assert target.read_text() == "first"
         assert (tmp_path / "table-2.csv").read_text() == "second"
         self.write(tmp_path / "other.csv", replace=False)
         assert (tmp_path / "other.csv").read_text() == "new"
 
-    def test_the_first_error_is_the_one_that_is_told(self, tmp_path, monkeypatch):
-        """The file is in its place already, and an interrupt comes."""
+    def test_an_interrupt_after_the_rename(self, tmp_path, monkeypatch):
+        """The interrupt is raised, not an error from the clean-up."""
         replace = os.replace
 
         def interrupted(old, new):
@@ -330,22 +331,24 @@ class TestOneFile:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # spectral's
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_noticed_whichever_file_of_an_image_meets_it(tmp_path):
-    """GDAL and spectral may cut a file off and say nothing."""
+def test_a_full_disk_is_reported_for_every_file_of_an_image(tmp_path):
+    """GDAL and spectral may truncate a file without an error."""
     image = pytest.importorskip("onmf.image")
     pytest.importorskip("rasterio")
     write = pytest.importorskip("onmf.image.write")
-    found = image.cluster_image(np.random.default_rng(0).random((20, 30, 5)), 2)
+    clusters = image.cluster_image(np.random.default_rng(0).random((20, 30, 5)), 2)
     for name in ("map.tif", "map.img", "scales.tif", "residuals.tif", "margins.tif", "spectra.hdr", "spectra.sli"):
         folder = tmp_path / f"full {name}"
         folder.mkdir()
         (folder / name).symlink_to("/dev/full")
         with pytest.raises(OSError, match="No space left on device"):
-            write.write_files(found, folder)
+            write.write_files(clusters, folder)
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt before the n-th instruction of :mod:`onmf.files`."""
+    """Raises KeyboardInterrupt before the n-th instruction of the modules that write files."""
+
+    modules = tuple(module.__file__ for module in (files, system, unfinished))
 
     def __init__(self, instruction):
         self.left = instruction
@@ -358,7 +361,7 @@ class Interrupt:
         sys.settrace(self.before)
 
     def trace(self, frame, event, argument):
-        if frame.f_code.co_filename != files.__file__:
+        if frame.f_code.co_filename not in self.modules:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -372,9 +375,9 @@ class Interrupt:
 @pytest.mark.parametrize(
     ("kind", "exchange"), [("file", True), ("new folder", True), ("old folder", True), ("old folder", False)]
 )
-def test_an_interrupt_before_any_instruction(tmp_path, kind, exchange, without_exchange):
-    """Afterwards there is the old or the new, whole; what the interrupt kept from being removed, the end removes."""
-    without_exchange(exchange)
+def test_an_interrupt_before_any_instruction(tmp_path, kind, exchange, set_exchange):
+    """The old or the new contents are there, whole. What the interrupt left behind is removed at exit."""
+    set_exchange(exchange)
     out = tmp_path / "out"
     instruction, ended = 0, False
     while not ended:

@@ -751,7 +751,7 @@ def test_npz_that_make_no_sense(tmp_path):
     with pytest.raises(ValueError, match=r"x\.npz cannot be read as npz"):
         read_cube(path)
     path.write_bytes(content[:-40])
-    with pytest.raises(ValueError, match=r"x\.npz is damaged, or no zip archive"):
+    with pytest.raises(ValueError, match=r"x\.npz is damaged, or not a zip archive"):
         read_cube(values(), mask=path)
 
 

@@ -1,4 +1,4 @@
-"""An interrupt ends a fit wherever it arrives, also where Python would swallow it."""
+"""An interrupt ends a fit wherever it arrives, even where Python would swallow it."""
 
 import itertools
 import signal
@@ -20,7 +20,7 @@ X = np.random.default_rng(0).poisson(2.0, size=(60, 7))
 
 
 class Finalized:
-    """Presses Ctrl-C while it is finalized, where no exception gets out."""
+    """Presses Ctrl-C in its finalizer, from which no exception escapes."""
 
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
@@ -35,10 +35,10 @@ def in_a_finalizer():
 
 
 def in_a_callback():
-    thing = Referenced()
-    keep = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
-    del thing
-    assert keep() is None
+    referent = Referenced()
+    reference = weakref.ref(referent, lambda _: signal.raise_signal(signal.SIGINT))
+    del referent
+    assert reference() is None
 
 
 @pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])
@@ -55,8 +55,8 @@ def test_a_swallowed_interrupt_ends_the_fit(press, when):
     model = ONMF(3, tol=0, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(batches)
-    assert not hasattr(model, "labels_"), "a fit that was interrupted leaves no result"
-    assert len(passes) <= when + 2, "the fit ends soon, not when it would have ended anyway"
+    assert not hasattr(model, "labels_"), "an interrupted fit leaves no result"
+    assert len(passes) <= when + 2, "the fit ends soon, not at its usual end"
     assert model.fit(X).labels_.shape == (60,)
 
 
@@ -88,19 +88,19 @@ def test_an_interrupted_batch_leaves_the_stream_as_it_was(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(X[30:])
     monkeypatch.undo()
-    for each in (model, other):
-        each.partial_fit(X[30:])
+    for estimator in (model, other):
+        estimator.partial_fit(X[30:])
     assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
 
 
 @pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])
-def test_an_interrupt_in_the_last_moment_is_raised(press):
+def test_an_interrupt_at_the_end_of_the_block_is_raised(press):
     with pytest.raises(KeyboardInterrupt), interrupt.heeded():
         press()
 
 
 @pytest.mark.parametrize("press", [in_a_finalizer, in_a_callback])
-def test_a_command_does_not_end_well_after_a_lost_interrupt(press):
+def test_a_command_does_not_succeed_after_a_swallowed_interrupt(press):
     @interrupt.heeding
     def command():
         press()
@@ -110,7 +110,7 @@ def test_a_command_does_not_end_well_after_a_lost_interrupt(press):
         command()
 
 
-def test_an_interrupt_that_gets_through_is_raised_once():
+def test_an_interrupt_that_was_raised_is_not_raised_again():
     with pytest.raises(KeyboardInterrupt), interrupt.heeded():
         signal.raise_signal(signal.SIGINT)
     interrupt.check()
@@ -119,7 +119,10 @@ def test_an_interrupt_that_gets_through_is_raised_once():
 
 
 def interrupted_at(number, files, action):
-    """Press Ctrl-C before the bytecode of that number in these files; → what was left of the number."""
+    """Press Ctrl-C before the bytecode of that number in these files.
+
+    Sets ``interrupted_at.left``, which is positive if the action ended before that bytecode.
+    """
 
     def trace(frame, event, argument):
         nonlocal number
@@ -133,7 +136,7 @@ def interrupted_at(number, files, action):
         return trace
 
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for one such frame when tracing begins
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 needs one such frame when tracing begins
     sys.settrace(trace)
     try:
         action()
@@ -142,8 +145,8 @@ def interrupted_at(number, files, action):
         interrupted_at.left = number
 
 
-def test_an_interrupt_at_any_bytecode_of_the_guard():
-    """It comes out, the old handlers are back, and nothing is left for the next block."""
+def test_an_interrupt_at_any_bytecode_of_the_block():
+    """The interrupt is raised, the old handlers are restored, and the next block starts clean."""
     handlers = [signal.getsignal(number) for number in interrupt.SIGNALS]
 
     def guarded():
@@ -162,7 +165,7 @@ def test_an_interrupt_at_any_bytecode_of_the_guard():
     assert number > 50
 
 
-def test_a_failure_and_an_interrupt_at_any_bytecode_of_the_roll_back():
+def test_an_interrupt_at_any_bytecode_of_a_failing_method():
     handlers = [signal.getsignal(number) for number in interrupt.SIGNALS]
 
     class Thing:
@@ -186,14 +189,14 @@ def test_a_failure_and_an_interrupt_at_any_bytecode_of_the_roll_back():
     assert number > 50
 
 
-def test_handlers_are_put_back():
+def test_handlers_are_restored():
     before = [signal.getsignal(number) for number in interrupt.SIGNALS]
     with interrupt.heeded(), interrupt.heeded():
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert [signal.getsignal(number) for number in interrupt.SIGNALS] == before
 
 
-def test_other_threads_leave_signals_alone():
+def test_other_threads_do_not_change_the_handlers():
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def work():
@@ -206,7 +209,7 @@ def test_other_threads_leave_signals_alone():
     assert seen == [before]
 
 
-def test_a_signal_that_raises_nothing_stays_without_consequence():
+def test_a_handler_that_raises_nothing_has_no_effect():
     calls = []
     before = signal.signal(signal.SIGINT, lambda *_: calls.append(None))
     try:
@@ -222,13 +225,13 @@ import signal, sys
 import numpy as np
 from onmf import ONMF
 
-seen = []
+calls = []
 
 def press(frame, event, argument):
-    # At one of the first calls inside numba or of an import, whichever is asked for.
+    # At the given call in the given module.
     if event == "call" and frame.f_globals.get("__name__", "").startswith(sys.argv[1]):
-        seen.append(None)
-        if len(seen) == int(sys.argv[2]):
+        calls.append(None)
+        if len(calls) == int(sys.argv[2]):
             sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
 
@@ -245,8 +248,8 @@ print(ONMF(3, refine="local-search", random_state=0).fit(X).labels_.shape)
 
 
 @pytest.mark.parametrize(("module", "number"), [("numba.", 1), ("numba.", 300), ("importlib._bootstrap", 200)])
-def test_kernels_are_loaded_to_the_end(module, number):
-    """Cut off while it loads a kernel, numba crashes the process at a later one."""
+def test_an_interrupt_does_not_break_the_loading_of_kernels(module, number):
+    """If numba is interrupted while it loads a kernel, it crashes at a later one."""
     done = subprocess.run(
         [sys.executable, "-c", LOADING, module, str(number)], capture_output=True, text=True, timeout=600, check=False
     )

@@ -171,10 +171,10 @@ class TestHostileShards:
         [
             (
                 lambda parts: parts["indices"].__setitem__(2, 10**9),
-                r"indices\[2\] = 1000000000, in row 0, is no column",
+                r"indices\[2\] = 1000000000, in row 0, is outside a matrix",
             ),
             (lambda parts: parts["indices"].__setitem__(2, -1), r"indices\[2\] = -1"),
-            (lambda parts: parts["indptr"].__setitem__(3, 10**8), r"indptr\[4\] = \d+, and must be at least 100000000"),
+            (lambda parts: parts["indptr"].__setitem__(3, 10**8), r"indptr\[4\] = \d+; it must be at least 100000000"),
             (lambda parts: parts["indptr"].__setitem__(-1, 10**8), "cannot be read as a shard"),
             (
                 lambda parts: parts.update(indices=parts["indices"] + 0.5),
@@ -440,7 +440,7 @@ class TestHostileFiles:
         (
             "indptr",
             lambda X: np.where(np.arange(301) == 30, 10**12, X.indptr.astype(np.int64)),
-            r"indptr\[\d+\] = \d+, and must be at least",
+            r"indptr\[\d+\] = \d+; it must be at least",
         ),
         ("indptr", lambda X: np.where(np.arange(301) == 30, -7, X.indptr.astype(np.int64)), r"indptr\[\d+\] = -7"),
         (
@@ -459,7 +459,7 @@ class TestHostileFiles:
         ("data", lambda X: X.data * 1j, "its data has 1 dimensions and type complex128"),
         ("shape", lambda X: (10**12, 50), "1000000000000 rows and 50 columns, far more than its"),
         ("shape", lambda X: (300, 10**12), "300 rows and 1000000000000 columns, far more than its"),
-        ("shape", lambda X: (300, 20), "is no column of a matrix of 20 columns"),
+        ("shape", lambda X: (300, 20), "is outside a matrix of 20 columns"),
         ("shape", lambda X: (299, 50), "says that it has 299 rows, and its indptr has 301 entries"),
         ("shape", lambda X: (-300, 50), "says that it has -300 rows"),
         ("shape", lambda X: (300.0, 50.0), "two whole numbers"),
@@ -692,7 +692,7 @@ class TestCells:
                 onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, key_added=name)
         wrong = anndata.AnnData(csr_matrix(X))
         wrong.X.indices[3] = 10**6
-        with pytest.raises(ValueError, match=r"indices\[3\] = 1000000, in row 0, is no column"):
+        with pytest.raises(ValueError, match=r"indices\[3\] = 1000000, in row 0, is outside a matrix"):
             onmf.cells.cluster(wrong, 3)
 
     def test_a_view_of_a_backed_object_is_refused(self, adata_files, X):

@@ -68,8 +68,8 @@ def with_index(X, value):
     return X
 
 
-def with_pointer(X, place, value):
-    X.indptr[place] = value
+def with_pointer(X, position, value):
+    X.indptr[position] = value
     return X
 
 
@@ -99,33 +99,36 @@ def with_offsets(values):
 BROKEN = {
     "far": (
         lambda: with_index(sparse(), 10**9),
-        r"CSR.*indices\[2\] = 1000000000, in row 2, is no column of a matrix of 4",
+        r"CSR.*indices\[2\] = 1000000000, in row 2, is outside a matrix of 4",
     ),
     "one past": (lambda: with_index(sparse(), 4), r"indices\[2\] = 4, in row 2"),
     "negative": (lambda: with_index(sparse(), -1), r"indices\[2\] = -1, in row 2"),
     "matrix": (lambda: with_index(sparse(csr_matrix), 4), r"indices\[2\] = 4"),
-    "by columns": (lambda: with_index(sparse(csc_array), 4), r"CSC.*indices\[2\] = 4, in column 2, is no row"),
+    "by columns": (
+        lambda: with_index(sparse(csc_array), 4),
+        r"CSC.*indices\[2\] = 4, in column 2, is outside .* 4 rows",
+    ),
     "blocks": (lambda: with_index(bsr_array(np.eye(6), blocksize=(2, 2)), 3), r"BSR.*indices\[2\] = 3"),
-    "coordinates": (lambda: with_coordinate(4), r"COO.*entry 2 lies at 4 of axis 1, whose length is 4"),
+    "coordinates": (lambda: with_coordinate(4), r"COO.*entry 2 is at 4 on axis 1, whose length is 4"),
     "lists": (lambda: with_list(77), r"indices\[2\] = 77"),
     "diagonals": (lambda: with_offsets([0, 1]), r"DIA.*offsets have shape \(2,\) .* diagonals shape \(1, 4\)"),
-    "far diagonals": (lambda: with_offsets([2**32]), "DIA.*an offset of it lies beyond 32 bits"),
-    "falling": (lambda: with_pointer(sparse(), 2, 4), r"indptr\[3\] = 3, and must be at least 4"),
-    "before": (lambda: with_pointer(sparse(), 0, -1), r"indptr\[0\] = -1, and must be 0"),
+    "far diagonals": (lambda: with_offsets([2**32]), "DIA.*an offset needs more than 32 bits"),
+    "falling": (lambda: with_pointer(sparse(), 2, 4), r"indptr\[3\] = 3; it must be at least 4"),
+    "before": (lambda: with_pointer(sparse(), 0, -1), r"indptr\[0\] = -1; it must be 0"),
     "after": (lambda: with_pointer(sparse(), 4, 10**6), "indptr ends at 1000000, but there are 4 indices and 4 values"),
-    "short pointers": (lambda: shortened(sparse(), "indptr"), "indptr has 4 entries for 4 rows, and must have 5"),
+    "short pointers": (lambda: shortened(sparse(), "indptr"), "indptr has 4 entries for 4 rows; it must have 5"),
     "short data": (lambda: shortened(sparse(), "data"), "indptr ends at 4, but there are 4 indices and 3 values"),
 }
 
 
 class TestStructure:
-    """Sparse matrices whose indices lead outside, which compiled code would follow."""
+    """Sparse matrices whose indices point outside, which compiled code would follow."""
 
     @pytest.mark.parametrize("name", BROKEN)
-    def test_is_refused_by_every_door(self, name):
+    def test_every_entry_point_refuses_it(self, name):
         make, message = BROKEN[name]
         fitted = ONMF(2).fit(np.eye(make().shape[1]))
-        for door in (
+        for use in (
             lambda X: ONMF(2).fit(X),
             lambda X: ONMF(2, engine="reference").fit(X),
             lambda X: ONMF(2).fit(lambda: iter([X])),
@@ -138,7 +141,7 @@ class TestStructure:
             lambda X: select_n_clusters(X, [2], random_state=0),
         ):
             with pytest.raises(ValueError, match=message):
-                door(make())
+                use(make())
 
     @pytest.mark.parametrize("name", BROKEN)
     def test_in_the_papers_orientation(self, name):
@@ -156,7 +159,7 @@ class TestStructure:
             kl_onmf([_delayed(np.eye, 3)], 2)
 
     def test_as_centroids_and_memberships(self):
-        with pytest.raises(ValueError, match=r"init is no valid CSR matrix: indices\[2\] = 4"):
+        with pytest.raises(ValueError, match=r"init is not a valid CSR matrix: indices\[2\] = 4"):
             ONMF(4, init=with_index(sparse(), 4)).fit(np.eye(4))
         with pytest.raises(ValueError, match=r"indices\[2\] = 4"):
             ONMF(4).fit(np.eye(4)).inverse_transform(with_index(sparse(), 4))
@@ -167,8 +170,8 @@ class TestStructure:
         with pytest.raises(ValueError, match=r"partition 0.*indices\[2\] = 4"):
             ONMF(2).fit(X)
 
-    def test_values_beyond_the_last_row_are_no_rows(self):
-        """SciPy lets a matrix have more room than entries; what is in there belongs to no row."""
+    def test_values_after_the_last_row_are_ignored(self):
+        """SciPy allows index and value arrays that are longer than the number of entries."""
         X = csr_array(np.eye(4))
         X.indices, X.data = np.append(X.indices, [99, -7]).astype(np.int32), np.append(X.data, [np.nan, -1])
         model = ONMF(2).fit(X)

@@ -30,10 +30,11 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import onmf
-from onmf import ONMF, limits, load
-from onmf.csv_file import csv_line, plain
+from onmf import ONMF, load
 from onmf.datasets import docstring_texts
 from onmf.engine import BlocksEngine, get_engine
+from onmf.io import limits
+from onmf.io.csv_file import csv_line, plain
 from onmf.report import documents_report
 from onmf.report.page import plotly_script
 from onmf.text import (

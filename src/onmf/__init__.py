@@ -33,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """``onmf.datasets`` and the like, imported when they are first asked for."""
+    """Import ``onmf.datasets`` and other optional modules on first access."""
     if name in ("cells", "datasets", "image", "plot", "report", "reproduce", "text"):
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks (progress bars, score monitors), where the installed version has them."""
+"""scikit-learn's callbacks (progress bars, score monitors), if the installed version has them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands where scikit-learn has no callbacks: ``set_callbacks`` is then missing, as in its own estimators."""
+        """Stand-in without callbacks: ``set_callbacks`` is missing, as in scikit-learn's own estimators."""
 
     def with_callbacks(method: F) -> F:
-        """Return the method as it is."""
+        """Return the method unchanged."""
         return method
 
 
 class FitReporter:
-    """Tells the callbacks of an estimator, and the terminal when ``verbose``, how its fit goes on.
+    """Reports the progress of a fit to the estimator's callbacks and, if ``verbose``, to the terminal.
 
-    With one run the iterations are the tasks of the fit; with several, the runs are, and the iterations theirs.
+    With one run, the iterations are subtasks of the fit. With several, the runs are subtasks of the fit, and the
+    iterations are subtasks of the runs.
     """
 
     def __init__(self, estimator: Any, divergence: Divergence, X: Any, sample_weight: Any, n_init: int) -> None:
@@ -48,11 +49,11 @@ class FitReporter:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody wants to know."""
+        """Whether there is a callback or ``verbose`` output to report to."""
         return self.listening or bool(self.estimator.verbose)
 
     def begin_run(self) -> None:
-        """A run from another start begins."""
+        """Report that a run from a new start begins."""
         self.end_run()
         self.run = self.root
         if self.root is not None and self.several:
@@ -60,11 +61,11 @@ class FitReporter:
             self.run.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
 
     def iteration(self, run: int, iteration: Iteration, centroids: FloatArray) -> bool:
-        """An iteration has ended. True if a callback asks to stop."""
+        """Report the end of an iteration. → whether a callback asks to stop"""
         if self.estimator.verbose:
-            where = f"run {run + 1}, iteration" if self.several else "iteration"
+            task_name = f"run {run + 1}, iteration" if self.several else "iteration"
             print(
-                f"{where} {iteration.number}: objective {iteration.objective:.9g}, "
+                f"{task_name} {iteration.number}: objective {iteration.objective:.9g}, "
                 f"{iteration.moved} rows moved, H changed by {iteration.change:.2e}, {iteration.seconds:.3f} s"
             )
         if self.run is None:
@@ -82,19 +83,19 @@ class FitReporter:
             )
         )
 
-    def searched(self, found: Clustering) -> None:
-        """The local search, if there was one, has ended."""
-        if self.estimator.verbose and found.n_sweeps:
-            print(f"local search: {found.n_sweeps} sweeps, objective {found.objective:.9g}")
+    def searched(self, clustering: Clustering) -> None:
+        """Report the end of the local search, if there was one."""
+        if self.estimator.verbose and clustering.n_sweeps:
+            print(f"local search: {clustering.n_sweeps} sweeps, objective {clustering.objective:.9g}")
 
     def end_run(self) -> None:
-        """The run has ended."""
+        """Report the end of the run."""
         if self.run is not None and self.several:
             self.run.call_on_fit_task_end(estimator=self.estimator, **self.arguments)
         self.run = None
 
     def end(self) -> None:
-        """The fit has ended, and the estimator has all its attributes."""
+        """Report the end of the fit, when the estimator has all its attributes."""
         self.end_run()
         if self.root is not None:
             self.root.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=dict, **self.arguments)

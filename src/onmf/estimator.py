@@ -29,12 +29,12 @@ from onmf.by_row import (
 )
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.consensus import consensus_start
-from onmf.container import damaged
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence, number
 from onmf.engine import BlocksEngine, DaskEngine, Engine, Held, Rows, get_engine, on_gpu, to_host
 from onmf.initialize import RANDOM, STARTS, Start, tie_parallel
 from onmf.intake import hold, in_parts
-from onmf.model_file import SavedModel, provenance, read_model, write_model
+from onmf.io.container import damaged
+from onmf.io.model_file import SavedModel, provenance, read_model, write_model
 from onmf.refine import check_refine
 from onmf.result import Agreement, Assigned, Clustering, membership, telling
 from onmf.solve import Plan, solve, warn_about

@@ -1,12 +1,12 @@
-"""Interrupts that are not lost, and that break nothing.
+"""Interrupts that are neither lost nor harmful.
 
-Python raises KeyboardInterrupt wherever the main thread happens to be. In a finalizer (``__del__``, a weak reference's
-callback) or in a callback of compiled code nobody can catch it: Python prints it and goes on, and a fit would run to
-its end as if nobody had pressed Ctrl-C. Within :class:`heeded`, a handler of ours remembers what a signal raised, and
-:func:`check`, which long loops call, raises it again if it did not get through.
+Python raises KeyboardInterrupt wherever the main thread happens to be. An exception in a finalizer (``__del__``, a weak
+reference's callback) or in a callback of compiled code cannot be caught: Python prints it and continues, so a fit would
+ignore Ctrl-C. Within :class:`heeded`, our signal handler records the exception. Long loops call :func:`check`, which
+raises it again if it was lost.
 
-The handler also holds an interrupt back while a module is imported, while numba loads or compiles a kernel, and in this
-module itself: cut off in the middle, they would leave a state in which a later fit can fail or crash.
+The handler also delays an interrupt while a module is imported, while numba loads or compiles a kernel, and within this
+module. An interrupt there would leave a state in which a later fit can fail or crash.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 DELICATE = ("importlib._bootstrap", "llvmlite.", "numba.")
-"""Modules that are let finish what they do."""
+"""Prefixes of the modules in which an interrupt is delayed."""
 
 _current: heeded | None = None
-"""The outermost block in force."""
+"""The active block; the outermost one if they are nested."""
 
 
 class heeded:
-    """A block in which whatever the handlers of Ctrl-C and SIGTERM raise is raised, at its end at the latest.
+    """A block in which no interrupt is lost: what the handlers of Ctrl-C and SIGTERM raise is raised by its end.
 
-    Only the main thread receives signals; elsewhere, and within another such block, this does nothing.
+    Only the main thread receives signals. In other threads, and within another such block, this does nothing.
     """
 
     def __init__(self) -> None:
-        self.before: dict[int, Any] = {}
+        self.handlers: dict[int, Any] = {}
         self.raised: BaseException | None = None
 
     def __enter__(self) -> None:
@@ -47,10 +47,10 @@ class heeded:
             for number in SIGNALS:
                 handler = signal.getsignal(number)
                 if callable(handler):
-                    self.before[number] = handler
+                    self.handlers[number] = handler
                     signal.signal(number, self._handle)
             _current = self
-        except BaseException:  # a handler that was still there
+        except BaseException:  # raised by a handler that was not yet replaced
             self._restore()
             raise
 
@@ -58,7 +58,7 @@ class heeded:
         global _current
         if _current is not self:
             return
-        # In this order: until the last handler is back, an interrupt is held back, and nothing here is skipped.
+        # In this order: interrupts are delayed until the last handler is restored, so no line here is skipped.
         _current = None
         self._restore()
         if self.raised is not None and self.raised is not error:
@@ -68,15 +68,15 @@ class heeded:
         try:
             for number in SIGNALS:
                 if signal.getsignal(number) == self._handle:
-                    signal.signal(number, self.before[number])
+                    signal.signal(number, self.handlers[number])
         except BaseException:
-            for each, handler in self.before.items():
+            for each, handler in self.handlers.items():
                 signal.signal(each, handler)
             raise
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         try:
-            self.before[number](number, frame)
+            self.handlers[number](number, frame)
         except BaseException as error:
             self.raised = error
             if not _delicate(frame):
@@ -84,30 +84,30 @@ class heeded:
 
 
 def _delicate(frame: FrameType | None) -> bool:
-    """Whether what is going on must not be cut off."""
-    here = True
-    while frame is not None:  # at most as many as Python allows to be stacked
+    """Whether an interrupt in this frame must be delayed."""
+    innermost = True
+    while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module == __name__:
-            return here or frame.f_code in OURS
+            return innermost or frame.f_code in GUARDS
         if module.startswith(DELICATE):
             return True
-        here, frame = False, frame.f_back
+        innermost, frame = False, frame.f_back
     return False
 
 
-OURS = {function.__code__ for function in (heeded.__enter__, heeded.__exit__, heeded._restore)}
-"""What is let finish also where it has called something else."""
+GUARDS = {function.__code__ for function in (heeded.__enter__, heeded.__exit__, heeded._restore)}
+"""Code of this module in which an interrupt is delayed even if it has called another function."""
 
 
 def check() -> None:
-    """Raise what a signal has raised within this block; in a thread of ours, end what it works on."""
+    """Raise the exception that a signal has raised within this block. In a worker thread, raise KeyboardInterrupt."""
     if _current is not None and _current.raised is not None:
         raise _current.raised if threading.current_thread() is threading.main_thread() else KeyboardInterrupt
 
 
 def heeding(function: F) -> F:
-    """Let a function run within :class:`heeded`."""
+    """Run a function within :class:`heeded`."""
 
     @wraps(function)
     def run(*args: Any, **options: Any) -> Any:
@@ -118,7 +118,7 @@ def heeding(function: F) -> F:
 
 
 def all_or_nothing(method: F) -> F:
-    """As :func:`heeding`, for a method that leaves the attributes of its object as they were if it fails."""
+    """Like :func:`heeding`, for a method: if it fails, the attributes of its object are restored."""
 
     @wraps(method)
     def run(self: Any, *args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a bug report needs to know."""
+"""Version information for bug reports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "llvmlite", "matplotlib",
 
 
 def show_versions() -> None:
-    """Print the versions of onmf, of Python and of what onmf stands on."""
+    """Print the versions of onmf, Python and the dependencies."""
     print(f"onmf          {__version__}")
     print(f"python        {sys.version.split()[0]} ({sys.executable})")
     print(f"machine       {platform.platform()}, {available_cores()} cores")
     for package in PACKAGES:
         try:
-            found = version(package)
+            installed = version(package)
         except PackageNotFoundError:
-            found = "not installed"
-        print(f"{package:13} {found}")
+            installed = "not installed"
+        print(f"{package:13} {installed}")

@@ -311,7 +311,7 @@ def test_cupy_data_whose_indices_lead_outside(format, index):
         X.indices[2] = index
     fitted = ONMF(2).fit(np.eye(4))
     for door in (ONMF(2).fit, fitted.predict):
-        with pytest.raises(ValueError, match=f"X is no valid {format.upper()} matrix: .*{index}"):
+        with pytest.raises(ValueError, match=f"X is not a valid {format.upper()} matrix: .*{index}"):
             door(X)
 
 

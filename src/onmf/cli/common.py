@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from onmf import interrupt
 from onmf._version import __version__
-from onmf.files import discard_unfinished
+from onmf.io.unfinished import discard_unfinished
 
 app = typer.Typer(
     help="Cluster counts: orthogonal nonnegative matrix factorization.",

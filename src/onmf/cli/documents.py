@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from onmf.divergence import get_divergence
-from onmf.files import whole_folder
-from onmf.model_file import LONGEST_RUN
+from onmf.io.files import whole_folder
+from onmf.io.schema import LONGEST_RUN
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
 from onmf.text.cluster import so_many
 from onmf.text.read import STRIP

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 import onmf
-from onmf.files import whole_folder
 from onmf.image import ImageClustering, cluster_image, predict_image, read_cube
 from onmf.image.write import OURS, summary, write_files
+from onmf.io.files import whole_folder
 
 from .common import (
     FIT,

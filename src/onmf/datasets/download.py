@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.files import scratch_folder, write_whole
+from onmf.io.files import scratch_folder, write_whole
 
 from .catalogue import DOCUMENTS, IMAGES, DatasetInfo, RemoteFile, info_of, remote_files
 from .documents import Documents

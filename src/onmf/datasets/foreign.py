@@ -1,7 +1,7 @@
 """Arrays in HDF5 files and Zarr stores, as h5py and zarr read them.
 
 HDF5's library trusts its input: a changed byte can keep it busy for ever. So everything that calls it stands here, in
-functions that take and return plain values and arrays, and a process of its own runs them (see onmf.isolate): this
+functions that take and return plain values and arrays, and a process of its own runs them (see onmf.io.isolate): this
 module imports nothing of the package.
 """
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from onmf.isolate import Isolated, ReaderEnded
-from onmf.limits import most
+from onmf.io.isolate import Isolated, ReaderEnded
+from onmf.io.limits import most
 
 from . import foreign
 from .matlab import COPIES, patience

@@ -1,4 +1,4 @@
-"""MATLAB 5 files, as a process of its own reads them (see onmf.isolate): this module imports nothing of the package."""
+"""MATLAB 5 files, read in a process of their own (see onmf.io.isolate): imports nothing of the package."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from onmf.divergence import Array
-from onmf.files import whole_folder, write_whole
-from onmf.limits import MOST_GROWTH, check_shape, most
+from onmf.io.files import whole_folder, write_whole
+from onmf.io.limits import MOST_GROWTH, check_shape, most
 
 from .stored import as_csr, open_npz, shape_of
 

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array, issparse, load_npz
 from sklearn.datasets import load_svmlight_file
 
 from onmf.divergence import Array
-from onmf.limits import Bounded, check_shape
+from onmf.io.limits import Bounded, check_shape
 from onmf.structure import check_structure
 
 from .documents import Documents

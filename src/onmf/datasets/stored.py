@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
 from onmf.divergence import Array
-from onmf.limits import check_shape, check_zip_growth
+from onmf.io.limits import check_shape, check_zip_growth
 from onmf.structure import check_structure
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.engine import Engine, get_engine
 from onmf.estimator import ONMF, fit_by_blocks
-from onmf.files import whole_folder
 from onmf.initialize import snpa
+from onmf.io.files import whole_folder
 from onmf.result import margins
 
 from .choose import choose_n_clusters

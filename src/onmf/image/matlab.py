@@ -12,8 +12,8 @@ import numpy as np
 
 from onmf.datasets.matlab import COPIES, patience, read_matlab5
 from onmf.divergence import Array, FloatArray
-from onmf.isolate import Isolated, ReaderEnded
-from onmf.limits import check_growth, most
+from onmf.io.isolate import Isolated, ReaderEnded
+from onmf.io.limits import check_growth, most
 
 from .cube import Cube, Lines
 from .outside import list_hdf5, read_hdf5

@@ -1,4 +1,4 @@
-"""HDF5 and raster files, as a process of its own reads them (see onmf.isolate): it imports nothing of the package."""
+"""HDF5 and raster files, read in a process of their own (see onmf.io.isolate): imports nothing of the package."""
 
 from __future__ import annotations
 

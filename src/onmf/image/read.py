@@ -13,8 +13,8 @@ import numpy as np
 
 from onmf.datasets.matlab import COPIES, patience
 from onmf.divergence import Array, FloatArray
-from onmf.isolate import Isolated, ReaderEnded
-from onmf.limits import check_growth, check_zip_growth, most
+from onmf.io.isolate import Isolated, ReaderEnded
+from onmf.io.limits import check_growth, check_zip_growth, most
 
 from .cube import Cube, Lines, Transform
 from .envi import find_header, read_envi

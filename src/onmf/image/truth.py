@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onmf.csv_file import plain
 from onmf.divergence import Array, FloatArray
+from onmf.io.csv_file import plain
 from onmf.metrics import SpectraMatch, clustering_accuracy, match_clusters, match_spectra
 
 from .envi import find_data, find_header, open_data, read_header

@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from onmf.csv_file import csv_line
 from onmf.divergence import Array
+from onmf.io.csv_file import csv_line
 
 from .cube import Cube, Transform
 from .envi import spectral

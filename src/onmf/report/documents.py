@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.files import write_whole
+from onmf.io.files import write_whole
 from onmf.text import DocumentClusters
 from onmf.text.cluster import NOBODY
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from onmf.divergence import Array, divide
-from onmf.files import write_whole
 from onmf.image import ImageClustering
 from onmf.image.figures import axis, colours, composite, thinned
+from onmf.io.files import write_whole
 
 from .charts import convergence, shown
 from .page import render_page

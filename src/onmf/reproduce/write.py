@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from onmf.files import write_whole
+from onmf.io.files import write_whole
 
 from .compare import Table
 

@@ -17,8 +17,8 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, engine_of_blocks, fit_by_blocks
+from onmf.io.schema import check_parts
 from onmf.metrics import clustering_accuracy, match_clusters
-from onmf.model_file import check_parts
 from onmf.select import Selection, select_n_clusters
 
 from .read import STRIP, Text, Texts

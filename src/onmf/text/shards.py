@@ -18,7 +18,7 @@ from onmf.datasets import Shards, open_shards
 from onmf.datasets.count import count_pieces
 from onmf.datasets.pieces import NAMES, ROWS, SHARDS
 from onmf.divergence import Array
-from onmf.files import whole_folder
+from onmf.io.files import whole_folder
 
 from .read import Text
 from .words import excerpt, few, numbered

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import PurePosixPath
 from typing import IO, Any, AnyStr, NamedTuple
 
-from onmf.limits import Bounded, check_growth
+from onmf.io.limits import Bounded, check_growth
 
 LARGEST_DOCUMENT = 1 << 28
 """Bytes of one document, 256 MB: a text of that size is no document but a corpus, or a trap."""

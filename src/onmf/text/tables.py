@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Any
 
-from onmf.limits import check_growth
+from onmf.io.limits import check_growth
 
 from .decode import bom_encoding, decode, repair, whole
 from .streams import LARGEST_DOCUMENT, bounded_lines

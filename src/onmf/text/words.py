@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from onmf.divergence import Array
-from onmf.model_file import VECTORIZER
+from onmf.io.schema import VECTORIZER
 
 from .read import Text
 

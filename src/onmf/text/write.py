@@ -8,8 +8,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from onmf.csv_file import csv_line
-from onmf.files import write_whole
+from onmf.io.csv_file import csv_line
+from onmf.io.files import write_whole
 
 from .cluster import NOBODY, DocumentClusters
 

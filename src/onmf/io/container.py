@@ -1,8 +1,8 @@
-"""A file of arrays and JSON that can be trusted to do nothing: no pickle, no code, no surprise in size.
+"""A file of arrays and JSON that is safe to read: no pickle, no code, and memory bounded by the file's length.
 
-The container is a zip file. ``metadata.json`` says what it is and names every other member with its length and SHA-256;
-``arrays/NAME.npy`` and ``parts/NAME.json`` hold the contents. All members are stored as they are, uncompressed: reading
-a file never takes more memory than a small multiple of its own length, whatever it claims.
+The container is a zip file. ``metadata.json`` names the format and lists every other member with its length and
+SHA-256. ``arrays/NAME.npy`` and ``parts/NAME.json`` hold the contents. No member is compressed, so reading a file never
+takes more memory than a small multiple of its length, whatever sizes it claims.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ from typing import IO, Any
 import numpy as np
 
 from onmf.divergence import Array
-from onmf.files import write_whole
+
+from .files import write_whole
 
 METADATA = "metadata.json"
 MEMBER = re.compile(r"(arrays/[A-Za-z0-9_.-]{1,80}\.npy|parts/[A-Za-z0-9_.-]{1,80}\.json)")
 MOST_MEMBERS = 1000
 LARGEST_METADATA = 1 << 24
 DEEPEST = 100
-"""Lists within lists that JSON may hold here, few enough for any stack."""
+"""Levels of nesting that JSON may have; recursion to this depth is safe."""
 
 LONGEST = 1 << 40
-"""Length of an axis that no array has."""
+"""Largest length of an axis."""
 
 BROKEN = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError, OSError),
     *(ValueError, KeyError, IndexError, OverflowError, struct.error),
 )
-"""What Python's reader of zip files raises where one is damaged."""
+"""Exceptions that :mod:`zipfile` raises for a damaged file."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes
     ----------
     metadata : dict
-        What it says of itself.
+        The contents of ``metadata.json``, without the list of members.
     arrays : dict of str to array
-        Numbers.
+        Arrays of numbers.
     parts : dict of str to object
-        Whatever JSON can say.
+        JSON values.
     """
 
     metadata: dict[str, Any]
@@ -69,38 +70,38 @@ def write_container(path: str | os.PathLike[str], contents: Container, *, kind: 
     Parameters
     ----------
     path : str or path
-        Where to.
+        The file.
     contents : Container
-        Arrays must hold plain numbers; parts, what JSON can say.
+        Arrays must hold numbers, and parts must be JSON values.
     kind, version : str, int
-        What the file is, and which version of its format.
+        Name and version of the format.
     """
     members = {f"arrays/{name}.npy": _array_bytes(name, array) for name, array in contents.arrays.items()}
     members |= {f"parts/{name}.json": _json_bytes(name, part) for name, part in contents.parts.items()}
     for name in members:
         if not MEMBER.fullmatch(name):
-            raise ValueError(f"{name!r} cannot name a part of a file: use letters, digits, '_', '-' and '.'.")
+            raise ValueError(f"{name!r} is not a valid name for a part: use letters, digits, '_', '-' and '.'.")
     listed = {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in members.items()}
-    head = {"format": kind, "format_version": version, **contents.metadata, "members": listed}
-    first = _json_bytes("metadata", head)
+    metadata = {"format": kind, "format_version": version, **contents.metadata, "members": listed}
+    first = {METADATA: _json_bytes("metadata", metadata)}
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in {METADATA: first, **members}.items():
+            for name, data in {**first, **members}.items():
                 archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), data)
 
     write_whole(Path(path), write)
 
 
 def read_container(path: str | os.PathLike[str], *, kind: str, version: int) -> Container:
-    """Read a file, checked to the last bit before anything in it is believed.
+    """Read a file. Lengths and checksums are verified before the contents are used.
 
     Parameters
     ----------
     path : str or path
-        Where from.
+        The file.
     kind, version : str, int
-        What the file has to be, and the newest version of its format that is understood.
+        Name of the format, and its newest version that this code can read.
 
     Returns
     -------
@@ -109,14 +110,14 @@ def read_container(path: str | os.PathLike[str], *, kind: str, version: int) -> 
     Raises
     ------
     ValueError
-        If it is anything else: another file, a damaged one, one of a newer version, or a trap.
+        If the file is of another format or of a newer version, damaged, or malicious.
     """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not {kind}: name a file.")
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
         raise ValueError(f"{path} is not {kind}: it is a device or a pipe, not a file.")
     with path.open("rb") as file:
         try:
@@ -129,37 +130,37 @@ def read_container(path: str | os.PathLike[str], *, kind: str, version: int) -> 
 
 
 class Refused(ValueError):
-    """A file is not what it should be; the sentence names it."""
+    """A file is damaged or of another format. The message names the file."""
 
 
 def damaged(path: Any, what: str) -> ValueError:
-    """The error that says what is wrong inside a file."""
+    """The error for a damaged file; ``what`` says what is wrong inside it."""
     return Refused(f"{path} is damaged: {what}. Write it again, or take another copy.")
 
 
 def _read(path: Path, archive: zipfile.ZipFile, kind: str, version: int) -> Container:
     infos = _directory(path, archive, kind)
     if infos[METADATA].file_size > LARGEST_METADATA:
-        raise damaged(path, f"its {METADATA} is larger than any that is written")
-    head = _parse(path, METADATA, archive.read(METADATA))
-    if not isinstance(head, dict) or head.get("format") != kind:
-        raise Refused(f"{path} is not {kind}: its {METADATA} says something else.")
-    written = head.get("format_version")
+        raise damaged(path, f"its {METADATA} is too large")
+    metadata = _parse(path, METADATA, archive.read(METADATA))
+    if not isinstance(metadata, dict) or metadata.get("format") != kind:
+        raise Refused(f"{path} is not {kind}: its {METADATA} names another format.")
+    written = metadata.get("format_version")
     if not isinstance(written, int) or isinstance(written, bool) or written < 1:
-        raise damaged(path, "it does not say which version of the format it is")
+        raise damaged(path, "it does not state its format version")
     if written > version:
-        newer = str(head.get("onmf_version", "unknown"))[:20]
+        newer = str(metadata.get("onmf_version", "unknown"))[:20]
         raise Refused(
             f"{path} was written by a newer onmf ({newer}, format {written}); this one reads up to format {version}: "
             "upgrade onmf."
         )
-    listed = head.pop("members", None)
+    listed = metadata.pop("members", None)
     if not isinstance(listed, dict) or set(listed) != set(infos) - {METADATA}:
-        raise damaged(path, f"its members are not those that its {METADATA} lists")
-    contents = Container(head, {}, {})
+        raise damaged(path, f"its members differ from those that its {METADATA} lists")
+    contents = Container(metadata, {}, {})
     for name, expected in listed.items():
         if not isinstance(expected, dict) or expected.get("bytes") != infos[name].file_size:
-            raise damaged(path, f"{name} has another length than its {METADATA} says")
+            raise damaged(path, f"the length of {name} differs from the one in its {METADATA}")
         data = archive.read(name)
         if _digest(data) != expected.get("sha256"):
             raise damaged(path, f"the checksum of {name} is wrong")
@@ -172,7 +173,7 @@ def _read(path: Path, archive: zipfile.ZipFile, kind: str, version: int) -> Cont
 
 
 def _directory(path: Path, archive: zipfile.ZipFile, kind: str) -> dict[str, zipfile.ZipInfo]:
-    """The members by name, after every check that needs none of their bytes."""
+    """The members by name, after all checks that need only the directory of the zip file."""
     entries = archive.infolist()
     infos = {info.filename: info for info in entries}
     if METADATA not in infos:
@@ -183,7 +184,7 @@ def _directory(path: Path, archive: zipfile.ZipFile, kind: str) -> dict[str, zip
         if info.filename != METADATA and not MEMBER.fullmatch(info.filename):
             raise damaged(path, f"it holds {info.filename[:80]!r}, which does not belong there")
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.file_size != info.compress_size:
-            raise damaged(path, f"{info.filename} is compressed or encrypted, which no such file is")
+            raise damaged(path, f"{info.filename} is compressed or encrypted, which is not allowed")
     if sum(info.file_size for info in entries) > path.stat().st_size:
         raise damaged(path, "its members claim to be longer than the file")
     return infos
@@ -199,20 +200,20 @@ def _array_bytes(name: str, array: Array) -> bytes:
 
 
 def _parse_array(path: Path, name: str, data: bytes) -> Array:
-    """An array from the bytes of a .npy file, whose shape is compared with their number before it is made."""
+    """The array in a .npy file. Its shape is checked against the number of bytes before memory is allocated."""
     buffer = io.BytesIO(data)
     try:
         written = np.lib.format.read_magic(buffer)
         if written != (1, 0):
             raise ValueError(f"version {written}")
         shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(buffer)
-    except Exception as error:  # NumPy parses the header with ast: what it raises differs from version to version
-        raise damaged(path, f"{name} has no header of a .npy file") from error
+    except Exception as error:  # which exception NumPy's parser raises depends on its version
+        raise damaged(path, f"{name} has no valid .npy header") from error
     start = buffer.tell()
     if dtype.kind not in "biuf" or fortran_order or dtype.hasobject or dtype.subdtype is not None:
         raise damaged(path, f"{name} holds something other than plain numbers")
-    sound = len(shape) <= 32 and all(0 <= length <= LONGEST for length in shape)
-    if not sound or math.prod(shape) * dtype.itemsize != len(data) - start:
+    plausible = len(shape) <= 32 and all(0 <= length <= LONGEST for length in shape)
+    if not plausible or math.prod(shape) * dtype.itemsize != len(data) - start:
         raise damaged(path, f"{name} claims the shape {str(shape)[:80]}, which its length contradicts")
     array = np.frombuffer(memoryview(data)[start:], dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=True)
@@ -221,17 +222,17 @@ def _parse_array(path: Path, name: str, data: bytes) -> Array:
 def _json_bytes(name: str, value: Any) -> bytes:
     try:
         data = json.dumps(value, ensure_ascii=False, indent=1, default=_plain).encode()
-        _json(data)  # what nobody could read again is not written
+        _json(data)  # do not write what could not be read back
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} cannot be stored as JSON: {_reason(error)}.") from error
     return data
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy as Python's own."""
+    """Convert a NumPy value for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is neither number, text, list nor dict")
+    raise TypeError(f"{type(value).__name__} is not a number, string, list or dict")
 
 
 def _parse(path: Path, name: str, data: bytes) -> Any:
@@ -242,31 +243,31 @@ def _parse(path: Path, name: str, data: bytes) -> Any:
 
 
 def _json(data: bytes) -> Any:
-    """What JSON says: no name twice, no half of a character, and not too deep."""
-    value = json.loads(data.decode(), object_pairs_hook=_record)
+    """Parse JSON; refuse duplicate names, lone surrogates and deep nesting."""
+    value = json.loads(data.decode(), object_pairs_hook=_object)
     level = [value]
     for _ in range(DEEPEST):
         for text in level:
             if isinstance(text, str) and not text.isascii():
-                text.encode()
-        level = [item for whole in level for item in _items(whole)]
+                text.encode()  # raises for a lone surrogate
+        level = [child for parent in level for child in _children(parent)]
         if not level:
             return value
-    raise ValueError(f"it is more than {DEEPEST} levels deep")
+    raise ValueError(f"it is nested more than {DEEPEST} levels deep")
 
 
-def _items(value: Any) -> Iterable[Any]:
-    """What a list or a record holds, the names of a record included."""
+def _children(value: Any) -> Iterable[Any]:
+    """The elements of a list, or the names and values of an object."""
     if isinstance(value, dict):
         return chain(value, value.values())
     return value if isinstance(value, list) else ()
 
 
-def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a record has the same name twice")
-    return found
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("an object has the same name twice")
+    return members
 
 
 def _digest(data: bytes) -> str:
@@ -274,5 +275,5 @@ def _digest(data: bytes) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """What an error says, on one line."""
+    """The message of an error on one line."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__

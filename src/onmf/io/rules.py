@@ -1,0 +1,108 @@
+"""Rules for values read from a file: what each value must be, in code and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LARGEST = float(np.finfo(np.float64).max)
+
+
+class Rule(NamedTuple):
+    """A test for a value, its description for error messages, and whether the value is required."""
+
+    fits: Callable[[Any], bool]
+    description: str
+    required: bool = True
+
+
+def check(rules: Mapping[str, Rule], values: Mapping[str, Any], prefix: str = "") -> None:
+    """Refuse values that are missing or break their rule; ``prefix`` goes before a name in the message."""
+    for name, rule in rules.items():
+        if name not in values:
+            if rule.required:
+                raise ValueError(f"{name!r} is missing")
+        elif not rule.fits(values[name]):
+            raise ValueError(f"its {prefix}{name} is {abbreviate(values[name])}, not {rule.description}")
+
+
+def number(low: float = -math.inf, high: float = math.inf, *, infinite: bool = False) -> Rule:
+    """A number in an interval, never NaN; finite unless ``infinite``."""
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            return False
+        return abs(value) <= LARGEST or (infinite and isinstance(value, float))
+
+    return Rule(fits, f"a number from {low:g} to {high:g}" if low > -math.inf else "a number")
+
+
+def integer(low: int = 0, high: int = 2**53) -> Rule:
+    """An integer in an interval."""
+    in_range = number(low, high).fits
+    return Rule(lambda value: isinstance(value, int) and in_range(value), f"an integer from {low} to {high}")
+
+
+def one_of(*names: str | None) -> Rule:
+    """One of the given names."""
+    return Rule(lambda value: isinstance(value, str | None) and value in names, f"one of {', '.join(map(repr, names))}")
+
+
+def either(*rules: Rule) -> Rule:
+    """A value that fits one of the rules."""
+    return Rule(lambda value: any(rule.fits(value) for rule in rules), ", or ".join(rule.description for rule in rules))
+
+
+def optional(rule: Rule) -> Rule:
+    """The same rule for a value that may be missing."""
+    return rule._replace(required=False)
+
+
+def strings(length: int | None = None, *, distinct: bool = False) -> Rule:
+    """A list of strings, of a given length if there is one."""
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            return False
+        return length in (None, len(value)) and not (distinct and len(set(value)) < len(value))
+
+    return Rule(fits, f"a list of {'' if length is None else f'{length} '}{'different ' if distinct else ''}strings")
+
+
+def of_type(kind: type, description: str) -> Rule:
+    """Any value of a type."""
+    return Rule(lambda value: isinstance(value, kind), description)
+
+
+def json_object(rules: Mapping[str, Rule], *, closed: bool = False) -> Rule:
+    """A JSON object whose values fit the rules; if ``closed``, it has no other values."""
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, dict) or (closed and not set(value) <= set(rules)):
+            return False
+        return all(rule.fits(value[name]) if name in value else not rule.required for name, rule in rules.items())
+
+    members = "; ".join(f"{name}: {rule.description}" for name, rule in rules.items())
+    return Rule(fits, f"a JSON object ({members})")
+
+
+def is_array(value: Any, kinds: str) -> bool:
+    """Whether a value is an array of the given dtype kinds, with floats small enough to be squared."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+        return False
+    return bool((np.abs(value) < 1e100).all()) if value.dtype.kind == "f" else True
+
+
+def abbreviate(value: Any) -> str:
+    """A value for an error message, cut to 60 characters."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} with the shape {value.shape}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+NULL, STRING, FLAG = one_of(None), of_type(str, "a string"), of_type(bool, "true or false")
+"""Common rules."""
