@@ -38,7 +38,7 @@ LAYERS = [
     ("solve",),
     ("consensus", "select", "stream"),
     ("callbacks",),
-    ("container",),
+    ("container", "kinds"),
     ("model_file",),
     ("estimator",),
     ("metrics",),

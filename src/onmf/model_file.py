@@ -25,6 +25,7 @@ from onmf.divergence import Array, Divergence
 from onmf.engine import NAMES as ENGINES
 from onmf.engine import Engine
 from onmf.initialize import STARTS
+from onmf.kinds import get_kind
 from onmf.result import Agreement, Clustering
 
 FORMAT = "an onmf model"
@@ -133,60 +134,6 @@ ARRAYS = {
     "agreement": Stored("n", "f", needed=False),
     "init_rows": Stored("k", "i", needed=False),
 }
-
-LONGEST_RUN = 20
-"""Words or letters of the longest n-gram: what a document takes grows with their number."""
-
-LONGEST_PATTERN = 1000
-"""Characters of a regular expression."""
-
-VECTORIZER = {
-    "lowercase": FLAG,
-    "strip_accents": one_of(None, "ascii", "unicode"),
-    "stop_words": either(one_of(None, "english"), texts()),
-    "token_pattern": Rule(
-        lambda value: value is None or (isinstance(value, str) and len(value) <= LONGEST_PATTERN),
-        f"a regular expression of at most {LONGEST_PATTERN} characters",
-    ),
-    "ngram_range": Rule(
-        lambda value: (
-            isinstance(value, list | tuple)
-            and len(value) == 2
-            and all(whole(1, LONGEST_RUN).fits(n) for n in value)
-            and value[0] <= value[1]
-        ),
-        f"a range between 1 and {LONGEST_RUN}",
-    ),
-    "analyzer": one_of("word", "char", "char_wb"),
-    "binary": FLAG,
-}
-"""Options of CountVectorizer that decide the words of a new document once the vocabulary is known."""
-
-SOURCE = {"strip": optional(texts())}
-"""What is read again of where the documents came from; the rest is for people."""
-
-
-def kinds(k: int, p: int) -> dict[str, dict[str, Rule]]:
-    """What a model of each known kind has besides its centroids (k, p). Of other kinds nothing is expected."""
-    return {
-        "documents": {
-            "vocabulary": texts(p, different=True),
-            "vectorizer": _record({name: optional(rule) for name, rule in VECTORIZER.items()}, closed=True),
-            "source": optional(_record(SOURCE)),
-        },
-        "image": {
-            "names": texts(k),
-            "spectra": Rule(lambda a: _array(a, "f") and a.shape == (k, p), "a spectrum for each cluster"),
-            "good_bands": Rule(
-                lambda a: _array(a, "bu") and a.ndim == 1 and a.max(initial=0) <= 1 and int(a.sum(dtype=np.int64)) == p,
-                "a flag for each band, as many of them set as there are features",
-            ),
-            "negatives": one_of("refuse", "clip"),
-            "image": optional(TEXT),
-            "wavelengths": optional(Rule(lambda a: _array(a, "fiu") and a.ndim == 1, "a number for each band")),
-            "wavelength_unit": optional(either(NOTHING, TEXT)),
-        },
-    }
 
 
 @dataclass(frozen=True)
@@ -371,12 +318,9 @@ def check(rules: Mapping[str, Rule], values: Mapping[str, Any], where: str) -> N
 
 def check_parts(kind: str, extra: Mapping[str, Any], k: int, p: int) -> None:
     """Refuse a model of a known kind, with k clusters of p features, that lacks what belongs to it."""
-    check(kinds(k, p).get(kind, {}), extra, "part ")
-    if kind == "image" and "wavelengths" in extra:
-        if len(extra["wavelengths"]) != len(extra["good_bands"]):
-            raise ValueError("its wavelengths are not those of its bands")
-        if "wavelength_unit" not in extra:
-            raise ValueError("'wavelength_unit' is missing")
+    known = get_kind(kind)
+    check(known.rules(k, p), extra, "part ")
+    known.check(extra)
 
 
 def provenance() -> dict[str, Any]:
@@ -440,14 +384,14 @@ def _check_centroids(divergence: Divergence, C: Array, masses: Array) -> None:
         raise ValueError("its centroids are too large or too small to compute with")
 
 
-def _array(value: Any, kinds: str) -> bool:
+def is_array(value: Any, kinds: str) -> bool:
     """Whether this is an array of numbers of some kinds, none of them too large to be squared."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
         return False
     return bool((np.abs(value) < 1e100).all()) if value.dtype.kind == "f" else True
 
 
-def _record(rules: Mapping[str, Rule], *, closed: bool = False) -> Rule:
+def record(rules: Mapping[str, Rule], *, closed: bool = False) -> Rule:
     """A record whose values fit rules; a closed one has no others."""
 
     def fits(value: Any) -> bool:

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from onmf.divergence import Array
-from onmf.model_file import VECTORIZER
 
+from .kind import VECTORIZER
 from .read import Text
 
 LETTERS = r"\b[^\W\d_]{2,}\b"
