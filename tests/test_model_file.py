@@ -637,7 +637,7 @@ def test_other_patterns_from_a_file_are_not_used_unasked(pattern, path):
     extra["vectorizer"] = {**extra["vectorizer"], "token_pattern": pattern}
     model.save(path, extra=extra)
     loaded = onmf.load(path)
-    with pytest.raises(ValueError, match=r"not used unasked\. If you trust it, give it yourself as token_pattern"):
+    with pytest.raises(ValueError, match=r"not used by default\. If you trust it, pass it as token_pattern"):
         assign_documents(loaded, ["a" * 60])
     with pytest.raises(ValueError, match=r"found with the pattern .*, not with 'tea'"):
         assign_documents(loaded, ["a" * 60], token_pattern="tea")
