@@ -1,4 +1,4 @@
-"""onmf documents, predict and show, as a new user would try them."""
+"""The commands onmf documents, predict and show, as a new user would try them."""
 
 import csv
 import fcntl
@@ -35,7 +35,7 @@ def onmf(*arguments, **options):
 
 
 def process(*arguments, **options):
-    """A process of its own, with what the outside world sees of it."""
+    """Run onmf in a new process. Returns its output and exit status."""
     command = [sys.executable, "-m", "onmf", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
@@ -50,9 +50,9 @@ def ten(tmp_path):
     """A folder of ten files."""
     folder = tmp_path / "ten"
     for i in range(10):
-        kind = ("tea", "milk")[i % 2]
-        (folder / kind).mkdir(parents=True, exist_ok=True)
-        (folder / kind / f"{i}.txt").write_text(
+        drink = ("tea", "milk")[i % 2]
+        (folder / drink).mkdir(parents=True, exist_ok=True)
+        (folder / drink / f"{i}.txt").write_text(
             ("green tea leaves cup " if i % 2 == 0 else "fresh cow milk farm ") * (i + 1)
         )
     return folder
@@ -60,7 +60,7 @@ def ten(tmp_path):
 
 @pytest.fixture(scope="module")
 def docstrings(tmp_path_factory):
-    """The embedded corpus as JSON lines, in two halves: each with the names of its columns."""
+    """The embedded corpus as two JSON lines files, one for each half."""
     folder = tmp_path_factory.mktemp("docstrings")
     triples = docstring_texts()
     for name, half in (("first", triples[::2]), ("second", triples[1::2])):
@@ -69,14 +69,14 @@ def docstrings(tmp_path_factory):
     return folder
 
 
-def test_labels_that_no_document_has_are_told(tmp_path):
+def test_warning_if_no_document_has_a_class(tmp_path):
     flat = tmp_path / "flat"
     flat.mkdir()
     for number, text in enumerate(["red wine wine", "green tea tea", "red wine", "green tea"]):
         (flat / f"{number}.txt").write_text(text)
     done = command("documents", flat, "-k", 2, "--labels", "folder")
     assert done.returncode == 0, done.stderr
-    assert "No document has a class by --labels folder" in done.stderr
+    assert "--labels folder gives no document a class" in done.stderr
 
 
 def test_ten_files(ten, tmp_path):
@@ -85,18 +85,18 @@ def test_ten_files(ten, tmp_path):
     assert "10 documents, 8 words, 2 clusters" in done.stdout
     assert "accuracy 100.0%" in done.stdout
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
-    found = rows(tmp_path / "out" / "assignments.csv")
-    assert list(found[0]) == ["id", "cluster", "scale", "margin", "label"]
-    assert {row["label"]: row["cluster"] for row in found} in ({"milk": "0", "tea": "1"}, {"milk": "1", "tea": "0"})
-    assert all(float(row["scale"]) > 0 and float(row["margin"]) > 0 for row in found)
+    assigned = rows(tmp_path / "out" / "assignments.csv")
+    assert list(assigned[0]) == ["id", "cluster", "scale", "margin", "label"]
+    assert {row["label"]: row["cluster"] for row in assigned} in ({"milk": "0", "tea": "1"}, {"milk": "1", "tea": "0"})
+    assert all(float(row["scale"]) > 0 and float(row["margin"]) > 0 for row in assigned)
     clusters = rows(tmp_path / "out" / "clusters.csv")
     assert [row["size"] for row in clusters] == ["5", "5"]
     assert {row["label"] for row in clusters} == {"milk", "tea"}
     assert all({"cow", "tea"} & set(row["distinctive"].split(", ")) for row in clusters)
     assert oct((tmp_path / "out").stat().st_mode)[-3:] == "755"
-    shown = onmf("show", tmp_path / "out" / "model.onmf")
-    assert "A model of documents: 2 clusters of 10 rows and 8 features" in shown.stdout
-    assert clusters[0]["distinctive"] in shown.stdout
+    done = onmf("show", tmp_path / "out" / "model.onmf")
+    assert "A model of documents: 2 clusters of 10 rows and 8 features" in done.stdout
+    assert clusters[0]["distinctive"] in done.stdout
     facts = json.loads(onmf("show", tmp_path / "out" / "model.onmf", "--json").stdout)
     assert [row["size"] for row in facts["clusters"]] == [5, 5]
 
@@ -111,8 +111,8 @@ def test_without_out_nothing_is_written(ten, tmp_path):
 def test_json_quiet_and_parquet(ten, tmp_path):
     out = tmp_path / "out"
     done = onmf("documents", ten, "-k", 2, "--out", out, "--json", "--format", "parquet", "--labels", "folder")
-    found = json.loads(done.stdout)
-    assert (found["n_documents"], found["n_clusters"], found["comparison"]["accuracy"]) == (10, 2, 1.0)
+    result = json.loads(done.stdout)
+    assert (result["n_documents"], result["n_clusters"], result["comparison"]["accuracy"]) == (10, 2, 1.0)
     assert done.stderr == ""
     table = pyarrow.parquet.read_table(out / "assignments.parquet")
     assert table.column_names == ["id", "cluster", "scale", "margin", "label"]
@@ -129,14 +129,14 @@ def test_shards(docstrings, tmp_path):
     assert done.exit_code == 0, done.output
     for name in ("assignments.csv", "clusters.csv"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
-    held = sorted(file.name for file in (tmp_path / "shards").iterdir())
-    assert held == ["beginnings.txt", "ids.txt", "names.json", "shard-000000.npz"]
+    names = sorted(file.name for file in (tmp_path / "shards").iterdir())
+    assert names == ["beginnings.txt", "ids.txt", "names.json", "shard-000000.npz"]
     again = command("documents", *options, "--shards", tmp_path / "shards")
     assert again.returncode == 2
     assert "exists and is not empty: name another folder, or use --force to replace it." in again.stderr
     assert onmf("documents", *options, "--shards", tmp_path / "shards", "--force").exit_code == 0
     for arguments, message in (
-        (("--shards", tmp_path / "a" / "b", "--out", tmp_path / "a"), "lie in one another"),
+        (("--shards", tmp_path / "a" / "b", "--out", tmp_path / "a"), "one folder contains the other"),
         (("--shards", tmp_path / "a", "-k", "auto"), "-k auto needs all counts in memory"),
         (("--shards", tmp_path / "a", "--refine", "local-search"), "refine='local-search' needs all rows in memory"),
     ):
@@ -145,10 +145,10 @@ def test_shards(docstrings, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_an_existing_folder_is_kept(ten, tmp_path):
+def test_an_existing_folder_is_replaced_only_with_force(ten, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    assert onmf("documents", ten, "-k", 2, "--out", out).exit_code == 0  # an empty one is nothing
+    assert onmf("documents", ten, "-k", 2, "--out", out).exit_code == 0  # an empty folder may be used
     before = (out / "assignments.csv").read_bytes()
     done = command("documents", ten, "-k", 3, "--out", out)
     assert done.returncode == 2
@@ -174,19 +174,19 @@ def test_an_existing_folder_is_kept(ten, tmp_path):
         (("documents", "ten", "-k", "0"), "-k 0 is not a number of clusters"),
         (("documents", "a.csv", "-k", 1, "--text", "body"), "has no column 'body' for the text. It has 'id', 'text'."),
         (("documents", "a.csv", "-k", 1, "--labels", "folder"), "has no column 'folder' for the labels"),
-        (("documents", "picture.png", "-k", 1), "picture.png is not text: give a folder"),
+        (("documents", "picture.png", "-k", 1), "picture.png is not text: use a folder"),
         (("documents", "ten", "-k", 2, "--strip", "feet"), "--strip feet is not known: use headers."),
         (("documents", "ten", "-k", 2, "--format", "xls"), "--format xls is not known: use csv or parquet."),
         (("documents", "ten", "-k", 2, "--divergence", "manhattan"), "is not a divergence: use one of"),
         (("documents", "ten", "-k", 2, "--init", "best"), "init='best' is not allowed"),
         (("documents", "ten", "-k", 2, "--refine", "more"), "refine='more'"),
         (("documents", "ten", "-k", 2, "--min-df", "some"), "--min-df some is not a number"),
-        (("documents", "ten", "-k", 2, "--min-df", "1.5"), "a number with a point is a share"),
+        (("documents", "ten", "-k", 2, "--min-df", "1.5"), "a number with a decimal point is a share"),
         (("documents", "ten", "-k", 2, "--min-df", "inf"), "--min-df inf is not a number"),
         (("documents", "ten", "-k", 2, "--max-df", "nan"), "--max-df nan is not a number"),
         (("documents", "ten", "-k", 2, "--ngrams", "2-1"), "--ngrams 2-1 is not a range"),
-        (("documents", "ten", "-k", 2, "--ngrams", "1-99"), "--ngrams 1-99: a run has at most 20 words or letters"),
-        (("documents", "ten", "-k", 2, "--stop-words", "picture.png"), "--stop-words picture.png is no text in UTF-8"),
+        (("documents", "ten", "-k", 2, "--ngrams", "1-99"), "--ngrams 1-99: an n-gram has at most 20 words or letters"),
+        (("documents", "ten", "-k", 2, "--stop-words", "picture.png"), "picture.png is not a text file in UTF-8"),
         (("documents", "ten", "-k", 2, "--language", "elvish"), "No stop words are known for the language 'elvish'"),
         (("documents", "ten", "-k", 2, "--token-pattern", "("), "--token-pattern"),
         (("documents", "ten", "-k", 2, "--stop-words", "nowhere"), "nowhere: No such file or directory."),
@@ -196,7 +196,7 @@ def test_an_existing_folder_is_kept(ten, tmp_path):
         (("show", "ten"), "is a folder, not an onmf model"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(arguments, message, ten, tmp_path, monkeypatch, capsys):
+def test_error_messages(arguments, message, ten, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.csv").write_text("id,text\n1,tea\n")
@@ -262,7 +262,7 @@ def test_standard_input(tmp_path):
     assert "1 document without a word that counts, set aside: 2." in done.stderr
 
 
-def test_words_and_estimator_options_arrive(docstrings, tmp_path):
+def test_options_reach_the_vectorizer_and_the_estimator(docstrings, tmp_path):
     (tmp_path / "stop.txt").write_text("Parameters\nreturns\n")
     done = onmf(
         "documents", docstrings / "first.jsonl", "-k", 5, "--text", "body", "--id", "name", "--labels", "part",
@@ -290,14 +290,14 @@ def test_auto_and_characters(tmp_path):
     words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"]]
     (tmp_path / "a.txt").write_text("\n".join(" ".join(rng.choice(words[i % 2], 20)) for i in range(30)))
     done = onmf("documents", tmp_path / "a.txt", "-k", "auto", "--seed", 0, "--json")
-    found = json.loads(done.stdout)
-    assert found["n_clusters"] == 2
-    assert [row["n_clusters"] for row in found["selection"]] == [2, 3, 4, 5, 6, 8, 10, 12, 15, 20]
+    result = json.loads(done.stdout)
+    assert result["n_clusters"] == 2
+    assert [row["n_clusters"] for row in result["selection"]] == [2, 3, 4, 5, 6, 8, 10, 12, 15, 20]
     done = onmf("documents", tmp_path / "a.txt", "-k", 2, "--analyzer", "char", "--ngrams", "2-3")
     assert done.exit_code == 0, done.output
 
 
-def test_predict_gives_what_matrices_give(docstrings, tmp_path):
+def test_predict_agrees_with_the_matrix_of_counts(docstrings, tmp_path):
     columns = ("--text", "body", "--id", "name", "--labels", "part")
     done = onmf("documents", docstrings / "first.jsonl", *columns, "-k", 13, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
@@ -316,7 +316,7 @@ def test_predict_gives_what_matrices_give(docstrings, tmp_path):
 
 
 def check_predictions(model, first, second, columns, folder):
-    """The words counted anew by scikit-learn, and the model fitted anew, give what the commands wrote."""
+    """Count with scikit-learn and fit again: the results must equal the output of the commands."""
     done = onmf("predict", model, second, *columns, "--out", folder / "new.csv")
     assert done.exit_code == 0, done.output
     text, name = columns[1], columns[3]
@@ -336,7 +336,7 @@ def check_predictions(model, first, second, columns, folder):
 
 def test_newsgroups(tmp_path):
     if not NEWSGROUPS.exists():
-        pytest.skip(f"{NEWSGROUPS} is not at hand")
+        pytest.skip(f"{NEWSGROUPS} is not available")
     done = process(
         "documents",
         NEWSGROUPS,
@@ -351,19 +351,19 @@ def test_newsgroups(tmp_path):
         "--json",
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["n_documents"], found["n_clusters"]) == (19_997, 20)
-    assert found["comparison"]["accuracy"] > 0.45
-    assert sum(found["repaired"].values()) == 73
+    result = json.loads(done.stdout)
+    assert (result["n_documents"], result["n_clusters"]) == (19_997, 20)
+    assert result["comparison"]["accuracy"] > 0.45
+    assert sum(result["repaired"].values()) == 73
     for subject in ("hockey", "encryption", "armenian", "jesus", "nasa", "motif", "scsi", "jpeg"):
-        assert sum(subject in row["distinctive"].split(", ") for row in found["clusters"]) == 1
+        assert sum(subject in row["distinctive"].split(", ") for row in result["clusters"]) == 1
     assert (tmp_path / "out" / "report.html").stat().st_size < 8_000_000
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_500_000
 
 
-def test_newsgroups_by_halves(tmp_path):
+def test_predict_half_of_newsgroups(tmp_path):
     if not NEWSGROUPS.exists():
-        pytest.skip(f"{NEWSGROUPS} is not at hand")
+        pytest.skip(f"{NEWSGROUPS} is not available")
     halves = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     with halves[0].open("w") as first, halves[1].open("w") as second:
         for i, text in enumerate(read_texts(NEWSGROUPS, strip=["headers"])):
@@ -408,12 +408,12 @@ def bytes_waiting(pipe):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interruption_leaves_nothing(tmp_path, number, status):
+def test_an_interruption_leaves_no_files(tmp_path, number, status):
     command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--out", str(tmp_path / "out")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         running.stdin.write("tea\nmilk\n")
         running.stdin.flush()
-        until(lambda: bytes_waiting(running.stdin) == 0)  # it has read them, and waits for more
+        until(lambda: bytes_waiting(running.stdin) == 0)  # the command has read both lines and waits for more
         assert [path.name.startswith(".out.") for path in tmp_path.iterdir()] == [True]
         running.send_signal(number)
         assert running.wait() == status
@@ -421,7 +421,7 @@ def test_an_interruption_leaves_nothing(tmp_path, number, status):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_may_not_grow(ten, tmp_path):
+def test_a_limit_on_the_size_of_files(ten, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
@@ -456,9 +456,9 @@ def test_a_full_disk(ten, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_folder_that_may_not_be_written(ten, tmp_path):
+def test_a_folder_without_write_permission(ten, tmp_path):
     if os.geteuid() == 0:
-        out = Path("/proc/out")  # where even root may not write
+        out = Path("/proc/out")  # not even root can write here
     else:
         tmp_path.chmod(0o555)
         out = tmp_path / "out"
@@ -469,7 +469,7 @@ def test_a_folder_that_may_not_be_written(ten, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_reader_that_has_had_enough(ten, tmp_path):
+def test_a_reader_that_closes_the_pipe(ten, tmp_path):
     assert onmf("documents", ten, "-k", 2, "--out", tmp_path / "out").exit_code == 0
     (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
     command = f"{sys.executable} -m onmf predict {tmp_path}/out/model.onmf {tmp_path}/many.txt | head -n 1"
@@ -487,13 +487,13 @@ EVIL = [
     ":smile:",
     "[link=https://example.org]a[/link]",
 ]
-OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would obey; a newline is ours."""
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that control a terminal, except for the newline, which the commands print themselves."""
 
 
 @pytest.fixture
 def evil(tmp_path):
-    """Documents whose names, classes and words are made for terminals."""
+    """Documents whose names, classes and words contain terminal escapes and markup."""
     folder = tmp_path / "evil"
     for i, name in enumerate(EVIL):
         (folder / name.replace("/", "|")).mkdir(parents=True)
@@ -505,11 +505,11 @@ def evil(tmp_path):
     return folder
 
 
-def test_nothing_printed_commands_the_terminal(evil, tmp_path):
+def test_output_cannot_control_the_terminal(evil, tmp_path):
     options = ("-k", 2, "--token-pattern", r"[^\s1]+", "--labels", "folder")
     done = command("documents", evil, *options, "--out", tmp_path / "out\x1b[31m")
     assert done.returncode == 0, done.stderr
-    assert not OBEYED.search(done.stdout + done.stderr)
+    assert not CONTROL.search(done.stdout + done.stderr)
     assert not re.search("^onmf: all is well", done.stdout + done.stderr, re.MULTILINE)
     for text in (r"\x1b[31mred", "[red]a[/red]", ":smile:", r"\u202egnp.exe", r"out\x1b[31m"):
         assert text in done.stdout
@@ -517,8 +517,8 @@ def test_nothing_printed_commands_the_terminal(evil, tmp_path):
     model = tmp_path / "out\x1b[31m" / "model.onmf"
     done = command("predict", model, evil)
     assert done.returncode == 0, done.stderr
-    assert not OBEYED.search(done.stderr)
-    assert "\x1b[2J" in done.stdout, "a file or a program gets the names as they are"
+    assert not CONTROL.search(done.stderr)
+    assert "\x1b[2J" in done.stdout, "files and programs get the names unchanged"
     for arguments in (
         ("show", model),
         ("show", model, "--json"),
@@ -532,7 +532,7 @@ def test_nothing_printed_commands_the_terminal(evil, tmp_path):
         ("predict", evil / ":smile:" / "aside.txt", evil),
     ):
         done = command(*arguments)
-        assert not OBEYED.search(done.stdout + done.stderr), arguments
+        assert not CONTROL.search(done.stdout + done.stderr), arguments
         assert done.stderr.count("\n") <= 2 or "Usage" in done.stderr
 
 
@@ -542,17 +542,17 @@ def test_a_table_on_a_terminal(evil, tmp_path):
     command = [sys.executable, "-m", "onmf", "predict", tmp_path / "out" / "model.onmf", evil, "--quiet"]
     with subprocess.Popen(command, stdout=theirs) as running:
         os.close(theirs)
-        shown = b""
+        output = b""
         try:
             while part := os.read(ours, 65536):
-                shown += part
+                output += part
         except OSError:  # the other end is closed
             pass
         assert running.wait() == 0
     os.close(ours)
-    text = shown.decode().replace("\r\n", "\n")
+    text = output.decode().replace("\r\n", "\n")
     assert text.startswith("id,cluster,scale,margin\n")
-    assert not OBEYED.search(text)
+    assert not CONTROL.search(text)
     assert r"\x1b[2J" in text
 
 
@@ -566,7 +566,7 @@ def test_escapes_in_a_model_file(ten, tmp_path):
     write_model(path, saved)
     done = command("show", path)
     assert done.returncode == 0, done.stderr
-    assert not OBEYED.search(done.stdout)
+    assert not CONTROL.search(done.stdout)
     assert r"\x1b[31mtea" in done.stdout
     assert r"Written \x1b]0;title\x07" in done.stdout
     done = command("predict", path, ten)
@@ -580,7 +580,7 @@ def test_escapes_in_a_model_file(ten, tmp_path):
     assert r"is a model of kind '\x1b[31m'" in done.stderr
 
 
-def test_a_damaged_file_does_not_end_a_folder(ten, tmp_path):
+def test_a_damaged_file_in_a_folder_is_left_out(ten, tmp_path):
     (ten / "tea" / "broken.txt.gz").write_bytes(gzip.compress(b"tea " * 1000)[:-10])
     done = command("documents", ten, "-k", 2)
     assert done.returncode == 0, done.stderr

@@ -531,7 +531,7 @@ def test_the_command_and_its_options(tmp_path, scene):
         assert words in done.stdout
     for arguments, sentence in {
         "k": (("-k", "many"), "-k many is not a number of clusters"),
-        "bands": (("-k", 2, "--drop-bands", "3-1"), "'3-1' is no band or range of bands"),
+        "bands": (("-k", 2, "--drop-bands", "3-1"), "'3-1' is not a band or a range of bands"),
         "variable": (("-k", 2), "more than one array of three dimensions"),
         "negatives": (("-k", 2, "--variable", "first", "--negatives", "no"), "negatives='no' is not allowed"),
         "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "beta_loss='hubert'"),

@@ -315,7 +315,7 @@ def test_other_patterns_in_a_file_are_used_only_on_request(pattern, path):
     extra["vectorizer"] = {**extra["vectorizer"], "token_pattern": pattern}
     model.save(path, extra=extra)
     loaded = onmf.load(path)
-    with pytest.raises(ValueError, match=r"not used unasked\. If you trust it, give it yourself as token_pattern"):
+    with pytest.raises(ValueError, match=r"not used by default\. If you trust it, pass it as token_pattern"):
         assign_documents(loaded, ["a" * 60])
     with pytest.raises(ValueError, match=r"found with the pattern .*, not with 'tea'"):
         assign_documents(loaded, ["a" * 60], token_pattern="tea")

@@ -1,4 +1,4 @@
-"""The report, as a browser shows it."""
+"""The report on documents in a browser."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from conftest import PATIENCE
 from onmf.datasets import docstring_texts
 from onmf.report import documents_report, embed, render_page, write_documents_report
-from onmf.report.charts import cluster_map, colours, places
+from onmf.report.charts import cluster_map, colours, positions
 from onmf.text import Text, cluster_documents, make_vectorizer
 
 EVIL = [
@@ -37,44 +37,44 @@ LINK = '<a href="https://example.org/">'
 
 @pytest.fixture(scope="module")
 def links():
-    """Words and classes that Plotly would turn into links."""
+    """Clusters with words and classes that Plotly would turn into links."""
     word = '<a\xa0href="https://example.org/">tea</a>'
     texts = [Text(f"{LINK}{i}</a>", (word + " tea ", "milk cow ")[i % 2] * 3, f"{LINK}{i % 2}</a>") for i in range(6)]
     return cluster_documents(texts, 2, vectorizer=make_vectorizer(token_pattern=r"[^ ]+"))
 
 
-def found(page):
-    return page.inner_text("#found")
+def count(page):
+    return page.inner_text("#count")
 
 
 class TestInTheBrowser:
-    def test_a_cluster_a_search_a_filter(self, visit, corpus):
+    def test_cluster_search_and_filter(self, visit, corpus):
         page = visit(documents_report(corpus, title="SciPy"))
         n = len(corpus.ids)
         assert page.title() == page.inner_text("h1") == "SciPy"
-        assert found(page) == f"{n:,} of {n:,} documents"
+        assert count(page) == f"{n:,} of {n:,} documents"
         assert page.locator("article.card").count() == 13
         page.click("article.card >> nth=4 >> text=Show its documents")
-        assert found(page) == f"{corpus.sizes[4]:,} of {n:,} documents"
+        assert count(page) == f"{corpus.sizes[4]:,} of {n:,} documents"
         assert page.input_value("#filter") == "4"
         assert page.evaluate("document.activeElement.id") == "search"
         page.fill("#search", "SCIPY.stats")
-        shown = sum(corpus.clusters[i] == 4 and "scipy.stats" in corpus.ids[i] for i in range(n))
-        beginnings = [corpus.excerpts[i][:100].lower() for i in range(n)]
-        shown += sum(
-            corpus.clusters[i] == 4 and "scipy.stats" not in corpus.ids[i] and "scipy.stats" in beginnings[i]
+        matches = sum(corpus.clusters[i] == 4 and "scipy.stats" in corpus.ids[i] for i in range(n))
+        excerpts = [corpus.excerpts[i][:100].lower() for i in range(n)]
+        matches += sum(
+            corpus.clusters[i] == 4 and "scipy.stats" not in corpus.ids[i] and "scipy.stats" in excerpts[i]
             for i in range(n)
         )
-        assert found(page) == f"{shown:,} of {n:,} documents"
+        assert count(page) == f"{matches:,} of {n:,} documents"
         page.click("#clear")
         page.select_option("#filter", "7")
-        assert found(page) == f"{corpus.sizes[7]:,} of {n:,} documents"
+        assert count(page) == f"{corpus.sizes[7]:,} of {n:,} documents"
         page.click("#clear")
         assert page.locator("#table tbody tr").count() == 50
         page.click("#next")
         assert page.inner_text("#page") == f"Page 2 of {-(-n // 50)}"
 
-    def test_the_map_is_a_way_to_the_documents(self, visit, corpus):
+    def test_clicking_the_map_filters_the_documents(self, visit, corpus):
         page = visit(documents_report(corpus))
         assert page.locator("[data-figure=map] .point").count() == 13
         largest = int(np.argmax(corpus.sizes))
@@ -85,7 +85,7 @@ class TestInTheBrowser:
         page.mouse.up()
         page.wait_for_function("document.getElementById('filter').value !== ''")
         k = int(page.input_value("#filter"))
-        assert found(page) == f"{corpus.sizes[k]:,} of {len(corpus.ids):,} documents"
+        assert count(page) == f"{corpus.sizes[k]:,} of {len(corpus.ids):,} documents"
 
     def test_sorting(self, visit, corpus):
         page = visit(documents_report(corpus))
@@ -99,7 +99,7 @@ class TestInTheBrowser:
         assert values == sorted(values, reverse=True)
         assert page.locator("th[aria-sort=descending]").count() == 1
 
-    def test_texts_show_as_texts(self, visit, evil):
+    def test_texts_are_not_interpreted_as_html(self, visit, evil):
         page = visit(documents_report(evil, title="<script>window.hacked = 1</script>"))
         assert page.inner_text("h1") == "<script>window.hacked = 1</script>"
         assert page.locator("main script, main img, main svg[onload], main b >> visible=true").count() == 0
@@ -113,7 +113,7 @@ class TestInTheBrowser:
         page.fill("#search", "<img src=x onerror='window.hacked = 1'>")
         page.wait_for_timeout(100)
 
-    def test_charts_show_texts_as_texts(self, visit, links):
+    def test_charts_do_not_interpret_html(self, visit, links):
         page = visit(documents_report(links, title=f"{LINK}title</a>"), viewport={"width": 1200, "height": 900})
         ticks = page.locator("[data-figure=classes] .ytick text").all_text_contents()
         assert sorted(ticks) == [f"{LINK}0</a>", f"{LINK}1</a>"]
@@ -121,8 +121,8 @@ class TestInTheBrowser:
             "<a\xa0href" in text for text in page.locator("[data-figure=classes] .xtick text").all_text_contents()
         )
         assert any("<a\xa0href" in text for text in page.locator("[data-figure=map] .textpoint").all_text_contents())
-        for name, place in (("classes", ".nsewdrag"), ("map", ".point")):
-            chart = page.locator(f"[data-figure={name}] {place}").first
+        for name, target in (("classes", ".nsewdrag"), ("map", ".point")):
+            chart = page.locator(f"[data-figure={name}] {target}").first
             chart.scroll_into_view_if_needed()
             box = chart.bounding_box()
             page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
@@ -131,10 +131,10 @@ class TestInTheBrowser:
             texts = page.locator(f"[data-figure={name}] .hoverlayer").text_content()
             assert (LINK in texts) == (name == "classes")
         assert page.locator("svg a").count() == 0
-        outside = "[...document.querySelectorAll('a')].filter((a) => !a.getAttribute('href').startsWith('#')).length"
-        assert page.evaluate(outside) == 0
+        external = "[...document.querySelectorAll('a')].filter((a) => !a.getAttribute('href').startsWith('#')).length"
+        assert page.evaluate(external) == 0
 
-    def test_the_policy_stops_what_escaping_would_miss(self, browser, tmp_path, evil):
+    def test_the_policy_blocks_injected_scripts(self, browser, tmp_path, evil):
         html = documents_report(evil).replace("</main>", "<script>window.hacked = 1</script></main>")
         (tmp_path / "broken.html").write_text(html)
         page = browser.new_page()
@@ -144,7 +144,7 @@ class TestInTheBrowser:
         assert page.evaluate("window.hacked") is None
         page.close()
 
-    def test_a_phone_and_the_dark(self, visit, corpus):
+    def test_small_screen_and_dark_theme(self, visit, corpus):
         page = visit(documents_report(corpus), viewport={"width": 375, "height": 700}, color_scheme="dark")
         assert page.evaluate("document.documentElement.scrollWidth") <= 375
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -159,16 +159,16 @@ class TestInTheBrowser:
             "(() => { const s = getComputedStyle(document.documentElement);"
             "return ['--ink', '--soft', '--accent', '--card', '--back'].map((n) => s.getPropertyValue(n).trim()); })()"
         )
-        *inks, card, back = map(luminance, colours)
-        for ink in inks:
-            for ground in (card, back):
-                low, high = sorted((ink, ground))
+        *foregrounds, card, back = map(luminance, colours)
+        for foreground in foregrounds:
+            for background in (card, back):
+                low, high = sorted((foreground, background))
                 assert (high + 0.05) / (low + 0.05) >= 4.5
 
     def test_the_keyboard_reaches_everything(self, visit, corpus):
         page = visit(documents_report(corpus))
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content"
         page.focus("article.card >> nth=2 >> button")
         page.keyboard.press("Enter")
         assert page.input_value("#filter") == "2"
@@ -189,7 +189,7 @@ def luminance(colour):
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
-def test_embedded_data_cannot_end_their_script():
+def test_embedded_data_cannot_close_their_script():
     data = {"text": [*EVIL, "\u2029", "\ud800"], "numbers": np.arange(3), "one": np.float64(0.5)}
     text = embed(data)
     assert "<" not in text
@@ -201,7 +201,7 @@ def test_embedded_data_cannot_end_their_script():
         embed({"what": object()})
 
 
-def test_the_page_names_no_other_place(corpus):
+def test_the_page_refers_to_no_other_resource(corpus):
     html = documents_report(corpus)
     head, _, rest = html.partition('<script type="application/json"')
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", head)
@@ -209,7 +209,7 @@ def test_the_page_names_no_other_place(corpus):
     assert rest.count("<script>") == 3
 
 
-def test_notes_and_the_comparison_only_where_known(evil, corpus):
+def test_notes_and_comparison_appear_only_if_known(evil, corpus):
     assert "1 document without a word that counts, set aside: empty." in documents_report(evil)
     page = documents_report(cluster_documents(["tea", "milk"], 2))
     assert 'id="classes"' not in page
@@ -227,12 +227,12 @@ def test_the_size_of_twenty_thousand_documents(tmp_path):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 9])
-def test_the_map_has_a_place_for_each_cluster(k):
+def test_the_map_has_a_position_for_each_cluster(k):
     C = np.random.default_rng(k).dirichlet(np.ones(12), size=k)
-    plane = places(C)
+    plane = positions(C)
     assert plane.shape == (k, 2)
     assert np.isfinite(plane).all()
-    assert np.isfinite(places(-C)).all()
+    assert np.isfinite(positions(-C)).all()
     figure = cluster_map(C, np.arange(k), ["a"] * k, ["b"] * k)
     assert len(set(figure["data"][0]["marker"]["color"])) == k
     assert len(set(colours(30))) == 30
@@ -240,7 +240,7 @@ def test_the_map_has_a_place_for_each_cluster(k):
 
 def test_three_points_keep_their_distances():
     C = np.array([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 0.5, 0.5]])
-    plane = places(C)
+    plane = positions(C)
     near, far = np.linalg.norm(plane[0] - plane[1]), np.linalg.norm(plane[0] - plane[2])
     assert far == pytest.approx(np.sqrt(np.log(2)))
     assert near < far / 3

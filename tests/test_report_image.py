@@ -1,4 +1,4 @@
-"""The report on an image, as a browser shows it."""
+"""The report on an image in a browser."""
 
 import base64
 import io
@@ -16,16 +16,16 @@ from onmf.image.figures import colours
 from onmf.report import image_report, write_image_report
 
 LINK = '<a href="https://example.org/">water</a>'
-PLACE = (10.0, 0.0, 1000.0, 0.0, -20.0, 2000.0)
+TRANSFORM = (10.0, 0.0, 1000.0, 0.0, -20.0, 2000.0)
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     scene = make_scene(30, 40, 60, 3, random_state=1)
     X = scene.X.reshape(30, 40, 60)
     X[2, 3] = 0
     good = np.arange(60) != 5
-    cube = Cube(X, wavelengths=scene.wavelengths, wavelength_unit="nm", good_bands=good, transform=PLACE, scale=0.5)
+    cube = Cube(X, wavelengths=scene.wavelengths, wavelength_unit="nm", good_bands=good, transform=TRANSFORM, scale=0.5)
     labels = scene.to_image(scene.abundances.argmax(axis=0))
     return cluster_image(cube, 3, truth=Truth(scene.endmembers, labels, ["tree", "rock", LINK]))
 
@@ -37,8 +37,8 @@ def click(page, picture, line, sample, shape):
     )
 
 
-def drawn(page):
-    """Name, x and y of each line of the pixel's chart."""
+def curves(page):
+    """Name, x and y of each curve in the chart of the pixel."""
     return page.evaluate(
         "document.querySelector('[data-figure=pixel]').data.map((t) => [t.name, Array.from(t.x), Array.from(t.y)])"
     )
@@ -46,28 +46,28 @@ def drawn(page):
 
 class TestInTheBrowser:
     @pytest.mark.parametrize("picture", ["clusters", "composite"])
-    def test_a_click_shows_the_pixel_over_its_cluster(self, visit, found, picture):
-        page = visit(image_report(found), viewport={"width": 1200, "height": 1400})
+    def test_a_click_shows_the_pixel_and_its_cluster(self, visit, result, picture):
+        page = visit(image_report(result), viewport={"width": 1200, "height": 1400})
         page.locator(f"[data-picture={picture}]").scroll_into_view_if_needed()
         for line, sample in ((0, 0), (17, 31), (29, 39)):
             click(page, picture, line, sample, (30, 40))
-            k, scale = found.labels[line, sample], found.scales[line, sample]
-            words = page.inner_text("#pixel")
-            x, y = found.cube.coordinates(line, sample)
-            assert words.startswith(f"Line {line}, sample {sample} ({x:.1f}, {y:.1f}): {found.names[k]}, brightness")
-            assert f"residual {found.residuals[line, sample]:.4f}" in words
-            (name, at, values), (other, _, model) = drawn(page)
-            assert (name, unescape(other)) == ("pixel", f"{found.names[k]} × {scale:.2f}")
-            assert at == pytest.approx(found.wavelengths)
-            assert values == pytest.approx(found.cube.pixel(line, sample), abs=2e-5 * max(values))
-            assert model == pytest.approx(scale * found.spectra[k], rel=1e-4)
+            k, scale = result.labels[line, sample], result.scales[line, sample]
+            text = page.inner_text("#pixel")
+            x, y = result.cube.coordinates(line, sample)
+            assert text.startswith(f"Line {line}, sample {sample} ({x:.1f}, {y:.1f}): {result.names[k]}, brightness")
+            assert f"residual {result.residuals[line, sample]:.4f}" in text
+            (name, wavelengths, values), (other, _, model) = curves(page)
+            assert (name, unescape(other)) == ("pixel", f"{result.names[k]} × {scale:.2f}")
+            assert wavelengths == pytest.approx(result.wavelengths)
+            assert values == pytest.approx(result.cube.pixel(line, sample), abs=2e-5 * max(values))
+            assert model == pytest.approx(scale * result.spectra[k], rel=1e-4)
         click(page, picture, 2, 3, (30, 40))
         assert page.inner_text("#pixel").endswith("outside, no data")
-        assert drawn(page) == []
+        assert curves(page) == []
         assert page.locator(".mark >> visible=true").count() == 2
 
-    def test_the_keyboard_moves_the_pixel(self, visit, found):
-        page = visit(image_report(found))
+    def test_the_keyboard_moves_the_pixel(self, visit, result):
+        page = visit(image_report(result))
         assert page.inner_text("#pixel").startswith("Line 15, sample 20")
         page.focus("[data-picture=clusters]")
         for key in ("ArrowUp", "ArrowUp", "ArrowLeft"):
@@ -76,11 +76,11 @@ class TestInTheBrowser:
         page.focus("[data-picture=composite]")
         for _ in range(40):
             page.keyboard.press("ArrowRight")
-        assert page.inner_text("#pixel").startswith("Line 13, sample 39"), "the border stops it"
+        assert page.inner_text("#pixel").startswith("Line 13, sample 39"), "the pixel stays inside the image"
 
-    def test_spectra_with_a_hover_and_names_as_text(self, visit, found):
-        page = visit(image_report(found), viewport={"width": 1200, "height": 900})
-        for figure, names in (("spectra", found.names), ("pixel", ["pixel", found.names[found.labels[15, 20]]])):
+    def test_spectra_show_names_as_text(self, visit, result):
+        page = visit(image_report(result), viewport={"width": 1200, "height": 900})
+        for figure, names in (("spectra", result.names), ("pixel", ["pixel", result.names[result.labels[15, 20]]])):
             legend = page.locator(f"[data-figure={figure}] .legendtext").all_text_contents()
             assert [text.partition(" ×")[0] for text in legend] == names
         gap = page.evaluate("document.querySelector('[data-figure=spectra]').data[0].y[5]")
@@ -97,8 +97,8 @@ class TestInTheBrowser:
         assert LINK in page.inner_text("#clusters")
         assert page.locator("main a").count() == 0
 
-    def test_a_phone_and_the_dark(self, visit, found):
-        page = visit(image_report(found), viewport={"width": 375, "height": 700}, color_scheme="dark")
+    def test_small_screen_and_dark_theme(self, visit, result):
+        page = visit(image_report(result), viewport={"width": 375, "height": 700}, color_scheme="dark")
         assert page.evaluate("document.documentElement.scrollWidth") <= 375
         page.click("#theme")
         assert page.inner_text("#theme") == "Dark"
@@ -111,34 +111,34 @@ def pictures(html):
     ]
 
 
-def test_the_map_has_the_colours_of_the_clusters(found):
-    shown, *others = pictures(image_report(found))
-    assert shown.shape == (30, 40, 3)
+def test_the_map_has_the_colours_of_the_clusters(result):
+    drawn, *others = pictures(image_report(result))
+    assert drawn.shape == (30, 40, 3)
     assert len(others) == 4
-    shades = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in [*colours(found.names), "#ffffff"]]
-    assert np.array_equal(shown, np.array(shades)[found.labels])
+    shades = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in [*colours(result.names), "#ffffff"]]
+    assert np.array_equal(drawn, np.array(shades)[result.labels])
 
 
-def test_a_large_image_is_thinned_out(found, monkeypatch, tmp_path):
+def test_a_large_image_is_subsampled(result, monkeypatch, tmp_path):
     monkeypatch.setattr("onmf.report.image.SPECTRA", 20_000)
-    page = image_report(found)
-    assert "The page holds the spectrum of every 3rd line and sample" in page
-    write_image_report(tmp_path / "report.html", found, title="Mine")
+    page = image_report(result)
+    assert "The page contains only the spectra of every 3rd line and sample" in page
+    write_image_report(tmp_path / "report.html", result, title="Mine")
     assert "<title>Mine</title>" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_a_thinned_page_tells_where_its_pixels_are(visit, found, monkeypatch):
+def test_positions_in_a_subsampled_page(visit, result, monkeypatch):
     monkeypatch.setattr("onmf.report.image.SPECTRA", 20_000)
-    page = visit(image_report(found), viewport={"width": 1200, "height": 1400})
+    page = visit(image_report(result), viewport={"width": 1200, "height": 1400})
     page.locator("[data-picture=clusters]").scroll_into_view_if_needed()
     click(page, "clusters", 16, 31, (30, 40))
     assert page.inner_text("#pixel").startswith("Line 15, sample 30")
-    (_, _, values), _ = drawn(page)
-    assert values == pytest.approx(found.cube.pixel(15, 30), abs=2e-5 * max(values))
+    (_, _, values), _ = curves(page)
+    assert values == pytest.approx(result.cube.pixel(15, 30), abs=2e-5 * max(values))
 
 
-def test_only_what_is_known_is_told(found):
-    assert "MRSA" in image_report(found)
-    page = image_report(replace(found, comparison=None, notes=["One & two"]))
+def test_comparison_and_notes_appear_only_if_known(result):
+    assert "MRSA" in image_report(result)
+    page = image_report(replace(result, comparison=None, notes=["One & two"]))
     assert "MRSA" not in page.partition('<script type="application/json"')[0]
     assert "One &amp; two" in page

@@ -1,4 +1,4 @@
-"""The paper's tables and figures from the command line."""
+"""onmf reproduce: the paper's tables and figures."""
 
 import csv
 import json
@@ -31,14 +31,14 @@ class TestCell:
     def test_agrees_to_the_printed_digit(self, ours, paper, agrees):
         assert Cell(ours, paper).agrees is agrees
 
-    def test_shows_what_differs(self):
+    def test_shows_differences(self):
         assert Cell(26.44, 26.5).show(1) == "26.4 ✗ 26.5"
         assert Cell(26.4926, 26.5).show(1) == "26.5 ✓"
         assert Cell(25.098).show(2) == "25.10"
         assert Cell(25.098).agrees is None
 
 
-def test_paper_tables_are_whole():
+def test_paper_tables_are_complete():
     tables = paper_tables()
     assert len(tables["documents"]) == 15
     weights = [row["documents"] for row in tables["documents"].values()]
@@ -74,7 +74,7 @@ def test_images(paper_set, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(expected + tables)
 
 
-def test_a_number_that_differs_fails(paper_set, tmp_path, monkeypatch):
+def test_a_different_number_fails(paper_set, tmp_path, monkeypatch):
     paper_set("tr23")
     wrong = paper_tables()
     wrong["documents"]["tr23"]["iterations_kl"] = 17
@@ -85,14 +85,14 @@ def test_a_number_that_differs_fails(paper_set, tmp_path, monkeypatch):
     assert "Some numbers differ from the paper's" in done.output
 
 
-def test_says_what_is_missing(paper_set, tmp_path, monkeypatch):
+def test_missing_data_sets_are_named(paper_set, tmp_path, monkeypatch):
     paper_set("tr23")
     done = onmf("reproduce", "documents", "--only", "sports")
     assert done.exit_code == 2
     assert "sports.npz is missing. Run 'onmf fetch sports', or set ONMF_DATA" in done.output.replace("\n", " ")
     done = onmf("reproduce", "documents", "--only", "tr99")
     assert done.exit_code == 2
-    assert "--only tr99: no such data set. Choose from NG20" in done.output
+    assert "--only tr99: there is no such data set. Choose from NG20" in done.output
     monkeypatch.setenv("ONMF_DATA", str(tmp_path))
     done = onmf("reproduce", "all")
     assert done.exit_code == 2
@@ -139,7 +139,7 @@ def test_version_and_help():
         assert "Example: onmf reproduce" in onmf("reproduce", command, "--help").output
 
 
-def test_the_installed_command_says_sentences(tmp_path):
+def test_the_installed_command_prints_sentences(tmp_path):
     run = [sys.executable, "-m", "onmf", "fetch", "nonsense"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -159,7 +159,7 @@ class TestRoughEdges:
             assert "nothing can be written there" in done.output
             assert "✓" not in done.output
 
-    def test_tables_are_never_cut(self, paper_set, monkeypatch):
+    def test_tables_are_never_truncated(self, paper_set, monkeypatch):
         paper_set("tr23")
         monkeypatch.setenv("COLUMNS", "60")
         assert "…" not in onmf("reproduce", "documents", "--only", "tr23").output
@@ -175,7 +175,7 @@ class TestRoughEdges:
         assert "No hyperspectral data set was found" in done.output
 
     @pytest.mark.parametrize("name", ["documents/tr11.npz", "hyperspectral/jasper.npz"])
-    def test_a_damaged_file_gets_a_sentence(self, tmp_path, monkeypatch, name):
+    def test_a_damaged_file_is_named(self, tmp_path, monkeypatch, name):
         path = tmp_path / name
         path.parent.mkdir()
         path.write_bytes(b"PK\x03\x04 half a file")

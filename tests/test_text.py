@@ -1,4 +1,4 @@
-"""Documents from wherever people keep them, their words, and their clusters."""
+"""Reading documents, counting their words, and clustering them."""
 
 import bz2
 import csv
@@ -99,8 +99,8 @@ class TestDecode:
         ids=["utf-8", "bom", "utf-16", "utf-32", "latin-1", "empty", "cyrillic", "damaged utf-8"],
     )
     def test_encodings(self, data, text, encoding):
-        found, repaired = decode(data)
-        assert found.startswith(text)
+        decoded, repaired = decode(data)
+        assert decoded.startswith(text)
         assert repaired == encoding
 
     @given(st.binary(max_size=300))
@@ -110,7 +110,7 @@ class TestDecode:
         assert isinstance(is_binary(data), bool)
 
     @given(st.binary(max_size=100))
-    def test_fields_are_repaired_as_files_are(self, data):
+    def test_fields_are_repaired_like_files(self, data):
         field, _ = repair(data.decode("utf-8", errors="surrogateescape"))
         field.encode()
 
@@ -133,7 +133,7 @@ class TestMail:
         "text",
         ["No header here.\n\nNone.", "Dear: all\n\nbody", "A: 1\nB: 2", "", "Note: this\nis prose.\n\nAnd: more\n\nx"],
     )
-    def test_what_is_no_header_stays(self, text):
+    def test_text_without_a_header_is_unchanged(self, text):
         assert strip_headers(text) == text
 
     def test_encoded_files_are_dropped(self):
@@ -146,13 +146,13 @@ class TestMail:
 
 
 class TestFolders:
-    def test_files_at_any_depth_in_the_order_of_names(self, folder):
+    def test_files_at_any_depth_sorted_by_name(self, folder):
         texts = list(read_texts(folder, labels="folder"))
         assert [text.id for text in texts] == ["milk/one.txt", "milk/deep/two.txt", "tea/one.txt", "tea/two.txt"]
         assert [text.label for text in texts] == ["milk", "deep", "tea", "tea"]
         assert [text.label for text in read_texts(folder)] == [None] * 4
 
-    def test_what_is_left_out_is_named(self, folder):
+    def test_files_left_out_are_listed(self, folder):
         (folder / "tea/picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
         (folder / ".hidden").write_text("hidden")
         (folder / "tea/.DS_Store").write_text("hidden")
@@ -175,7 +175,7 @@ class TestFolders:
         (folder / "tea/again").symlink_to(folder)
         (folder / "tea/itself").symlink_to("itself")
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(os.path.relpath(folder / "milk/socket"))  # a short name, as sockets need
+            listening.bind(os.path.relpath(folder / "milk/socket"))  # sockets need a short path
             texts = read_texts(folder)
             assert len(list(texts)) == 4
         names = ["file", "milk/socket", "tea/again", "tea/folder", "tea/itself"]
@@ -183,9 +183,9 @@ class TestFolders:
         assert "5 files left out: file (a link or device)" in cluster_documents(read_texts(folder), 2).notes()[0]
 
     def test_a_file_that_becomes_a_link_or_a_pipe(self, folder):
-        """Whatever takes the place of a file after the folder was listed is not read, nor waited for."""
+        """A link or pipe that replaces a file after the folder was listed is neither read nor waited for."""
         texts = read_texts(folder)
-        assert next(texts).id == "milk/one.txt"  # milk is listed, and deep within it is next
+        assert next(texts).id == "milk/one.txt"  # milk has been listed, and milk/deep is next
         target = folder / "milk/deep/two.txt"
         target.unlink()
         os.mkfifo(target)
@@ -199,10 +199,10 @@ class TestFolders:
 
     def test_very_deep_folders(self, tmp_path):
         here = os.open(tmp_path, os.O_RDONLY)
-        for _ in range(1800):  # deeper than Python's stack
+        for _ in range(1800):  # deeper than Python's recursion limit
             os.mkdir("d", dir_fd=here)
-            here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
-            os.close(above)
+            here, parent = os.open("d", os.O_RDONLY, dir_fd=here), here
+            os.close(parent)
         with os.fdopen(os.open("a.txt", os.O_WRONLY | os.O_CREAT, dir_fd=here), "w") as file:
             file.write("tea")
         os.close(here)
@@ -211,7 +211,7 @@ class TestFolders:
         finally:
             subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
 
-    def test_what_cannot_be_read_is_left_out(self, folder):
+    def test_unreadable_files_are_left_out(self, folder):
         whole = gzip.compress(os.urandom(5000).hex().encode())
         (folder / "tea/broken.gz").write_bytes(whole[:-3000])
         (folder / "tea/changed.gz").write_bytes(whole[:200] + b"0" + whole[201:])
@@ -232,7 +232,7 @@ class TestFolders:
         with pytest.raises(ValueError, match=r"broken.gz is damaged: "):
             list(read_texts(folder / "tea/broken.gz"))
 
-    def test_nothing_but_what_is_no_text(self, tmp_path):
+    def test_a_folder_without_texts(self, tmp_path):
         (tmp_path / "a.png").write_bytes(b"\x89PNG")
         with pytest.raises(ValueError, match="There are no documents to count words in"):
             cluster_documents(read_texts(tmp_path), 2)
@@ -241,33 +241,33 @@ class TestFolders:
         (folder / "tea/three.txt.gz").write_bytes(gzip.compress(b"more tea"))
         (folder / "milk/latin.txt").write_bytes("Käse".encode("latin-1"))
         texts = read_texts(folder)
-        found = {text.id: text.text for text in texts}
-        assert found["tea/three.txt.gz"] == "more tea"
-        assert found["milk/latin.txt"] == "Käse"
+        by_id = {text.id: text.text for text in texts}
+        assert by_id["tea/three.txt.gz"] == "more tea"
+        assert by_id["milk/latin.txt"] == "Käse"
         assert texts.repaired == {"cp1252": 1}
 
-    def test_names_of_any_bytes(self, folder, tmp_path):
+    def test_names_that_are_not_utf_8(self, folder, tmp_path):
         (folder / os.fsdecode(b"k\xe4se.txt")).write_text("cheese")
         (folder / os.fsdecode(b"k\xe4se.png")).write_bytes(b"\x89PNG")
         texts = read_texts(folder)
         assert "käse.txt" in {text.id for text in texts}
         assert texts.skipped[0].name == "käse.png"
-        found = cluster_documents(read_texts(folder), 2)
-        found.save(tmp_path / "model.onmf")
-        write_tables(tmp_path, found)
+        result = cluster_documents(read_texts(folder), 2)
+        result.save(tmp_path / "model.onmf")
+        write_tables(tmp_path, result)
 
     def test_a_column_of_a_folder_is_refused(self, folder):
-        with pytest.raises(ValueError, match="text='body' names a column"):
+        with pytest.raises(ValueError, match="text='body' is a column"):
             read_texts(folder, text="body", labels="folder")
 
     def test_progress(self, tmp_path):
         (tmp_path / "a.txt").write_text("tea\n" * 50_000)
-        seen = []
+        calls = []
         texts = read_texts(tmp_path / "a.txt")
-        texts.watch = lambda n, fraction: seen.append((n, fraction))
+        texts.watch = lambda n, fraction: calls.append((n, fraction))
         assert len(list(texts)) == 50_000
-        assert [n for n, _ in seen] == list(range(50, 50_001, 50))
-        fractions = [fraction for _, fraction in seen]
+        assert [n for n, _ in calls] == list(range(50, 50_001, 50))
+        fractions = [fraction for _, fraction in calls]
         assert fractions == sorted(fractions)
         assert 0 < fractions[0] < 0.1
         assert fractions[-1] == 1
@@ -356,7 +356,7 @@ class TestArchives:
         with pytest.raises(ValueError, match="a is encrypted"):
             list(read_texts(path))
 
-    def test_names_of_any_bytes(self, tmp_path):
+    def test_names_that_are_not_utf_8(self, tmp_path):
         with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as archive:
             for name in (b"k\xe4se", b"\x1b[31m", "ё".encode()):
                 archive.addfile(tarfile.TarInfo(name.decode("utf-8", "surrogateescape")))
@@ -365,19 +365,19 @@ class TestArchives:
             archive.writestr("käse", "tea")
         data = (tmp_path / "a.zip").read_bytes()
         (tmp_path / "a.zip").write_bytes(data.replace("käse".encode(), b"k\xff\xffse"))
-        with pytest.raises(ValueError, match=r"a\.zip is damaged, or no zip file that can be read"):
+        with pytest.raises(ValueError, match=r"a\.zip is damaged, or not a readable zip file"):
             texts_of(tmp_path / "a.zip")
 
     @pytest.mark.parametrize("headers", [{"comment": "x" * 17_000_000}, {str(i): "x" * 100_000 for i in range(170)}])
-    def test_a_header_without_end(self, tmp_path, headers):
-        tarball(tmp_path / "a.tar", {"d" * 90 + "/" + "n" * 3000: b"tea"})  # a long name is no trap
+    def test_a_very_long_header(self, tmp_path, headers):
+        tarball(tmp_path / "a.tar", {"d" * 90 + "/" + "n" * 3000: b"tea"})  # a long name is accepted
         assert len(texts_of(tmp_path / "a.tar")) == 1
         with tarfile.open(tmp_path / "a.tar", "w", pax_headers=headers) as archive:
             archive.addfile(tarfile.TarInfo("a"))
-        with pytest.raises(ValueError, match=r"a\.tar is damaged, or a trap: it has a header of more than 16 MB"):
+        with pytest.raises(ValueError, match=r"a\.tar is damaged or malicious: it has a header of more than 16 MB"):
             texts_of(tmp_path / "a.tar")
 
-    def test_many_large_members_are_no_trap(self, tmp_path):
+    def test_many_large_members_are_accepted(self, tmp_path):
         tarball(tmp_path / "a.tar", {str(i): b"tea\n" * 1_500_000 for i in range(4)})
         assert [len(text) for text in texts_of(tmp_path / "a.tar").values()] == [6_000_000] * 4
 
@@ -396,48 +396,48 @@ class TestArchives:
         assert [(text.id, text.text) for text in texts] == [("empty", ""), ("twice", "tea"), ("twice", "milk")]
         assert texts.skipped == [("inner.zip", "not text"), ("inner.tar.gz", "not text")]
 
-    def test_a_zip_that_lies_about_lengths(self, tmp_path):
+    def test_a_zip_with_wrong_lengths(self, tmp_path):
         path = tmp_path / "a.zip"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a", "tea " * 1000)
         data = path.read_bytes()
-        at = data.index(b"PK\x01\x02")
+        directory = data.index(b"PK\x01\x02")
         refused = []
-        for claimed in (3, 2**32 - 2, 2**32 - 1):  # the last one says: see the 64 bits, which are not there
-            path.write_bytes(data[: at + 24] + struct.pack("<I", claimed) + data[at + 28 :])
+        for claimed in (3, 2**32 - 2, 2**32 - 1):  # the last one refers to a 64-bit length, which is missing
+            path.write_bytes(data[: directory + 24] + struct.pack("<I", claimed) + data[directory + 28 :])
             try:
                 assert texts_of(path) == {"a": "tea " * 1000}
             except ValueError as error:
                 refused.append(str(error))
         assert refused
-        assert all("is damaged, or no zip file that can be read" in sentence for sentence in refused)
+        assert all("is damaged, or not a readable zip file" in message for message in refused)
 
 
 class Endless(io.RawIOBase):
-    """A beginning, and then the same bytes again and again; one who reads more than 64 MB has missed something."""
+    """A beginning, followed by the same bytes without end. Reading more than 64 MB is an error."""
 
-    def __init__(self, beginning, again):
-        self.ahead, self.again, self.given = beginning, again * (65536 // len(again)), 0
+    def __init__(self, beginning, repeated):
+        self.ahead, self.repeated, self.n_read = beginning, repeated * (65536 // len(repeated)), 0
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
-        self.ahead = self.ahead or self.again
+        self.ahead = self.ahead or self.repeated
         part, self.ahead = self.ahead[: len(buffer)], self.ahead[len(buffer) :]
         buffer[: len(part)] = part
-        self.given += len(part)
-        assert self.given < 64 << 20
+        self.n_read += len(part)
+        assert self.n_read < 64 << 20
         return len(part)
 
 
 @pytest.mark.parametrize(
-    ("kind", "beginning", "again", "message"),
+    ("kind", "beginning", "repeated", "message"),
     [
         ("lines", b"tea\n", b"a", "Line 2 of the stream is longer than 2 MB"),
         ("lines", b"\xff\xfea\0", b"a\0", "Line 1 of the stream is longer than 2 MB"),
         ("jsonl", b'{"text": "tea"}\n{"', b"a", "Line 2 of the stream is longer than 2 MB"),
-        ("csv", b"", b"a", "the stream begins with a line of more than 16 MB: no names of columns"),
+        ("csv", b"", b"a", "the stream begins with a line of more than 16 MB: this is not a row of column names"),
         ("csv", b"", b"a,", "the stream begins with a line of more than 16 MB"),
         ("csv", b"text,b\n", b"a", "Line 2 of the stream is longer than 2 MB"),
         ("csv", b'text,b\n"', b"a\n", "the stream has a row of more than 2 MB"),
@@ -446,10 +446,10 @@ class Endless(io.RawIOBase):
         ("tsv", b"text\tb\n", b"\t" * 4096 + b'"\n"', "the stream has a row of more than 1,000,000 cells"),
     ],
 )  # fmt: skip
-def test_what_does_not_end_is_not_read_to_its_end(monkeypatch, kind, beginning, again, message):
+def test_endless_input_is_refused_early(monkeypatch, kind, beginning, repeated, message):
     for module in (streams, tables):
         monkeypatch.setattr(module, "LARGEST_DOCUMENT", 2 << 20)
-    stream = io.BufferedReader(Endless(beginning, again))
+    stream = io.BufferedReader(Endless(beginning, repeated))
     stream.raw.name = "the stream"
     with pytest.raises(ValueError, match=message):
         list(read_texts(stream, kind=kind))
@@ -459,7 +459,7 @@ def test_what_does_not_end_is_not_read_to_its_end(monkeypatch, kind, beginning, 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1, is not JSON|lists in lists, too deep"),
+        ('{"text": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1, is not JSON|is nested too deeply"),
         ('{"text": ' + "[" * 400 + "]" * 400 + "}", None),
         ('{"text": ' + "9" * 10_000 + "}", "line 1, is not JSON"),
         ('{"text": "tea", "x": [' + "[]," * 600_000 + "0]}", "line 1, has a row of more than 1,000,000 cells"),
@@ -467,7 +467,7 @@ def test_what_does_not_end_is_not_read_to_its_end(monkeypatch, kind, beginning, 
     ],
     ids=["deep", "less deep", "digits", "many", "nan"],
 )
-def test_json_that_is_no_document(tmp_path, line, message):
+def test_json_that_is_not_a_document(tmp_path, line, message):
     (tmp_path / "a.jsonl").write_text(line)
     if message is None:
         assert len(texts_of(tmp_path / "a.jsonl")) == 1
@@ -477,7 +477,7 @@ def test_json_that_is_no_document(tmp_path, line, message):
         assert len(str(caught.value)) < 500
 
 
-def test_tables_with_very_many_and_very_long_columns(tmp_path):
+def test_tables_with_very_many_columns_or_very_long_names(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a," * 900_000 + "text\n" + "," * 900_000 + "tea\n")
     assert list(texts_of(path).values()) == ["tea"]
@@ -496,13 +496,13 @@ def test_a_parquet_file_that_grows(tmp_path, monkeypatch):
         texts_of(tmp_path / "a.parquet")
 
 
-def test_a_pipe_is_read_once_from_its_beginning(tmp_path):
+def test_a_pipe_is_read_once_from_the_beginning(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    lines = [f"tea {i}" for i in range(20_000)]  # more than any buffer holds
-    writing = Thread(target=(tmp_path / "pipe").write_text, args=("\n".join(lines),))
-    writing.start()
+    lines = [f"tea {i}" for i in range(20_000)]  # more than fits in a buffer
+    writer = Thread(target=(tmp_path / "pipe").write_text, args=("\n".join(lines),))
+    writer.start()
     assert list(texts_of(tmp_path / "pipe").values()) == lines
-    writing.join()
+    writer.join()
 
 
 IDS = ["a\rb", "a\r", "\rb", "a\nb", "a\r\nb", 'say "tea"', "a,b", "a;b", "a\tb", "\t=a", "=1+1", "+a", "-a", "@a",
@@ -510,22 +510,22 @@ IDS = ["a\rb", "a\r", "\rb", "a\nb", "a\r\nb", 'say "tea"', "a,b", "a;b", "a\tb"
        "\ufeffa"]  # fmt: skip
 
 
-def test_every_reader_of_csv_finds_the_same_names(tmp_path):
+def test_all_csv_readers_read_the_same_names(tmp_path):
     texts = [Text(name, "tea" if i % 2 else "milk", name) for i, name in enumerate(IDS)]
-    found = cluster_documents(texts, 2)
-    write_tables(tmp_path, found)
+    result = cluster_documents(texts, 2)
+    write_tables(tmp_path, result)
     path = tmp_path / "assignments.csv"
     assert b"\r\n" not in path.read_bytes().replace(b"a\r\nb", b"")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [plain(row["id"]) for row in rows] == [plain(row["label"]) for row in rows] == IDS
-    assert [float(row["margin"]) for row in rows] == found.margins.tolist()
+    assert [float(row["margin"]) for row in rows] == result.margins.tolist()
     frame = pd.read_csv(path, keep_default_na=False, dtype={"id": str, "label": str})
     assert [plain(name) for name in frame["id"]] == IDS
-    assert frame["scale"].tolist() == pytest.approx(found.scales)
+    assert frame["scale"].tolist() == pytest.approx(result.scales)
     frame = polars.read_csv(path, infer_schema_length=0)
     assert [plain(name) for name in frame["id"]] == IDS
-    write_tables(tmp_path, found, "parquet")
+    write_tables(tmp_path, result, "parquet")
     assert pa.parquet.read_table(tmp_path / "assignments.parquet")["id"].to_pylist() == IDS
 
 
@@ -558,7 +558,7 @@ class TestTables:
         assert tuple(read_texts(path.with_suffix(".csv.gz"), text="body", id="id", labels="kind")) == self.ROWS
 
     @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
-    def test_csv_of_other_programs(self, tmp_path, encoding):
+    def test_csv_from_other_programs(self, tmp_path, encoding):
         path = tmp_path / "a.csv"
         path.write_bytes('"id";"text"\r\n"1";"Käse, Milch"\r\n'.encode(encoding))
         texts = read_texts(path, id="id")
@@ -573,7 +573,7 @@ class TestTables:
         for suffix in ("tsv", "jsonl", "parquet"):
             assert tuple(read_texts(tmp_path / f"a.{suffix}", id="id", labels="kind")) == self.ROWS, suffix
 
-    def test_halves_of_characters(self, tmp_path):
+    def test_lone_surrogates(self, tmp_path):
         path = tmp_path / "a.jsonl"
         path.write_text('{"text": "tea \\ud800", "id": "\\udc00"}\n')
         assert texts_of(path, id="id") == {"?": "tea ?"}
@@ -590,22 +590,22 @@ class TestTables:
     @pytest.mark.parametrize(
         ("name", "content", "options", "message"),
         [
-            ("a.csv", "a,b\n1,2\n", {}, "has no column 'text': say which one holds the text. It has 'a', 'b'"),
+            ("a.csv", "a,b\n1,2\n", {}, "has no column 'text': name the column that holds the text. It has 'a', 'b'"),
             ("a.csv", "a,b\n1,2\n", {"text": "c"}, "has no column 'c' for the text. It has 'a', 'b'"),
             ("a.csv", "text,b\n1,2\n", {"labels": "c"}, "has no column 'c' for the labels"),
-            ("a.csv", "", {}, "is empty: a table needs a first row"),
+            ("a.csv", "", {}, "is empty: the first row of a table must name its columns"),
             ("a.jsonl", '{"text": "a"}\nnot json\n', {}, "line 2, is not JSON"),
             ("a.jsonl", "[1]\n", {}, "line 1, is not a JSON object"),
-            ("a.parquet", "text", {}, "is not parquet, or is damaged"),
-            ("a.txt", "tea\n", {"text": "body"}, "text='body' names a column, and .* is no table"),
-            ("a.txt", "tea\n", {"labels": "folder"}, "labels='folder' names a column, and .* is no table"),
-            ("a.txt", "\0\0\0", {}, "is not text: give a folder"),
+            ("a.parquet", "text", {}, "is not a Parquet file, or is damaged"),
+            ("a.txt", "tea\n", {"text": "body"}, "text='body' is a column, but .* is not a table"),
+            ("a.txt", "tea\n", {"labels": "folder"}, "labels='folder' is a column, but .* is not a table"),
+            ("a.txt", "\0\0\0", {}, "is not text: use a folder"),
             ("a.txt", "tea", {"kind": "word"}, "kind='word' is not known"),
             ("a.txt", "tea", {"strip": ["feet"]}, "strip='feet' is not known: use 'headers'"),
-            ("a.txt", "tea", {"kind": "tar"}, "is not tar, or is damaged"),
+            ("a.txt", "tea", {"kind": "tar"}, "is not a tar archive, or is damaged"),
         ],
     )  # fmt: skip
-    def test_what_is_wrong_is_said(self, tmp_path, name, content, options, message):
+    def test_error_messages(self, tmp_path, name, content, options, message):
         path = tmp_path / name
         path.write_text(content)
         with pytest.raises(ValueError, match=message):
@@ -613,7 +613,7 @@ class TestTables:
 
     def test_a_damaged_parquet_file(self, tmp_path):
         (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))
-        with pytest.raises(ValueError, match="is damaged, or no Parquet file"):
+        with pytest.raises(ValueError, match="is damaged, or not a Parquet file"):
             list(read_texts(tmp_path / "a.parquet"))
 
     def test_no_such_file_and_labels_of_a_folder(self, tmp_path, folder):
@@ -624,7 +624,7 @@ class TestTables:
 
 
 class TestStreams:
-    def test_one_document_a_line(self, tmp_path):
+    def test_one_document_per_line(self, tmp_path):
         path = tmp_path / "a.txt"
         path.write_bytes("tea\r\n\nKäse\nlast".encode())
         assert texts_of(path) == {"1": "tea", "2": "", "3": "Käse", "4": "last"}
@@ -639,7 +639,7 @@ class TestStreams:
         assert texts_of(io.BytesIO(b'{"text": "tea"}\n'), kind="jsonl") == {"1": "tea"}
 
     @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
-    def test_a_stream_that_breaks_off(self, compress):
+    def test_a_truncated_stream(self, compress):
         data = compress(os.urandom(20_000).hex().encode() + b"\n")
         with pytest.raises(ValueError, match="is damaged"):
             texts_of(io.BytesIO(data[:-5000]))
@@ -671,7 +671,7 @@ def sample(kind, folder):
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "parquet", "csv", "jsonl", "txt.zst", "txt.xz"])
-def test_damaged_files_are_read_or_refused_with_a_sentence(kind, tmp_path):
+def test_damaged_files_are_read_or_refused(kind, tmp_path):
     path = sample(kind, tmp_path)
     data = path.read_bytes()
     assert list(read_texts(path))
@@ -679,15 +679,15 @@ def test_damaged_files_are_read_or_refused_with_a_sentence(kind, tmp_path):
     rng = np.random.default_rng(0)
     for _ in range(150):
         damaged = bytearray(data)
-        for place in rng.integers(len(data), size=rng.integers(1, 4)):
-            damaged[place] = rng.integers(256)
+        for i in rng.integers(len(data), size=rng.integers(1, 4)):
+            damaged[i] = rng.integers(256)
         path.write_bytes(damaged[: rng.integers(len(data))] if rng.random() < 0.2 else damaged)
         try:
             list(read_texts(path))
         except ValueError as error:
             refused.append(str(error))
-    assert all(sentence[-1] in ".?" and "\n" not in sentence for sentence in refused)
-    assert kind == "csv" or refused  # any text is some CSV
+    assert all(message[-1] in ".?" and "\n" not in message for message in refused)
+    assert kind == "csv" or refused  # any text is valid CSV
 
 
 class TestWords:
@@ -705,7 +705,7 @@ class TestWords:
         with pytest.raises(ValueError, match="No stop words are known for the language 'elvish'"):
             stop_words("elvish")
 
-    def test_counts_are_those_of_scikit_learn(self):
+    def test_counts_agree_with_scikit_learn(self):
         _, texts, _ = zip(*docstring_texts(), strict=True)
         vectorizer = make_vectorizer(min_df=4)
         counts = count_words(iter(texts), clone(vectorizer))
@@ -713,7 +713,7 @@ class TestWords:
         assert (csr_array(expected) != counts.X).nnz == 0
         assert counts.words.tolist() == vectorizer.get_feature_names_out().tolist()
 
-    def test_words_of_few_documents_are_left_out_of_large_corpora(self):
+    def test_rare_words_are_removed_from_large_corpora(self):
         texts = ["tea milk"] * 150 + ["unique"]
         counts = count_words(texts)
         assert counts.words.tolist() == ["milk", "tea"]
@@ -731,12 +731,12 @@ class TestWords:
 
 class TestClusters:
     def test_documents_without_words_are_set_aside(self):
-        found = cluster_documents(["tea tea", "1 2 3", "milk", "milk cow", ""], 2)
-        assert found.clusters.tolist() == [0, -1, 1, 1, -1]
-        assert found.set_aside == ["2", "5"]
-        assert found.sizes.tolist() == [1, 2]
-        assert found.scales[1] == found.margins[4] == 0
-        assert found.notes() == ["2 documents without a word that counts, set aside: 2, 5."]
+        result = cluster_documents(["tea tea", "1 2 3", "milk", "milk cow", ""], 2)
+        assert result.clusters.tolist() == [0, -1, 1, 1, -1]
+        assert result.set_aside == ["2", "5"]
+        assert result.sizes.tolist() == [1, 2]
+        assert result.scales[1] == result.margins[4] == 0
+        assert result.notes() == ["2 documents without a word that counts, set aside: 2, 5."]
 
     @pytest.mark.parametrize(
         ("options", "automatic"),
@@ -750,58 +750,62 @@ class TestClusters:
             return make_vectorizer(**options) if options else None
 
         whole = cluster_documents(iter(texts), 5, vectorizer=vectorizer(), automatic=automatic)
-        said = []
-        found = cluster_documents(
+        calls = []
+        result = cluster_documents(
             iter(texts),
             5,
             vectorizer=vectorizer(),
             automatic=automatic,
             shards=tmp_path / "shards",
-            progress=lambda *what: said.append(what),
+            progress=lambda *call: calls.append(call),
         )
         assert len(list((tmp_path / "shards").glob("*.npz"))) > 5
-        assert found.words.tolist() == whole.words.tolist()
+        assert result.words.tolist() == whole.words.tolist()
         for name in ("clusters", "scales", "margins", "lengths"):
-            assert np.array_equal(getattr(found, name), getattr(whole, name)), name
-        assert np.array_equal(found.model.cluster_centers_, whole.model.cluster_centers_)
-        assert found.model.n_iter_ == whole.model.n_iter_
-        assert found.model.engine == whole.model.engine
-        assert list(found.ids) == list(whole.ids)
-        assert list(found.excerpts) == list(whole.excerpts)
-        assert (found.ids[-1], found.excerpts[7], found.ids[1:3]) == (whole.ids[-1], whole.excerpts[7], whole.ids[1:3])
-        assert found.classes == whole.classes
-        assert found.notes() == whole.notes()
-        for clusters in (whole, found):
+            assert np.array_equal(getattr(result, name), getattr(whole, name)), name
+        assert np.array_equal(result.model.cluster_centers_, whole.model.cluster_centers_)
+        assert result.model.n_iter_ == whole.model.n_iter_
+        assert result.model.engine == whole.model.engine
+        assert list(result.ids) == list(whole.ids)
+        assert list(result.excerpts) == list(whole.excerpts)
+        assert (result.ids[-1], result.excerpts[7], result.ids[1:3]) == (
+            whole.ids[-1],
+            whole.excerpts[7],
+            whole.ids[1:3],
+        )
+        assert result.classes == whole.classes
+        assert result.notes() == whole.notes()
+        for clusters in (whole, result):
             clusters.save(tmp_path / "model.onmf")
             new = assign_documents(load(tmp_path / "model.onmf"), [text.text for text in texts[:50]])
             assert np.array_equal(new.clusters, whole.clusters[:50])
-        assert said[:1] == [("counting", None)]
-        assert ("writing", 1.0) in said
-        assert (f"iteration {found.model.n_iter_}", 1.0) in said
+        assert calls[:1] == [("counting", None)]
+        assert ("writing", 1.0) in calls
+        assert (f"iteration {result.model.n_iter_}", 1.0) in calls
 
-    def test_shards_are_there_as_a_whole_or_not_at_all(self, tmp_path):
+    def test_shards_are_written_completely_or_not_at_all(self, tmp_path):
         folder = tmp_path / "shards"
 
-        def breaks_off():
+        def fails():
             yield from ("tea tea", "milk")
             raise OSError("the disk is gone")
 
         with pytest.raises(OSError, match="the disk is gone"):
-            cluster_documents(breaks_off(), 2, shards=folder)
+            cluster_documents(fails(), 2, shards=folder)
         assert not list(tmp_path.iterdir())
         with pytest.raises(ValueError, match="3 clusters of 2 documents"):
             cluster_documents(["tea tea", "milk"], 3, shards=folder)
         with pytest.raises(FileExistsError, match="is not empty"):
             cluster_documents(["tea tea", "milk"], 2, shards=folder)
-        found = cluster_documents(["tea tea", "milk", "milk"], 2, shards=folder, force=True)
-        assert found.clusters.tolist() == [0, 1, 1]
+        result = cluster_documents(["tea tea", "milk", "milk"], 2, shards=folder, force=True)
+        assert result.clusters.tolist() == [0, 1, 1]
         (folder / "letter.txt").write_text("mine")
         with pytest.raises(FileExistsError, match=r"letter.txt.*was not written by this command"):
             cluster_documents(["tea tea", "milk"], 2, shards=folder, force=True)
 
-    def test_what_needs_all_counts_is_refused_before_any_is_counted(self, tmp_path):
+    def test_options_that_need_all_counts_are_refused_before_counting(self, tmp_path):
         def never():
-            raise AssertionError("they were gone through")
+            raise AssertionError("the documents were read")
             yield
 
         with pytest.raises(ValueError, match="n_clusters='auto' needs all counts in memory"):
@@ -824,22 +828,22 @@ class TestClusters:
         passes = []
         own = BlocksEngine(get_engine("reference"), lambda name, share: passes.append(name))
         for number, engine in enumerate(("blocks", "reference", own)):
-            found = cluster_documents(texts, 2, shards=tmp_path / str(number), engine=engine)
-            assert found.clusters.tolist() == whole.clusters.tolist()
-            assert found.model.engine is engine
+            result = cluster_documents(texts, 2, shards=tmp_path / str(number), engine=engine)
+            assert result.clusters.tolist() == whole.clusters.tolist()
+            assert result.model.engine is engine
         assert "iteration 1" in passes
 
     def test_a_vocabulary_and_shards(self, tmp_path):
         texts = ["tea tea", "milk", "green tea", "cold milk"]
         fitted = make_vectorizer().fit(["tea milk"])
-        found = cluster_documents(texts, 2, shards=tmp_path / "fitted", vectorizer=fitted)
-        assert found.words.tolist() == cluster_documents(texts, 2, vectorizer=fitted).words.tolist() == ["milk", "tea"]
+        result = cluster_documents(texts, 2, shards=tmp_path / "fitted", vectorizer=fitted)
+        assert result.words.tolist() == cluster_documents(texts, 2, vectorizer=fitted).words.tolist() == ["milk", "tea"]
         with pytest.raises(ValueError, match="None of the 4 texts has a word of the vocabulary"):
             cluster_documents(texts, 2, shards=tmp_path / "beer", vectorizer=make_vectorizer(vocabulary=["beer"]))
         assert not (tmp_path / "beer").exists()
 
     @pytest.mark.parametrize("shards", [None, "shards"])
-    def test_one_string_is_no_list_of_texts(self, shards, tmp_path):
+    def test_one_string_is_not_a_list_of_texts(self, shards, tmp_path):
         with pytest.raises(TypeError, match=r"texts is one string.*read_texts"):
             cluster_documents("red tea", 2, shards=shards and tmp_path / shards)
 
@@ -848,49 +852,49 @@ class TestClusters:
             cluster_documents(["tea", "milk", "1"], 3)
 
     def test_one_document(self):
-        found = cluster_documents(["tea tea milk"], 1)
-        assert found.clusters.tolist() == [0]
-        assert found.frequent(1) == [["tea"]]
+        result = cluster_documents(["tea tea milk"], 1)
+        assert result.clusters.tolist() == [0]
+        assert result.frequent(1) == [["tea"]]
 
     def test_comparison(self, folder):
-        found = cluster_documents(read_texts(folder, labels="folder"), 2)
-        assert found.comparison.classes == ["deep", "milk", "tea"]
-        assert found.comparison.counts.sum() == 4
-        assert found.comparison.accuracy == 0.75
+        result = cluster_documents(read_texts(folder, labels="folder"), 2)
+        assert result.comparison.classes == ["deep", "milk", "tea"]
+        assert result.comparison.counts.sum() == 4
+        assert result.comparison.accuracy == 0.75
         assert cluster_documents(read_texts(folder), 2).comparison is None
 
     def test_auto(self):
         rng = np.random.default_rng(0)
         words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]
         texts = [" ".join(rng.choice(words[i % 3], 30)) for i in range(60)]
-        found = cluster_documents(texts, "auto", random_state=0)
-        assert found.n_clusters == found.selection.n_clusters == 3
+        result = cluster_documents(texts, "auto", random_state=0)
+        assert result.n_clusters == result.selection.n_clusters == 3
         with pytest.raises(ValueError, match="too few to choose"):
             cluster_documents(["tea", "milk"], "auto")
 
-    def test_a_model_assigns_new_documents_as_matrices_do(self, tmp_path):
+    def test_assignments_agree_with_predictions_from_counts(self, tmp_path):
         _, texts, _ = zip(*docstring_texts(), strict=True)
         first, second = texts[::2], (*texts[1::2], "zzz qqq")
-        found = cluster_documents(first, 13, vectorizer=make_vectorizer(ngram_range=(1, 2), min_df=3))
-        found.save(tmp_path / "model.onmf")
+        result = cluster_documents(first, 13, vectorizer=make_vectorizer(ngram_range=(1, 2), min_df=3))
+        result.save(tmp_path / "model.onmf")
         model = onmf.load(tmp_path / "model.onmf")
         assigned = assign_documents(model, second)
-        X = found.vectorizer.transform(second)
-        full = np.flatnonzero(np.diff(X.indptr))
+        X = result.vectorizer.transform(second)
+        filled = np.flatnonzero(np.diff(X.indptr))
         assert assigned.set_aside == [str(len(second))]
-        assert assigned.clusters[full].tolist() == found.model.predict(X[full]).tolist()
+        assert assigned.clusters[filled].tolist() == result.model.predict(X[filled]).tolist()
         assert assigned.clusters[-1] == -1
         again = assign_documents(model, first)
-        assert again.clusters.tolist() == found.clusters.tolist()
-        assert again.margins == pytest.approx(found.margins)
-        assert again.scales == pytest.approx(found.scales)
+        assert again.clusters.tolist() == result.clusters.tolist()
+        assert again.margins == pytest.approx(result.margins)
+        assert again.scales == pytest.approx(result.scales)
 
     def test_vectorizers_with_code_and_models_of_other_kinds(self, tmp_path):
-        found = cluster_documents(
+        result = cluster_documents(
             ["tea", "milk"], 2, vectorizer=CountVectorizer(tokenizer=str.split, token_pattern=None)
         )
         with pytest.raises(ValueError, match=r"tokenizer=.* cannot be saved: a model file holds no code"):
-            found.save(tmp_path / "model.onmf")
+            result.save(tmp_path / "model.onmf")
         with pytest.raises(ValueError, match="This is a model of kind 'matrix'"):
             assign_documents(ONMF(2).fit([[1, 0], [0, 1]]), ["tea"])
 
@@ -908,8 +912,8 @@ class TestClusters:
         ids=str,
     )
     def test_damaged_vocabularies(self, change, tmp_path):
-        found = cluster_documents(["tea", "milk"], 2)
-        found.save(tmp_path / "model.onmf")
+        result = cluster_documents(["tea", "milk"], 2)
+        result.save(tmp_path / "model.onmf")
         model = onmf.load(tmp_path / "model.onmf")
         model.extra_ |= change
         with pytest.raises(ValueError, match=r"vocabulary is damaged|found with the pattern '\('"):
@@ -928,7 +932,7 @@ class TestClusters:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_not_installed_is_named(module, call, monkeypatch, tmp_path):
+def test_missing_packages_are_named(module, call, monkeypatch, tmp_path):
     pa.parquet.write_table(pa.table({"text": ["tea"]}), tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'onmf\[(text|report)\]'"):
@@ -936,7 +940,7 @@ def test_what_is_not_installed_is_named(module, call, monkeypatch, tmp_path):
 
 
 class TopicModel:
-    """What BERTopic and its like do with the clusterer they are given."""
+    """Uses a clusterer in the same way as BERTopic."""
 
     def __init__(self, hdbscan_model, vectorizer_model):
         self.hdbscan_model = hdbscan_model
@@ -955,7 +959,7 @@ class TopicModel:
         return self.hdbscan_model.predict(embeddings).tolist()
 
 
-def test_an_onmf_is_a_clusterer_for_topic_models():
+def test_onmf_works_as_the_clusterer_of_a_topic_model():
     rng = np.random.default_rng(0)
     centres = np.eye(3, 8) * 4 + 1
     embeddings = np.concatenate([np.abs(centres[k] + rng.normal(size=(20, 8)) / 5) for k in range(3)]).astype(

@@ -1,4 +1,4 @@
-"""The command line: arguments in, calls, and results for people. No mathematics."""
+"""The command line. It parses arguments, calls the library and prints the results; it does no mathematics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: the application, what it says, and how it ends."""
+"""What all commands share: the application, its messages, and its exit."""
 
 from __future__ import annotations
 
@@ -29,28 +29,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-FIT = "Clustering"
-Divergence = Annotated[
-    str,
-    typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
-]
-Init = Annotated[
-    str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
-]
-NInit = Annotated[
-    int, typer.Option("--n-init", min=1, help="Runs from random starts; the best is kept.", rich_help_panel=FIT)
-]
-MaxIter = Annotated[int, typer.Option("--max-iter", min=1, help="Most iterations of a run.", rich_help_panel=FIT)]
-Tol = Annotated[float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less.", rich_help_panel=FIT)]
-Smoothing = Annotated[float, typer.Option("--smoothing", min=0.0, help="ε of Kullback–Leibler.", rich_help_panel=FIT)]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads; all cores by default.", rich_help_panel=FIT)
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="Print what is to be said as JSON.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run wrote.")]
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -61,14 +39,14 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Options of ``onmf`` itself."""
 
 
 def checked_folder(out: Path | None) -> Path | None:
-    """The folder of ``--out``, made before any work is done."""
+    """Create the folder of ``--out`` before any work starts."""
     if out is None:
         return None
     try:
@@ -80,9 +58,16 @@ def checked_folder(out: Path | None) -> Path | None:
     return out
 
 
+def tell_written(out: Path, ours: tuple[str, ...]) -> None:
+    """Print which files a command wrote into the folder of ``--out``."""
+    names = sorted(file.name for file in out.iterdir() if file.name in ours)
+    tell()
+    tell(f"Written to {out}: {', '.join(names)}")
+
+
 @contextmanager
 def steps(quiet: bool) -> Iterator[Callable[..., None]]:
-    """What is being done, how far it is where that is known, and for how long, on a terminal; nothing elsewhere."""
+    """Show the current step, its progress if known, and the elapsed time; only on a terminal."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     hidden = quiet or not console.is_terminal
@@ -97,7 +82,7 @@ def steps(quiet: bool) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def warnings_as_sentences(quiet: bool) -> Iterator[None]:
-    """Warnings without the line of code that they came from, once the work is done."""
+    """Print warnings after the work, each once and without its line of code."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -108,47 +93,47 @@ def warnings_as_sentences(quiet: bool) -> Iterator[None]:
 
 
 def fail(message: str) -> NoReturn:
-    """End with a sentence and status 2."""
+    """Print an error message and exit with status 2."""
     say(message)
     raise typer.Exit(2)
 
 
-UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal does not show but obeys: controls, escapes, signs that turn the direction of writing, halves of
-characters."""
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal does not show but obeys (control characters, escapes, marks that change the writing
+direction), and lone surrogates."""
 
 
 def visible(text: str) -> str:
-    r"""A text as one line in which nothing commands the terminal: what would is written out, like ``\x1b``."""
-    return UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    r"""Return a text as one line that is safe to print: unsafe characters are written out, like ``\x1b``."""
+    return UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 def tell(line: object = "") -> None:
-    """A line on standard output, whatever names, words and paths are in it."""
+    """Print a line to standard output. Names, words and paths in it cannot control the terminal."""
     print(visible(str(line)))
 
 
 def tell_json(value: Any) -> None:
-    """A value on standard output, as JSON on one line of ASCII."""
+    """Print a value to standard output as one line of JSON in ASCII."""
     print(json.dumps(value).replace("\x7f", "\\u007f"))
 
 
 def say(message: str) -> None:
-    """A sentence on standard error, whatever names, words and paths are in it."""
+    """Print a message to standard error. Names, words and paths in it cannot control the terminal."""
     print(f"onmf: {visible(message)}", file=sys.stderr)
 
 
 def sentence(error: BaseException) -> str:
-    """What went wrong, for somebody who does not read Python."""
+    """Describe an error to users who do not read Python."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     if isinstance(error, MemoryError):
-        return str(error) or "This needs more memory than there is. Use fewer documents, or fewer words (--min-df)."
+        return str(error) or "There is not enough memory. Use fewer documents, or fewer words (--min-df)."
     return str(error)
 
 
 class _Stopped(SystemExit):
-    """Ctrl-C, or SIGTERM."""
+    """Ctrl-C or SIGTERM stopped the command."""
 
 
 def _on_signals(action: Any) -> None:
@@ -157,7 +142,7 @@ def _on_signals(action: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors that a user can mend are sentences, not tracebacks."""
+    """Run the command line. Errors that a user can fix are printed as sentences, not as tracebacks."""
 
     def stop(number: int, _: Any) -> None:
         raise _Stopped(128 + number)
@@ -167,12 +152,12 @@ def main() -> None:
         with interrupt.heeded():
             app()
     except _Stopped:
-        _on_signals(signal.SIG_IGN)  # whoever presses Ctrl-C twice does not want half of a folder to stay
+        _on_signals(signal.SIG_IGN)  # a second Ctrl-C must not interrupt the cleanup
         discard_unfinished()
         say("interrupted.")
         _on_signals(signal.SIG_DFL)
         raise
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output closed it, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
     except (ValueError, OSError, ImportError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""``onmf image``: from a hyperspectral image to a folder with maps, spectra, a model and a report."""
+"""``onmf image``: cluster a hyperspectral image, and write maps, spectra, the model and a report into a folder."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from onmf.image import ImageClustering, cluster_image, predict_image, read_cube
 from onmf.image.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
 
-from .common import (
+from .common import app, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .options import (
     FIT,
+    OUTPUT,
+    READING,
+    Clusters,
     Divergence,
     Force,
     Init,
@@ -26,20 +30,17 @@ from .common import (
     MaxIter,
     NInit,
     Quiet,
+    Report,
+    Request,
     Seed,
     Smoothing,
     Threads,
+    Title,
     Tol,
-    app,
-    fail,
-    tell,
-    tell_json,
-    visible,
-    warnings_as_sentences,
+    parse_bands,
+    parse_clusters,
+    parse_divergence,
 )
-from .documents import _clusters, _divergence
-
-IN, OUT = "Reading", "Output"
 
 
 @app.command("image")
@@ -47,65 +48,77 @@ def image_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="ENVI (header or data), GeoTIFF, MATLAB, npy or npz file.")
     ],
-    k: Annotated[str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters, or auto.")],
+    k: Clusters,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Write maps, spectra, model and report into this folder.", rich_help_panel=OUT
+            "--out",
+            metavar="DIR",
+            help="Write maps, spectra, model and report into this folder.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     force: Force = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Whether to write report.html.", rich_help_panel=OUT)
-    ] = True,
-    title: Annotated[str | None, typer.Option("--title", help="Title of the report.", rich_help_panel=OUT)] = None,
+    report: Report = True,
+    title: Title = None,
     truth: Annotated[
         Path | None,
-        typer.Option("--truth", metavar="FILE", help="Compare with endmembers or a label map.", rich_help_panel=IN),
+        typer.Option(
+            "--truth", metavar="FILE", help="Compare with known endmembers or a label map.", rich_help_panel=READING
+        ),
     ] = None,
     negatives: Annotated[
         str,
         typer.Option(
             "--negatives",
             metavar="refuse|clip",
-            help="What to do with negative values: refuse the image, or set them to zero.",
-            rich_help_panel=IN,
+            help="Refuse an image with negative values, or set them to zero.",
+            rich_help_panel=READING,
         ),
     ] = "refuse",
     variable: Annotated[
         str | None,
         typer.Option(
-            "--variable", metavar="NAME", help="Which variable of a MATLAB or npz file is the cube.", rich_help_panel=IN
+            "--variable",
+            metavar="NAME",
+            help="Variable of a MATLAB or npz file that holds the cube.",
+            rich_help_panel=READING,
         ),
     ] = None,
     mask: Annotated[
         Path | None,
         typer.Option(
-            "--mask", metavar="FILE", help="An image of one band: pixels to use are not 0.", rich_help_panel=IN
+            "--mask",
+            metavar="FILE",
+            help="An image with one band: its nonzero pixels are used.",
+            rich_help_panel=READING,
         ),
     ] = None,
     ignore: Annotated[
         float | None,
-        typer.Option("--ignore", metavar="VALUE", help="Value that marks pixels without data.", rich_help_panel=IN),
+        typer.Option(
+            "--ignore", metavar="VALUE", help="Value that marks pixels without data.", rich_help_panel=READING
+        ),
     ] = None,
     drop_bands: Annotated[
         str | None,
         typer.Option(
             "--drop-bands",
             metavar="BANDS",
-            help="Bands to leave out, counted from 1: 1-3,104-110.",
-            rich_help_panel=IN,
+            help="Bands to leave out, counted from 1, such as 1-3,104-110.",
+            rich_help_panel=READING,
         ),
     ] = None,
     keep_bad_bands: Annotated[
-        bool, typer.Option("--keep-bad-bands", help="Use the bands that the file marks as bad.", rich_help_panel=IN)
+        bool,
+        typer.Option("--keep-bad-bands", help="Use the bands that the file marks as bad.", rich_help_panel=READING),
     ] = False,
     blocks: Annotated[
         bool | None,
         typer.Option(
             "--blocks/--in-memory",
-            help="Read pixels by blocks, or at once; by default blocks above 512 MB.",
-            rich_help_panel=IN,
+            help="Read the pixels in blocks, or all at once; by default in blocks above 512 MB.",
+            rich_help_panel=READING,
         ),
     ] = None,
     divergence: Divergence = "kullback-leibler",
@@ -116,7 +129,7 @@ def image_command(
         typer.Option(
             "--refine",
             metavar="local-search",
-            help="Move single pixels afterwards, for better clusters (in memory).",
+            help="Improve the clusters afterwards by moving single pixels; not with blocks.",
             rich_help_panel=FIT,
         ),
     ] = None,
@@ -130,8 +143,8 @@ def image_command(
 ) -> None:
     """Cluster the pixels of a hyperspectral image by their spectra.
 
-    Prints the clusters; with --out it also writes the map (GeoTIFF, ENVI), spectra, maps of brightness, residuals and
-    margins, figures, model.onmf and report.html, all or none.
+    Prints the clusters. With --out it also writes the map (GeoTIFF, ENVI), spectra, maps of brightness, residuals and
+    margins, figures, model.onmf and report.html: all of these files, or none.
 
     For example:
 
@@ -142,9 +155,9 @@ def image_command(
     onmf image scene.tif -k 6 --mask land.tif --drop-bands 1-3,104-110 --out materials
     """
     began = perf_counter()
-    number = _clusters(k)
+    n_clusters = parse_clusters(k)
     parameters: dict[str, Any] = {
-        "beta_loss": _divergence(divergence),
+        "beta_loss": parse_divergence(divergence),
         "init": init,
         "n_init": n_init,
         "refine": refine,
@@ -162,51 +175,49 @@ def image_command(
             file,
             variable=variable,
             mask=mask,
-            drop_bands=None if drop_bands is None else _bands(drop_bands),
+            drop_bands=None if drop_bands is None else parse_bands(drop_bands),
             keep_bad_bands=keep_bad_bands,
             ignore_value=ignore,
         )
-        found = cluster_image(
+        result = cluster_image(
             cube,
-            number,
+            n_clusters,
             negatives=negatives,  # type: ignore[arg-type]
             truth=truth,
             in_memory=None if blocks is None else not blocks,
             progress=progress,
             **parameters,
         )
-        _write(folder, found, report, title, progress)
-    _tell(found, out, perf_counter() - began, quiet, as_json)
+        _write(folder, result, report, title, progress)
+    _tell(result, out, perf_counter() - began, quiet, as_json)
 
 
-def map_image(
-    model: onmf.ONMF, path: str, out: Path | None, *, force: bool = False, quiet: bool = False, as_json: bool = False
-) -> None:
-    """``onmf predict`` for an image: its pixels in the clusters of a model, into a folder."""
+def map_image(model: onmf.ONMF, request: Request) -> None:
+    """Run ``onmf predict`` for an image: map its pixels with the clusters of a model, into a folder."""
     began = perf_counter()
     with ExitStack() as stack:
-        folder = _new_folder(stack, out, force, True)
-        stack.enter_context(warnings_as_sentences(quiet))
-        progress = stack.enter_context(passes(quiet))
-        found = predict_image(model, Path(path), progress=progress)
-        _write(folder, found, True, None, progress)
-    _tell(found, out, perf_counter() - began, quiet, as_json)
+        folder = _new_folder(stack, request.out, request.force, True)
+        stack.enter_context(warnings_as_sentences(request.quiet))
+        progress = stack.enter_context(passes(request.quiet))
+        result = predict_image(model, Path(request.path), progress=progress)
+        _write(folder, result, True, None, progress)
+    _tell(result, request.out, perf_counter() - began, request.quiet, request.as_json)
 
 
 def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -> Path | None:
-    """The folder to write into, if there shall be one; what is missing is said before the work, not after it."""
+    """Open the folder of ``--out``, if there is one."""
     if out is None:
         return None
     if report:
         from onmf.report.page import plotly_script
 
-        plotly_script()
+        plotly_script()  # fails now, not after the fit, if a package is missing
     return stack.enter_context(whole_folder(out, force=force, ours=OURS))
 
 
 def _write(
     folder: Path | None,
-    found: ImageClustering,
+    result: ImageClustering,
     report: bool,
     title: str | None,
     progress: Callable[[str, float], None],
@@ -214,38 +225,37 @@ def _write(
     if folder is None:
         return
     progress("writing", 0.0)
-    write_files(found, folder)
+    write_files(result, folder)
     if report:
         from onmf.report import write_image_report
 
-        write_image_report(folder / "report.html", found, title=title)
+        write_image_report(folder / "report.html", result, title=title)
 
 
-def _tell(found: ImageClustering, out: Path | None, seconds: float, quiet: bool, as_json: bool) -> None:
+def _tell(result: ImageClustering, out: Path | None, seconds: float, quiet: bool, as_json: bool) -> None:
     if as_json:
-        tell_json(summary(found) | {"out": None if out is None else str(out), "seconds": seconds})
+        tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": seconds})
     elif not quiet:
-        print_image(found)
+        print_image(result)
         if out is not None:
-            tell()
-            tell(f"Written to {out}: {', '.join(sorted(file.name for file in out.iterdir() if file.name in OURS))}")
+            tell_written(out, OURS)
 
 
-def print_image(found: ImageClustering) -> None:
-    """What was found, for people."""
-    lines, samples, _ = found.cube.shape
-    model, comparison = found.model, found.comparison
+def print_image(result: ImageClustering) -> None:
+    """Print the result for people."""
+    lines, samples, _ = result.cube.shape
+    model, comparison = result.model, result.comparison
     tell(
-        f"{lines:,} × {samples:,} pixels, {found.spectra.shape[1]} bands, {len(found.spectra)} clusters; "
+        f"{lines:,} × {samples:,} pixels, {result.spectra.shape[1]} bands, {len(result.spectra)} clusters; "
         f"{model.n_iter_} iterations, {model.stop_reason_}"
     )
-    for note in found.notes:
+    for note in result.notes:
         tell(note)
     angles: dict[int, float] = {}
     if comparison is not None and comparison.spectra is not None:
         angles = dict(zip(comparison.spectra.permutation.tolist(), comparison.spectra.angles.tolist(), strict=True))
-    sizes = found.sizes
-    names = list(map(visible, found.names))
+    sizes = result.sizes
+    names = list(map(visible, result.names))
     width = max(map(len, [*names, "name"]))
     tell()
     tell(f"value  {'name':{width}}      pixels   share{'   MRSA' if angles else ''}")
@@ -256,27 +266,16 @@ def print_image(found: ImageClustering) -> None:
         parts = [] if comparison.mrsa is None else [f"MRSA {comparison.mrsa:.2f}"]
         parts += [] if comparison.accuracy is None else [f"accuracy {comparison.accuracy:.1%}"]
         tell()
-        tell(f"Beside the truth: {', '.join(parts)}")
+        tell(f"Compared with the truth: {', '.join(parts)}")
 
 
 @contextmanager
 def passes(quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar for each pass over the pixels, on a terminal; nothing elsewhere."""
+    """Show a progress bar for each pass over the pixels; only on a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<20}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("opening", total=1.0)
-        # The clock of a bar stops where it is full.
-        yield lambda what, share: bar.update(task, description=what, completed=min(share, 0.999))
-
-
-def _bands(text: str) -> list[int]:
-    """Bands counted from 1, as in ``1-3,104-110``, counted from 0."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal() and 1 <= int(first) <= int(last or first)):
-            fail(f"--drop-bands {text}: {part.strip()!r} is no band or range of bands. Write for instance 1-3,104-110.")
-        numbers += range(int(first) - 1, int(last or first))
-    return numbers
+        # A full bar stops its clock, so it never gets quite full.
+        yield lambda name, share: bar.update(task, description=name, completed=min(share, 0.999))

@@ -1,4 +1,4 @@
-"""``onmf fetch`` and ``onmf reproduce``: the paper's data, and its tables and figures."""
+"""``onmf fetch`` and ``onmf reproduce``: download the paper's data, and reproduce its tables and figures."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from onmf.datasets.catalogue import DOCUMENTS, IMAGES
 from .common import app, checked_folder, fail, say
 
 reproduce = typer.Typer(
-    help="Make the paper's tables and figures again, and compare number by number.", no_args_is_help=True
+    help="Reproduce the paper's tables and figures, and compare every number.", no_args_is_help=True
 )
 app.add_typer(reproduce, name="reproduce")
 
 Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="NAME", help="Run this data set alone; may be repeated.")
+    list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this data set; can be repeated.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write tables and figures into this folder.")]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each fit; the time is their median.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each fit; the median time is reported.")]
 
 
 @app.command()
 def fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets, 'documents', 'hyperspectral' or 'all', the default.")
+        list[str] | None,
+        typer.Argument(help="Names of data sets, or 'documents', 'hyperspectral' or 'all' (the default)."),
     ] = None,
 ) -> None:
-    """Download the paper's data sets, verified, into $ONMF_DATA or the user's cache.
+    """Download the paper's data sets into $ONMF_DATA or the user's cache, and verify them.
 
     Example: onmf fetch tr11 k1b
     """
     groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
     failed = False
-    for name in (each for given in names or ["all"] for each in groups.get(given, (given,))):
+    for name in (member for group in names or ["all"] for member in groups.get(group, (group,))):
         try:
             print(*fetch_data(name))
         except DownloadError as error:
@@ -77,15 +78,15 @@ def all_command(out: Out = None, runs: Runs = 1) -> None:
     Example: onmf reproduce all --out results
     """
     out = checked_folder(out)
-    _names(None, None)  # at least one set must be there
+    _names(None, None)  # fails if there is no data set at all
     kinds = {info.kind for info in list_datasets() if info.available}
-    agree = []
+    agrees = []
     for kind, run in (("documents", _documents), ("hyperspectral", _images)):
         if kind in kinds:
-            agree.append(run(_names(None, kind), out, runs))
+            agrees.append(run(_names(None, kind), out, runs))
         else:
-            say(f"No {kind} data set was found in {data_home()}: skipped. Run 'onmf fetch {kind}' to have them.")
-    _exit(*agree)
+            say(f"No {kind} data set was found in {data_home()}: skipped. Run 'onmf fetch {kind}' to download them.")
+    _exit(*agrees)
 
 
 @reproduce.command("family")
@@ -126,24 +127,27 @@ def _images(names: list[str], out: Path | None, runs: int) -> bool:
     _show(report.table())
     if out is not None:
         write_table(out, "images", report.table(), (row.record() for row in report.rows))
-        drawn = [row for row in report.rows if row.matches]
-        if drawn:
+        matched = [row for row in report.rows if row.matches]
+        if matched:
             write_figure(out, "spectra", plot_spectra(report))
-        for row in drawn:
+        for row in matched:
             write_figure(out, f"maps-{row.scene.name}", plot_maps(row))
         print(f"Written to {out}")
     return report.agrees
 
 
 def _names(only: list[str] | None, kind: str | None) -> list[str]:
-    """The data sets to run: those asked for, which must be there, or all of the kind, of which one must be."""
+    """Names of the data sets to run: those in ``only``, or all of a kind.
+
+    All of ``only`` must be available, or else at least one of the kind.
+    """
     known = [info for info in list_datasets() if kind in (None, info.kind)]
     by_name = {info.name.lower(): info for info in known}
     chosen = []
     for name in only or []:
         info = by_name.get(name.lower())
         if info is None:
-            fail(f"--only {name}: no such data set. Choose from {', '.join(info.name for info in known)}.")
+            fail(f"--only {name}: there is no such data set. Choose from {', '.join(info.name for info in known)}.")
         elif not info.available:
             fail(f"--only {name}: {info.path} is missing. Run 'onmf fetch {info.name}', or set ONMF_DATA.")
         else:
@@ -158,7 +162,7 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
 
 @contextmanager
 def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
-    """A progress bar over the data sets, on a terminal."""
+    """Show a progress bar over the data sets; only on a terminal."""
     console = Console(stderr=True)
     available = [info.name for info in list_datasets() if info.available and info.name in names]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -175,23 +179,23 @@ def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
 
 
 def _show(table: Any) -> None:
-    """A table of results on the terminal, at its own width: a number is never cut."""
-    shown = RichTable(title=table.title, title_justify="left", box=None, pad_edge=False)
+    """Print a table of results at its full width, so that no number is cut off."""
+    rich_table = RichTable(title=table.title, title_justify="left", box=None, pad_edge=False)
     for i, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if i else "left", no_wrap=True)
+        rich_table.add_column(column, justify="right" if i else "left", no_wrap=True)
     for row in table.rows:
-        shown.add_row(*row)
+        rich_table.add_row(*row)
     console = Console()
-    natural = console.measure(shown, options=console.options.update(max_width=1000)).maximum
-    console = Console(width=max(console.width, natural))
-    console.print(shown)
+    full_width = console.measure(rich_table, options=console.options.update(max_width=1000)).maximum
+    console = Console(width=max(console.width, full_width))
+    console.print(rich_table)
     for note in table.notes:
         console.print(note, style="dim", highlight=False)
     console.print()
 
 
-def _exit(*agree: bool) -> None:
-    """End with status 1 where a number that can be compared differs from the paper's."""
-    if not all(agree):
-        Console(stderr=True).print("Some numbers differ from the paper's: see the cells marked ✗.")
+def _exit(*agrees: bool) -> None:
+    """Exit with status 1 if a number differs from the paper's."""
+    if not all(agrees):
+        Console(stderr=True).print("Some numbers differ from the paper's: see the cells marked with ✗.")
         raise typer.Exit(1)

@@ -19,9 +19,10 @@ import sklearn
 
 from onmf import divergence as divergences
 from onmf._version import __version__
+from onmf.backend import Backend
+from onmf.data import Engine
 from onmf.divergence import Array, Divergence
-from onmf.engine import Engine
-from onmf.result import Agreement, Clustering
+from onmf.fit import Agreement, Clustering
 
 from .container import Container, damaged, read_container, write_container
 from .rules import STRING, Rule, abbreviate, check, number, of_type, strings
@@ -206,7 +207,7 @@ def _encode(name: str, value: Any, arrays: dict[str, Array | None]) -> Any:
         return value.item()
     if isinstance(value, Divergence):
         return _encode_divergence(name, value)
-    if isinstance(value, Engine):
+    if isinstance(value, Engine | Backend):
         return "auto"  # the engine depends on the machine that loads the model
     if not callable(value) and np.ndim(value) > 0:
         arrays[f"parameter.{name}"] = np.asarray(value)

@@ -1,4 +1,4 @@
-"""What a model file must hold: its parameters, its arrays, and the parts of models of documents and of images.
+"""What a model file must hold: its parameters, its arrays, and the parts that its kind of model needs.
 
 Everything in a file is checked against this before it is used, and everything in a model before it is written.
 """
@@ -12,8 +12,9 @@ import numpy as np
 
 from onmf.divergence import NAMES as DIVERGENCES
 from onmf.divergence import Array, Divergence
-from onmf.engine import NAMES as ENGINES
-from onmf.initialize import STARTS
+from onmf.data import NAMES as ENGINES
+from onmf.fit import STARTS
+from onmf.kinds import get_kind
 
 from .rules import (
     FLAG,
@@ -23,13 +24,10 @@ from .rules import (
     check,
     either,
     integer,
-    is_array,
-    json_object,
     number,
     of_type,
     one_of,
     optional,
-    strings,
 )
 
 MATRIX = Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
@@ -37,7 +35,7 @@ MATRIX = Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "
 PARAMETERS: dict[str, Rule] = {
     "n_clusters": integer(1),
     "beta_loss": either(one_of(*DIVERGENCES), number(), of_type(Divergence, "a divergence")),
-    "init": either(one_of(*STARTS, "consensus"), MATRIX),
+    "init": either(one_of(*STARTS), MATRIX),
     "n_init": integer(1),
     "max_iter": integer(1),
     "tol": number(0),
@@ -78,38 +76,6 @@ ARRAYS = {
     "init_rows": ArrayRule("k", "i", required=False),
 }
 
-LONGEST_RUN = 20
-"""Words or letters of the longest n-gram. The cost of a document grows with this number."""
-
-LONGEST_PATTERN = 1000
-"""Characters of a regular expression."""
-
-VECTORIZER = {
-    "lowercase": FLAG,
-    "strip_accents": one_of(None, "ascii", "unicode"),
-    "stop_words": either(one_of(None, "english"), strings()),
-    "token_pattern": Rule(
-        lambda value: value is None or (isinstance(value, str) and len(value) <= LONGEST_PATTERN),
-        f"a regular expression of at most {LONGEST_PATTERN} characters",
-    ),
-    "ngram_range": Rule(
-        lambda value: (
-            isinstance(value, list | tuple)
-            and len(value) == 2
-            and all(integer(1, LONGEST_RUN).fits(n) for n in value)
-            and value[0] <= value[1]
-        ),
-        f"a range between 1 and {LONGEST_RUN}",
-    ),
-    "analyzer": one_of("word", "char", "char_wb"),
-    "binary": FLAG,
-}
-"""Options of CountVectorizer that decide how a new document is counted, given the vocabulary."""
-
-SOURCE = {"strip": optional(strings())}
-"""The part of the documents' source that is used again; the rest is information for people."""
-
-
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Refuse unknown parameters and values that the estimator does not accept."""
     if unknown := sorted(set(parameters) - set(PARAMETERS)):
@@ -132,40 +98,13 @@ def check_fitted(fitted: Mapping[str, Any], k: int) -> None:
 
 
 def check_parts(kind: str, parts: Mapping[str, Any], k: int, p: int) -> None:
-    """Refuse a model of documents or of an image, with k clusters and p features, whose parts are missing or wrong.
+    """Refuse a model of a known kind, with k clusters and p features, whose parts are missing or wrong.
 
     Other kinds may have any parts.
     """
-    check(_rules_for_parts(k, p).get(kind, {}), parts, "part ")
-    if kind == "image" and "wavelengths" in parts:
-        if len(parts["wavelengths"]) != len(parts["good_bands"]):
-            raise ValueError("its wavelengths do not match its bands")
-        if "wavelength_unit" not in parts:
-            raise ValueError("'wavelength_unit' is missing")
-
-
-def _rules_for_parts(k: int, p: int) -> dict[str, dict[str, Rule]]:
-    return {
-        "documents": {
-            "vocabulary": strings(p, distinct=True),
-            "vectorizer": json_object({name: optional(rule) for name, rule in VECTORIZER.items()}, closed=True),
-            "source": optional(json_object(SOURCE)),
-        },
-        "image": {
-            "names": strings(k),
-            "spectra": Rule(lambda a: is_array(a, "f") and a.shape == (k, p), "a spectrum for each cluster"),
-            "good_bands": Rule(
-                lambda a: (
-                    is_array(a, "bu") and a.ndim == 1 and a.max(initial=0) <= 1 and int(a.sum(dtype=np.int64)) == p
-                ),
-                f"a flag for each band, {p} of them set",
-            ),
-            "negatives": one_of("refuse", "clip"),
-            "image": optional(STRING),
-            "wavelengths": optional(Rule(lambda a: is_array(a, "fiu") and a.ndim == 1, "a number for each band")),
-            "wavelength_unit": optional(either(NULL, STRING)),
-        },
-    }
+    known = get_kind(kind)
+    check(known.rules(k, p), parts, "part ")
+    known.check(parts)
 
 
 def check_arrays(arrays: Mapping[str, Array]) -> tuple[int, int]:

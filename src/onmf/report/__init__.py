@@ -1,4 +1,4 @@
-"""Reports: one HTML file each, which needs nothing else and works offline."""
+"""Reports: each is one self-contained HTML file that works offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts as Plotly reads them: dicts of traces and layout, for ``onmf.data.figures``."""
+"""Plotly charts as dicts of traces and layout, for ``onmf.data.figures``."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ LIGHT = [[0, "#ffffff"], [1, "#0b4a9e"]]
 DARK = [[0, "#1d2125"], [1, "#8ab8f0"]]
 
 
-def shown(text: str) -> str:
-    """A text that Plotly, which reads a little HTML, links included, shows as it is."""
+def escaped(text: str) -> str:
+    """Escape a text for Plotly, which interprets some HTML, including links."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def colours(k: int) -> list[str]:
-    """Different colours for k clusters, readable on light and on dark."""
+    """Return k different colours that are readable on light and dark backgrounds."""
     golden = 0.618033988749895
     rgb = (colorsys.hls_to_rgb((0.58 + golden * i) % 1, (0.46, 0.56, 0.38)[i % 3], 0.6) for i in range(k))
     return ["#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in rgb]
 
 
-def places(centroids: FloatArray) -> FloatArray:
-    """Places of clusters in the plane, such that similar ones are close. → (k, 2)
+def positions(centroids: FloatArray) -> FloatArray:
+    """Place clusters in the plane so that similar ones are close. → (k, 2)
 
-    Classical scaling of the Jensen–Shannon distances between the centroids at sum one, or of the Euclidean ones of
-    centroids with negative entries.
+    Classical scaling of the Jensen–Shannon distances between the centroids, normalized to sum one. Centroids with
+    negative entries are normalized to length one, and their Euclidean distances are used.
     """
     k = len(centroids)
     if (centroids < 0).any():
@@ -51,13 +51,13 @@ def places(centroids: FloatArray) -> FloatArray:
     plane = np.zeros((k, 2))
     for axis in range(min(2, k)):
         vector = vectors[:, -1 - axis]
-        sign = -1.0 if vector[np.argmax(np.abs(vector))] < 0 else 1.0  # the sign of an eigenvector is anybody's guess
+        sign = -1.0 if vector[np.argmax(np.abs(vector))] < 0 else 1.0  # the sign of an eigenvector is arbitrary
         plane[:, axis] = sign * vector * np.sqrt(max(values[-1 - axis], 0.0))
     return plane
 
 
-def _apart(plane: FloatArray, diameters: FloatArray, width: float = 620.0, height: float = 360.0) -> FloatArray:
-    """The places in a picture of that size, moved until bubbles and the names above them hardly overlap. → (k, 2)"""
+def _separate(plane: FloatArray, diameters: FloatArray, width: float = 620.0, height: float = 360.0) -> FloatArray:
+    """Scale positions to the size of the chart, and move bubbles and names apart until they hardly overlap. → (k, 2)"""
     extent = np.ptp(plane, axis=0)
     middle = (plane.max(axis=0) + plane.min(axis=0)) / 2
     xy = divide(plane - middle, np.broadcast_to(extent, plane.shape)) * (width, height)
@@ -67,10 +67,10 @@ def _apart(plane: FloatArray, diameters: FloatArray, width: float = 620.0, heigh
             for j in range(i):
                 gap = xy[i] - xy[j]
                 reach = (diameters[i] + diameters[j]) / 2
-                need = np.array([max(reach, 90.0), reach / 2 + 30.0])  # a name is wider than high
-                over = 1 - np.hypot(*(gap / need))
-                if over > 0.01:
-                    away = np.where(gap >= 0, 1.0, -1.0) * need * over * (0.1, 0.4)
+                need = np.array([max(reach, 90.0), reach / 2 + 30.0])  # names are wider than tall
+                overlap = 1 - np.hypot(*(gap / need))
+                if overlap > 0.01:
+                    away = np.where(gap >= 0, 1.0, -1.0) * need * overlap * (0.1, 0.4)
                     xy[i] += away / 2
                     xy[j] -= away / 2
                     moved = True
@@ -80,17 +80,17 @@ def _apart(plane: FloatArray, diameters: FloatArray, width: float = 620.0, heigh
 
 
 def cluster_map(centroids: FloatArray, sizes: Array, names: Sequence[str], texts: Sequence[str]) -> Figure:
-    """A bubble for each cluster, with its name, and a longer text under the pointer, in Plotly's HTML."""
+    """Draw a bubble for each cluster with its name. ``texts``, in Plotly's HTML, appear under the pointer."""
     areas = np.asarray(sizes) / max(int(np.max(sizes)), 1)
     diameters = 10 + 46 * np.sqrt(areas)
-    plane = _apart(places(centroids), diameters)
+    plane = _separate(positions(centroids), diameters)
     hidden = {"visible": False, "fixedrange": True}
     trace = {
         "type": "scatter",
         "mode": "markers+text",
         "x": plane[:, 0].round(1).tolist(),
         "y": plane[:, 1].round(1).tolist(),
-        "text": list(map(shown, names)),
+        "text": list(map(escaped, names)),
         "textposition": "top center",
         "hovertext": list(texts),
         "hoverinfo": "text",
@@ -110,7 +110,7 @@ def cluster_map(centroids: FloatArray, sizes: Array, names: Sequence[str], texts
 
 
 def convergence(moved: Array, label: str = "documents that moved") -> Figure:
-    """Rows that changed their cluster, by iteration."""
+    """Draw the number of rows that changed their cluster in each iteration."""
     trace = {
         "type": "scatter",
         "mode": "lines+markers",
@@ -128,14 +128,14 @@ def convergence(moved: Array, label: str = "documents that moved") -> Figure:
     }
 
 
-def table_of_shades(counts: Array, rows: Sequence[str], columns: Sequence[str]) -> Figure:
-    """Counts as shades of their share of the row, with the numbers in them."""
+def shaded_table(counts: Array, rows: Sequence[str], columns: Sequence[str]) -> Figure:
+    """Draw a table of counts, each cell shaded by its share of the row."""
     shares = divide(np.asarray(counts, dtype=np.float64), np.sum(counts, axis=1, keepdims=True))
     trace = {
         "type": "heatmap",
         "z": shares.round(4).tolist(),
-        "x": list(map(shown, columns)),
-        "y": list(map(shown, rows)),
+        "x": list(map(escaped, columns)),
+        "y": list(map(escaped, rows)),
         "text": np.asarray(counts).tolist(),
         "texttemplate": "%{text}",
         "hovertemplate": "%{y} in %{x}: %{text}<extra></extra>",

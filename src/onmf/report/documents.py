@@ -12,23 +12,23 @@ from onmf.io.files import write_whole
 from onmf.text import DocumentClusters
 from onmf.text.cluster import NOBODY
 
-from .charts import cluster_map, colours, convergence, shown, table_of_shades
+from .charts import cluster_map, colours, convergence, escaped, shaded_table
 from .page import render_page
 
 LONGEST = 100
-"""Characters of a document's beginning in the table."""
+"""Characters of each excerpt in the table of documents."""
 
 ALL_TEXTS = 1_500_000
-"""Characters of all of them together: with very many documents each gets fewer."""
+"""Characters of all excerpts in the table together; with very many documents each excerpt is shorter."""
 
 
 def documents_report(found: DocumentClusters, *, title: str | None = None) -> str:
-    """The report on clusters of documents, as one HTML page that needs nothing else.
+    """Return the report on clusters of documents as one self-contained HTML page.
 
     Parameters
     ----------
     found : DocumentClusters
-        What to report.
+        The clusters.
     title : str, optional
         Title of the page.
 
@@ -41,7 +41,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
     name = Path(str(source.get("name", ""))).name
     title = title or (f"Clusters of {name}" if name else "Clusters of documents")
     distinctive = found.distinctive(10)
-    names = [", ".join(list(words)[:3]) or "nothing of its own" for words in distinctive]
+    names = [", ".join(list(words)[:3]) or "no distinctive words" for words in distinctive]
     frequent = found.frequent(10)
     palette = colours(found.n_clusters)
     n = len(found.ids)
@@ -66,29 +66,29 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
             model.cluster_centers_,
             sizes,
             [", ".join(list(words)[:2]) for words in distinctive],
-            [f"<b>{k}</b>, {size:,} documents<br>{shown(', '.join(words))}"
+            [f"<b>{k}</b>, {size:,} documents<br>{escaped(', '.join(words))}"
              for k, (size, words) in enumerate(zip(sizes, distinctive, strict=True))],
         ),
         "convergence": convergence(moved),
     }  # fmt: skip
-    short = min(LONGEST, ALL_TEXTS // max(n, 1))
+    length = min(LONGEST, ALL_TEXTS // max(n, 1))
     data: dict[str, Any] = {
         "clusters": [{"name": names[k], "colour": palette[k]} for k in range(found.n_clusters)],
         "documents": {
             "id": list(found.ids),
             "cluster": found.clusters,
             "margin": [round(float(margin), 4) if np.isfinite(margin) else 1e9 for margin in found.margins],
-            "text": [text[:short] for text in found.excerpts] if short >= 10 else [],
+            "text": [text[:length] for text in found.excerpts] if length >= 10 else [],
         },
         "classes": None,
         "figures": figures,
     }
     if comparison:
-        place = {label: i for i, label in enumerate(comparison.classes)}
+        index = {label: i for i, label in enumerate(comparison.classes)}
         data["classes"] = comparison.classes
-        data["documents"]["label"] = [place.get(label, -1) if label is not None else -1 for label in found.classes]
+        data["documents"]["label"] = [index.get(label, -1) if label is not None else -1 for label in found.classes]
         order = np.argsort([np.argmax(comparison.counts[:, k]) for k in range(found.n_clusters)], kind="stable")
-        figures["classes"] = table_of_shades(
+        figures["classes"] = shaded_table(
             comparison.counts[:, order], comparison.classes, [f"{k}: {names[k].split(', ')[0]}" for k in order]
         )
     return render_page(
@@ -102,22 +102,22 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
         cards=cards,
         comparison=comparison,
         n_aside=int(np.count_nonzero(found.clusters == NOBODY)),
-        map_text=f"Map of {found.n_clusters} clusters. The cards below name each with its words and size.",
+        map_text=f"Map of {found.n_clusters} clusters. The cards below list the words and the size of each.",
         convergence_text=(
-            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the most allowed')}."
+            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
         ),
     )
 
 
 def write_documents_report(path: str | os.PathLike[str], found: DocumentClusters, *, title: str | None = None) -> None:
-    """Write :func:`documents_report` into a file, whole or not at all.
+    """Write :func:`documents_report` to a file, completely or not at all.
 
     Parameters
     ----------
     path : str or path
-        Where to.
+        File to write.
     found : DocumentClusters
-        What to report.
+        The clusters.
     title : str, optional
         Title of the page.
     """
@@ -126,37 +126,37 @@ def write_documents_report(path: str | os.PathLike[str], found: DocumentClusters
 
 
 def _bars(words: dict[str, float]) -> list[tuple[str, int]]:
-    """Words with the widths of their bars, in per cent."""
-    most = max((abs(weight) for weight in words.values()), default=1.0)
-    return [(word, round(100 * abs(weight) / most)) for word, weight in words.items()]
+    """Return the words with the widths of their bars, in percent."""
+    largest = max((abs(weight) for weight in words.values()), default=1.0)
+    return [(word, round(100 * abs(weight) / largest)) for word, weight in words.items()]
 
 
-def _documents(found: DocumentClusters, places: Any, most: int = 3) -> list[dict[str, Any]]:
-    """The first few of these documents; one that begins as another does is a copy, and shows nothing new."""
-    different = {found.excerpts[i]: i for i in reversed(places)}
-    chosen = [i for i in places if different[found.excerpts[i]] == i][:most]
-    return [{"id": found.ids[i], "label": found.classes[i], "text": found.excerpts[i]} for i in chosen]
+def _documents(result: DocumentClusters, rows: Any, limit: int = 3) -> list[dict[str, Any]]:
+    """Return the first few of these documents. A document with the same excerpt as an earlier one is left out."""
+    first = {result.excerpts[i]: i for i in reversed(rows)}
+    chosen = [i for i in rows if first[result.excerpts[i]] == i][:limit]
+    return [{"id": result.ids[i], "label": result.classes[i], "text": result.excerpts[i]} for i in chosen]
 
 
-def _facts(found: DocumentClusters) -> list[tuple[str, str]]:
-    model = found.model
+def _facts(result: DocumentClusters) -> list[tuple[str, str]]:
+    model = result.model
     facts = [
-        ("Documents", f"{len(found.ids):,}"),
-        ("Words that count", f"{len(found.words):,}"),
-        ("Clusters", f"{found.n_clusters:,}"),
+        ("Documents", f"{len(result.ids):,}"),
+        ("Words that count", f"{len(result.words):,}"),
+        ("Clusters", f"{result.n_clusters:,}"),
         ("Iterations", f"{model.n_iter_:,}"),
         ("Objective", f"{model.reconstruction_err_:,.4g}"),
     ]
-    if found.comparison:
-        facts += [("Accuracy", f"{found.comparison.accuracy:.1%}"), ("NMI", f"{found.comparison.nmi:.3f}")]
+    if result.comparison:
+        facts += [("Accuracy", f"{result.comparison.accuracy:.1%}"), ("NMI", f"{result.comparison.nmi:.3f}")]
     if model.agreement_ is not None:
         facts.append(("Agreement of runs", f"{model.agreement_.overall:.1%}"))
     return facts
 
 
-def _subtitle(found: DocumentClusters) -> str:
-    params = found.model.get_params()
+def _subtitle(result: DocumentClusters) -> str:
+    params = result.model.get_params()
     start = params["init"] if isinstance(params["init"], str) else "given centroids"
     divergence = params["beta_loss"] if isinstance(params["beta_loss"], str) else f"β = {params['beta_loss']}"
     refined = ", then local search" if params["refine"] else ""
-    return f"{found.n_clusters} clusters, {divergence}, start {start}{refined}"
+    return f"{result.n_clusters} clusters, {divergence}, start {start}{refined}"

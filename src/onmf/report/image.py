@@ -15,23 +15,23 @@ from onmf.image import ImageClustering
 from onmf.image.figures import axis, colours, composite, thinned
 from onmf.io.files import write_whole
 
-from .charts import convergence, shown
+from .charts import convergence, escaped
 from .page import render_page
 
 SPECTRA = 6_000_000
-"""Bytes of single spectra that a page holds, about: of larger images it has every second pixel, or third, and so on."""
+"""Approximate bytes of pixel spectra in a page. Larger images are subsampled."""
 
 SIDE = 600
-"""Pixels to which the longer side of a picture is thinned out."""
+"""Pixels of the longer side of a picture; larger images are subsampled."""
 
 
 def image_report(found: ImageClustering, *, title: str | None = None) -> str:
-    """The report on the materials of an image, as one HTML page that needs nothing else.
+    """Return the report on the materials of an image as one self-contained HTML page.
 
     Parameters
     ----------
     found : ImageClustering
-        What to report.
+        The clustering.
     title : str, optional
         Title of the page.
 
@@ -41,7 +41,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
     """
     cube, model, comparison = found.cube, found.model, found.comparison
     palette, sizes = colours(found.names), found.sizes
-    at, label = axis(found)
+    x, label = axis(found)
     picture = composite(cube, found.labels >= 0, SIDE)
     step = picture.step
     shades = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in [*palette, "#ffffff"]], np.uint8)
@@ -64,7 +64,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
     planes = {
         "Brightness": (found.scales, "1 is the mean of the cluster"),
         "Residual": (found.residuals, "divergence from the scaled spectrum, per unit of the pixel"),
-        "Margin": (found.margins, "how much worse the next cluster is; small on borders and mixtures"),
+        "Margin": (found.margins, "how much worse the best other cluster is; small at borders and for mixed pixels"),
     }
     pixels = _pixels(found)
     return render_page(
@@ -73,7 +73,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
         script="image.js",
         data={
             "figures": {
-                "spectra": _spectra(found, at, label, palette),
+                "spectra": _spectra(found, x, label, palette),
                 "pixel": _pixel_axes(label),
                 "convergence": convergence(model.history_.get("moved", np.empty(0)), "pixels that moved"),
             },
@@ -82,7 +82,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
                 "samples": cube.shape[1],
                 "names": found.names,
                 "colours": palette,
-                "at": at[cube.good_bands],
+                "at": x[cube.good_bands],
                 "spectra": _rounded(found.spectra),
                 "transform": cube.transform,
             },
@@ -107,20 +107,20 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
         ],
         pixel_step=_ordinal(pixels["step"]) if pixels["step"] > 1 else None,
         convergence_text=(
-            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the most allowed')}."
+            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
         ),
     )
 
 
 def write_image_report(path: str | os.PathLike[str], found: ImageClustering, *, title: str | None = None) -> None:
-    """Write :func:`image_report` into a file, whole or not at all.
+    """Write :func:`image_report` to a file, completely or not at all.
 
     Parameters
     ----------
     path : str or path
-        Where to.
+        File to write.
     found : ImageClustering
-        What to report.
+        The clustering.
     title : str, optional
         Title of the page.
     """
@@ -128,29 +128,29 @@ def write_image_report(path: str | os.PathLike[str], found: ImageClustering, *, 
     write_whole(Path(path), lambda file: file.write(page))
 
 
-def _pixels(found: ImageClustering) -> dict[str, Any]:
-    """Single spectra for the page, each in 16 bits between its smallest and largest value, line by line."""
-    lines, samples, _ = found.cube.shape
-    used = found.spectra.shape[1]
+def _pixels(result: ImageClustering) -> dict[str, Any]:
+    """Return the pixel spectra of the page, line by line, in 16 bits between the smallest and largest value of each."""
+    lines, samples, _ = result.cube.shape
+    used = result.spectra.shape[1]
     step = max(1, int(np.ceil(np.sqrt(2 * used * lines * samples / SPECTRA))))
-    values = thinned(found.cube, step).astype(np.float64) * found.cube.scale
-    labels = found.labels[::step, ::step]
+    values = thinned(result.cube, step).astype(np.float64) * result.cube.scale
+    labels = result.labels[::step, ::step]
     values[~np.isfinite(values)] = 0.0
-    if found.negatives == "clip":
+    if result.negatives == "clip":
         np.maximum(values, 0.0, out=values)
     low, high = values.min(axis=2), values.max(axis=2)
-    whole = np.rint(65535 * divide(values - low[..., None], (high - low)[..., None])).astype("<u2")
+    scaled = np.rint(65535 * divide(values - low[..., None], (high - low)[..., None])).astype("<u2")
     return {
         "step": step,
         "lines": labels.shape[0],
         "samples": labels.shape[1],
-        "values": _base64(whole),
+        "values": _base64(scaled),
         "low": _base64(low.astype("<f4")),
         "high": _base64(high.astype("<f4")),
         "labels": _base64(labels.astype("<i2")),
-        "scales": _base64(np.nan_to_num(found.scales[::step, ::step]).astype("<f4")),
-        "residuals": _base64(np.nan_to_num(found.residuals[::step, ::step]).astype("<f4")),
-        "margins": _base64(np.nan_to_num(found.margins[::step, ::step], posinf=1e9).astype("<f4")),
+        "scales": _base64(np.nan_to_num(result.scales[::step, ::step]).astype("<f4")),
+        "residuals": _base64(np.nan_to_num(result.residuals[::step, ::step]).astype("<f4")),
+        "margins": _base64(np.nan_to_num(result.margins[::step, ::step], posinf=1e9).astype("<f4")),
     }
 
 
@@ -162,11 +162,11 @@ def _rounded(values: Array) -> list[list[float]]:
     return [[float(f"{value:.6g}") for value in row] for row in values]
 
 
-def _spectra(found: ImageClustering, at: Array, label: str, palette: list[str]) -> dict[str, Any]:
-    """The spectra, with a gap where bands are bad, and all of them under the pointer."""
-    good = found.cube.good_bands
+def _spectra(result: ImageClustering, x: Array, label: str, palette: list[str]) -> dict[str, Any]:
+    """Draw the spectra, with gaps at bad bands. The values of all clusters appear under the pointer."""
+    good = result.cube.good_bands
     traces = []
-    for name, colour, spectrum in zip(found.names, palette, _rounded(found.spectra), strict=True):
+    for name, colour, spectrum in zip(result.names, palette, _rounded(result.spectra), strict=True):
         values: list[float | None] = [None] * len(good)
         for band, value in zip(np.flatnonzero(good), spectrum, strict=True):
             values[band] = value
@@ -174,8 +174,8 @@ def _spectra(found: ImageClustering, at: Array, label: str, palette: list[str]) 
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": shown(name),
-                "x": at,
+                "name": escaped(name),
+                "x": x,
                 "y": values,
                 "line": {"color": colour, "width": 2},
                 "hovertemplate": "%{y:.4g}",
@@ -188,7 +188,7 @@ def _spectra(found: ImageClustering, at: Array, label: str, palette: list[str]) 
             "showlegend": True,
             "legend": {"orientation": "h", "y": 1.12},
             "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
-            "xaxis": {"title": {"text": shown(label)}, "fixedrange": True},
+            "xaxis": {"title": {"text": escaped(label)}, "fixedrange": True},
             "yaxis": {"title": {"text": "mean of the cluster"}, "fixedrange": True},
         },
     }
@@ -202,14 +202,14 @@ def _pixel_axes(label: str) -> dict[str, Any]:
             "showlegend": True,
             "legend": {"orientation": "h", "y": 1.12},
             "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
-            "xaxis": {"title": {"text": shown(label)}, "fixedrange": True},
+            "xaxis": {"title": {"text": escaped(label)}, "fixedrange": True},
             "yaxis": {"fixedrange": True},
         },
     }
 
 
 def _png(picture: Array) -> str:
-    """A picture as an address that holds it."""
+    """Return a picture as a data URL."""
     try:
         from matplotlib.image import imsave
     except ImportError as error:
@@ -220,21 +220,21 @@ def _png(picture: Array) -> str:
 
 
 def _shaded(values: Array) -> Array:
-    """Numbers as colours between their 2nd and 98th percentile; white where there are none. → uint8 (…, 3)"""
+    """Map numbers to colours between their 2nd and 98th percentile; missing numbers are white. → uint8 (…, 3)"""
     from matplotlib import colormaps
 
     out = np.full((*values.shape, 3), 255, dtype=np.uint8)
-    fine = np.isfinite(values)
-    if fine.any():
-        low, high = np.percentile(values[fine], (2, 98))
-        shares = np.clip((values[fine] - low) / (high - low if high > low else 1.0), 0, 1)
-        out[fine] = (255 * colormaps["viridis"](shares)[:, :3]).astype(np.uint8)
+    finite = np.isfinite(values)
+    if finite.any():
+        low, high = np.percentile(values[finite], (2, 98))
+        shares = np.clip((values[finite] - low) / (high - low if high > low else 1.0), 0, 1)
+        out[finite] = (255 * colormaps["viridis"](shares)[:, :3]).astype(np.uint8)
     return out
 
 
 def _range(values: Array) -> str:
-    fine = values[np.isfinite(values)]
-    low, high = np.percentile(fine, (2, 98)) if len(fine) else (0.0, 0.0)
+    finite = values[np.isfinite(values)]
+    low, high = np.percentile(finite, (2, 98)) if len(finite) else (0.0, 0.0)
     return f"{low:.3g} (dark) to {high:.3g} (bright)"
 
 
@@ -245,31 +245,30 @@ def _ordinal(number: int) -> str:
 
 
 def _mean(values: Array, labels: Array, k: int) -> float:
-    chosen = values[labels == k]
-    chosen = chosen[np.isfinite(chosen)]
-    return float(chosen.mean(dtype=np.float64)) if len(chosen) else 0.0
+    inside = values[labels == k]
+    inside = inside[np.isfinite(inside)]
+    return float(inside.mean(dtype=np.float64)) if len(inside) else 0.0
 
 
-def _facts(found: ImageClustering) -> list[tuple[str, str]]:
-    lines, samples, bands = found.cube.shape
-    used = found.spectra.shape[1]
+def _facts(result: ImageClustering) -> list[tuple[str, str]]:
+    lines, samples, bands = result.cube.shape
+    used = result.spectra.shape[1]
     facts = [
         ("Lines × samples", f"{lines:,} × {samples:,}"),
         ("Bands", f"{used} of {bands}" if used < bands else str(bands)),
-        ("Clusters", str(len(found.spectra))),
-        ("Iterations", f"{found.model.n_iter_:,}"),
+        ("Clusters", str(len(result.spectra))),
+        ("Iterations", f"{result.model.n_iter_:,}"),
     ]
-    if found.comparison is not None and found.comparison.mrsa is not None:
-        facts.append(("MRSA", f"{found.comparison.mrsa:.2f}"))
-    if found.comparison is not None and found.comparison.accuracy is not None:
-        facts.append(("Accuracy", f"{found.comparison.accuracy:.1%}"))
+    if result.comparison is not None and result.comparison.mrsa is not None:
+        facts.append(("MRSA", f"{result.comparison.mrsa:.2f}"))
+    if result.comparison is not None and result.comparison.accuracy is not None:
+        facts.append(("Accuracy", f"{result.comparison.accuracy:.1%}"))
     return facts
 
 
-def _subtitle(found: ImageClustering) -> str:
-    params = found.model.get_params()
+def _subtitle(result: ImageClustering) -> str:
+    params = result.model.get_params()
     divergence = params["beta_loss"] if isinstance(params["beta_loss"], str) else f"β = {params['beta_loss']}"
     start = params["init"] if isinstance(params["init"], str) else "given centroids"
-    return (
-        f"{Path(found.cube.source).name or found.cube.name}: {len(found.spectra)} clusters, {divergence}, start {start}"
-    )
+    name = Path(result.cube.source).name or result.cube.name
+    return f"{name}: {len(result.spectra)} clusters, {divergence}, start {start}"

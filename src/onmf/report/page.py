@@ -1,8 +1,9 @@
-"""The shell of every report: one HTML file that needs nothing else, on or off the network.
+"""The frame of every report: one self-contained HTML file, which works online and offline.
 
-A page is a template that extends ``base.html``, a script of its own, and data. All three are made safe here: templates
-escape whatever they print, data are embedded so that no text can end the script that holds them, and a content security
-policy names the very scripts of the page, so that the browser runs no other and asks nobody for anything.
+A page is a template that extends ``base.html``, its own script, and data. All three are made safe here. Templates
+escape everything they print. Data are embedded so that no text can close the script element that contains them. A
+content security policy lists the hashes of the page's scripts, so that the browser runs no other script and sends no
+request.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ import numpy as np
 from onmf._version import __version__
 
 ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""Characters that must not stand in a script, as JSON writes them: without ``<`` nothing can end or open an element."""
+"""Characters that must not occur in a script, and their escapes in JSON. Without ``<`` no element can open or close."""
 
 
 def render_page(template: str, *, title: str, script: str, data: Any, **context: Any) -> str:
-    """A page as HTML, with everything it needs inside.
+    """Render a self-contained HTML page.
 
     Parameters
     ----------
     template : str
-        A template of ``onmf/report/templates`` that extends ``base.html``.
+        A template in ``onmf/report/templates`` that extends ``base.html``.
     title : str
         Title of the page.
     script : str
-        The page's own script, a file beside the template. It runs after Plotly and ``base.js``, which gives it
-        ``onmf.data`` and draws ``onmf.data.figures`` wherever an element says ``data-figure="NAME"``.
+        The page's own script, a file beside the template. It runs after Plotly and ``base.js``. The latter provides
+        ``onmf.data`` and draws ``onmf.data.figures`` in the elements with ``data-figure="NAME"``.
     data : object
-        What the scripts work on: whatever JSON can say, and NumPy's numbers and arrays.
+        Data for the scripts: JSON values, and NumPy numbers and arrays.
     **context
-        What the template prints; it is escaped.
+        Variables of the template; they are escaped.
 
     Returns
     -------
@@ -75,14 +76,14 @@ def render_page(template: str, *, title: str, script: str, data: Any, **context:
 
 
 def embed(data: Any) -> str:
-    """Data as JSON that may stand inside a script element, whatever texts it holds."""
+    """Return data as JSON that is safe inside a script element, whatever texts it contains."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False)
     return re.sub("[<\u2028\u2029]", lambda match: ESCAPES[match.group()], _encodable(text))
 
 
 @cache
 def plotly_script() -> str:
-    """Plotly's own script, as the installed package has it."""
+    """Return Plotly's script from the installed package."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
@@ -91,7 +92,7 @@ def plotly_script() -> str:
 
 
 def _inside(script: str) -> str:
-    """A script that may stand in HTML: nothing in it ends the element, and its bytes are those that are hashed."""
+    """Make a script safe inside HTML: nothing in it closes the element, and browsers hash the same bytes as we do."""
     return script.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -104,7 +105,7 @@ def _template(name: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """The text without halves of characters, which UTF-8 cannot write."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", errors="replace").decode()
 
 

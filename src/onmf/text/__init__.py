@@ -1,4 +1,4 @@
-"""Documents in, clusters that a person can read out."""
+"""Read documents, count their words, and cluster them."""
 
 from __future__ import annotations
 

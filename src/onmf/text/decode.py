@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8 where it is, a detected encoding where it is not, and never a crash."""
+"""Decode bytes: as UTF-8 if they are UTF-8, otherwise with a detected encoding. Decoding never fails."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Marks at the beginning of a file that name its encoding; UTF-32 first, whose mark begins like that of UTF-16."""
+"""Byte order marks and their encodings. UTF-32 comes before UTF-16, because its mark begins with that of UTF-16."""
 
-ENOUGH = 16
-"""Foreign bytes that a detection needs to be better than the most common guess."""
+MIN_FOREIGN = 16
+"""Non-ASCII bytes that detection needs; with fewer, :data:`FALLBACK` is right more often."""
 
 SAMPLE = 1 << 16
-"""Bytes that a detection looks at."""
+"""Bytes that detection looks at."""
 
-GUESS = "cp1252"
-"""What most text is that is not UTF-8."""
+FALLBACK = "cp1252"
+"""The most common encoding of text that is not UTF-8."""
 
 MAGIC = (
     b"%PDF-",
@@ -34,18 +34,18 @@ MAGIC = (
     b"\xd0\xcf\x11\xe0",
     b"SQLite format",
 )
-"""How files begin that are no text, whatever their bytes look like."""
+"""First bytes of binary formats, some of which look like text."""
 
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def bom_encoding(head: bytes) -> str | None:
-    """The encoding that the first bytes name, if they do."""
+    """Return the encoding that a byte order mark names, or None."""
     return next((name for mark, name in BOMS if head.startswith(mark)), None)
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether this is no text at all: a picture, a program, an archive."""
+    """Whether the data are not text but, for instance, a picture, a program or an archive."""
     head = data[:8192]
     if bom_encoding(head):
         return False
@@ -55,7 +55,11 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """The text, and the encoding it was repaired from: None where it was good UTF-8 or named its encoding itself."""
+    """Decode a text.
+
+    Returns the text and None if the bytes are valid UTF-8, or valid in the encoding of their byte order mark. Otherwise
+    returns the repaired text and the encoding that it was read as.
+    """
     mark = bom_encoding(data)
     try:
         return data.decode(mark or "utf-8"), None
@@ -68,33 +72,33 @@ def decode(data: bytes) -> tuple[str, str | None]:
 
 
 def detect(data: bytes) -> str:
-    """The likeliest encoding of bytes that are not UTF-8.
+    """Guess the encoding of bytes that are not valid UTF-8.
 
-    A text that is UTF-8 but for a few bytes stays UTF-8: those are damage, not an encoding.
+    If only a few bytes are invalid, the answer is UTF-8: those bytes are damage, not another encoding.
     """
     head = data[:SAMPLE]
     lenient = head.decode("utf-8", errors="ignore")
     foreign = sum(byte > 127 for byte in head)
-    good = sum(len(c.encode()) for c in lenient if ord(c) > 127)
-    if good > 0.8 * foreign and good >= ENOUGH:
+    valid = sum(len(c.encode()) for c in lenient if ord(c) > 127)
+    if valid > 0.8 * foreign and valid >= MIN_FOREIGN:
         return "utf-8"
-    if foreign < ENOUGH:
-        return GUESS
+    if foreign < MIN_FOREIGN:
+        return FALLBACK
     try:
         from charset_normalizer import from_bytes
     except ImportError as error:
         raise ImportError("Text that is not UTF-8 needs charset-normalizer: pip install 'onmf[text]'.") from error
     best = from_bytes(head).best()
-    return GUESS if best is None else best.encoding
+    return FALLBACK if best is None else best.encoding
 
 
-def whole(text: str) -> str:
-    """The text without halves of characters, which JSON can hold and nobody can write."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON allows and UTF-8 does not, by question marks."""
     return text if text.isascii() else text.encode("utf-8", errors="replace").decode()
 
 
 def repair(text: str) -> tuple[str, str | None]:
-    """As :func:`decode`, for a field of a table that was read as UTF-8 with ``errors="surrogateescape"``."""
+    """As :func:`decode`, for a table field that was read as UTF-8 with ``errors="surrogateescape"``."""
     if text.isascii():
         return text, None
     try:

@@ -1,4 +1,4 @@
-"""Texts from wherever people keep them, one at a time."""
+"""Read documents from folders, archives, tables and streams, one at a time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,27 @@ from .streams import (
     tar_members,
     zip_members,
 )
-from .tables import READERS, Columns
+from .tables import READERS as TABLES
+from .tables import Columns
 
-KINDS = ("folder", "tar", "zip", "csv", "tsv", "jsonl", "parquet", "lines")
+KINDS = {
+    "folder": "a folder",
+    "tar": "a tar archive",
+    "zip": "a zip archive",
+    "csv": "a CSV file",
+    "tsv": "a TSV file",
+    "jsonl": "a JSON lines file",
+    "parquet": "a Parquet file",
+    "lines": "a text file with one document per line",
+}
+"""Kinds of sources, and how errors call them."""
+
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 FOLDERS = ("folder", "tar", "zip")
+BY_CONTENT = (*FOLDERS, "parquet")
+"""Kinds that must be recognised by their content; a name or ``kind`` is not enough."""
+
 CLUTTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
 STRIP = {"headers": strip_headers}
 
@@ -41,11 +56,11 @@ class Text(NamedTuple):
     Attributes
     ----------
     id : str
-        What it is called: a path, the value of a column, or its number.
+        Its name: a path, the value of a column, or its number.
     text : str
-        What it says.
+        Its text.
     label : str or None
-        Its class, where known.
+        Its class, if known.
     """
 
     id: str
@@ -54,26 +69,27 @@ class Text(NamedTuple):
 
 
 class Texts:
-    """The documents of a source, to be gone through once, and what was met on the way.
+    """An iterator over the documents of a source, which can be used once. It also records problems on the way.
 
     Attributes
     ----------
     name : str
-        The source.
+        Name of the source.
     kind : str
         ``"folder"``, ``"tar"``, ``"zip"``, ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"`` or ``"lines"``.
     strip : tuple of str
-        What was dropped from each.
+        Parts that are dropped from each document.
     n_read : int
-        Documents so far.
+        Number of documents read so far.
     repaired : Counter
-        How many of them were not UTF-8, by the encoding they were read as.
+        Number of documents that were not UTF-8, by the encoding they were read as.
     skipped : list of Skipped
         Files that were left out, each with the reason.
     n_encoded : int
-        Documents from which encoded attachments (uuencode, base64) were dropped.
+        Number of documents from which encoded attachments (uuencode, base64) were dropped.
     watch : callable or None
-        Called now and then, for a progress bar, with ``n_read`` and the share of a file that was read, where known.
+        Called every 50 documents with ``n_read`` and the share of the file that was read, or None if that is not known.
+        Use it for a progress bar.
     """
 
     def __init__(self, name: str, kind: str, strip: Iterable[str], texts: Iterable[Text] = ()) -> None:
@@ -99,6 +115,14 @@ class Texts:
         return text
 
 
+class _Layout(NamedTuple):
+    """Where the documents are in a source."""
+
+    path: str
+    columns: Columns
+    by_folder: bool
+
+
 def read_texts(
     source: str | os.PathLike[str] | IO[bytes],
     *,
@@ -108,26 +132,26 @@ def read_texts(
     labels: str | None = None,
     strip: Iterable[str] = (),
 ) -> Texts:
-    r"""The documents of a folder, an archive, a table or a stream, one at a time.
+    r"""Read documents from a folder, an archive, a table or a stream, one at a time.
 
-    Nothing is unpacked to disk and nothing is kept: memory holds one document. Files that are no text or damaged, and
-    links, are left out and named in ``skipped``. Encoded attachments (three lines or more of uuencode or base64) are
-    dropped. Text is UTF-8, or an encoding that is detected; see ``repaired``.
+    Nothing is unpacked to disk, and memory holds only one document. Links, damaged files and files that are not text
+    are left out and listed in ``skipped``. Encoded attachments (three or more lines of uuencode or base64) are dropped.
+    Text that is not UTF-8 is decoded with a detected encoding; see ``repaired``.
 
     Parameters
     ----------
     source : str, path or binary stream
         A folder of text files, at any depth; a zip or tar archive of such a folder; a CSV, TSV, JSON lines or Parquet
-        file; a text file with one document a line; ``"-"`` for standard input. Files may be compressed with gzip,
-        bzip2, xz or zstd. A stream, and standard input, holds one document a line unless ``kind`` says otherwise.
+        file; a text file with one document per line; ``"-"`` for standard input. Files may be compressed with gzip,
+        bzip2, xz or zstd. A stream, or standard input, holds one document per line unless ``kind`` says otherwise.
     kind : str, optional
-        What the source is, where its name does not tell: ``"tar"``, ``"csv"``, ``"tsv"``, ``"jsonl"`` or ``"lines"``.
+        Kind of the source if its name does not show it: ``"tar"``, ``"csv"``, ``"tsv"``, ``"jsonl"`` or ``"lines"``.
     text, id : str, optional
-        Columns of a table; ``text`` is the default, and rows without identifiers are numbered.
+        Table columns with the texts (``"text"`` by default) and the identifiers (numbers by default).
     labels : str, optional
-        ``"folder"``: the class of a file is the folder it is in. Otherwise, a column of a table.
+        ``"folder"``: the class of a file is the folder that it is in. Otherwise, the table column with the classes.
     strip : iterable of {"headers"}
-        What to drop: the headers of mail and news.
+        Parts to drop from each document: the headers of mail and news messages.
 
     Returns
     -------
@@ -146,165 +170,155 @@ def read_texts(
         raise ValueError(f"strip={unknown[0]!r} is not known: use {', '.join(map(repr, STRIP))}.")
     if kind is not None and kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, KINDS))}.")
-    strips = [STRIP[name] for name in strip]
     stream: IO[bytes] | None = None
-    own = False
+    must_close = is_folder = False
     if isinstance(source, str | os.PathLike):
-        name = os.fspath(source)
-        if name == "-":
-            name, stream = "standard input", sys.stdin.buffer
-        elif os.path.isdir(name):
-            kind = _agree(name, kind, "folder")
-        elif not os.path.exists(name):
-            raise FileNotFoundError(f"{name}: there is no such file or folder.")
-        elif not os.path.isfile(name):  # a pipe, for instance of <(…) in a shell, can be gone through once
-            own, stream = True, open(name, "rb")  # noqa: SIM115
+        path = os.fspath(source)
+        is_folder = os.path.isdir(path)
+        if path == "-":
+            path, stream, is_folder = "standard input", sys.stdin.buffer, False
+        elif not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: there is no such file or folder.")
+        elif not (is_folder or os.path.isfile(path)):  # a pipe, as of <(…) in a shell, can be opened only once
+            must_close, stream = True, open(path, "rb")  # noqa: SIM115
     else:
-        name, stream = str(getattr(source, "name", "the stream")), source
+        path, stream = str(getattr(source, "name", "the stream")), source
     raw = None if stream is None else buffered(stream)
     unpacked = raw
-    if raw is not None:
-        kind, unpacked = _recognise(raw, name, kind)
-    elif kind != "folder":
-        with open(name, "rb") as file:
-            kind, _ = _recognise(file, name, kind)
+    if is_folder:
+        kind = _checked(path, kind, "folder")
+    elif raw is not None:
+        kind, unpacked = _recognise(raw, path, kind)
+    else:
+        with open(path, "rb") as file:
+            kind, _ = _recognise(file, path, kind)
     by_folder = labels == "folder" and kind in FOLDERS
-    if kind in (*FOLDERS, "lines"):
+    if kind not in TABLES:
         for option, value in (("text", text), ("id", id), ("labels", None if by_folder else labels)):
             if value is not None:
                 hint = " Use labels='folder' for the names of the folders." if kind in FOLDERS else ""
-                raise ValueError(f"{option}={value!r} names a column, and {name} is no table.{hint}")
-    texts = Texts(repair(name)[0], kind or "", strip)
+                raise ValueError(f"{option}={value!r} is a column, but {path} is not a table.{hint}")
+    texts = Texts(repair(path)[0], kind, strip)
+    layout = _Layout(path, Columns(text, id, labels), by_folder)
 
     def documents() -> Iterator[Text]:
-        if kind == "folder":
-            yield from _files(texts, _folder_members(name), by_folder)
+        if is_folder:
+            yield from _files(texts, _folder_members(path), by_folder)
         elif unpacked is not None:
             try:
-                yield from opened(unpacked)
+                yield from READERS[kind](texts, unpacked, layout)
             finally:
-                if own and raw is not None:
+                if must_close and raw is not None:
                     raw.close()
         else:
-            with open(name, "rb") as file:
-                texts.fraction = lambda: file.tell() / max(os.path.getsize(name), 1)
-                yield from opened(_recognise(file, name, kind)[1])
+            with open(path, "rb") as file:
+                texts.fraction = lambda: file.tell() / max(os.path.getsize(path), 1)
+                yield from READERS[kind](texts, _recognise(file, path, kind)[1], layout)
 
-    def opened(file: io.BufferedReader) -> Iterator[Text]:
-        if kind == "tar":
-            yield from _files(texts, tar_members(file, name), by_folder)
-        elif kind == "zip":
-            yield from _files(texts, zip_members(file, name, os.path.getsize(name)), by_folder)
-        elif kind == "lines":
-            yield from _lines(texts, file)
-        else:
-            rows = READERS[kind or ""](file, name, Columns(text, id, labels))
-            for number, (identifier, body, label, encoding) in enumerate(rows, 1):
-                if encoding is not None:
-                    texts.repaired[encoding] += 1
-                yield Text(str(number) if identifier is None else identifier, body, label)
-
-    def stripped() -> Iterator[Text]:
-        for document in documents():
-            body, n_encoded = drop_encoded(document.text)
-            texts.n_encoded += bool(n_encoded)
-            for drop in strips:
-                body = drop(body)
-            yield document._replace(text=body)
-
-    texts._texts = stripped()
+    texts._texts = _stripped(texts, documents())
     return texts
 
 
-def _recognise(raw: io.BufferedReader, name: str, kind: str | None) -> tuple[str, io.BufferedReader]:
-    """What a file is, and its bytes, decompressed."""
+def _stripped(texts: Texts, documents: Iterator[Text]) -> Iterator[Text]:
+    """Drop encoded attachments and the parts named in ``texts.strip``."""
+    for document in documents:
+        body, n_blocks = drop_encoded(document.text)
+        texts.n_encoded += bool(n_blocks)
+        for name in texts.strip:
+            body = STRIP[name](body)
+        yield document._replace(text=body)
+
+
+def _recognise(raw: io.BufferedReader, path: str, kind: str | None) -> tuple[str, io.BufferedReader]:
+    """Return the kind of a file, and its decompressed content."""
     head = raw.peek(512)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        if not (raw.seekable() and os.path.exists(name)):
-            raise ValueError(f"{name}: a zip archive cannot be read from a stream. Give its path.")
-        return _agree(name, kind, "zip"), raw
+        if not (raw.seekable() and os.path.exists(path)):
+            raise ValueError(f"{path}: a zip archive cannot be read from a stream. Pass its path.")
+        return _checked(path, kind, "zip"), raw
     if head.startswith(b"PAR1"):
         if not raw.seekable():
-            raise ValueError(f"{name}: a Parquet file cannot be read from a stream. Give its path.")
-        return _agree(name, kind, "parquet"), raw
-    stream = decompressed(raw, name)
+            raise ValueError(f"{path}: a Parquet file cannot be read from a stream. Pass its path.")
+        return _checked(path, kind, "parquet"), raw
+    stream = decompressed(raw, path)
     head = stream.peek(512)
     if is_tar(head):
-        return _agree(name, kind, "tar"), stream
-    path = Path(name.lower())
-    suffix = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-    found = kind or SUFFIXES.get(suffix, "lines")
-    if found in ("folder", "tar", "zip", "parquet"):
-        raise ValueError(f"{name} is not {'a folder' if found == 'folder' else found}, or is damaged.")
+        return _checked(path, kind, "tar"), stream
+    name = Path(path.lower())
+    suffix = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
+    kind = kind or SUFFIXES.get(suffix, "lines")
+    if kind in BY_CONTENT:
+        raise ValueError(f"{path} is not {KINDS[kind]}, or is damaged.")
     if is_binary(bytes(head)):
         raise ValueError(
-            f"{name} is not text: give a folder, a zip or tar archive, a CSV, TSV, JSON lines or Parquet file, or a "
-            "text file with one document a line."
+            f"{path} is not text: use a folder, a zip or tar archive, a CSV, TSV, JSON lines or Parquet file, or a "
+            "text file with one document per line."
         )
-    return found, stream
+    return kind, stream
 
 
-def _agree(name: str, asked: str | None, found: str) -> str:
-    if asked not in (None, found):
-        raise ValueError(f"{name} is a {found}, not {asked}.")
-    return found
+def _checked(path: str, wanted: str | None, kind: str) -> str:
+    """Return the kind of a source, and refuse it if the user wanted another one."""
+    if wanted not in (None, kind):
+        raise ValueError(f"{path} is {KINDS[kind]}, not {KINDS[wanted]}.")
+    return kind
 
 
 def _folder_members(root: str) -> Iterator[Member | Skipped]:
-    """The files below a folder, in the order of their names; those of a folder before those of the folders in it.
+    """Yield the files below a folder, sorted by name; the files of a folder come before those of its subfolders.
 
-    No link is followed, so that nothing outside is read and no circle is gone round, and nothing is opened but files,
-    since a pipe would be waited for.
+    Links are not followed: they could lead outside, or in a circle. Only regular files are opened: reading a pipe could
+    block.
     """
     waiting = [(os.fspath(root), "")]
     while waiting:
-        folder, above = waiting.pop()
+        folder, prefix = waiting.pop()
         try:
-            with os.scandir(folder) as found:
-                entries = sorted((entry for entry in found if not _clutter(entry.name)), key=lambda entry: entry.name)
+            with os.scandir(folder) as listing:
+                entries = sorted((entry for entry in listing if not _clutter(entry.name)), key=lambda entry: entry.name)
         except OSError as error:
-            if not above:
+            if not prefix:
                 raise
-            yield Skipped(above.rstrip("/"), error.strerror or str(error))
+            yield Skipped(prefix.rstrip("/"), error.strerror or str(error))
             continue
-        folders = []
+        subfolders = []
         for entry in entries:
-            name = f"{above}{entry.name}"
+            name = f"{prefix}{entry.name}"
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append((entry.path, f"{name}/"))
+                    subfolders.append((entry.path, f"{name}/"))
                 elif not entry.is_file(follow_symlinks=False):
                     yield Skipped(name, LINK)
                 else:
-                    with open(entry.path, "rb", opener=_open_file) as opened:
-                        data = read_document(opened, name)
+                    with open(entry.path, "rb", opener=_open_file) as file:
+                        data = read_document(file, name)
                     yield Member(name, data)
             except OSError as error:
                 yield Skipped(name, error.strerror or str(error))
             except ValueError as error:
-                yield _left_out(name, error)
-        waiting += reversed(folders)
+                yield _skipped(name, error)
+        waiting += reversed(subfolders)
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a file if it still is one, and no link or pipe that has taken its place."""
+    """Open a regular file. Fails if a link or a pipe has taken its place since the folder was listed."""
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    number = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(0, LINK)
-    return number
+    return descriptor
 
 
-def _left_out(name: str, error: ValueError) -> Skipped:
-    """A file that cannot be read, without its name in the reason."""
+def _skipped(name: str, error: ValueError) -> Skipped:
+    """A file that cannot be read. The reason does not repeat its name."""
     return Skipped(name, str(error).removeprefix(f"{name} ").removeprefix("is ").rstrip("."))
 
 
 def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -> Iterator[Text]:
-    """The files that are texts."""
+    """Yield the files that are texts, and record the others."""
     for member in members:
-        name, _ = repair(member.name)  # names of files may be any bytes
+        name, _ = repair(member.name)  # file names can be arbitrary bytes
         path = PurePosixPath(name)
         if any(_clutter(part) for part in path.parts):
             continue
@@ -316,7 +330,7 @@ def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -
             try:
                 data = read_document(decompressed(io.BytesIO(data), name), name)
             except ValueError as error:
-                texts.skipped.append(_left_out(name, error))
+                texts.skipped.append(_skipped(name, error))
                 continue
         if is_binary(data):
             texts.skipped.append(Skipped(name, "not text"))
@@ -327,22 +341,47 @@ def _files(texts: Texts, members: Iterator[Member | Skipped], by_folder: bool) -
         yield Text(name, body, path.parent.name or None if by_folder else None)
 
 
-def _lines(texts: Texts, stream: io.BufferedReader) -> Iterator[Text]:
-    """One document a line; empty lines are documents too, so that numbers are those of the lines."""
-    encoding = bom_encoding(stream.peek(4)[:4])
-    if encoding is not None and encoding != "utf-8-sig":  # a line of UTF-16 does not end with the byte of a newline
-        wide = io.TextIOWrapper(stream, encoding, errors="replace")
-        for number, text in enumerate(bounded_lines(wide, texts.name), 1):
+def _read_tar(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterator[Text]:
+    return _files(texts, tar_members(file, layout.path), layout.by_folder)
+
+
+def _read_zip(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterator[Text]:
+    return _files(texts, zip_members(file, layout.path, os.path.getsize(layout.path)), layout.by_folder)
+
+
+def _read_table(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterator[Text]:
+    rows = TABLES[texts.kind](file, layout.path, layout.columns)
+    for number, (identifier, body, label, encoding) in enumerate(rows, 1):
+        if encoding is not None:
+            texts.repaired[encoding] += 1
+        yield Text(str(number) if identifier is None else identifier, body, label)
+
+
+def _read_lines(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterator[Text]:
+    """Yield one document per line. Empty lines are documents too, so that documents and lines have the same numbers."""
+    encoding = bom_encoding(file.peek(4)[:4])
+    if encoding is not None and encoding != "utf-8-sig":  # lines of UTF-16 do not end with the byte of a newline
+        decoded = io.TextIOWrapper(file, encoding, errors="replace")
+        for number, text in enumerate(bounded_lines(decoded, texts.name), 1):
             yield Text(str(number), text.rstrip("\r\n"), None)
-        wide.detach()
+        decoded.detach()
         return
-    for number, line in enumerate(bounded_lines(stream, texts.name), 1):
+    for number, line in enumerate(bounded_lines(file, texts.name), 1):
         body, encoding = decode(line)
         if encoding is not None:
             texts.repaired[encoding] += 1
         yield Text(str(number), body.rstrip("\r\n"), None)
 
 
+READERS: dict[str, Callable[[Texts, io.BufferedReader, _Layout], Iterator[Text]]] = {
+    "tar": _read_tar,
+    "zip": _read_zip,
+    "lines": _read_lines,
+    **dict.fromkeys(TABLES, _read_table),
+}
+"""Readers of the kinds of files."""
+
+
 def _clutter(name: str) -> bool:
-    """Whether a file or folder is hidden, or one that systems leave behind."""
+    """Whether a file or folder is hidden, or was made by an operating system for its own use."""
     return (name.startswith(".") and name not in (".", "..")) or name in CLUTTER

@@ -1,4 +1,4 @@
-"""Documents that do not fit in memory: their counts, names and beginnings are in a folder, and read from there."""
+"""Counts of documents that do not fit in memory: counts, identifiers and excerpts are kept in a folder."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from onmf.divergence import Array
 from onmf.io.files import whole_folder
 
 from .read import Text
-from .words import excerpt, few, numbered
+from .words import excerpt, min_documents, numbered
 
 IDS, BEGINNINGS = "ids.txt", "beginnings.txt"
-"""What the documents are called, and how they begin, one a line, beside the shards."""
+"""Files beside the shards: the identifiers and the excerpts of the documents, one per line."""
 
 
 @dataclass(frozen=True)
 class ShardedCounts:
-    """How often each document has each word, on disk; see :class:`Counts`.
+    """Word counts of documents, on disk; see :class:`Counts`.
 
     Attributes
     ----------
     X : Shards
-        Counts of the documents that have any of the words.
+        Counts of the documents that contain any of the words.
     words : (words,) array of str
         The words.
     ids : sequence of str
-        What the documents are called; all of them.
+        Identifiers of all documents.
     labels : list of str or None
-        Their classes, where known.
+        Classes of the documents, if known.
     excerpts : sequence of str
-        How they begin.
+        Beginnings of the documents.
     vectorizer : CountVectorizer
-        What counted.
+        The vectorizer that counted.
     lengths : (documents,) array of int
-        Words of each document.
+        Number of words in each document.
     """
 
     X: Shards
@@ -59,7 +59,7 @@ class ShardedCounts:
 
 
 class TextsOnDisk(Sequence[str]):
-    """Texts in a file, one after the other; where each begins is all of them that is in memory."""
+    """Texts in a file, one after the other. Only their positions are kept in memory."""
 
     def __init__(self, path: Path, bounds: array[int]) -> None:
         self.path, self.bounds = path, bounds
@@ -76,15 +76,15 @@ class TextsOnDisk(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
-        place = range(len(self))[index]
+        i = range(len(self))[index]
         with self.path.open("rb") as file:
-            file.seek(self.bounds[place])
-            return self._text(file.read(self.bounds[place + 1] - self.bounds[place]))
+            file.seek(self.bounds[i])
+            return self._text(file.read(self.bounds[i + 1] - self.bounds[i]))
 
     def __iter__(self) -> Iterator[str]:
         with self.path.open("rb") as file:
-            for place in range(len(self)):
-                yield self._text(file.read(self.bounds[place + 1] - self.bounds[place]))
+            for i in range(len(self)):
+                yield self._text(file.read(self.bounds[i + 1] - self.bounds[i]))
 
     @staticmethod
     def _text(line: bytes) -> str:
@@ -92,7 +92,7 @@ class TextsOnDisk(Sequence[str]):
 
 
 class _Writer:
-    """Writes texts into a file, one after the other."""
+    """Write texts to a file, one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.name, self.file, self.bounds = path.name, path.open("wb"), array("q", [0])
@@ -100,17 +100,17 @@ class _Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.file.close()
 
     def write(self, text: str) -> None:
-        """Add a text."""
+        """Append a text."""
         line = text.encode("utf-8", "surrogatepass") + b"\n"
         self.file.write(line)
         self.bounds.append(self.bounds[-1] + len(line))
 
     def moved_to(self, folder: Path) -> TextsOnDisk:
-        """What was written, now that its folder has its name."""
+        """Return the texts, after their folder was renamed to ``folder``."""
         return TextsOnDisk(folder / self.name, self.bounds)
 
 
@@ -124,47 +124,47 @@ def count_in_shards(
     documents: int = ROWS,
     progress: Callable[[float], None] = lambda share: None,
 ) -> ShardedCounts:
-    """Count the words of documents, which are gone through once, and keep what is found in a folder.
+    """Count the words of documents and store the counts in a folder. The documents are read once.
 
     Parameters
     ----------
     texts, vectorizer, automatic
-        As in :func:`count_words`, whose words these are.
+        As in :func:`count_words`; the words are the same.
     folder : path
-        Where to; it must not exist, or be empty. It is there as a whole or not at all.
+        Folder for the counts; it must not exist, or be empty. It is written completely or not at all.
     force : bool, default=False
-        Whether to replace a folder that an earlier call wrote.
+        Replace a folder that an earlier call wrote.
     documents : int, default=10000
-        Documents of a shard, at most.
+        Maximum number of documents in a shard.
     progress : callable, optional
-        Called with the share of the shards that are written, once all words are known.
+        Called with the share of the shards that are written, after all words are known.
 
     Returns
     -------
     ShardedCounts
     """
     folder = Path(os.path.abspath(folder))
-    if hasattr(vectorizer, "vocabulary_"):  # one that was fitted before knows its words, as in count_words
+    if hasattr(vectorizer, "vocabulary_"):  # a fitted vectorizer keeps its words, as in count_words
         vectorizer = clone(vectorizer).set_params(vocabulary=vectorizer.vocabulary_)
     labels: list[str | None] = []
-    known: dict[str | None, str | None] = {}
+    distinct: dict[str | None, str | None] = {}  # equal labels share one string
     with ExitStack() as stack:
         new = stack.enter_context(whole_folder(folder, force=force, ours=[SHARDS, NAMES, IDS, BEGINNINGS]))
-        ids, beginnings = (stack.enter_context(_Writer(new / name)) for name in (IDS, BEGINNINGS))
+        ids, excerpts = (stack.enter_context(_Writer(new / name)) for name in (IDS, BEGINNINGS))
 
         def bodies() -> Iterator[str]:
             for document in numbered(texts):
                 ids.write(document.id)
-                beginnings.write(excerpt(document.text))
-                labels.append(known.setdefault(document.label, document.label))
+                excerpts.write(excerpt(document.text))
+                labels.append(distinct.setdefault(document.label, document.label))
                 yield document.text
 
-        options: dict[str, Any] = {"enough": few} if automatic else {}
+        options: dict[str, Any] = {"enough": min_documents} if automatic else {}
         lengths = count_pieces(
             bodies(), new, vectorizer, documents=documents, empty=False, progress=progress, **options
         )
     shards = open_shards(folder)
     words = shards.names
-    assert words is not None, "they were written"
+    assert words is not None, "count_pieces writes them"
     counter = clone(vectorizer).set_params(vocabulary=list(words))
-    return ShardedCounts(shards, words, ids.moved_to(folder), labels, beginnings.moved_to(folder), counter, lengths)
+    return ShardedCounts(shards, words, ids.moved_to(folder), labels, excerpts.moved_to(folder), counter, lengths)

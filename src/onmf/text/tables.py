@@ -1,4 +1,4 @@
-"""Documents in tables: CSV, TSV, JSON lines, Parquet. One row is one document."""
+"""Read documents from tables: CSV, TSV, JSON lines and Parquet files. Each row is a document."""
 
 from __future__ import annotations
 
@@ -12,82 +12,86 @@ from typing import IO, Any
 
 from onmf.io.limits import check_growth
 
-from .decode import bom_encoding, decode, repair, whole
+from .decode import bom_encoding, decode, repair, replace_surrogates
 from .streams import LARGEST_DOCUMENT, bounded_lines
 
 LARGEST_HEADER = 1 << 24
-"""Characters of the names of all columns, 16 MB."""
+"""Characters of the longest header row of a CSV file, 16 MB."""
 
 MOST_CELLS = 1_000_000
-"""Commas and the like in one row: what a row takes in memory grows with its cells, and a text of 100 MB has fewer."""
+"""Delimiters in one row. The memory for a row grows with its cells, and a text of 100 MB has fewer."""
 
 BATCH = 64
-"""Rows of a Parquet file that are read together."""
+"""Rows of a Parquet file that are read at a time."""
 
 PER_ROW = 64
-"""Bytes that a row takes, however little it says."""
+"""Bytes that a row of a Parquet file takes in memory, even if it is empty."""
 
 Row = tuple[str | None, str, str | None, str | None]
-"""Identifier, text, label, and the encoding that the text was repaired from."""
+"""Identifier, text, label, and the encoding that the text was repaired from, if it was."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns; None where none was named."""
+    """Names of the columns that the user chose; None for a column without a choice."""
 
     text: str | None = None
     id: str | None = None
     label: str | None = None
 
     def find(self, name: str, present: Sequence[str]) -> tuple[str, str | None, str | None]:
-        """The columns of text, identifier and label among those of the file ``name``."""
+        """Find the columns of the text, the identifier and the label among those of the file ``name``."""
         text = self.text
         if text is None:
             text = next((column for column in present if column.strip().lower() == "text"), None)
         if text is None and len(present) == 1:
             text = present[0]
         if text is None:
-            raise ValueError(f"{name} has no column 'text': say which one holds the text. It has {_listed(present)}.")
-        for column, what in ((text, "text"), (self.id, "identifiers"), (self.label, "labels")):
+            raise ValueError(
+                f"{name} has no column 'text': name the column that holds the text. It has {_listed(present)}."
+            )
+        for column, content in ((text, "text"), (self.id, "identifiers"), (self.label, "labels")):
             if column is not None and column not in present:
-                raise ValueError(f"{name} has no column {column!r} for the {what}. It has {_listed(present)}.")
+                raise ValueError(f"{name} has no column {column!r} for the {content}. It has {_listed(present)}.")
         return text, self.id, self.label
 
 
 def csv_rows(stream: IO[bytes], name: str, columns: Columns, delimiter: str | None) -> Iterator[Row]:
-    """Rows of a CSV file, whose first row names the columns; quoted fields may hold newlines."""
+    """Yield the rows of a CSV file. Its first row names the columns; quoted fields may contain newlines."""
     head = stream.peek(4)[:4] if isinstance(stream, io.BufferedReader) else b""
     encoding = bom_encoding(head) or "utf-8"
-    escape = "surrogateescape" if encoding.startswith("utf-8") else "replace"
-    wide = io.TextIOWrapper(stream, encoding=encoding, errors=escape, newline="")
-    before = csv.field_size_limit(LARGEST_DOCUMENT)
+    errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
+    decoded = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline="")
+    limit = csv.field_size_limit(LARGEST_DOCUMENT)
     try:
-        first = wide.readline(LARGEST_HEADER + 1)
+        first = decoded.readline(LARGEST_HEADER + 1)
         if not first.strip():
-            raise ValueError(f"{name} is empty: a table needs a first row with the names of its columns.")
+            raise ValueError(f"{name} is empty: the first row of a table must name its columns.")
         if len(first) > LARGEST_HEADER:
-            raise ValueError(f"{name} begins with a line of more than {LARGEST_HEADER >> 20} MB: no names of columns.")
-        lines = Lines(first, bounded_lines(wide, name, 2), name, delimiter or _delimiter(first))
+            raise ValueError(
+                f"{name} begins with a line of more than {LARGEST_HEADER >> 20} MB: this is not a row of column names."
+            )
+        lines = Lines(first, bounded_lines(decoded, name, 2), name, delimiter or _delimiter(first))
         reader = csv.reader(lines, delimiter=lines.delimiter)
         header = [column.strip() for column in next(reader)]
-        places = [None if c is None else header.index(c) for c in columns.find(name, header)]
+        positions = [None if c is None else header.index(c) for c in columns.find(name, header)]
         lines.begin_row()
         for row in reader:
             lines.begin_row()
             if not row:
                 continue
-            text, identifier, label = (None if place is None else _cell(row, place) for place in places)
-            fixed, encoding_found = repair(text or "")
-            yield _plain(identifier), fixed, _plain(label), encoding_found
+            text, identifier, label = (None if i is None else _cell(row, i) for i in positions)
+            body, repaired = repair(text or "")
+            yield _repaired(identifier), body, _repaired(label), repaired
     except csv.Error as error:
         raise ValueError(f"{name}, near line {reader.line_num}: {error}. Is it a CSV file?") from error
     finally:
-        csv.field_size_limit(before)
-        wide.detach()  # the stream is the caller's to close
+        csv.field_size_limit(limit)
+        decoded.detach()  # the caller closes the stream
 
 
 class Lines(Iterator[str]):
-    """The lines of a CSV file, refused where one row has more of them, or more cells, than a row can have."""
+    """The lines of a CSV file. Refuses a row that is too long or has too many cells."""
 
     def __init__(self, first: str, rest: Iterator[str], name: str, delimiter: str) -> None:
         self.lines = chain([first], rest)
@@ -96,7 +100,7 @@ class Lines(Iterator[str]):
         self.begin_row()
 
     def begin_row(self) -> None:
-        """Count anew: what was given so far has become a row."""
+        """Reset the counters: a row is complete."""
         self.length = self.cells = 0
 
     def __next__(self) -> str:
@@ -104,20 +108,22 @@ class Lines(Iterator[str]):
         self.length += len(line)
         self.cells += line.count(self.delimiter)
         if self.length > LARGEST_DOCUMENT:
-            raise ValueError(f"{self.name} has a row of more than {LARGEST_DOCUMENT >> 20} MB: no document.")
+            raise ValueError(
+                f"{self.name} has a row of more than {LARGEST_DOCUMENT >> 20} MB, too long for a document."
+            )
         check_cells(self.name, self.cells)
         return line
 
 
 def check_cells(where: str, cells: int) -> None:
-    """Refuse a row that would be torn into more pieces than memory is for."""
+    """Refuse a row whose cells would take too much memory."""
     if cells > MOST_CELLS:
-        raise ValueError(f"{where} has a row of more than {MOST_CELLS:,} cells, as no table of documents has.")
+        raise ValueError(f"{where} has a row of more than {MOST_CELLS:,} cells, too many for a table of documents.")
 
 
 def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
-    """Rows of a file with one JSON object a line."""
-    found: tuple[str, str | None, str | None] | None = None
+    """Yield the rows of a file with one JSON object per line."""
+    chosen: tuple[str, str | None, str | None] | None = None
     for number, line in enumerate(bounded_lines(stream, name), 1):
         check_cells(f"{name}, line {number},", line.count(b",") + line.count(b"[") + line.count(b"{"))
         text, repaired = decode(line)
@@ -129,17 +135,17 @@ def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
             raise ValueError(f"{name}, line {number}, is not JSON: {str(error)[:200]}.") from error
         if not isinstance(record, dict):
             raise ValueError(f'{name}, line {number}, is not a JSON object: write {{"text": …}} on every line.')
-        if found is None:
-            found = columns.find(name, list(record))
+        if chosen is None:
+            chosen = columns.find(name, list(record))
         try:
-            body, identifier, label = (None if column is None else _scalar(record.get(column)) for column in found)
+            body, identifier, label = (None if column is None else _scalar(record.get(column)) for column in chosen)
         except RecursionError as error:
-            raise ValueError(f"{name}, line {number}, holds lists in lists, too deep for a text.") from error
+            raise ValueError(f"{name}, line {number}, is nested too deeply for a text.") from error
         yield identifier, body or "", label, repaired
 
 
 def parquet_rows(file: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
-    """Rows of a Parquet file, a batch at a time."""
+    """Yield the rows of a Parquet file, reading a batch at a time."""
     try:
         import pyarrow
         from pyarrow.parquet import ParquetFile
@@ -149,20 +155,20 @@ def parquet_rows(file: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
     file.seek(0)
     try:
         table = ParquetFile(file)
-        found = columns.find(name, table.schema_arrow.names)
-        wanted = list(dict.fromkeys(column for column in found if column is not None))
+        chosen = columns.find(name, table.schema_arrow.names)
+        wanted = list(dict.fromkeys(column for column in chosen if column is not None))
         grown = 0
         for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
             grown += batch.nbytes + PER_ROW * batch.num_rows
             check_growth(name, grown, length)
-            lists = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
-            for place in range(batch.num_rows):
-                body, identifier, label = (None if c is None else lists[c][place] for c in found)
+            values = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
+            for i in range(batch.num_rows):
+                body, identifier, label = (None if column is None else values[column][i] for column in chosen)
                 text, repaired = decode(body) if isinstance(body, bytes) else (_scalar(body) or "", None)
                 yield _scalar(identifier), text, _scalar(label), repaired
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise ValueError(f"{name} is damaged, or no Parquet file: {reason}.") from error
+        raise ValueError(f"{name} is damaged, or not a Parquet file: {reason}.") from error
 
 
 READERS: dict[str, Callable[[IO[bytes], str, Columns], Iterator[Row]]] = {
@@ -171,43 +177,45 @@ READERS: dict[str, Callable[[IO[bytes], str, Columns], Iterator[Row]]] = {
     "jsonl": json_rows,
     "parquet": parquet_rows,
 }
+"""Readers of the kinds of tables."""
 
 
 def _bytes(column: Any) -> Any:
-    """A column of texts as bytes: Parquet promises UTF-8, and files do not always keep it."""
+    """Convert a column of texts to bytes: Parquet requires UTF-8, but not all files comply."""
     import pyarrow
 
-    kind = column.type
-    if pyarrow.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind):
+    dtype = column.type
+    if pyarrow.types.is_dictionary(dtype):
+        column, dtype = column.dictionary_decode(), dtype.value_type
+    if pyarrow.types.is_string(dtype) or pyarrow.types.is_large_string(dtype):
         return column.cast(pyarrow.large_binary())
     return column
 
 
 def _delimiter(header: str) -> str:
-    """What separates the columns: whatever the first row has most of."""
+    """Guess the delimiter: the candidate that the first row has most of."""
     return max(",;\t|", key=header.count)
 
 
-def _cell(row: list[str], place: int) -> str:
-    return row[place] if place < len(row) else ""
+def _cell(row: list[str], i: int) -> str:
+    return row[i] if i < len(row) else ""
 
 
-def _plain(value: str | None) -> str | None:
+def _repaired(value: str | None) -> str | None:
     return None if value is None else repair(value)[0]
 
 
 def _scalar(value: Any) -> str | None:
+    """Convert a value of a JSON object or a Parquet column to text."""
     if value is None:
         return None
     if isinstance(value, str):
-        return whole(value)
+        return replace_surrogates(value)
     if isinstance(value, bytes):
         return decode(value)[0]
-    return whole(str(value))
+    return replace_surrogates(str(value))
 
 
 def _listed(columns: Sequence[str]) -> str:
-    shown = ", ".join(repr(column if len(column) <= 60 else column[:60] + "…") for column in columns[:20])
-    return shown + (", …" if len(columns) > 20 else "") if shown else "none"
+    names = ", ".join(repr(column if len(column) <= 60 else column[:60] + "…") for column in columns[:20])
+    return names + (", …" if len(columns) > 20 else "") if names else "none"

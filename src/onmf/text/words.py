@@ -1,4 +1,4 @@
-"""Words: which ones count, and how often each document has them."""
+"""Choose the words that count, and count them in documents."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from onmf.divergence import Array
-from onmf.io.schema import VECTORIZER
 
+from .kind import VECTORIZER
 from .read import Text
 
 LETTERS = r"\b[^\W\d_]{2,}\b"
-"""A word: two letters or more, of any alphabet, with no digit among them."""
+"""A word: two or more letters of any alphabet, without digits."""
 
 DEFAULT = CountVectorizer().token_pattern
-"""The pattern of a file that names none."""
+"""The pattern of a model file that names none."""
 
 EXCERPT = 400
-"""Characters of each document that are kept for people to read."""
+"""Characters of each document that are kept as its excerpt."""
 
 CONTRACTED = (
     "ain", "aren", "can", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn",
     "shan", "shouldn", "wasn", "weren", "won", "wouldn", "ll", "re", "ve", "im", "ive", "id", "dont", "doesnt",
     "didnt", "cant", "wont", "isnt", "thats", "youre",
 )  # fmt: skip
-"""What is left of "doesn't" and the like once only letters count."""
+"""Parts of contractions such as "doesn't" when only letters count."""
 
 LANGUAGES = {
     "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "czech": "cs", "danish": "da", "dutch": "nl", "english": "en",
@@ -42,27 +42,27 @@ LANGUAGES = {
 }  # fmt: skip
 
 UNIT = r"(?:\\[wWdDsS]|[\w.#@'-]|\[\^?(?:\\[wWdDsS^\]\\-]|[^\[\]\\])+\])"
-"""What stands for one character in a regular expression: a class, a sign, a list of those."""
+"""An element of a regular expression that matches one character: a class, a literal, a set."""
 
 SIMPLE = re.compile(
     rf"(?!.*(?:--|&&|\|\||~~))(?:\(\?u\))?(?P<begin>\\b)?{UNIT}{{1,8}}(?:[+*?]|\{{\d{{1,2}}(?:,\d{{0,2}})?\}})?(?P<end>\\b)?"
 )
-"""A pattern of words that takes time in proportion to the text, whatever the text: a few single characters, then a run
-of one kind. It may end at a border of a word only if it begins at one. Otherwise every letter of a long run would be
-tried as a beginning, and the run gone through from each. With both borders, a beginning fails only where the run has no
-border left, and only as many can as the pattern has single characters."""
+"""Patterns that match any text in linear time: a few single characters, then a run of one kind of character. A pattern
+may end at a word boundary only if it begins at one. Otherwise a match could start at every letter of a long run and
+scan the rest of it, which takes quadratic time. With both boundaries, a start fails only if the run contains no further
+boundary, and there are at most as many such starts as the pattern has single characters."""
 
 
 def stop_words(language: str | None) -> list[str]:
-    """Words of a language that say nothing of a subject, sorted.
+    """Return the stop words of a language, sorted.
 
-    English is scikit-learn's list, with what only letters leave of contractions; the others are those of the package
+    The English list is scikit-learn's, with parts of contractions added. The other lists are those of the package
     stopwordsiso.
 
     Parameters
     ----------
     language : str or None
-        A name (``"german"``) or a code (``"de"``); None or ``"none"`` for no words at all.
+        A name (``"german"``) or a code (``"de"``); None or ``"none"`` for no stop words.
 
     Returns
     -------
@@ -78,26 +78,26 @@ def stop_words(language: str | None) -> list[str]:
             from stopwordsiso import has_lang, stopwords
         except ImportError as error:
             raise ImportError(
-                f"Stop words of {language!r} need stopwordsiso: pip install 'onmf[text]'. English ones are built in."
+                f"Stop words for {language!r} need stopwordsiso: pip install 'onmf[text]'. English ones are built in."
             ) from error
         if not has_lang(code):
             raise ValueError(
-                f"No stop words are known for the language {language!r}: use a name or code of {', '.join(LANGUAGES)}, "
-                "or 'none'."
+                f"No stop words are known for the language {language!r}: use 'none', or the name or code of one of "
+                f"{', '.join(LANGUAGES)}."
             )
         words = stopwords(code)
     return sorted({part for word in words for part in re.findall(LETTERS, word.lower())})
 
 
 def make_vectorizer(language: str | None = "english", **options: Any) -> CountVectorizer:
-    """A CountVectorizer with defaults that suit clustering: words of letters, lower case, no stop words.
+    """Make a CountVectorizer with defaults for clustering: words of letters, in lower case, without stop words.
 
     Parameters
     ----------
     language : str or None, default="english"
-        Whose stop words to leave out; see :func:`stop_words`.
+        Language of the stop words to remove; see :func:`stop_words`.
     **options
-        Any option of CountVectorizer, which then takes the place of the default.
+        Options of CountVectorizer, which replace the defaults.
 
     Returns
     -------
@@ -115,22 +115,22 @@ def make_vectorizer(language: str | None = "english", **options: Any) -> CountVe
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each document has each word.
+    """Word counts of documents.
 
     Attributes
     ----------
     X : (documents, words) CSR
-        Counts.
+        Count of each word in each document.
     words : (words,) array of str
         The words.
     ids : list of str
-        What the documents are called.
+        Identifiers of the documents.
     labels : list of str or None
-        Their classes, where known.
+        Classes of the documents, if known.
     excerpts : list of str
-        How they begin.
+        Beginnings of the documents.
     vectorizer : CountVectorizer
-        What counted; fitted.
+        The fitted vectorizer.
     """
 
     X: csr_array
@@ -142,24 +142,24 @@ class Counts:
 
     @property
     def lengths(self) -> Array:
-        """Words of each document. → (documents,)"""
+        """Number of words in each document. → (documents,)"""
         return np.asarray(self.X.sum(axis=1)).ravel()
 
 
 def count_words(
     texts: Iterable[Text | str], vectorizer: CountVectorizer | None = None, *, automatic: bool | None = None
 ) -> Counts:
-    """Count the words of documents, which are gone through once.
+    """Count the words of documents. The documents are read once.
 
     Parameters
     ----------
     texts : iterable of Text or str
         Documents, for instance from :func:`read_texts`.
     vectorizer : CountVectorizer, optional
-        Says what a word is; :func:`make_vectorizer` by default. One with a ``vocabulary`` counts those words alone.
+        Defines the words; :func:`make_vectorizer` by default. If it has a ``vocabulary``, only those words count.
     automatic : bool, optional
-        Whether to leave out words that few documents have, however many those are: 1 below 100 documents, 2 below
-        1,000, 3 below 10,000, then 5. By default only without a ``vectorizer``, whose ``min_df`` decides otherwise.
+        Remove rare words. A word must occur in 1 document if there are fewer than 100, in 2 below 1,000, in 3 below
+        10,000, else in 5. The default is True without a ``vectorizer``; otherwise its ``min_df`` decides.
 
     Returns
     -------
@@ -173,20 +173,20 @@ def count_words(
 
 
 def count_known_words(texts: Iterable[Text | str], vectorizer: CountVectorizer) -> Counts:
-    """Count the words of a fixed vocabulary; documents may have none of them, and there may be no documents."""
+    """Count the words of a fixed vocabulary. Documents may have none of them, and there may be no documents."""
     return _count(texts, vectorizer, False)
 
 
 def numbered(texts: Iterable[Text | str]) -> Iterator[Text]:
-    """Documents; plain texts are called by their number."""
+    """Yield documents; plain strings get their number as identifier."""
     if isinstance(texts, str):
-        raise TypeError("texts is one string: give a list of strings, or read files with read_texts(path).")
+        raise TypeError("texts is one string: pass a list of strings, or read files with read_texts(path).")
     for number, text in enumerate(texts, 1):
         yield Text(str(number), text, None) if isinstance(text, str) else text
 
 
-def few(n: int) -> int:
-    """How many of n documents must have a word for it to count."""
+def min_documents(n: int) -> int:
+    """Number of documents, out of n, in which a word must occur to count."""
     return 1 if n < 100 else 2 if n < 1000 else 3 if n < 10_000 else 5
 
 
@@ -212,27 +212,27 @@ def _count(texts: Iterable[Text | str], vectorizer: CountVectorizer, automatic: 
             if not ids:
                 raise ValueError("There are no documents to count words in.") from error
             raise ValueError(
-                f"None of the {len(ids)} documents has a word that counts: lower min_df, choose the language of the "
-                "stop words, or change token_pattern."
+                f"None of the {len(ids)} documents has a word that counts: lower min_df, choose another language of "
+                "the stop words, or change token_pattern."
             ) from error
         raise
-    if automatic and (least := few(len(ids))) > 1:
+    if automatic and (least := min_documents(len(ids))) > 1:
         keep = np.bincount(X.indices, minlength=X.shape[1]) >= least
         if keep.any():
             names = vectorizer.get_feature_names_out()[keep]
             X = csr_array(X[:, keep])
-            vectorizer.vocabulary_ = {str(name): place for place, name in enumerate(names)}
+            vectorizer.vocabulary_ = {str(name): i for i, name in enumerate(names)}
     return Counts(X, vectorizer.get_feature_names_out(), ids, labels, excerpts, vectorizer)
 
 
 def excerpt(text: str) -> str:
-    """How a text begins, on one line."""
+    """Return the beginning of a text as one line."""
     short = " ".join(text[: 4 * EXCERPT].split())
     return short if len(short) <= EXCERPT else short[: EXCERPT - 1].rstrip() + "…"
 
 
 def vectorizer_options(vectorizer: CountVectorizer) -> dict[str, Any]:
-    """What a file has to say of a vectorizer, besides its vocabulary."""
+    """Return the options of a vectorizer that a model file stores besides the vocabulary."""
     options = {}
     defaults = CountVectorizer().get_params()
     for name, value in vectorizer.get_params().items():
@@ -248,14 +248,14 @@ def vectorizer_options(vectorizer: CountVectorizer) -> dict[str, Any]:
 def restore_vectorizer(
     options: Mapping[str, Any], vocabulary: list[str], token_pattern: str | None = None
 ) -> CountVectorizer:
-    """The vectorizer that a file describes, with its vocabulary.
+    """Make the vectorizer that a model file describes.
 
     Parameters
     ----------
     options, vocabulary
-        What the file says, as :func:`onmf.load` has checked it.
+        Contents of the file, as checked by :func:`onmf.load`.
     token_pattern : str, optional
-        The pattern of the words, from somebody who trusts it; any but a simple one has to be given so.
+        The pattern of a word, if the caller trusts it. Needed unless the pattern in the file is simple.
 
     Returns
     -------
@@ -269,15 +269,15 @@ def restore_vectorizer(
             raise ValueError("The model's vocabulary is damaged: it does not say what a word is.")
         if token_pattern is None and not is_simple(stored):
             raise ValueError(
-                f"The model's words were found with the pattern {stored!r}, and such a pattern can take forever on "
-                "some texts: one from a file is not used unasked. If you trust it, give it yourself as token_pattern "
+                f"The model's words were found with the pattern {stored!r}. Such a pattern can take very long on some "
+                "texts, so one from a file is not used by default. If you trust it, pass it as token_pattern "
                 "(--token-pattern on the command line)."
             )
-    known = {name: tuple(value) if name == "ngram_range" else value for name, value in options.items()}
-    return CountVectorizer(**known, dtype=np.int32, vocabulary=vocabulary)
+    params = {name: tuple(value) if name == "ngram_range" else value for name, value in options.items()}
+    return CountVectorizer(**params, dtype=np.int32, vocabulary=vocabulary)
 
 
 def is_simple(pattern: str) -> bool:
-    """Whether a pattern of words takes time in proportion to any text."""
-    found = SIMPLE.fullmatch(pattern)
-    return found is not None and bool(found["begin"] or not found["end"])
+    """Whether a pattern matches any text in linear time."""
+    match = SIMPLE.fullmatch(pattern)
+    return match is not None and bool(match["begin"] or not match["end"])

@@ -1,4 +1,4 @@
-"""Clusters of documents as tables."""
+"""Write clusters of documents as tables."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ FORMATS = ("csv", "parquet")
 WORDS = 10
 
 
-def assignments(found: DocumentClusters) -> Iterator[dict[str, Any]]:
-    """One row for each document, in their order; no cluster where a document is set aside."""
-    labelled = any(label is not None for label in found.classes)
-    for i, name in enumerate(found.ids):
-        aside = found.clusters[i] == NOBODY
+def assignments(result: DocumentClusters) -> Iterator[dict[str, Any]]:
+    """Yield a row for each document, in their order. Documents that are set aside have no cluster."""
+    labelled = any(label is not None for label in result.classes)
+    for i, name in enumerate(result.ids):
+        aside = result.clusters[i] == NOBODY
         row = {
             "id": name,
-            "cluster": None if aside else int(found.clusters[i]),
-            "scale": None if aside else float(found.scales[i]),
-            "margin": None if aside else float(found.margins[i]),
+            "cluster": None if aside else int(result.clusters[i]),
+            "scale": None if aside else float(result.scales[i]),
+            "margin": None if aside else float(result.margins[i]),
         }
-        yield row | {"label": found.classes[i]} if labelled else row
+        yield row | {"label": result.classes[i]} if labelled else row
 
 
-def clusters(found: DocumentClusters) -> Iterator[dict[str, Any]]:
-    """One row for each cluster, with the class that most of its documents have and their share, where known."""
-    rows = zip(found.sizes, found.frequent(WORDS), found.distinctive(WORDS), strict=True)
+def clusters(result: DocumentClusters) -> Iterator[dict[str, Any]]:
+    """Yield a row for each cluster; if classes are known, with its most frequent class and the share of that class."""
+    rows = zip(result.sizes, result.frequent(WORDS), result.distinctive(WORDS), strict=True)
     for k, (size, frequent, distinctive) in enumerate(rows):
         row = {"cluster": k, "size": int(size), "frequent": ", ".join(frequent), "distinctive": ", ".join(distinctive)}
-        if found.comparison is not None:
-            inside = found.comparison.counts[:, k]
-            most = int(np.argmax(inside))
-            some = bool(inside[most])
-            row["label"] = found.comparison.classes[most] if some else None
-            row["share"] = float(inside[most] / inside.sum()) if some else None
+        if result.comparison is not None:
+            counts = result.comparison.counts[:, k]
+            top = int(np.argmax(counts))
+            known = bool(counts[top])
+            row["label"] = result.comparison.classes[top] if known else None
+            row["share"] = float(counts[top] / counts.sum()) if known else None
         yield row
 
 
 def write_rows(path: Path, rows: Iterator[dict[str, Any]], columns: list[str], *, replace: bool = True) -> None:
-    """A table as a CSV or Parquet file, by the ending of its name, whole or not at all."""
+    """Write a table as a CSV or Parquet file, depending on its suffix. The file is written completely or not at all."""
     if path.suffix == ".parquet":
         write_whole(path, lambda file: _write_parquet(file, list(rows), columns), replace=replace)
     else:
@@ -59,15 +59,16 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
     Parameters
     ----------
     folder : path
-        Where to.
+        Folder to write into.
     found : DocumentClusters
-        What to write.
+        The clusters.
     format : {"csv", "parquet"}
-        As what.
+        Format of the files.
 
     Returns
     -------
     list of path
+        The files.
     """
     if format not in FORMATS:
         raise ValueError(f"format={format!r} is not known: use one of {', '.join(map(repr, FORMATS))}.")
@@ -81,7 +82,7 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
 
 
 def csv_lines(rows: Iterable[dict[str, Any]], columns: list[str]) -> Iterator[str]:
-    """The lines of a table in CSV, the names of its columns first."""
+    """Yield the lines of a table in CSV, starting with the names of its columns."""
     yield csv_line(columns)
     for row in rows:
         yield csv_line(row.get(column) for column in columns)

@@ -1,11 +1,11 @@
 "use strict";
-/* What every report shares: its data, its colours, and its charts. */
+/* Shared by all reports: data, colours and charts. */
 const onmf = (() => {
   const data = JSON.parse(document.getElementById("onmf-data").textContent);
   const root = document.documentElement;
-  const wants = window.matchMedia("(prefers-color-scheme: dark)");
+  const preference = window.matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
-  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : wants.matches);
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : preference.matches);
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const handlers = {};
 
@@ -40,7 +40,7 @@ const onmf = (() => {
   }
 
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; drawAll(); });
-  wants.addEventListener("change", drawAll);
-  const shown = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;"); // Plotly reads a little HTML
-  return { data, drawAll, shown, onClick: (name, handler) => { handlers[name] = handler; } };
+  preference.addEventListener("change", drawAll);
+  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;"); // Plotly interprets some HTML
+  return { data, drawAll, escaped, onClick: (name, handler) => { handlers[name] = handler; } };
 })();

@@ -1,5 +1,5 @@
 "use strict";
-/* The table of all documents: search, filter, sort, pages. Texts are set as text, never as HTML. */
+/* The table of all documents: search, filter, sort, pages. Texts are inserted as text, never as HTML. */
 (() => {
   const { documents, clusters, classes } = onmf.data;
   const PAGE = 50;
@@ -8,7 +8,7 @@
   const [search, filter, body] = [by("search"), by("filter"), document.querySelector("#table tbody")];
   const low = new Array(n);
   const haystack = (i) => (low[i] ??= [documents.id[i], documents.text[i] ?? "", classes ? classes[documents.label[i]] ?? "" : ""].join("\n").toLowerCase());
-  let shown = [], page = 0, sort = { key: null, down: false };
+  let matches = [], page = 0, sort = { key: null, down: false };
 
   function cell(row, text, style) {
     const td = document.createElement("td");
@@ -21,25 +21,25 @@
   function list() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const cluster = filter.value === "" ? null : Number(filter.value);
-    shown = [];
+    matches = [];
     for (let i = 0; i < n; i++) {
       if (cluster !== null && documents.cluster[i] !== cluster) continue;
       if (words.length && !words.every((word) => haystack(i).includes(word))) continue;
-      shown.push(i);
+      matches.push(i);
     }
     if (sort.key) {
       const value = sort.key === "label" ? (i) => classes[documents.label[i]] ?? "" : (i) => documents[sort.key][i];
       const text = sort.key === "id" || sort.key === "label";
       const compare = text ? (a, b) => value(a).localeCompare(value(b), undefined, { numeric: true }) : (a, b) => value(a) - value(b);
-      shown.sort((a, b) => (sort.down ? compare(b, a) : compare(a, b)));
+      matches.sort((a, b) => (sort.down ? compare(b, a) : compare(a, b)));
     }
     page = 0;
     paint();
   }
 
   function paint() {
-    const pages = Math.max(1, Math.ceil(shown.length / PAGE));
-    body.replaceChildren(...shown.slice(page * PAGE, (page + 1) * PAGE).map((i) => {
+    const pages = Math.max(1, Math.ceil(matches.length / PAGE));
+    body.replaceChildren(...matches.slice(page * PAGE, (page + 1) * PAGE).map((i) => {
       const row = document.createElement("tr");
       cell(row, documents.id[i]);
       const k = documents.cluster[i];
@@ -59,7 +59,7 @@
       cell(row, documents.text[i] ?? "");
       return row;
     }));
-    by("found").textContent = `${shown.length.toLocaleString("en")} of ${n.toLocaleString("en")} documents`;
+    by("count").textContent = `${matches.length.toLocaleString("en")} of ${n.toLocaleString("en")} documents`;
     by("page").textContent = `Page ${page + 1} of ${pages}`;
     by("previous").disabled = page === 0;
     by("next").disabled = page + 1 >= pages;

@@ -1,5 +1,5 @@
 "use strict";
-/* A pixel that somebody chooses: where it is, and its spectrum over that of its cluster. */
+/* The chosen pixel: its position, and its spectrum over the spectrum of its cluster. */
 (() => {
   const { image, pixels, figures } = onmf.data;
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
@@ -14,7 +14,7 @@
   function choose(line, sample) {
     chosen = [Math.min(Math.max(line, 0), pixels.lines - 1), Math.min(Math.max(sample, 0), pixels.samples - 1)];
     const i = chosen[0] * pixels.samples + chosen[1];
-    const [y, x] = chosen.map((place) => place * pixels.step);
+    const [y, x] = chosen.map((index) => index * pixels.step);
     let words = `Line ${y}, sample ${x}`;
     if (image.transform) {
       const [a, b, c, d, e, f] = image.transform;
@@ -22,10 +22,10 @@
     }
     const k = labels[i];
     const spectrum = Array.from({ length: bands }, (_, j) => low[i] + (high[i] - low[i]) * values[i * bands + j] / 65535);
-    const line_of = (name, y, style) => ({ type: "scatter", mode: "lines", name, x: image.at, y, line: style, hovertemplate: "%{y:.4g}" });
+    const curve = (name, y, style) => ({ type: "scatter", mode: "lines", name, x: image.at, y, line: style, hovertemplate: "%{y:.4g}" });
     figures.pixel.data = k < 0 ? [] : [
-      line_of("pixel", spectrum, { color: "#888888", width: 1.5 }),
-      line_of(`${onmf.shown(image.names[k])} × ${scales[i].toFixed(2)}`, image.spectra[k].map((value) => value * scales[i]), { color: image.colours[k], width: 2.5 }),
+      curve("pixel", spectrum, { color: "#888888", width: 1.5 }),
+      curve(`${onmf.escaped(image.names[k])} × ${scales[i].toFixed(2)}`, image.spectra[k].map((value) => value * scales[i]), { color: image.colours[k], width: 2.5 }),
     ];
     text.textContent = k < 0 ? `${words}: outside, no data` :
       `${words}: ${image.names[k]}, brightness ${scales[i].toFixed(2)}, residual ${residuals[i].toFixed(4)}, margin ${margins[i].toFixed(4)}`;

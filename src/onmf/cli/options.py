@@ -1,0 +1,177 @@
+"""Options that several commands share, and the parsers of their values."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onmf.divergence import get_divergence
+from onmf.text.kind import LONGEST_RUN
+
+from .common import fail
+
+READING, WORDS, FIT, OUTPUT = "Reading", "Words", "Clustering", "Output"
+"""Panels of the help texts."""
+
+Clusters = Annotated[
+    str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters; auto chooses it.")
+]
+
+TextColumn = Annotated[
+    str | None, typer.Option("--text", metavar="COLUMN", help="Table column with the text.", rich_help_panel=READING)
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="Table column with the identifiers.", rich_help_panel=READING),
+]
+InputKind = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        metavar="KIND",
+        help="Kind of PATH if its name does not show it: csv, tsv, jsonl or lines.",
+        rich_help_panel=READING,
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="folder|COLUMN",
+        help="Compare with known classes: the folder of each file, or a table column.",
+        rich_help_panel=READING,
+    ),
+]
+Strip = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--strip", help="Part to drop from each document: headers (of mail and news).", rich_help_panel=READING
+    ),
+]
+
+Divergence = Annotated[
+    str,
+    typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
+]
+Init = Annotated[
+    str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
+]
+NInit = Annotated[
+    int, typer.Option("--n-init", min=1, help="Number of random starts; the best run is kept.", rich_help_panel=FIT)
+]
+MaxIter = Annotated[
+    int, typer.Option("--max-iter", min=1, help="Maximum number of iterations per run.", rich_help_panel=FIT)
+]
+Tol = Annotated[
+    float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less than this.", rich_help_panel=FIT)
+]
+Smoothing = Annotated[
+    float, typer.Option("--smoothing", min=0.0, help="Smoothing ε of Kullback–Leibler.", rich_help_panel=FIT)
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Number of threads; all cores by default.", rich_help_panel=FIT)
+]
+
+Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.", rich_help_panel=OUTPUT)]
+Title = Annotated[str | None, typer.Option("--title", help="Title of the report.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output of an earlier run.")]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Arguments of ``onmf predict``, except for the model."""
+
+    path: str
+    out: Path | None
+    force: bool
+    labels: str | None
+    strip: list[str] | None
+    text: str | None
+    id: str | None
+    input: str | None
+    token_pattern: str | None
+    quiet: bool
+    as_json: bool
+
+
+def parse_clusters(k: str) -> int | str:
+    """Parse ``-k``: a number of clusters, or ``"auto"``."""
+    if k == "auto":
+        return k
+    if not k.isdecimal() or int(k) < 1:
+        fail(f"-k {k} is not a number of clusters: use a whole number, at least 1, or auto.")
+    return int(k)
+
+
+def parse_divergence(value: str) -> str | float:
+    """Parse ``--divergence``: a name, or a number β."""
+    try:
+        divergence: str | float = float(value)
+    except ValueError:
+        divergence = value
+    get_divergence(divergence)  # raises an error that lists the divergences
+    return divergence
+
+
+def parse_frequency(option: str, value: str) -> int | float:
+    """Parse ``--min-df`` or ``--max-df``: a number of documents, or with a decimal point a share of them."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        fail(f"{option} {value} is not a number.")
+    if "." in value:
+        if not 0 <= number <= 1:
+            fail(f"{option} {value}: a number with a decimal point is a share of the documents, from 0.0 to 1.0.")
+        return number
+    if number < 1 or number != int(number):
+        fail(f"{option} {value}: use a whole number of documents, at least 1, or a share such as 0.01.")
+    return int(number)
+
+
+def parse_ngrams(value: str) -> tuple[int, int]:
+    """Parse ``--ngrams``: the shortest and the longest n-gram."""
+    bounds = _range(value)
+    if bounds is None:
+        fail(f"--ngrams {value} is not a range: use 1-2 for single words and pairs of words.")
+    if bounds[1] > LONGEST_RUN:
+        fail(f"--ngrams {value}: an n-gram has at most {LONGEST_RUN} words or letters.")
+    return bounds
+
+
+def parse_bands(value: str) -> list[int]:
+    """Parse ``--drop-bands``: bands counted from 1, as in ``1-3,104-110``. Returns them counted from 0."""
+    bands: list[int] = []
+    for part in map(str.strip, value.split(",")):
+        bounds = _range(part)
+        if bounds is None:
+            fail(f"--drop-bands {value}: {part!r} is not a band or a range of bands. Use for instance 1-3,104-110.")
+        bands += range(bounds[0] - 1, bounds[1])
+    return bands
+
+
+def parse_pattern(value: str) -> str:
+    """Parse ``--token-pattern``: a regular expression."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        fail(f"--token-pattern {value} is not a regular expression: {error}.")
+    return value
+
+
+def _range(value: str) -> tuple[int, int] | None:
+    """The bounds of ``FROM-TO`` or of a single number, from 1 on; None if it is neither."""
+    first, _, last = value.partition("-")
+    last = last or first
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        return None
+    return int(first), int(last)

@@ -1,0 +1,76 @@
+"""Kinds of models: what the file of each kind must hold, and how the commands use it.
+
+A model file names its kind, and ``extra_["kind"]`` of a loaded model repeats it. A new kind takes one entry in
+:data:`KINDS`. The entry is a reference, because the modules that define kinds lie above the model file: they are
+imported on first use, and ``import onmf`` stays light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+KINDS = {
+    "documents": "onmf.text.kind:DOCUMENTS",
+    "matrix": "onmf.kinds:MATRIX",
+    "image": "onmf.image.kind:IMAGE",
+}
+"""Where each kind is defined, as ``module:name``."""
+
+
+def _no_rules(k: int, p: int) -> Mapping[str, Any]:
+    return {}
+
+
+def _no_check(extra: Mapping[str, Any]) -> None:
+    pass
+
+
+def _no_names(extra: Mapping[str, Any]) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model. ``extra`` stands for the entries that its file holds besides the model itself.
+
+    Attributes
+    ----------
+    predict : str or None
+        Function that runs ``onmf predict``, as ``module:name``; it takes the model and a
+        :class:`onmf.cli.options.Request`. Only the command line imports it. None if the command does not know the kind.
+    rules : callable
+        A :class:`onmf.io.rules.Rule` for each entry of ``extra``, given the numbers of clusters and of features.
+        Entries without a rule are not checked.
+    check : callable
+        Raises ValueError if the entries of ``extra`` contradict each other.
+    feature_names : callable
+        Names of the features, from ``extra``; None if they have no names.
+    """
+
+    predict: str | None = None
+    rules: Callable[[int, int], Mapping[str, Any]] = _no_rules
+    check: Callable[[Mapping[str, Any]], None] = _no_check
+    feature_names: Callable[[Mapping[str, Any]], Sequence[str] | None] = _no_names
+
+
+MATRIX = Kind(predict="onmf.cli.models:predict_matrix")
+"""Plain matrices: no entries besides the model."""
+
+UNKNOWN = Kind()
+"""Any kind that is not registered. Its models can be loaded and shown."""
+
+
+def get_kind(name: str) -> Kind:
+    """Return the kind of this name; :data:`UNKNOWN` if there is none."""
+    kind = resolve(KINDS[name]) if name in KINDS else UNKNOWN
+    assert isinstance(kind, Kind)
+    return kind
+
+
+def resolve(reference: str) -> Any:
+    """Import the object that ``module:name`` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
