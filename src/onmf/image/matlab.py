@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.matlab import COPIES, patience, read_matlab5
+from onmf.datasets.matlab import MEMORY_FACTOR, read_matlab5, time_limit
 from onmf.divergence import Array, FloatArray
 from onmf.isolate import Isolated, ReaderEnded
 from onmf.limits import check_growth, most
@@ -79,7 +79,7 @@ def _version_73(path: Path) -> dict[str, Any]:
     if find_spec("h5py") is None:
         raise ImportError(f"{path} is a MATLAB 7.3 file, which needs h5py: pip install 'onmf[image]'")
     length = path.stat().st_size
-    reader = Isolated(str(path), memory=COPIES * most(length), seconds=patience(length))
+    reader = Isolated(str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length))
     variables = {
         name: (shape, np.dtype(dtype), chunk) for name, (shape, dtype, chunk) in _call(path, reader, list_hdf5).items()
     }

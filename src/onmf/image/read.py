@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.matlab import COPIES, patience
+from onmf.datasets.matlab import MEMORY_FACTOR, time_limit
 from onmf.divergence import Array, FloatArray
 from onmf.isolate import Isolated, ReaderEnded
 from onmf.limits import check_growth, check_zip_growth, most
@@ -186,7 +186,7 @@ class RasterLines(Lines):
             raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'")
         self.path, self.driver, length = path, driver, path.stat().st_size
         self.reader = Isolated(
-            str(path), memory=COPIES * most(length), seconds=patience(length), environment=NO_OTHER_FILES
+            str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length), environment=NO_OTHER_FILES
         )
         self.metadata = self.call(describe_raster, self.driver)
         lines, samples, bands = self.metadata["shape"]
