@@ -355,7 +355,7 @@ def test_invalid_cubes():
     }.values():
         with pytest.raises(ValueError, match=sentence):
             Cube(X, **arguments)
-    with pytest.raises(ValueError, match="holds complex64 values"):
+    with pytest.raises(ValueError, match="has complex64 values"):
         Cube(X.astype(np.complex64))
     with pytest.raises(ValueError, match="drop_bands names band 4, but an array has bands 0 to 3"):
         read_cube(X, drop_bands=[4])

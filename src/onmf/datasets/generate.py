@@ -53,12 +53,12 @@ def make_counts(
     Examples
     --------
     >>> from onmf.datasets import make_counts
-    >>> made = make_counts(100, 50, 3, random_state=0)
-    >>> made.X.shape, made.profiles.shape
+    >>> documents = make_counts(100, 50, 3, random_state=0)
+    >>> documents.X.shape, documents.profiles.shape
     ((100, 50), (3, 50))
     """
     if not 0 <= overlap <= 1:
-        raise ValueError(f"overlap={overlap} is not allowed: it must lie between 0 and 1.")
+        raise ValueError(f"overlap={overlap} is not allowed: it must be between 0 and 1.")
     if min(n_samples, n_features, n_clusters, length) < 1:
         raise ValueError("n_samples, n_features, n_clusters and length must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))

@@ -114,7 +114,7 @@ class Cube:
                 f"{where} has shape {shape}: a cube needs three non-empty dimensions, lines × samples × bands."
             )
         if self.data.dtype.kind not in "buif":
-            raise ValueError(f"{where} holds {self.data.dtype} values: real numbers are needed.")
+            raise ValueError(f"{where} has {self.data.dtype} values: real numbers are needed.")
         bands = shape[2]
         for name in ("wavelengths", "band_names"):
             values = getattr(self, name)

@@ -24,7 +24,7 @@ AXES = {"bsq": (1, 2, 0), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 
 
 class FileLines(Lines):
-    """A cube that a file holds uncompressed.
+    """An uncompressed cube in a file.
 
     Parameters
     ----------

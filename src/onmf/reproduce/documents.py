@@ -91,7 +91,7 @@ class DocumentsReport:
             f"{all_sets['accuracy_kl']}.",
         ]
         if self.missing:
-            notes.append(f"Not compared, because the data are not at hand: {', '.join(self.missing)}.")
+            notes.append(f"Not compared, because the data are not available: {', '.join(self.missing)}.")
         return Table("Document sets (the paper's Table 1)", columns, [*rows, average], notes)
 
 

@@ -86,7 +86,7 @@ class ImagesReport:
                 "The MRSA of moffett is not compared: its ground truth comes from another release of the scene."
             )
         if self.missing:
-            notes.append(f"Not compared, because the data are not at hand: {', '.join(self.missing)}.")
+            notes.append(f"Not compared, because the data are not available: {', '.join(self.missing)}.")
         return Table("Hyperspectral scenes (the paper's Table 2)", columns, rows, notes)
 
 
