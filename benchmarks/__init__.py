@@ -1,1 +1,1 @@
-"""Speed and memory, measured side by side with the peers. ``make bench``, or ``python -m benchmarks --help``."""
+"""Measures the speed and memory of onmf and of other packages: ``make bench``, or ``python -m benchmarks --help``."""

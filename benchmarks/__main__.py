@@ -1,4 +1,4 @@
-"""Run the benchmark: ``python -m benchmarks [PART …] [--quick] [--repeats N] [--out DIR]``."""
+"""Runs the benchmark: ``python -m benchmarks [PART …] [--quick] [--repeats N] [--out DIR]``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from . import measure
 from .parts import PARTS, Row
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure, print, and write JSON, Markdown and a figure; the words are those of the command line."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write JSON, Markdown and a figure."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure onmf side by side with its peers."
+        prog="python -m benchmarks", description="Measure onmf, and compare it with other packages."
     )
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure; by default everything")
-    parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
-    parser.add_argument("--repeats", type=int, default=5, help="repeats, of which the median counts")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="parts to measure; by default all")
+    parser.add_argument(
+        "--quick", action="store_true", help="use tiny data: checks that it runs; the numbers mean nothing"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="number of repeats; the median is reported")
     parser.add_argument("--out", type=Path, default=Path("docs/performance"), help="folder for the results")
-    arguments = parser.parse_args(words)
-    warnings.filterwarnings(
-        "ignore", category=UserWarning
-    )  # no convergence: the number of iterations is set on purpose
+    arguments = parser.parse_args(argv)
+    # Fits do not converge, because the number of iterations is fixed.
+    warnings.filterwarnings("ignore", category=UserWarning)
     warnings.filterwarnings("ignore", category=FutureWarning, module="sib")
     measure.QUICK = arguments.quick
     rows: list[Row] = []
@@ -43,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"  {row.what:80} {row.value:10.3g} {row.unit:4} {row.target:7} {mark}", flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = arguments.out / "results.json"
-    if arguments.parts and results.exists():  # parts measured before, on the same machine, stay
+    if arguments.parts and results.exists():  # keep parts that were measured earlier on the same machine
         before = json.loads(results.read_text())
         measured = {row.part for row in rows}
         if before["machine"] == machine:
@@ -56,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def describe_machine() -> str:
-    """The machine and the versions, in a line."""
+    """Describe the machine and the versions in one line."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.processor(),
@@ -66,10 +67,10 @@ def describe_machine() -> str:
 
 
 def to_markdown(machine: str, rows: list[Row]) -> str:
-    """A table of everything that has a target, and one of the rest."""
+    """Return a table of the rows that have a target, and one of the others."""
     lines = [f"Measured on {machine}.", ""]
-    for title, wanted in (("Targets", True), ("Other figures", False)):
-        chosen = [row for row in rows if bool(row.target) is wanted]
+    for title, has_target in (("Targets", True), ("Other figures", False)):
+        chosen = [row for row in rows if bool(row.target) is has_target]
         if chosen:
             lines += [f"**{title}**", "", "| | measured | target | |", "|---|---:|---:|---|"]
             for row in chosen:
@@ -80,7 +81,7 @@ def to_markdown(machine: str, rows: list[Row]) -> str:
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """Ratios as bars, with their targets."""
+    """Plot the ratios as bars, with their targets."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -90,15 +91,15 @@ def plot(rows: list[Row], path: Path) -> None:
     if not chosen:
         return
     figure, ax = plt.subplots(figsize=(9, 0.32 * len(chosen) + 1), layout="constrained")
-    places: Any = range(len(chosen))[::-1]
-    ax.barh(places, [row.value for row in chosen], color=["#2a6f97" if row.met else "#c1121f" for row in chosen])
-    for place, row in zip(places, chosen, strict=True):
+    positions: Any = range(len(chosen))[::-1]
+    ax.barh(positions, [row.value for row in chosen], color=["#2a6f97" if row.met else "#c1121f" for row in chosen])
+    for position, row in zip(positions, chosen, strict=True):
         target = float(row.target.removeprefix("≥ "))
-        ax.plot([target, target], [place - 0.4, place + 0.4], color="#1b263b", lw=2)
-        ax.text(row.value, place, f" {row.value:.1f}", va="center", fontsize=8)
-    ax.set_yticks(places, [row.what for row in chosen], fontsize=8)
+        ax.plot([target, target], [position - 0.4, position + 0.4], color="#1b263b", lw=2)
+        ax.text(row.value, position, f" {row.value:.1f}", va="center", fontsize=8)
+    ax.set_yticks(positions, [row.what for row in chosen], fontsize=8)
     ax.set_xscale("log")
-    ax.set_xlabel("times as fast (bars); what was to be reached (black)", fontsize=9)
+    ax.set_xlabel("speed ratio (bars) and target (black)", fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     figure.savefig(path, dpi=130)

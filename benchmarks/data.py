@@ -1,4 +1,4 @@
-"""What the contenders are measured on."""
+"""Data sets of the benchmark."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from scipy.sparse import csr_array
 from onmf.datasets import list_datasets, load_documents, load_hyperspectral, make_counts, make_scene
 
 TINY = "zipf-300"
-"""What everything runs on where nothing is measured."""
+"""The corpus that ``--quick`` uses."""
 
 
 @functools.cache
 def corpus(name: str) -> csr_array | None:
-    """A documents × words matrix in float64; None where its data are not at hand.
+    """Return a documents × words matrix in float64; None if its data are not available.
 
     ``"NG20"`` is the paper's; ``"zipf-N"`` is generated: N documents of about 110 different words out of 30,000 (50,000
-    for the largest, 1,000 below 2,000 documents), with frequencies after Zipf's law.
+    for the largest, 1,000 below 2,000 documents), with frequencies that follow Zipf's law.
     """
     if name == "NG20":
-        found = any(info.name == name and info.available for info in list_datasets())
-        return load_documents(name).X.astype(np.float64) if found else None
+        available = any(info.name == name and info.available for info in list_datasets())
+        return load_documents(name).X.astype(np.float64) if available else None
     n = int(name.removeprefix("zipf-"))
     words, length = (50_000, 148) if n >= 200_000 else (30_000, 152) if n >= 2000 else (1000, 40)
-    overlap = 0.3 if n >= 5000 else 0.85  # a small corpus must be harder to give as many iterations
+    overlap = 0.3 if n >= 5000 else 0.85  # a small corpus must be harder to need as many iterations
     return make_counts(n, words, 20, length=length, overlap=overlap, random_state=0).X.astype(np.float64)
 
 
 @functools.cache
 def image(name: str) -> Any:
-    """Pixels × bands; None where the data are not at hand.
+    """Return a pixels × bands matrix; None if its data are not available.
 
-    ``"made-H×W"`` is generated: 200 bands, float32. Its pixels are mixtures, so that no method is done after two steps.
+    ``"made-H×W"`` is generated: 200 bands, float32. Its pixels are mixtures, so that no method converges in two steps.
     """
     if name == "jasper":
-        found = any(info.name == name and info.available for info in list_datasets())
-        return load_hyperspectral(name).X if found else None
+        available = any(info.name == name and info.available for info in list_datasets())
+        return load_hyperspectral(name).X if available else None
     height, width = map(int, name.removeprefix("made-").split("×"))
     rng = np.random.default_rng(0)
     spectra = make_scene(10, 10, 200, 6, random_state=0).endmembers

@@ -1,7 +1,7 @@
-"""Measure the GPU engine: ``python -m benchmarks.gpu [--quick] [--repeats N] [--out DIR]``.
+"""Measures the GPU engine: ``python -m benchmarks.gpu [--quick] [--repeats N] [--out DIR]``.
 
-Times on the card are between two events, as medians, after a warm-up. Rows are generated on the card: about 100
-different words each out of 50,000, drawn by Zipf's law or all with equal chances, which is the worst case for caches.
+Times on the GPU are medians of the time between two events, after a warm-up. Rows are generated on the GPU. Each has
+about 100 different words out of 50,000, drawn by Zipf's law or uniformly, which is the worst case for caches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORDS = 50_000
 
 @dataclass(frozen=True)
 class Row:
-    """A measured figure; ``floor`` is the least time that the bytes it must move take."""
+    """A measured time; ``floor`` is the time that moving the necessary bytes takes at least."""
 
     what: str
     milliseconds: float
@@ -41,7 +41,7 @@ class Row:
 
 
 def timed(function: Callable[[], object], repeats: int) -> float:
-    """Median milliseconds of a call on the card."""
+    """Return the median time of a call on the GPU, in milliseconds."""
     import cupy
 
     function()
@@ -57,7 +57,7 @@ def timed(function: Callable[[], object], repeats: int) -> float:
 
 
 def wall(function: Callable[[], object], repeats: int) -> float:
-    """Median milliseconds of a call on the clock."""
+    """Return the median wall-clock time of a call, in milliseconds."""
     import cupy
 
     function()
@@ -72,12 +72,12 @@ def wall(function: Callable[[], object], repeats: int) -> float:
 
 
 def iteration(engine: Any, held: Any, C: Any, iterations: int, tries: int = 3) -> float:
-    """Milliseconds of an iteration of the loop: what so many more of them take, in the median of some tries."""
+    """Return the milliseconds of an iteration: the median over ``tries`` of the extra time of ``iterations`` more."""
     start = to_host(C)
 
-    def run(most: int) -> tuple[float, int]:
+    def run(max_iter: int) -> tuple[float, int]:
         began = perf_counter()
-        ended = alternate(engine, held, start.copy(), max_iter=most, tol=0.0)
+        ended = alternate(engine, held, start.copy(), max_iter=max_iter, tol=0.0)
         to_host(held.labels)
         return perf_counter() - began, len(ended.iterations)
 
@@ -90,7 +90,7 @@ def iteration(engine: Any, held: Any, C: Any, iterations: int, tries: int = 3) -
 
 
 def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
-    """About so many counts in rows of about 100 different words, sorted."""
+    """Generate about ``nnz`` counts in rows of about 100 different words, sorted."""
     import cupy
 
     rng = cupy.random.default_rng(0)
@@ -103,12 +103,12 @@ def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
         words = cupy.exp(u * np.log(WORDS + 1)) - 1 if zipf else u * WORDS
         words = cupy.sort(cupy.minimum(words.astype(cupy.int32), WORDS - 1), axis=1)
         if zipf:
-            words = (words.astype(cupy.int64) * 7919 % WORDS).astype(cupy.int32)  # frequent words anywhere
+            words = (words.astype(cupy.int64) * 7919 % WORDS).astype(cupy.int32)  # spread the frequent words
             words.sort(axis=1)
-        fresh = cupy.ones(words.shape, dtype=bool)
-        fresh[:, 1:] = words[:, 1:] != words[:, :-1]
-        parts.append(words[fresh])
-        lengths.append(fresh.sum(axis=1))
+        is_new = cupy.ones(words.shape, dtype=bool)
+        is_new[:, 1:] = words[:, 1:] != words[:, :-1]
+        parts.append(words[is_new])
+        lengths.append(is_new.sum(axis=1))
     indices = cupy.concatenate(parts)
     indptr = cupy.zeros(n + 1, dtype=cupy.int64)
     cupy.cumsum(cupy.concatenate(lengths), out=indptr[1:])
@@ -117,7 +117,7 @@ def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
 
 
 def ceilings(repeats: int) -> Iterator[Row]:
-    """What the card can do: bytes copied, and multiply-adds in float64."""
+    """Measure the limits of the GPU: copied bytes, and multiply-adds in float64."""
     import cupy
 
     a = cupy.random.random(1 << 28, dtype=cupy.float32)
@@ -130,7 +130,7 @@ def ceilings(repeats: int) -> Iterator[Row]:
 
 
 def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth: float, repeats: int) -> Iterator[Row]:
-    """Assignment and sums over sparse rows, beside cuSPARSE's product alone."""
+    """Measure assignment and sums over sparse rows, and cuSPARSE's product alone for comparison."""
     import cupy
     from cupyx.scipy.sparse import csr_matrix
 
@@ -173,11 +173,11 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth
 
 
 def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, divergence: Any) -> Iterator[Row]:
-    """The same iteration on the cores of the same machine."""
+    """Measure the same iteration on the CPU of the same machine."""
     try:
         engine = get_engine("cpu")
     except ImportError as error:
-        yield Row(f"the CPU engine: not here ({error})", float("nan"))
+        yield Row(f"the CPU engine: not available ({error})", float("nan"))
         return
     X = rows.on_host()
     ended = alternate(engine, engine.hold(X, divergence), C, max_iter=6, tol=0.0)
@@ -189,7 +189,7 @@ def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, diverg
 
 
 def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Row]:
-    """An iteration over an array."""
+    """Measure an iteration over an array."""
     import cupy
 
     engine = GpuEngine()
@@ -216,7 +216,7 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
 
 
 def ng20(repeats: int) -> Iterator[Row]:
-    """A whole fit of the paper's largest set, SNPA included."""
+    """Measure a complete fit of the paper's largest set, including SNPA."""
     from .data import corpus
 
     X = corpus("NG20")
@@ -235,7 +235,7 @@ def ng20(repeats: int) -> Iterator[Row]:
 
 
 def streamed(nnz: int, repeats: int) -> Iterator[Row]:
-    """An iteration over rows in host memory."""
+    """Measure an iteration over rows in host memory."""
     rows = rows_on_card(nnz, True).on_host()
     divergence, engine = KullbackLeibler(), GpuEngine(memory=nnz * 16)
     held = engine.hold(rows, divergence)
@@ -246,7 +246,7 @@ def streamed(nnz: int, repeats: int) -> Iterator[Row]:
 
 
 def measure(quick: bool, repeats: int) -> Iterator[Row]:
-    """Everything, in its order."""
+    """Run all measurements."""
     import cupy
 
     first = None
@@ -264,13 +264,13 @@ def measure(quick: bool, repeats: int) -> Iterator[Row]:
         *(sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)),
     ]
     for part in parts:
-        # Within a part this would cost: what is asked for next would have to be mapped again.
+        # Not within a part: the memory that is allocated next would have to be mapped again.
         cupy.get_default_memory_pool().free_all_blocks()
         yield from part
 
 
 def describe_machine() -> str:
-    """The card, the host and the versions, in a line."""
+    """Describe the GPU, the host and the versions in one line."""
     import cupy
 
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
@@ -285,7 +285,7 @@ def describe_machine() -> str:
 
 
 def to_markdown(machine: str, rows: list[Row]) -> str:
-    """One table."""
+    """Return the rows as a table."""
     lines = [f"Measured on {machine}.", "", "| | ms | floor, ms | target | | |", "|---|---:|---:|---:|---|---|"]
     for row in rows:
         mark = {None: "", True: "✓", False: "**missed**"}[row.met]
@@ -297,8 +297,10 @@ def to_markdown(machine: str, rows: list[Row]) -> str:
 def main() -> None:
     """Measure, print, and write JSON and Markdown."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure the GPU engine.")
-    parser.add_argument("--quick", action="store_true", help="tiny data: shows that it runs, measures nothing of worth")
-    parser.add_argument("--repeats", type=int, default=9, help="repeats, of which the median counts")
+    parser.add_argument(
+        "--quick", action="store_true", help="use tiny data: checks that it runs; the numbers mean nothing"
+    )
+    parser.add_argument("--repeats", type=int, default=9, help="number of repeats; the median is reported")
     parser.add_argument("--out", type=Path, default=Path("docs/gpu"), help="folder for the results")
     arguments = parser.parse_args()
     machine, rows = describe_machine(), []

@@ -1,6 +1,6 @@
-"""A cube of 4,000 × 4,000 × 100 float32 on disk, 6.4 GB, clustered by ``onmf image``: time and peak memory.
+"""Time and peak memory of ``onmf image`` on a cube of 4,000 × 4,000 × 100 float32 values on disk (6.4 GB).
 
-Run as ``python -m benchmarks.image FOLDER``; the folder gets the cube and the result, and needs 8 GB.
+Run as ``python -m benchmarks.image FOLDER``. The cube and the result are written to the folder; they take 8 GB.
 """
 
 import resource
@@ -19,7 +19,7 @@ BANDS, MATERIALS, COARSE = 100, 4, 20
 
 
 def write_cube(path: Path) -> None:
-    """Write a scene with photon noise as an ENVI pair, BIP, by blocks of lines."""
+    """Write a scene with photon noise as an ENVI image (BIP), in blocks of lines."""
     scene = make_scene(LINES // COARSE, SAMPLES // COARSE, BANDS, MATERIALS, darkness=0.15, random_state=3)
     spectra = scene.endmembers.astype(np.float32)
     labels = np.kron(scene.to_image(scene.abundances.argmax(axis=0)), np.ones((COARSE, COARSE), dtype=np.int8))
@@ -39,7 +39,7 @@ def write_cube(path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Make the cube if it is not there, cluster it, and print what it took."""
+    """Make the cube if it does not exist, cluster it, and print time and memory."""
     folder.mkdir(parents=True, exist_ok=True)
     cube = folder / "large.img"
     if not Path(f"{cube}.hdr").exists():

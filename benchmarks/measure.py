@@ -1,4 +1,4 @@
-"""How things are measured: warm, in turns, as medians."""
+"""Time measurements: after a warm-up, with the contenders in turn, as medians."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ REST = 0.3
 """Seconds between two measurements."""
 
 QUICK = False
-"""Whether only to run, on tiny data: without rests, and with differences that may be lost in noise."""
+"""Whether this is a trial run on tiny data: without pauses, and with time differences that may be lost in noise."""
 
 TICK = 1e-9
-"""Seconds that any iteration takes at least."""
+"""Lower bound on the time of an iteration, in seconds."""
 
 Run = Callable[[int], int]
-"""Runs at most so many iterations, and says how many it did."""
+"""Runs at most the given number of iterations, and returns how many it did."""
 
 
 def rest() -> None:
-    """Let the threads of whoever ran before come to rest: OpenMP's and BLAS's spin on for a while."""
+    """Wait until the threads of the previous contender are idle: those of OpenMP and BLAS keep spinning for a while."""
     if not QUICK:
         gc.collect()
         sleep(REST)
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Time of one call."""
+    """Return the time of one call."""
     rest()
     began = perf_counter()
     function()
@@ -36,7 +36,7 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def timed(run: Run, n: int) -> tuple[float, int]:
-    """Time of so many iterations, and how many there were."""
+    """Return the time of at most n iterations, and how many were done."""
     rest()
     began = perf_counter()
     done = run(n)
@@ -44,25 +44,25 @@ def timed(run: Run, n: int) -> tuple[float, int]:
 
 
 def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> dict[str, float]:
-    """Median seconds of one iteration of each contender, the contenders taking turns.
+    """Return the median seconds of one iteration of each contender; the contenders take turns.
 
-    Each comes with a few iterations and more of them: the difference of the two times is iterations alone, without
-    checks of the input, copies and starts.
+    Each contender has a small and a large number of iterations. The difference of the two times covers iterations
+    only: it excludes input checks, copies and initialization.
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for repeat in range(repeats + 1):
         for name, (run, few, more) in contenders.items():
-            run(1)  # what changed hands since this contender's last turn (caches, memory, spinning threads) comes back
+            run(1)  # restore the caches, memory and threads that other contenders have used since the last turn
             (short, done_few), (long, done_more) = timed(run, few), timed(run, more)
             if done_more == done_few and not QUICK:
-                raise ValueError(f"{name} converged after {done_few} iterations: there is no iteration to measure.")
+                raise ValueError(f"{name} converged after {done_few} iterations: there are no more to measure.")
             if repeat:  # the first turn warms up
                 times[name].append(max(long - short, TICK) / max(done_more - done_few, 1))
     return {name: median(values) for name, values in times.items()}
 
 
 def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of a call of each contender, the contenders taking turns."""
+    """Return the median seconds of a call of each contender; the contenders take turns."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for repeat in range(repeats + 1):
         for name, function in contenders.items():

@@ -2,8 +2,9 @@
 
     python -m benchmarks.optima [--seeds 5] [--sets NAME ...] [--out docs/optima]
 
-Every cell is one fit on the paper's documents: the objective D(X, WH) of its labels, accuracy, NMI and seconds. No
-method sees a label or is tuned to a set. Cells are kept in results.json, and what is there is not measured again.
+Every cell is one fit of one of the paper's document sets: the objective D(X, WH) of its labels, accuracy, NMI and
+seconds. No method sees the classes or is tuned to a set. Cells are stored in results.json, and those in the file are
+not measured again.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ THREADS = 2
 
 
 def paper(X: Any, k: int, seed: int) -> Any:
-    """KL-ONMF as in the paper: one start, from SNPA."""
+    """Run KL-ONMF as in the paper: one start, from SNPA."""
     return ONMF(k, n_threads=THREADS).fit_predict(X)
 
 
 def restarts(X: Any, k: int, seed: int) -> Any:
-    """The best of ten random partitions, each with local search."""
+    """Take the best of ten random partitions, each with local search."""
     model = ONMF(k, init="random-partition", n_init=10, refine="local-search", random_state=seed, n_threads=THREADS)
     return model.fit_predict(X)
 
 
 def consensus(X: Any, k: int, seed: int) -> Any:
-    """A consensus of thirty random partitions, all with local search."""
+    """Take a consensus of thirty random partitions, all with local search."""
     return ONMF(k, init="consensus", refine="local-search", random_state=seed, n_threads=THREADS).fit_predict(X)
 
 
 def kmeans(X: Any, k: int, seed: int) -> Any:
-    """k-means on tf-idf, the best of ten."""
+    """Run k-means on tf-idf, the best of ten."""
     return KMeans(k, n_init=10, random_state=seed).fit_predict(TfidfTransformer().fit_transform(X))
 
 
 def sib(X: Any, k: int, seed: int) -> Any:
-    """The sequential information bottleneck, the best of ten."""
+    """Run the sequential information bottleneck, the best of ten."""
     from sib import SIB
 
     data = csr_matrix(X.astype(np.int64))
@@ -74,7 +75,7 @@ METHODS: dict[str, tuple[str, Labels]] = {
 
 
 def objective_of(X: Any, labels: Any, k: int) -> float:
-    """D_KL(X, WH) of labels with their best centroids and scales."""
+    """Compute D_KL(X, WH) of labels with their optimal centroids and scales."""
     n = X.shape[0]
     S = (csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k)).T @ X).toarray()
     T, s, x = S.sum(axis=1), np.asarray(X.sum(axis=1)).ravel(), X.data.astype(float)
@@ -82,9 +83,9 @@ def objective_of(X: Any, labels: Any, k: int) -> float:
 
 
 def measure(name: str, method: str, seed: int) -> dict[str, Any]:
-    """One fit."""
-    made = load_documents(name)
-    X, k = made.X.astype(np.float64), len(np.unique(made.y))
+    """Run and measure one fit."""
+    documents = load_documents(name)
+    X, k = documents.X.astype(np.float64), len(np.unique(documents.y))
     rest()
     began = perf_counter()
     labels = METHODS[method][1](X, k, seed)
@@ -95,40 +96,40 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
         "method": method,
         "seed": seed,
         "objective": objective_of(X, labels, k),
-        "accuracy": clustering_accuracy(made.y, labels),
-        "nmi": float(normalized_mutual_info_score(made.y, labels)),
+        "accuracy": clustering_accuracy(documents.y, labels),
+        "nmi": float(normalized_mutual_info_score(documents.y, labels)),
         "seconds": spent,
     }
 
 
 def summary(cells: list[dict[str, Any]]) -> str:
-    """The tables, in Markdown."""
+    """Return the tables in Markdown."""
     names = sorted({c["set"] for c in cells}, key=str.lower)
     methods = [m for m in METHODS if any(c["method"] == m for c in cells)]
     documents = {c["set"]: c["documents"] for c in cells}
 
-    def values(name: str, method: str, what: str) -> Any:
-        return np.array([c[what] for c in cells if (c["set"], c["method"]) == (name, method)])
+    def values(name: str, method: str, key: str) -> Any:
+        return np.array([c[key] for c in cells if (c["set"], c["method"]) == (name, method)])
 
     seeds = max(c["seed"] for c in cells) + 1
     lines = [f"Means over {seeds} seeds, ± their standard deviation; times on {THREADS} threads.", ""]
     lines += ["| method | accuracy, by documents | mean NMI | objective against sIB | seconds, all sets |"]
     lines += ["|---|---:|---:|---:|---:|"]
     for method in methods:
-        found = [n for n in names if len(values(n, method, "nmi"))]
-        weights = np.array([documents[n] for n in found])
-        accuracy = np.average([values(n, method, "accuracy").mean() for n in found], weights=weights)
-        nmi = np.mean([values(n, method, "nmi").mean() for n in found])
-        spent = sum(values(n, method, "seconds").mean() for n in found)
-        both = [n for n in found if len(values(n, "sib", "nmi"))]
+        measured = [n for n in names if len(values(n, method, "nmi"))]
+        weights = np.array([documents[n] for n in measured])
+        accuracy = np.average([values(n, method, "accuracy").mean() for n in measured], weights=weights)
+        nmi = np.mean([values(n, method, "nmi").mean() for n in measured])
+        spent = sum(values(n, method, "seconds").mean() for n in measured)
+        both = [n for n in measured if len(values(n, "sib", "nmi"))]
         ratio = [values(n, method, "objective").mean() / values(n, "sib", "objective").mean() - 1 for n in both]
         against = f"{100 * np.mean(ratio):+.3f} %" if both else ""
         lines.append(f"| {METHODS[method][0]} | {100 * accuracy:.1f} % | {nmi:.3f} | {against} | {spent:.1f} |")
-    for what, title in (("accuracy", "Accuracy, %"), ("nmi", "NMI × 100")):
+    for key, title in (("accuracy", "Accuracy, %"), ("nmi", "NMI × 100")):
         lines += ["", f"**{title}**", "", "| set | " + " | ".join(METHODS[m][0] for m in methods) + " |"]
         lines += ["|---|" + "---:|" * len(methods)]
         for name in names:
-            row = [f"{100 * v.mean():.1f} ± {100 * v.std():.1f}" for v in (values(name, m, what) for m in methods)]
+            row = [f"{100 * v.mean():.1f} ± {100 * v.std():.1f}" for v in (values(name, m, key) for m in methods)]
             lines.append(f"| {name} | " + " | ".join(row) + " |")
     lines += ["", "**Objective against sIB's, and seconds**", ""]
     lines += ["| set | " + " | ".join(METHODS[m][0] for m in methods) + " |", "|---|" + "---:|" * len(methods)]
@@ -142,12 +143,12 @@ def summary(cells: list[dict[str, Any]]) -> str:
 
 
 def save(path: Path, text: str) -> None:
-    """Write a text file as a whole."""
+    """Write a text file completely or not at all."""
     write_whole(path, lambda file: file.write(text.encode()))
 
 
 def main() -> None:
-    """Measure what is missing, and write the tables."""
+    """Measure the missing cells, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sets", nargs="*", default=[d.name for d in list_datasets() if d.kind == "documents"])
@@ -155,21 +156,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/optima"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    kept = options.out / "results.json"
-    cells = json.loads(kept.read_text()) if kept.exists() else []
+    results = options.out / "results.json"
+    cells = json.loads(results.read_text()) if results.exists() else []
     done = {(c["set"], c["method"], c["seed"]) for c in cells}
-    at_hand = {d.name for d in list_datasets() if d.available}
-    for method in METHODS:  # compile, and read from disk, before the clock runs
+    available = {d.name for d in list_datasets() if d.available}
+    for method in METHODS:  # compile and read from disk before the measurements
         if method in options.methods:
-            measure(min(at_hand & set(options.sets), key=str.lower), method, 0)
+            measure(min(available & set(options.sets), key=str.lower), method, 0)
     for name in options.sets:
         for seed in range(options.seeds):
             for method in options.methods:
-                if name in at_hand and (name, method, seed) not in done and (seed == 0 or method != "paper"):
+                if name in available and (name, method, seed) not in done and (seed == 0 or method != "paper"):
                     cells.append(measure(name, method, seed))
                     figures = "  ".join(f"{cells[-1][key]:.6g}" for key in ("objective", "accuracy", "nmi", "seconds"))
                     print(f"{name:10} {method:16} {seed}  {figures}", flush=True)
-                    save(kept, json.dumps(cells, indent=1))
+                    save(results, json.dumps(cells, indent=1))
     text = summary(cells)
     save(options.out / "optima.md", text)
     print(text)

@@ -1,4 +1,4 @@
-"""The parts of the benchmark. Each returns rows: what was measured, the number, and the target where there is one."""
+"""The parts of the benchmark. Each yields rows with a description, a measured number, and a target if there is one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .plain import plain_fit, plain_snpa
 
 @dataclass(frozen=True)
 class Row:
-    """One measured number. ``target`` says what it should be at least or at most, as text; ``met`` whether it is."""
+    """One measured number; ``target`` is its lower or upper bound as text, and ``met`` says whether it holds."""
 
     part: str
     what: str
@@ -36,36 +36,36 @@ class Row:
     met: bool | None = None
 
     def record(self) -> dict[str, Any]:
-        """For a data file."""
+        """Return the row for a data file."""
         return asdict(self)
 
 
 def at_least(part: str, what: str, value: float, target: float | None) -> Row:
-    """A ratio that should not be smaller than its target."""
+    """Return a row for a ratio that should not be smaller than its target."""
     met = None if target is None else value >= target
     return Row(part, what, value, "×", "" if target is None else f"≥ {target:g}", met)
 
 
 def start_of(X: Any, k: int) -> Any:
-    """The same first centroids for everybody: rows, lifted off zero."""
+    """Return initial centroids for all contenders: random rows, with a small constant added."""
     rows = X[np.sort(np.random.default_rng(0).choice(X.shape[0], k, replace=False))]
     return (rows.toarray() if hasattr(rows, "toarray") else rows).astype(np.float64) + 1e-3
 
 
 def onmf_run(X: Any, start: Any, beta_loss: Any = 1, n_threads: int | None = None) -> Run:
-    """ONMF for so many iterations."""
+    """Return a run of ONMF."""
     options = {"beta_loss": beta_loss, "init": start, "tol": 0, "n_threads": n_threads}
     return lambda n: ONMF(len(start), max_iter=n, **options).fit(X).n_iter_
 
 
 def kmeans_run(X: Any, start: Any) -> Run:
-    """KMeans (Lloyd) for so many iterations."""
+    """Return a run of KMeans (Lloyd)."""
     start = start.astype(X.dtype)
     return lambda n: KMeans(len(start), init=start, n_init=1, algorithm="lloyd", tol=0, max_iter=n).fit(X).n_iter_
 
 
 def iterations(quick: bool, repeats: int) -> Iterator[Row]:
-    """One iteration against one of KMeans, on sparse counts."""
+    """Compare one iteration with one of KMeans, on sparse counts."""
     targets = {("KL", 20): 2, ("KL", 100): 4, ("Frobenius", 20): 1.4, ("Frobenius", 100): 1.4}
     for name in (TINY,) if quick else ("NG20", "zipf-20000"):
         X = corpus(name)
@@ -91,7 +91,7 @@ def iterations(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def nmf(quick: bool, repeats: int) -> Iterator[Row]:
-    """One iteration against one of NMF with the KL divergence, and against one pass of sIB."""
+    """Compare one iteration with one of NMF with the KL divergence, and with one pass of sIB."""
     X = corpus(TINY if quick else "NG20")
     if X is None:
         X = corpus("zipf-20000")
@@ -120,7 +120,7 @@ def nmf(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def sib_run(X: Any, k: int) -> Run | None:
-    """The sequential information bottleneck for so many passes; None where it is not installed."""
+    """Return a run of the sequential information bottleneck; None if it is not installed."""
     try:
         from sib import SIB
     except ImportError:
@@ -137,7 +137,7 @@ def sib_run(X: Any, k: int) -> Run | None:
 
 
 def whole_fit(quick: bool, repeats: int) -> Iterator[Row]:
-    """The whole fit, SNPA included, against plain SciPy."""
+    """Compare a complete fit, including SNPA, with plain SciPy."""
     X = corpus(TINY if quick else "NG20")
     if X is None:
         X = corpus("zipf-20000")
@@ -156,7 +156,7 @@ def whole_fit(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def images(quick: bool, repeats: int) -> Iterator[Row]:
-    """One iteration against one of KMeans, on dense images."""
+    """Compare one iteration with one of KMeans, on dense images."""
     for name in ("made-20×20",) if quick else ("jasper", "made-1000×1000"):
         X = image(name)
         if X is None:
@@ -173,7 +173,7 @@ def images(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def threads(quick: bool, repeats: int) -> Iterator[Row]:
-    """Two threads against one."""
+    """Compare two threads with one."""
     X = corpus(TINY if quick else "zipf-20000")
     for k in (20, 100):
         start = start_of(X, k)
@@ -185,7 +185,7 @@ def threads(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def growth(quick: bool, repeats: int) -> Iterator[Row]:
-    """How the time of an iteration grows with the data and with the clusters."""
+    """Measure how the time of an iteration grows with the data and with the number of clusters."""
     sizes = (100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000)
     points = []
     for n in sizes:
@@ -206,7 +206,7 @@ def growth(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def floor(quick: bool, repeats: int) -> Iterator[Row]:
-    """How far the assignment is from what the machine can do."""
+    """Compare the assignment with the limits of the machine."""
     from onmf.divergence import KullbackLeibler
     from onmf.engine import get_engine
 
@@ -234,7 +234,7 @@ def floor(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def memory(quick: bool, repeats: int) -> Iterator[Row]:
-    """Peak memory beyond the data, with given centroids."""
+    """Measure the peak memory beyond the data, with given centroids."""
     X = corpus(TINY if quick else "zipf-20000")
     for k in (20, 100):
         start = start_of(X, k)
@@ -250,7 +250,7 @@ def memory(quick: bool, repeats: int) -> Iterator[Row]:
 
 
 def starting(quick: bool, repeats: int) -> Iterator[Row]:
-    """Import, first fit with cached kernels, and first fit ever."""
+    """Measure the import, the first fit with cached kernels, and the first fit with compilation."""
 
     def child(code: str, **environment: str) -> float:
         done = subprocess.run(
@@ -272,8 +272,8 @@ def starting(quick: bool, repeats: int) -> Iterator[Row]:
     cached = median(child(fits) for _ in range(repeats))
     yield Row("start", "first fit in a fresh process, more than the second", cached, "s", "≤ 0.6", cached <= 0.6)
     with tempfile.TemporaryDirectory() as folder:
-        ever = child(fits, NUMBA_CACHE_DIR=folder, **({"NUMBA_DISABLE_JIT": "1"} if quick else {}))
-    yield Row("start", "first fit ever (compilation), more than the second", ever, "s", "≤ 5", ever <= 5)
+        compiled = child(fits, NUMBA_CACHE_DIR=folder, **({"NUMBA_DISABLE_JIT": "1"} if quick else {}))
+    yield Row("start", "first fit ever (compilation), more than the second", compiled, "s", "≤ 5", compiled <= 5)
 
 
 PARTS = {

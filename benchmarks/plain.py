@@ -1,4 +1,4 @@
-"""The same algorithm in plain SciPy and NumPy, as one would write it first: what onmf is measured against."""
+"""The same algorithm in plain SciPy and NumPy, as a straightforward baseline for onmf."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 
 
 def plain_snpa(X: Any, r: int, steps: int = 500, tol: float = 1e-6) -> list[int]:
-    """SNPA with the projection of all rows at once by accelerated projected gradient.
+    """Run SNPA, and project all rows at once by accelerated projected gradient.
 
-    The gradient steps end, as is usual for this method, when one moves by less than tol times what the first did.
+    As usual for this method, the gradient steps end when one moves by less than tol times the move of the first.
     """
     squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
     residuals, chosen = squares.copy(), []
@@ -36,24 +36,24 @@ def plain_snpa(X: Any, r: int, steps: int = 500, tol: float = 1e-6) -> list[int]
 
 
 def project(H: Any) -> Any:
-    """Rows of H onto {h ≥ 0, Σ h ≤ 1}."""
+    """Project the rows of H onto {h ≥ 0, Σ h ≤ 1}."""
     P = np.maximum(H, 0)
     over = np.flatnonzero(P.sum(axis=1) > 1)
     if len(over):
         U = -np.sort(-H[over], axis=1)
-        cumulated = np.cumsum(U, axis=1) - 1
+        cumulative = np.cumsum(U, axis=1) - 1
         m = np.arange(1, H.shape[1] + 1)
-        last = (U - cumulated / m > 0).sum(axis=1)
-        P[over] = np.maximum(H[over] - (cumulated[np.arange(len(over)), last - 1] / last)[:, None], 0)
+        last = (U - cumulative / m > 0).sum(axis=1)
+        P[over] = np.maximum(H[over] - (cumulative[np.arange(len(over)), last - 1] / last)[:, None], 0)
     return P
 
 
 def plain_fit(X: Any, r: int, max_iter: int = 100, tol: float = 1e-6, init: Any = None) -> int:
-    """KL-ONMF; returns the number of iterations."""
+    """Run KL-ONMF, and return the number of iterations."""
     n = X.shape[0]
     W = (X[plain_snpa(X, r)].toarray() if init is None else init).astype(float)
     sums = np.asarray(X.sum(axis=1)).ravel()
-    before = None
+    previous = None
     for iteration in range(1, max_iter + 1):
         scores = X @ np.log(W / W.sum(axis=1, keepdims=True) + 1e-3).T
         labels = np.asarray(scores).argmax(axis=1)
@@ -61,7 +61,7 @@ def plain_fit(X: Any, r: int, max_iter: int = 100, tol: float = 1e-6, init: Any 
         H = csr_array((sums / norms[labels], labels, np.arange(n + 1)), shape=(n, r))
         members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, r))
         W = (members.T @ X).toarray() / np.maximum(np.asarray(H.sum(axis=0)).ravel(), 1e-300)[:, None]
-        if before is not None and np.sqrt((H - before).power(2).sum()) < tol:
+        if previous is not None and np.sqrt((H - previous).power(2).sum()) < tol:
             return iteration
-        before = H
+        previous = H
     return max_iter

@@ -1,4 +1,4 @@
-"""Run every kernel of the GPU engine over odd sizes, for compute-sanitizer to watch.
+"""Runs every kernel of the GPU engine on odd sizes, under compute-sanitizer.
 
 compute-sanitizer --tool memcheck --error-exitcode 1 python benchmarks/sanitize.py
 compute-sanitizer --tool racecheck --error-exitcode 1 python benchmarks/sanitize.py
@@ -19,7 +19,7 @@ from test_gpu import check_passes, check_step_at_once, made  # noqa: E402
 from onmf import ONMF  # noqa: E402
 from onmf.engine.gpu import GpuEngine  # noqa: E402
 
-# Arrays that lie side by side in a pool would hide a step over their ends.
+# In a memory pool, an access beyond the end of an array could hit the next one and stay undetected.
 cupy.cuda.set_allocator(None)
 
 for k in (1, 3, 31, 33, 129):
@@ -33,7 +33,7 @@ for k in (1, 3, 31, 33, 129):
     for p in (4, 16, 100):
         check_step_at_once(65, p, min(k, 48), "kullback-leibler", np.float32)
     print("passes, r =", k, flush=True)
-for loss in ("kullback-leibler", "frobenius"):  # so many rows that a block takes several turns
+for loss in ("kullback-leibler", "frobenius"):  # enough rows that each block loops several times
     check_step_at_once(70_000, 16, 20, loss, np.float32)
 check_passes(made(20, 9, density=0.5), 300)
 X = made(200, 30, density=0.3)

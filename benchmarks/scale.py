@@ -1,10 +1,10 @@
-"""Beyond one machine's memory: what Dask costs, a corpus larger than the workers, and what a thousand workers would do.
+"""Beyond the memory of one machine: the cost of Dask, a corpus larger than the workers, an estimate for 1,000 workers.
 
     python -m benchmarks.scale [--parts a b c d] [--gigabytes 6] [--folder DIR] [--out docs/scale]
 
 (a) two workers against one process; (b) a corpus on disk, workers limited to 1 GB each; (c) time against the number of
 partitions; (d) an estimate for 1,000 workers and 10¹² nonzeros, by formula and by simulation, from the rates that (a)
-and (c) measured. Results are kept in results.json, part by part.
+and (c) measured. Results are stored in results.json, part by part.
 """
 
 from __future__ import annotations
@@ -30,72 +30,72 @@ ITERATIONS = 6
 
 
 def corpus(entries: int, words: int = WORDS, seed: int = 0) -> csr_array:
-    """Counts with about so many nonzeros, float32 and int32: 8 bytes each."""
-    rows = entries // 75  # what a document of 120 words holds of different ones
+    """Generate counts with about ``entries`` nonzeros, float32 with int32 indices: 8 bytes each."""
+    rows = entries // 75  # a document of 120 words has about 75 different ones
     return make_counts(rows, words, CLUSTERS, length=120, overlap=0.5, random_state=seed).X.astype(np.float32)
 
 
 def other_draw(X: csr_array, seed: int) -> csr_array:
-    """The same documents in another order, their counts drawn anew."""
+    """Return the same documents in another order, with new random counts."""
     rng = np.random.default_rng(seed)
     X = X[rng.permutation(X.shape[0])]
     return csr_array((1 + rng.poisson(0.5, X.nnz).astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
 
 def peak_memory() -> float:
-    """The most memory this process ever had, in GB."""
+    """Return the peak memory of this process, in GB."""
     status = Path("/proc/self/status").read_text()
     return float(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1e6
 
 
 def per_iteration(X: Any, **options: Any) -> float:
-    """Seconds of an iteration: the median of a few, the first two left out."""
+    """Return the median seconds of an iteration, without the first two."""
     options = {"init": "random-partition", "random_state": 0, "max_iter": ITERATIONS, "tol": 0} | options
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged is meant
+        warnings.simplefilter("ignore")  # the fit is stopped before it converges
         return float(np.median(ONMF(CLUSTERS, **options).fit(X).history_["seconds"][2:]))
 
 
 def cluster(workers: int = 2, memory: str = "auto") -> Any:
-    """A cluster of processes of one thread each."""
+    """Start a cluster of processes with one thread each."""
     from distributed import LocalCluster
 
     return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=memory)
 
 
 def as_dask(X: csr_array, parts: int) -> Any:
-    """The rows in so many parts."""
+    """Split the rows into ``parts`` parts."""
     import dask
     import dask.array as da
 
     ends = np.linspace(0, X.shape[0], parts + 1).astype(int)
-    like = csr_array((0, X.shape[1]))
+    meta = csr_array((0, X.shape[1]))
     blocks = [X[a:b] for a, b in pairwise(ends)]
-    return da.concatenate([da.from_delayed(dask.delayed(b, traverse=False), b.shape, meta=like) for b in blocks])
+    return da.concatenate([da.from_delayed(dask.delayed(b, traverse=False), b.shape, meta=meta) for b in blocks])
 
 
 def two_workers(quick: bool) -> dict[str, Any]:
-    """(a) Two workers against one process."""
+    """(a) Compare two workers with one process."""
     from distributed import Client, wait
 
     X = corpus(ENTRIES // (20 if quick else 1))
     parts = 16
-    found: dict[str, Any] = {"nonzeros": int(X.nnz), "rows": X.shape[0], "partitions": parts}
-    found["one process, one thread"] = per_iteration(X, n_threads=1)
-    found["one process, two threads"] = per_iteration(X, n_threads=2)
-    found["Dask, threads of one process"] = per_iteration(as_dask(X, parts))
-    with cluster() as where, Client(where):
+    results: dict[str, Any] = {"nonzeros": int(X.nnz), "rows": X.shape[0], "partitions": parts}
+    results["one process, one thread"] = per_iteration(X, n_threads=1)
+    results["one process, two threads"] = per_iteration(X, n_threads=2)
+    results["Dask, threads of one process"] = per_iteration(as_dask(X, parts))
+    with cluster() as dask_cluster, Client(dask_cluster):
         D = as_dask(X, parts).persist()
         wait(D)
-        found["Dask, two workers"] = per_iteration(D)
-    found["overhead a partition"] = (found["Dask, two workers"] - found["one process, one thread"] / 2) / parts
-    return found
+        results["Dask, two workers"] = per_iteration(D)
+    results["overhead a partition"] = (results["Dask, two workers"] - results["one process, one thread"] / 2) / parts
+    return results
 
 
 def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
-    """(b) A corpus on disk, workers limited to 1 GB each."""
+    """(b) Fit a corpus on disk with workers limited to 1 GB each."""
     from distributed import Client
 
     if not folder.exists():
@@ -107,7 +107,7 @@ def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
         del base
     shards = open_shards(folder)
     size = sum(file.stat().st_size for file in shards.files)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "gigabytes": size / 1e9,
         "rows": shards.shape[0],
         "words": shards.features,
@@ -117,27 +117,27 @@ def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
     began = perf_counter()
     import warnings
 
-    with cluster(memory="1GB") as where, Client(where) as client, warnings.catch_warnings():
+    with cluster(memory="1GB") as dask_cluster, Client(dask_cluster) as client, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = ONMF(10, init="random-partition", random_state=0, max_iter=3).fit(shards.to_dask())
-        found["seconds of the fit"] = perf_counter() - began
-        found["seconds an iteration"] = float(np.median(model.history_["seconds"]))
-        found["cluster sizes"] = np.bincount(model.labels_.compute(), minlength=10).tolist()
+        results["seconds of the fit"] = perf_counter() - began
+        results["seconds an iteration"] = float(np.median(model.history_["seconds"]))
+        results["cluster sizes"] = np.bincount(model.labels_.compute(), minlength=10).tolist()
         peaks = client.run(peak_memory)
-        found["peak memory of the workers, GB"] = [round(float(v), 3) for v in peaks.values()]
-        found["workers that were there at the end"] = len(peaks)
-    found["peak memory of this process, GB"] = peak_memory()
-    return found
+        results["peak memory of the workers, GB"] = [round(float(v), 3) for v in peaks.values()]
+        results["workers that were there at the end"] = len(peaks)
+    results["peak memory of this process, GB"] = peak_memory()
+    return results
 
 
 def partitions(quick: bool) -> dict[str, Any]:
-    """(c) Time against the number of partitions, of data so small that partitions are all that costs."""
+    """(c) Measure time against the number of partitions, on data so small that the overhead dominates."""
     from distributed import Client, wait
 
     X = corpus(500_000, words=2_000)
     numbers = [4, 16, 64] if quick else [4, 16, 64, 256, 1024]
     seconds = []
-    with cluster() as where, Client(where):
+    with cluster() as dask_cluster, Client(dask_cluster):
         for number in numbers:
             D = as_dask(X, number).persist()
             wait(D)
@@ -148,14 +148,14 @@ def partitions(quick: bool) -> dict[str, Any]:
 
 
 def estimate(rate: float, overhead: float) -> dict[str, Any]:
-    """(d) 1,000 workers and 10¹² nonzeros: by formula, and simulated event by event.
+    """(d) Estimate the time for 1,000 workers and 10¹² nonzeros, by formula and by simulation.
 
     Parameters
     ----------
     rate : float
-        Nonzeros that one core assigns and sums in a second.
+        Nonzeros that one core assigns and sums per second.
     overhead : float
-        Seconds that the scheduler spends on a partition in a pass.
+        Seconds that the scheduler spends on one partition in one pass.
     """
     workers, entries, k, p, bandwidth, fan_in = 1000, 1e12, 100, 1e5, 1.25e9, 8
     size = 8 * k * p  # the templates; the sums by cluster are as large
@@ -195,14 +195,14 @@ def estimate(rate: float, overhead: float) -> dict[str, Any]:
 def simulate(
     number: int, workers: int, compute: float, overhead: float, broadcast: float, sending: float, fan_in: int = 8
 ) -> float:
-    """Seconds of a pass: one scheduler that hands out tasks one by one, workers of uneven speed, and the tree."""
+    """Simulate a pass with a sequential scheduler, workers of uneven speed and a reduction tree; return its seconds."""
     rng = np.random.default_rng(0)
     busy = [(broadcast, worker) for worker in range(workers)]
     heapq.heapify(busy)
     clock, done = 0.0, []
     for _ in range(number):
         free, worker = heapq.heappop(busy)
-        clock += overhead  # the scheduler hands out one task after the other
+        clock += overhead  # the scheduler assigns one task after the other
         end = max(clock, free) + compute * rng.lognormal(0, 0.1)
         heapq.heappush(busy, (end, worker))
         done.append(end)
@@ -217,19 +217,19 @@ def simulate(
     return float(ends[0])
 
 
-def summary(found: dict[str, Any]) -> str:
-    """The tables, in Markdown."""
+def summary(results: dict[str, Any]) -> str:
+    """Return the tables in Markdown."""
     lines: list[str] = []
-    if a := found.get("a"):
-        lines += [f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**", "", "| | seconds an iteration |"]
+    if a := results.get("a"):
+        lines += [f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**", "", "| | seconds per iteration |"]
         lines += ["|---|---:|"]
         lines += [f"| {name} | {a[name]:.3f} |" for name in a if name.startswith(("one", "Dask"))]
         lines += [
             "",
-            f"{a['partitions']} partitions; {1e3 * a['overhead a partition']:.1f} ms of overhead for each.",
+            f"{a['partitions']} partitions, with an overhead of {1e3 * a['overhead a partition']:.1f} ms each.",
             "",
         ]
-    if b := found.get("b"):
+    if b := results.get("b"):
         peaks = " and ".join(f"{v:.2f}" for v in b["peak memory of the workers, GB"])
         lines += [
             f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**",
@@ -239,20 +239,20 @@ def summary(found: dict[str, Any]) -> str:
         ]
         lines += [
             f"| rows × words, in shards | {b['rows']:,} × {b['words']:,}, {b['shards']} |",
-            f"| seconds an iteration | {b['seconds an iteration']:.1f} |",
-            f"| seconds of a fit of 3 iterations, start and labels included | {b['seconds of the fit']:.0f} |",
+            f"| seconds per iteration | {b['seconds an iteration']:.1f} |",
+            f"| seconds of a fit of 3 iterations, including start and labels | {b['seconds of the fit']:.0f} |",
             f"| peak memory of the workers, GB | {peaks} |",
             f"| peak memory of the process that fits, GB | {b['peak memory of this process, GB']:.2f} |",
             "",
         ]
-    if c := found.get("c"):
-        lines += ["**(c) Number of partitions**", "", "| partitions | seconds an iteration |", "|---:|---:|"]
+    if c := results.get("c"):
+        lines += ["**(c) Number of partitions**", "", "| partitions | seconds per iteration |", "|---:|---:|"]
         lines += [f"| {n} | {s:.3f} |" for n, s in zip(c["partitions"], c["seconds"], strict=True)]
         lines += ["", f"{1e3 * c['a partition']:.2f} ms for each partition.", ""]
-    if d := found.get("d"):
+    if d := results.get("d"):
         lines += [
             f"**(d) {d['workers']:,} workers, 10¹² nonzeros, {d['clusters']} clusters, {d['features']:,.0f} features: "
-            "seconds of an iteration**",
+            "seconds per iteration**",
             "",
             "| partitions | compute | scheduler | broadcast | tree | sum | simulated | GB sent |",
             "|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -261,39 +261,39 @@ def summary(found: dict[str, Any]) -> str:
         lines += [f"| {r['partitions']:,} | " + " | ".join(f"{r[n]:,.1f}" for n in names) + " |" for r in d["rows"]]
         lines += [
             "",
-            f"Measured above: {d['rate of a core'] / 1e6:.1f} M nonzeros a second and core at {d['clusters']} "
-            f"clusters, {1e3 * d['overhead a partition']:.2f} ms of scheduler a partition. Assumed: "
-            f"{d['bytes a second'] / 1e9:.2f} GB a second between two machines.",
+            f"Measured above: {d['rate of a core'] / 1e6:.1f} M nonzeros per second and core with {d['clusters']} "
+            f"clusters, and {1e3 * d['overhead a partition']:.2f} ms of scheduling per partition. Assumed: "
+            f"{d['bytes a second'] / 1e9:.2f} GB per second between two machines.",
         ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Measure the parts that are asked for, and write the tables."""
+    """Measure the chosen parts, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="*", default=list("abcd"), choices=list("abcd"))
     parser.add_argument("--gigabytes", type=float, default=6.2)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/onmf-scale"))
     parser.add_argument("--out", type=Path, default=Path("docs/scale"))
-    parser.add_argument("--quick", action="store_true", help="reduced size, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="reduce the sizes, to check that it runs")
     options = parser.parse_args()
-    kept = options.out / "results.json"
-    found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    results_file = options.out / "results.json"
+    results: dict[str, Any] = json.loads(results_file.read_text()) if results_file.exists() else {}
     measures = {
         "a": lambda: two_workers(options.quick),
         "b": lambda: larger_than_memory(0.2 if options.quick else options.gigabytes, options.folder),
         "c": lambda: partitions(options.quick),
         "d": lambda: estimate(
-            found["a"]["nonzeros"] / found["a"]["one process, one thread"], max(found["c"]["a partition"], 1e-5)
+            results["a"]["nonzeros"] / results["a"]["one process, one thread"], max(results["c"]["a partition"], 1e-5)
         ),
     }
     for part in options.parts:
-        found[part] = measures[part]()
-        print(part, json.dumps(found[part]), flush=True)
-        write_whole(kept, lambda file: file.write(json.dumps(found, indent=1).encode()))
+        results[part] = measures[part]()
+        print(part, json.dumps(results[part]), flush=True)
+        write_whole(results_file, lambda file: file.write(json.dumps(results, indent=1).encode()))
     if "b" in options.parts:
         shutil.rmtree(options.folder)
-    text = summary(found)
+    text = summary(results)
     write_whole(options.out / "scale.md", lambda file: file.write(text.encode()))
     print(text)
 

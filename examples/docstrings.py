@@ -1,6 +1,6 @@
-"""Cluster the docstrings of SciPy's public functions, and look at what comes out.
+"""Clusters the docstrings of SciPy's public functions, and prints and draws the result.
 
-Run with ``make demo``, or ``python examples/docstrings.py [folder for the pictures]``.
+Run with ``make demo``, or ``python examples/docstrings.py [folder for the figures]``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
         "Fro-ONMF": ONMF(k, beta_loss="frobenius"),
         "k-means (best of 10)": KMeans(k, n_init=10, random_state=0),
     }
-    ONMF(2).fit(docs.X[:50])  # compile the kernels, so that the times below are warm
+    ONMF(2).fit(docs.X[:50])  # compile the kernels, so that the times below do not include it
     seconds = {}
     for name, model in contenders.items():
         began = perf_counter()
@@ -44,31 +44,31 @@ def main(folder: Path) -> None:
 
     sizes = np.bincount(model.labels_, minlength=k)
     counts = contingency_matrix(docs.y, model.labels_)  # subpackages × clusters
-    mostly = docs.classes[counts.argmax(axis=0)]
+    majority = docs.classes[counts.argmax(axis=0)]
     share = counts.max(axis=0) / sizes
-    print("KL-ONMF's clusters, the largest first: size, subpackage of most of it, most telling words\n")
+    print("Clusters of KL-ONMF, the largest first: size, most frequent subpackage, characteristic words\n")
     tops = model.top_features(8, docs.words)
     for c in np.argsort(-sizes, kind="stable"):
-        print(f"  {sizes[c]:4}  {mostly[c]:12}{share[c]:4.0%}  {', '.join(tops[c])}")
+        print(f"  {sizes[c]:4}  {majority[c]:12}{share[c]:4.0%}  {', '.join(tops[c])}")
 
-    print("\nThe same counts, three ways (the subpackages were never shown to any of them):\n")
+    print("\nThree methods on the same counts (none of them sees the subpackages):\n")
     print("                         accuracy   seconds")
     for name, contender in contenders.items():
         print(f"  {name:22} {clustering_accuracy(docs.y, contender.labels_):8.1%} {seconds[name]:9.2f}")
 
     print()
     folder.mkdir(parents=True, exist_ok=True)
-    titles = [f"{mostly[c]} {share[c]:.0%} of {sizes[c]}" for c in range(k)]
+    titles = [f"{majority[c]} {share[c]:.0%} of {sizes[c]}" for c in range(k)]
     save(plot_top_features(model, 8, feature_names=docs.words, titles=titles)[0].figure, folder / "clusters.png")
     save(plot_confusion(docs.y, model.labels_, classes=docs.classes).figure, folder / "confusion.png")
 
 
 def save(figure: matplotlib.figure.Figure, path: Path) -> None:
-    """Write the picture under a temporary name, then rename it."""
+    """Write the figure under a temporary name, then rename it."""
     partial = path.with_name(f".{path.name}")
     figure.savefig(partial, dpi=150, format="png")
     partial.replace(path)
-    print(f"Look at {path}")
+    print(f"Written to {path}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How many clusters have 20 newsgroups, and the Jasper Ridge image? Prints and draws what the criteria say.
+"""How many clusters do the 20 newsgroups and the Jasper Ridge image have? Prints and draws three criteria.
 
-Run as ``python examples/how_many_clusters.py FOLDER``, where the paper's data are found.
+Run as ``python examples/how_many_clusters.py FOLDER``; the folder receives the figures. Needs the paper's data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onmf.datasets import load_documents, load_hyperspectral
 
 
 def main(folder: Path) -> None:
-    """Choose, print and draw."""
+    """Choose the number of clusters of each data set, print it and draw the criteria."""
     folder.mkdir(parents=True, exist_ok=True)
     data = {
         "jasper": (load_hyperspectral("jasper").X, range(2, 11), {"n_init": 5, "refine": None}),

@@ -1,1 +1,1 @@
-"""Cases by the hundred thousand against onmf: fits of ugly data, and files that were tampered with."""
+"""Runs hundreds of thousands of random cases against onmf: fits of ugly data, and reads of damaged files."""

@@ -1,4 +1,4 @@
-"""Fuzz onmf: ``python -m fuzz [core|files] [--minutes M | --fits N --files N] [--seed S] [--case N]``."""
+"""Fuzzes onmf: ``python -m fuzz [core|files] [--minutes M | --fits N --files N] [--seed S] [--case N]``."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from .reproduce import shrink
 from .runner import Target, campaign
 
 BATCH = 500
-"""Cases that a child runs: enough that its start does not count."""
+"""Number of cases per child process: enough that its start-up time does not matter."""
 
 FAILURES = Path("fuzz-failures")
-"""Where files that show a failure are kept."""
+"""Folder for files that reproduce failures."""
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         prog="python -m fuzz", description="Run onmf on ugly data and damaged files, each in a process with limits."
     )
     parser.add_argument("targets", nargs="*", choices=["core", "files", []], help="what to fuzz; by default both")
-    parser.add_argument("--minutes", type=float, help="stop after so many, shared by the targets; 10 by default")
-    parser.add_argument("--fits", type=int, help="run so many cases of core instead")
-    parser.add_argument("--files", type=int, help="and so many of files")
-    parser.add_argument("--seed", type=int, default=1, help="other seeds make other cases")
-    parser.add_argument("--act", choices=list(ACTS), help="let all cases of core do this")
-    parser.add_argument("--case", metavar="N[:M]", help="run one case again, or those from N to M, of one target")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at a time")
-    parser.add_argument("--out", type=Path, help="write the figures into this file, .json or .md")
+    parser.add_argument("--minutes", type=float, help="total time in minutes, shared by the targets; 10 by default")
+    parser.add_argument("--fits", type=int, help="number of core cases to run, instead of a time")
+    parser.add_argument("--files", type=int, help="number of files cases to run, instead of a time")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the cases")
+    parser.add_argument("--act", choices=list(ACTS), help="run only this kind of core case")
+    parser.add_argument("--case", metavar="N[:M]", help="run only case N, or cases N to M, of one target")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="number of parallel processes")
+    parser.add_argument("--out", type=Path, help="write the statistics to this file, .json or .md")
     options = parser.parse_args(arguments)
     counts = {"core": options.fits, "files": options.files}
     options.targets = options.targets or [name for name, n in counts.items() if n] or list(counts)
@@ -51,17 +51,17 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the campaigns, and print what they found. → 1 if there was any failure"""
+    """Run the campaigns, and print the failures. → 1 if there was any failure"""
     options = parse()
     if sys.platform != "linux":
-        sys.exit("The fuzzer forks processes and limits them as Linux does: run it there.")
+        sys.exit("The fuzzer needs the process limits of Linux: run it on Linux.")
     targets: dict[str, Target] = {"core": Core(options.act), "files": Files()}
     tallies = [fuzz(targets[name], options) for name in options.targets]
     for tally in tallies:
         if tally.failures:
-            print(f"\n{tally.target}, by kind and place:\n{signatures(tally)}")
+            print(f"\n{tally.target}, by kind and location:\n{signatures(tally)}")
         if tally.slow:
-            print(f"\n{tally.target}: cases {tally.slow} ran past their limit of time once, and within it alone.")
+            print(f"\n{tally.target}: cases {tally.slow} exceeded their time limit once, but not when run alone.")
     print(f"\n{table(tallies)}")
     if options.out:
         write(options.out, tallies, shlex.join(["python", "-m", "fuzz", *sys.argv[1:]]))
@@ -83,10 +83,10 @@ def fuzz(target: Target, options: argparse.Namespace) -> Tally:
         case, smallest = shrink(target, target.make(options.seed, number), failure)
         text = target.reproducer(case, smallest, FAILURES / f"{target.name}-{options.seed}-{number}")
         act = ["--act", options.act] if options.act and target.name == "core" else []
-        again = shlex.join(
+        command = shlex.join(
             ["python", "-m", "fuzz", target.name, *act, "--seed", str(options.seed), "--case", str(number)]
         )
-        print(f"\n# {failure.kind}: {smallest.what}\n# at {failure.where}\n# {again}\n{text}", flush=True)
+        print(f"\n# {failure.kind}: {smallest.what}\n# at {failure.where}\n# {command}\n{text}", flush=True)
 
     return campaign(
         target,
@@ -100,13 +100,13 @@ def fuzz(target: Target, options: argparse.Namespace) -> Tally:
 
 
 def batches(case: str | None, count: int | None) -> Iterator[range]:
-    """The numbers of the cases, in batches."""
+    """Yield the numbers of the cases in batches."""
     if case is not None:
         first, _, last = case.partition(":")
         return iter([range(int(first), int(last or first) + 1)])
     if count is None:
         return (range(first, first + BATCH) for first in itertools.count(0, BATCH))
-    batch = max(min(BATCH, count // 4), 1)  # so that all workers have something to do
+    batch = max(min(BATCH, count // 4), 1)  # so that all workers get a batch
     return (range(first, min(first + batch, count)) for first in range(0, count, batch))
 
 

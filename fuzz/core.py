@@ -1,4 +1,4 @@
-"""Fits: every parameter of the estimator, on data of every kind, and what can be asked of the model afterwards."""
+"""Core cases: fits with all parameters of the estimator, on data of every kind, and calls of the model's methods."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .data import Data, make_data
 from .parameters import BAD, BAD_WEIGHTS, GOOD, GOOD_WEIGHTS
 from .report import Failure
 from .reproduce import smaller_data, snippet
-from .stage import Stage, imported, lost, quiet
+from .stage import Stage, ignored_errors, imported, quiet
 
 SIDE_BY_SIDE = ("threads", "dense and sparse", "repeats")
-"""Acts that compare two fits, which must draw the same random numbers."""
+"""Acts that compare two fits; both must draw the same random numbers."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,19 @@ class Case:
     Attributes
     ----------
     data : Data
-        What is fitted.
+        Data to fit.
     k : str
         Number of clusters.
     params : dict of str to str
-        The other parameters that are given.
+        The other parameters of the estimator.
     weights : str or None
         Weights of the rows.
     act : str
-        What is done, one of :data:`fuzz.acts.ACTS`.
+        Kind of case, one of :data:`fuzz.acts.ACTS`.
     other : Data or None
-        Data that the fitted model is asked about.
+        New data for the methods of the fitted model.
     seed : int
-        Whatever else is drawn, is drawn from here.
+        Seed of all other random choices.
     """
 
     data: Data
@@ -55,16 +55,16 @@ class Case:
     seed: int = 0
 
     def setup(self) -> list[str]:
-        """The statements that make the data ``X`` and the weights ``w``."""
+        """Return the statements that make the data ``X`` and the weights ``w``."""
         lines = self.data.lines()
         if self.weights is not None:
             lines.append("w = " + re.sub(r"\bN\b", str(self.data.n), self.weights))
         return lines
 
     def model(self, **changes: str) -> str:
-        """The expression of the estimator."""
-        given = {"n_clusters": self.k, **self.params, **changes}
-        return "ONMF(" + ", ".join(f"{name}={value}" for name, value in given.items()) + ")"
+        """Return the expression of the estimator."""
+        params = {"n_clusters": self.k, **self.params, **changes}
+        return "ONMF(" + ", ".join(f"{name}={value}" for name, value in params.items()) + ")"
 
 
 class Core:
@@ -73,18 +73,18 @@ class Core:
     Parameters
     ----------
     act : str, optional
-        What all cases do, one of :data:`fuzz.acts.ACTS`; by default each what it draws.
+        Kind of all cases, one of :data:`fuzz.acts.ACTS`; by default each case draws its own.
     """
 
     name = "core"
-    seconds = 20.0  # far more than any takes; but one may have to compile a kernel, on a busy machine
+    seconds = 20.0  # far more than a case takes, but it may have to compile a kernel on a busy machine
     memory = 2 << 30
 
     def __init__(self, act: str | None = None) -> None:
         self.act = act
 
     def warm_up(self) -> None:
-        """Compile, or load, the kernels for the common types."""
+        """Compile the kernels for the common types, or load them from the cache."""
         ONMF = imported()["ONMF"]
         counts = np.arange(30).reshape(6, 5) % 4
         with warnings.catch_warnings():
@@ -97,13 +97,13 @@ class Core:
                             model.fit(X, sample_weight=weights).score(X)
 
     def make(self, seed: int, number: int) -> Case:
-        """The case of this number."""
+        """Make the case with this number."""
         rng = random.Random(f"core {seed} {number}")
         data = make_data(rng)
         act = rng.choices(tuple(ACTS), [share for _, share in ACTS.values()])[0]
         params = {name: rng.choice(values) for name, (values, share) in GOOD.items() if rng.random() < share}
         k = str(min(rng.choice((1, 2, 2, 3, 3, 3, 4, 5, 8)), data.n + (rng.random() < 0.1)))
-        fit_together(rng, params, data, int(k))
+        make_compatible(rng, params, data, int(k))
         if act in SIDE_BY_SIDE:
             params["random_state"] = str(rng.randrange(9))
         weights = rng.choice(GOOD_WEIGHTS) if rng.random() < 0.2 else None
@@ -117,17 +117,17 @@ class Core:
         return Case(data, k, params, weights, self.act or act, other, rng.randrange(2**31))
 
     def run(self, case: Case) -> list[Failure]:
-        """Play a case."""
+        """Run a case."""
         seed_numpy(case.seed)
         stage = Stage(imported())
         with quiet() as ignored:
             stage.prepare(case.setup())
             ACTS[case.act][0](stage, case)
-        stage.add(lost(ignored))
+        stage.add(ignored_errors(ignored))
         return stage.failures
 
     def smaller(self, case: Case) -> Iterator[Case]:
-        """Cases with fewer parameters, without weights, with less data."""
+        """Yield cases with fewer parameters, without weights, and with less data."""
         for name in case.params:
             if name == "random_state" and case.act in SIDE_BY_SIDE:
                 continue
@@ -138,18 +138,18 @@ class Core:
             yield replace(case, data=data)
 
     def reproducer(self, case: Case, failure: Failure, folder: Path) -> str:
-        """The lines that show a failure."""
+        """Return the lines that reproduce a failure."""
         lines = failure.lines or "\n".join(case.setup())
         return snippet(lines if "random_state" in case.params else f"np.random.seed({case.seed})\n{lines}")
 
 
 def seed_numpy(seed: int) -> None:
-    """Seed what ``random_state=None`` draws from."""
+    """Seed the generator that ``random_state=None`` uses."""
     np.random.seed(seed)  # noqa: NPY002
 
 
-def fit_together(rng: Random, params: dict[str, str], data: Data, k: int) -> None:
-    """Make parameters that refuse each other rare, so that most cases fit something."""
+def make_compatible(rng: Random, params: dict[str, str], data: Data, k: int) -> None:
+    """Make incompatible parameters rare, so that most cases can be fitted."""
     init, engine = params.get("init", ""), params.get("engine", "")
     batches = "lambda" in data.wrap[0]
     parts = batches or "da." in data.wrap[0] or "delayed" in data.wrap[0]
@@ -165,8 +165,10 @@ def fit_together(rng: Random, params: dict[str, str], data: Data, k: int) -> Non
             params["init"] = "'random'"
     if engine not in ("", "'cpu'", "'blocks'"):
         params.pop("n_threads", None)
-    unfit = "locks" in engine and not batches
-    if engine and (unfit or (parts and rng.random() < 0.9) or (engine in ("'gpu'", "'dask'") and rng.random() < 0.8)):
+    incompatible = "locks" in engine and not batches
+    if engine and (
+        incompatible or (parts and rng.random() < 0.9) or (engine in ("'gpu'", "'dask'") and rng.random() < 0.8)
+    ):
         del params["engine"]
     if parts:
         params.pop("refine", None)
@@ -175,9 +177,9 @@ def fit_together(rng: Random, params: dict[str, str], data: Data, k: int) -> Non
     loss = params.get("beta_loss", "1")
     positive = loss == "0" or loss.startswith(("'ita", "-"))
     if positive and rng.random() < 0.7 and ("sp." in data.wrap[0] or has_zeros(data)):
-        params["beta_loss"] = rng.choice(("0.5", "0.25", "'frobenius'", "1.5"))  # which take zeros
+        params["beta_loss"] = rng.choice(("0.5", "0.25", "'frobenius'", "1.5"))  # these are defined for zeros
 
 
 def has_zeros(data: Data) -> bool:
-    """Whether an entry is zero, as far as it is known here."""
+    """Whether an entry is, or may be, zero."""
     return data.table is None or any(not x for row in data.table for x in row)

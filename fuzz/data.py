@@ -1,6 +1,6 @@
-"""Ugly data as source text: small tables of numbers, the containers they come in, and structures that are broken.
+"""Ugly data as source text: small tables of numbers, their containers, and broken structures.
 
-Everything is text, so that what runs and what a reproducer prints are the same lines.
+Everything is text, so that a case and its printed reproducer are the same lines.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Data(NamedTuple):
     Attributes
     ----------
     table : list of lists, or None
-        Entries, for the placeholder in ``base``.
+        Entries that replace the placeholder in ``base``.
     base : str
         Expression of the NumPy array ``A``.
     wrap : tuple of str
-        Statements that make ``X`` of ``A``.
+        Statements that make ``X`` from ``A``.
     sound : bool
-        Whether ``X`` says what ``A`` says; otherwise its structure was tampered with.
+        Whether ``X`` holds the same data as ``A``; otherwise its structure was damaged.
     n, p : int
-        Its size.
+        Number of rows and columns.
     """
 
     table: list[list[Any]] | None
@@ -43,18 +43,18 @@ class Data(NamedTuple):
     p: int
 
     def lines(self) -> list[str]:
-        """The statements that make ``A`` and ``X``."""
+        """Return the statements that make ``A`` and ``X``."""
         table = "" if self.table is None else "[" + ", ".join(map(literal, self.table)) + "]"
         return ["A = " + self.base.replace("TABLE", table), *self.wrap]
 
 
 def literal(row: list[Any]) -> str:
-    """A row as source text."""
+    """Return a row as source text."""
     return "[" + ", ".join(repr(value) for value in row) + "]"
 
 
 def make_data(rng: Random) -> Data:
-    """Data of any kind."""
+    """Make random data of any kind."""
     if rng.random() < 0.06:
         return large(rng)
     n, p = size(rng)
@@ -70,14 +70,14 @@ def make_data(rng: Random) -> Data:
 
 
 def size(rng: Random) -> tuple[int, int]:
-    """Rows and columns: small, and the smallest often enough."""
+    """Draw small numbers of rows and columns, and the smallest ones often enough."""
     n = rng.choice((1, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 17))
     p = rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 13))
     return n, p
 
 
 def large(rng: Random) -> Data:
-    """Some hundred rows: more than one block, thread or batch has."""
+    """Make some hundred rows: enough for several blocks, threads or batches."""
     n, p, seed = rng.choice((64, 130, 300, 700)), rng.choice((3, 17, 65)), rng.randrange(1000)
     draw = rng.choice((f"poisson(0.5, ({n}, {p}))", f"gamma(0.3, 1, ({n}, {p}))", f"integers(0, 9, ({n}, {p}))"))
     wrap, sound = container(rng, n, p, "int64" if "gamma" not in draw else "float64")
@@ -85,7 +85,7 @@ def large(rng: Random) -> Data:
 
 
 def whole(rng: Random, n: int, p: int, dtype: str) -> list[list[Any]]:
-    """Whole numbers that the type can hold."""
+    """Draw integers that the type can hold."""
     if dtype == "bool":
         return [[bool(rng.getrandbits(1)) for _ in range(p)] for _ in range(n)]
     top = int(np.iinfo(dtype).max)
@@ -107,9 +107,9 @@ def whole(rng: Random, n: int, p: int, dtype: str) -> list[list[Any]]:
 
 
 def real(rng: Random, n: int, p: int, dtype: str) -> list[list[Any]]:
-    """Floating-point numbers that the type can hold."""
-    about = np.finfo(np.dtype(dtype))
-    fit = [x for x in SPECIAL if x <= float(min(about.max, np.finfo(np.float64).max))]
+    """Draw floating-point numbers that the type can hold."""
+    limits = np.finfo(np.dtype(dtype))
+    fit = [x for x in SPECIAL if x <= float(min(limits.max, np.finfo(np.float64).max))]
     kind = rng.choice(("uniform", "gamma", "wide", "special", "one size", "simple"))
     unit = rng.choice(fit)
 
@@ -131,25 +131,27 @@ def real(rng: Random, n: int, p: int, dtype: str) -> list[list[Any]]:
 
 
 def spoil(rng: Random, table: list[list[Any]], n: int, p: int, integer: bool) -> list[list[Any]]:
-    """Rows and columns that are zero, equal or parallel; now and then entries that are not allowed."""
-    what = rng.choice((None, None, None, "zero row", "zero column", "twice", "constant", "parallel", "bad", "all zero"))
+    """Make rows or columns zero, equal or parallel, or sometimes insert invalid entries."""
+    change = rng.choice(
+        (None, None, None, "zero row", "zero column", "twice", "constant", "parallel", "bad", "all zero")
+    )
     row, column = rng.randrange(n), rng.randrange(p)
-    if what == "zero row":
+    if change == "zero row":
         table[row] = [0 * x for x in table[row]]
-    elif what == "zero column":
+    elif change == "zero column":
         for line in table:
             line[column] = 0 * line[column]
-    elif what == "twice":
+    elif change == "twice":
         table = [list(table[rng.randrange(min(n, 3))]) for _ in range(n)]
-    elif what == "constant":
+    elif change == "constant":
         table = [[table[0][0]] * p for _ in range(n)]
-    elif what == "parallel" and not integer:
+    elif change == "parallel" and not integer:
         table[row] = [x * rng.choice((0.5, 3.0, 0.1)) if x < 1e30 else x for x in table[rng.randrange(n)]]
-    elif what == "all zero" and rng.random() < 0.3:
+    elif change == "all zero" and rng.random() < 0.3:
         table = [[0 * x for x in line] for line in table]
-    elif what == "bad" and rng.random() < 0.5 and not integer:
+    elif change == "bad" and rng.random() < 0.5 and not integer:
         table[row][column] = rng.choice((math.nan, math.inf, -math.inf, -1.0, -0.0, -5e-324))
-    return [[0 if isinstance(x, float) and math.isnan(x) and what != "bad" else x for x in line] for line in table]
+    return [[0 if isinstance(x, float) and math.isnan(x) and change != "bad" else x for x in line] for line in table]
 
 
 PLAIN = (
@@ -180,17 +182,17 @@ FEW = (
 
 
 def container(rng: Random, n: int, p: int, dtype: str) -> tuple[tuple[str, ...], bool]:
-    """Statements that make ``X`` of ``A``, and whether it says the same."""
-    strange = dtype.startswith(">") or dtype in ("float16", "longdouble")
+    """Return statements that make ``X`` from ``A``, and whether ``X`` holds the same data."""
+    unusual = dtype.startswith(">") or dtype in ("float16", "longdouble")
     chance = rng.random()
     if chance < 0.45:
         plain = (rng.choice(PLAIN),)
         return (*plain, "X.setflags(write=False)") if plain[0] == "X = A" and rng.random() < 0.2 else plain, True
-    if chance < 0.53 and not strange:
+    if chance < 0.53 and not unusual:
         return (rng.choice(BATCHES),), True
-    if chance < 0.54 and not strange:
+    if chance < 0.54 and not unusual:
         return (rng.choice(FEW),), True
-    if strange and dtype != "longdouble":  # SciPy has no sparse matrices of these
+    if unusual and dtype != "longdouble":  # SciPy has no sparse matrices of these types
         return ("X = A",), True
     format = rng.choice(SPARSE)
     lines = [f"X = sp.{format}_{rng.choice(('array', 'matrix'))}(A)"]
@@ -220,17 +222,17 @@ ZEROS = (
 
 
 def broken(rng: Random, format: str) -> list[str]:
-    """A statement that tampers with the structure of a sparse matrix."""
+    """Return statements that damage the structure of a sparse matrix."""
     value = rng.choice((-1, 0, 1, 2, 5, 100, 10**6, 2**31 - 1, -(2**31)))
-    place = rng.choice((0, -1, 1, 2))
+    position = rng.choice((0, -1, 1, 2))
     if format == "coo":
         axis = rng.choice(("row", "col"))
-        return [f"X.{axis} = X.{axis}.copy()", f"X.{axis}[{place}:][:1] = {value}"]
+        return [f"X.{axis} = X.{axis}.copy()", f"X.{axis}[{position}:][:1] = {value}"]
     ways = (
-        f"X.indices[{place}:][:1] = {value}",
-        f"X.indices[{place}:] = {value}",
-        f"X.indptr[{place}:][:1] = {value}",
-        f"X.indptr[{place}:][:1] += {rng.choice((1, -1, 2))}",
+        f"X.indices[{position}:][:1] = {value}",
+        f"X.indices[{position}:] = {value}",
+        f"X.indptr[{position}:][:1] = {value}",
+        f"X.indptr[{position}:][:1] += {rng.choice((1, -1, 2))}",
         "X.indptr = X.indptr[:-1]",
         "X.indptr = np.append(X.indptr, X.indptr[-1] + 1)",
         "X.indptr = X.indptr[::-1].copy()",

@@ -1,4 +1,4 @@
-"""Files that were tampered with: each is read, and what was read is used, or a sentence says why not."""
+"""File cases: each reads a damaged file and uses its content, unless a clear error refuses the file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .report import Failure
 from .reproduce import snippet
 from .runner import in_child
 from .specimens import Specimen, make_specimens
-from .stage import Stage, lost, quiet
+from .stage import Stage, ignored_errors, quiet
 
 APART, SHARE = (".mat", ".tif"), 0.2
-"""Files that are read in a process of their own, which takes a hundred times as long, are chosen less often."""
+"""Files that a separate process reads take a hundred times as long, so they are chosen less often, by this factor."""
 
 
 class Reader(NamedTuple):
-    """The statement that reads a file at ``PATH``, and those that use what was read."""
+    """The statement that reads a file at ``PATH``, and the statements that use its content."""
 
     read: str
     use: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ BRIEFLY = "if small(X.shape): ONMF(2, max_iter=2, init='random').fit(X)"
 TEXTS = "['Return the eigenvalues of a matrix.', 'a' * 99, '']"
 
 LIBRARIES = ("anndata", "h5py", "pyarrow.parquet", "rich.table", "spectral", "zarr")
-"""What readers import when they need it: imported once, not by every child."""
+"""Packages that the readers import when needed; imported once, not by every child."""
 
 READERS = {
     "model": Reader(
@@ -80,23 +80,23 @@ READERS = {
     "h5ad": Reader("X = open_h5ad(PATH)", (SOME, BRIEFLY)),
     "zarr": Reader("X = open_zarr(PATH, 'X')", (SOME, BRIEFLY)),
 }
-"""How each kind of file is read."""
+"""Reader of each kind of file."""
 
 
 def small(shape: tuple[int, ...]) -> bool:
-    """Whether a matrix may be fitted: a file may claim that its rows, which are empty, are many."""
+    """Whether a matrix is small enough to fit; a damaged file may claim a huge number of empty rows."""
     return all(length <= 10**5 for length in shape) and np.prod(shape, dtype=float) <= 10**7
 
 
 class Case(NamedTuple):
-    """A specimen, and its files, one of them or two damaged."""
+    """A specimen and its files, of which one or two are damaged."""
 
     specimen: Specimen
     files: dict[str, bytes]
 
 
 class Files:
-    """Files that were tampered with."""
+    """Damaged files."""
 
     name = "files"
     seconds = 20.0
@@ -107,23 +107,23 @@ class Files:
         self.names: dict[str, Any] = {"small": small}
 
     def warm_up(self) -> None:
-        """Make the files to start from, and read each of them once: whole, they all must be read."""
+        """Make the specimens, and read each of them once: undamaged, they must all be readable."""
         exec(HEADER, self.names)
-        self.names["command"] = get_command(self.names["app"])  # made once: it takes longer than most cases
+        self.names["command"] = get_command(self.names["app"])  # made once, because it takes longer than most cases
         for library in LIBRARIES:
             import_module(library)
-        dask.config.set(scheduler="synchronous")  # threads would not follow a fork
+        dask.config.set(scheduler="synchronous")  # threads do not survive a fork
         self.specimens = in_child(make_specimens)
-        in_child(self.read_whole)
+        in_child(self.check_specimens)
 
-    def read_whole(self) -> None:
-        """Refuse to begin if a specimen cannot be read as it is."""
+    def check_specimens(self) -> None:
+        """Raise an error if an undamaged specimen cannot be read."""
         for specimen in self.specimens:
             if failures := self.run(Case(specimen, specimen.files), strict=True):
                 raise RuntimeError(f"{specimen.name} cannot be read: {failures[0]}")
 
     def make(self, seed: int, number: int) -> Case:
-        """The case of this number."""
+        """Make the case with this number."""
         rng = random.Random(f"files {seed} {number}")
         shares = [SHARE if specimen.name.endswith(APART) else 1.0 for specimen in self.specimens]
         (specimen,) = rng.choices(self.specimens, shares)
@@ -137,50 +137,50 @@ class Files:
         return Case(specimen, files)
 
     def run(self, case: Case, strict: bool = False) -> list[Failure]:
-        """Write the files of a case, read them, and say what was wrong with that; ``strict``: any error is wrong."""
+        """Write the files of a case, read them, and return the failures. If ``strict``, any error is a failure."""
         seed_numpy(0)
         folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
         stage = Stage(self.names)
         stage.names["PATH"] = str(folder / case.specimen.name)
         reader = READERS[case.specimen.reader]
         try:
-            put(case.files, folder)
+            write_files(case.files, folder)
             with quiet() as ignored:
-                fine = stage.do(reader.read)
-                if not fine and not stage.failures and not names_it(stage.error, case):
+                succeeded = stage.do(reader.read)
+                if not succeeded and not stage.failures and not names_file(stage.error, case):
                     stage.add([Failure("error", f"{stage.error} (which file?)", f"no name, {case.specimen.name}")])
-                fine = fine and all(stage.do(line) for line in reader.use)
-            if fine:
+                succeeded = succeeded and all(stage.do(line) for line in reader.use)
+            if succeeded:
                 accept()
-            stage.add(lost(ignored))
+            stage.add(ignored_errors(ignored))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if strict and not fine and not stage.failures:
+        if strict and not succeeded and not stage.failures:
             stage.add([Failure("error", str(stage.error))])
         return [failure._replace(where=f"{case.specimen.reader}: {failure.where}") for failure in stage.failures]
 
     def smaller(self, case: Case) -> Iterator[Case]:
-        """Only the files that were damaged, or only one of them."""
+        """Yield cases in which one of the damaged files is intact."""
         for name, data in case.files.items():
             if data != case.specimen.files.get(name):
                 yield case._replace(files={**case.files, name: case.specimen.files[name]})
 
     def reproducer(self, case: Case, failure: Failure, folder: Path) -> str:
-        """Save the files, and say how they are read."""
+        """Save the files, and return the lines that read them."""
         shutil.rmtree(folder, ignore_errors=True)
-        put(case.files, folder)
+        write_files(case.files, folder)
         reader = READERS[case.specimen.reader]
         lines = failure.lines or "\n".join([reader.read, *reader.use])
         lines = lines.replace("PATH", repr(str(folder / case.specimen.name))).replace("command(", "app(")
         return snippet(re.sub(r"if small\(.*?\): ", "", lines), HEADER)
 
 
-def names_it(error: Exception | None, case: Case) -> bool:
-    """Whether a message says which file it is about."""
+def names_file(error: Exception | None, case: Case) -> bool:
+    """Whether an error message names one of the files."""
     return any(Path(name).name in str(error) for name in (case.specimen.name, *case.specimen.files))
 
 
-def put(files: dict[str, bytes], folder: Path) -> None:
+def write_files(files: dict[str, bytes], folder: Path) -> None:
     """Write files into a folder."""
     for name, data in files.items():
         path = folder / name

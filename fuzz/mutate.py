@@ -1,4 +1,4 @@
-"""Damage to bytes: flips, cuts, swaps, numbers that programs trip over; also below checksums and compression."""
+"""Damages bytes: flips, cuts, swaps and critical numbers, also inside checksums and compression."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ LEAVES += ("gpu", "consensus", "(a+)+b", "\x00", 2**63, -1e308, {"array": "label
 
 
 def tamper(rng: Random, name: str, data: bytes) -> bytes:
-    """Damage a file: its bytes as they are, or what they hold, packed again with the right checksums."""
+    """Damage the bytes of a file, or its unpacked content, which is then packed with correct checksums."""
     if rng.random() < 0.5:
         for unpack in INSIDE:
             try:
                 changed = unpack(rng, name, data)
-            except Exception:  # it was damaged before: its bytes can still be
+            except Exception:  # it was already damaged and cannot be unpacked; damage its bytes instead
                 changed = None
             if changed is not None:
                 return changed
@@ -58,101 +58,103 @@ def tamper(rng: Random, name: str, data: bytes) -> bytes:
 
 
 def damage(rng: Random, data: bytes) -> bytes:
-    """A few changes of bytes."""
+    """Make a few random changes to the bytes."""
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         data = rng.choice(CHANGES)(rng, data)
     return data
 
 
-def place(rng: Random, data: bytes, room: int = 1) -> int:
-    """Somewhere in the data; often near its beginning or end, where headers are."""
-    last = max(len(data) - room, 0)
-    where = rng.random()
-    if where < 0.3:
+def position(rng: Random, data: bytes, size: int = 1) -> int:
+    """Draw an offset with ``size`` bytes after it, often near the beginning or the end, where headers are."""
+    last = max(len(data) - size, 0)
+    draw = rng.random()
+    if draw < 0.3:
         return rng.randint(0, min(last, 400))
-    if where < 0.45:
+    if draw < 0.45:
         return rng.randint(max(last - 200, 0), last)
     return rng.randint(0, last)
 
 
 def flip(rng: Random, data: bytes) -> bytes:
-    """One bit."""
-    return over(data, place(rng, data), lambda old: bytes([old[0] ^ 1 << rng.randrange(8)]), 1)
+    """Flip one bit."""
+    return over(data, position(rng, data), lambda old: bytes([old[0] ^ 1 << rng.randrange(8)]), 1)
 
 
 def set_byte(rng: Random, data: bytes) -> bytes:
-    """One byte."""
-    return over(data, place(rng, data), lambda old: bytes([rng.choice((0, 255, 127, 128, 1, rng.randrange(256)))]), 1)
+    """Set one byte."""
+    return over(
+        data, position(rng, data), lambda old: bytes([rng.choice((0, 255, 127, 128, 1, rng.randrange(256)))]), 1
+    )
 
 
 def set_number(rng: Random, data: bytes) -> bytes:
-    """A number of 2, 4 or 8 bytes."""
+    """Set a number of 2, 4 or 8 bytes."""
     form = rng.choice("hiq")
     size = struct.calcsize(form)
     value = (rng.choice(NUMBERS) + 2 ** (8 * size - 1)) % 2 ** (8 * size) - 2 ** (8 * size - 1)
-    return over(data, place(rng, data, size), lambda old: struct.pack(rng.choice("<>") + form, value), size)
+    return over(data, position(rng, data, size), lambda old: struct.pack(rng.choice("<>") + form, value), size)
 
 
 def add_to_number(rng: Random, data: bytes) -> bytes:
-    """A number of 4 bytes becomes a little larger or smaller, as lengths and offsets do."""
+    """Add a small number to 4 bytes, which may be a length or an offset."""
     order, step = rng.choice(("little", "big")), rng.choice((-1, 1, -8, 8, 64))
 
     def change(old: bytes) -> bytes:
         return ((int.from_bytes(old, order) + step) % 2**32).to_bytes(4, order)  # type: ignore[arg-type]
 
-    return over(data, place(rng, data, 4), change, 4)
+    return over(data, position(rng, data, 4), change, 4)
 
 
 def over(data: bytes, at: int, change: Callable[[bytes], bytes], size: int) -> bytes:
-    """``data`` with ``size`` bytes changed, where there are so many."""
+    """Change ``size`` bytes at an offset, if there are enough."""
     old = data[at : at + size]
     return data if len(old) < size else data[:at] + change(old) + data[at + size :]
 
 
 def truncate(rng: Random, data: bytes) -> bytes:
-    """What is left when a copy breaks off."""
+    """Cut off the end, as an interrupted copy does."""
     return data[: rng.choice((0, 1, len(data) - 1, len(data) // 2, rng.randint(0, len(data))))]
 
 
 def insert(rng: Random, data: bytes) -> bytes:
-    """Something that was not there."""
-    at = place(rng, data)
+    """Insert bytes."""
+    at = position(rng, data)
     return data[:at] + rng.choice((*WORDS, rng.randbytes(rng.randint(1, 40)))) + data[at:]
 
 
 def cut(rng: Random, data: bytes) -> bytes:
-    """Something is gone."""
-    at = place(rng, data)
+    """Remove bytes."""
+    at = position(rng, data)
     return data[:at] + data[at + rng.choice((1, 2, 4, 16, 100)) :]
 
 
 def swap(rng: Random, data: bytes) -> bytes:
-    """Two pieces change places."""
+    """Swap two pieces."""
     size = rng.choice((1, 4, 16, 64))
-    a, b = sorted((place(rng, data, size), place(rng, data, size)))
+    a, b = sorted((position(rng, data, size), position(rng, data, size)))
     if a + size > b:
         return data
     return data[:a] + data[b : b + size] + data[a + size : b] + data[a : a + size] + data[b + size :]
 
 
 def repeat(rng: Random, data: bytes) -> bytes:
-    """A piece comes twice."""
-    at, size = place(rng, data), rng.choice((1, 8, 64, 300))
+    """Repeat a piece."""
+    at, size = position(rng, data), rng.choice((1, 8, 64, 300))
     return data[: at + size] + data[at : at + size] * rng.choice((1, 1, 3)) + data[at + size :]
 
 
 def blank(rng: Random, data: bytes) -> bytes:
-    """A piece is zero, or all ones."""
+    """Overwrite a piece with zeros or ones."""
     size = rng.choice((4, 16, 128))
-    return over(data, place(rng, data, size), lambda old: rng.choice((b"\0", b"\xff")) * size, size)
+    return over(data, position(rng, data, size), lambda old: rng.choice((b"\0", b"\xff")) * size, size)
 
 
 def other_digits(rng: Random, data: bytes) -> bytes:
-    """A number that is written in digits becomes another one."""
-    found = list(re.finditer(rb"-?\d+(\.\d+)?", data[:4096]))
-    if not found:
+    """Replace a number that is written in digits."""
+    matches = list(re.finditer(rb"-?\d+(\.\d+)?", data[:4096]))
+    if not matches:
         return flip(rng, data)
-    match = rng.choice(found)
+    match = rng.choice(matches)
     number = rng.choice((str(rng.choice(NUMBERS)).encode(), rng.choice(WORDS)))
     return data[: match.start()] + number + data[match.end() :]
 
@@ -162,25 +164,25 @@ CHANGES += (flip, set_byte, set_number, other_digits)
 
 
 def inside_zip(rng: Random, name: str, data: bytes) -> bytes | None:
-    """A member of a zip archive; a model file gets the right checksums again."""
+    """Damage a member of a zip archive; a model file gets correct checksums."""
     if not data.startswith(b"PK"):
         return None
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
         methods = {info.filename: info.compress_type for info in archive.infolist()}
     chosen = rng.choice(list(members))
-    what = rng.random()
-    if what < 0.85:
+    draw = rng.random()
+    if draw < 0.85:
         members[chosen] = tamper(rng, chosen, members[chosen])
-    elif what < 0.9:
+    elif draw < 0.9:
         del members[chosen]
-    elif what < 0.95:
+    elif draw < 0.95:
         members[rng.choice(("x", "../x", "arrays/x.npy", "a/" * 90 + "x"))] = members[chosen]
     else:
         methods[chosen] = zipfile.ZIP_DEFLATED
     if "metadata.json" in members and rng.random() < 0.9:
-        with contextlib.suppress(ValueError, TypeError):  # no JSON any more, or no object
-            members["metadata.json"] = signed(members)
+        with contextlib.suppress(ValueError, TypeError):  # no longer JSON, or not an object
+            members["metadata.json"] = with_checksums(members)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for member, content in members.items():
@@ -189,8 +191,8 @@ def inside_zip(rng: Random, name: str, data: bytes) -> bytes | None:
     return out.getvalue()
 
 
-def signed(members: dict[str, bytes]) -> bytes:
-    """The metadata of a model file whose members are these."""
+def with_checksums(members: dict[str, bytes]) -> bytes:
+    """Return the metadata of a model file with correct checksums of its members."""
     head = json.loads(members["metadata.json"])
     listed = {name: content for name, content in members.items() if name != "metadata.json"}
     head["members"] = {
@@ -200,7 +202,7 @@ def signed(members: dict[str, bytes]) -> bytes:
 
 
 def inside_stream(rng: Random, name: str, data: bytes) -> bytes | None:
-    """What is below gzip, bzip2, xz or zstd."""
+    """Damage the content of a gzip, bzip2, xz or zstd stream."""
     if data.startswith(b"\x1f\x8b"):
         return gzip.compress(tamper(rng, name, gzip.decompress(data)), mtime=0)
     if data.startswith(b"BZh"):
@@ -215,7 +217,7 @@ def inside_stream(rng: Random, name: str, data: bytes) -> bytes | None:
 
 
 def inside_tar(rng: Random, name: str, data: bytes) -> bytes | None:
-    """A header of a tar archive, with the right checksum, or a member."""
+    """Damage a header of a tar archive, with a correct checksum, or a member."""
     if data[257:262] != b"ustar":
         return None
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
@@ -230,34 +232,34 @@ def inside_tar(rng: Random, name: str, data: bytes) -> bytes | None:
 
 
 def inside_json(rng: Random, name: str, data: bytes) -> bytes | None:
-    """A value somewhere in JSON becomes another one."""
+    """Replace or remove a value in JSON."""
     if not name.endswith((".json", "jsonl", ".zarray", ".zattrs", ".zgroup")):
         return None
     lines = data.split(b"\n") if name.endswith("jsonl") else [data]
-    which = rng.randrange(len(lines))
-    whole = json.loads(lines[which])
-    places: list[tuple[Any, Any]] = []
+    number = rng.randrange(len(lines))
+    document = json.loads(lines[number])
+    entries: list[tuple[Any, Any]] = []
 
     def walk(value: Any) -> None:
         keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
         for key in list(keys)[:50]:
-            places.append((value, key))
+            entries.append((value, key))
             walk(value[key])
 
-    walk(whole)
-    if not places:
+    walk(document)
+    if not entries:
         return None
-    within, key = rng.choice(places)
-    if isinstance(within, dict) and rng.random() < 0.2:
-        del within[key]
+    parent, key = rng.choice(entries)
+    if isinstance(parent, dict) and rng.random() < 0.2:
+        del parent[key]
     else:
-        within[key] = rng.choice(LEAVES)
-    lines[which] = json.dumps(whole).encode()
+        parent[key] = rng.choice(LEAVES)
+    lines[number] = json.dumps(document).encode()
     return b"\n".join(lines)
 
 
 def inside_npy(rng: Random, name: str, data: bytes) -> bytes | None:
-    """The shape or type that an npy file claims, or one of its numbers."""
+    """Change the shape or type in the header of an npy file, or one of its numbers."""
     if not data.startswith(b"\x93NUMPY\x01"):
         return None
     end = 10 + int.from_bytes(data[8:10], "little")
@@ -276,7 +278,7 @@ def inside_npy(rng: Random, name: str, data: bytes) -> bytes | None:
 
 
 def inside_hdf5(rng: Random, name: str, data: bytes) -> bytes | None:
-    """An array or attribute of an HDF5 file, written through its own library."""
+    """Change an array or attribute of an HDF5 file, through the HDF5 library."""
     if b"\x89HDF" not in data[:1024]:
         return None
     import h5py
@@ -284,12 +286,12 @@ def inside_hdf5(rng: Random, name: str, data: bytes) -> bytes | None:
 
     file = io.BytesIO(data)
     with h5py.File(file, "r+") as opened:
-        found: list[Any] = []
-        opened.visititems(lambda _, item: found.append(item))
-        arrays = [item for item in found if isinstance(item, h5py.Dataset) and item.dtype.kind in "iuf" and item.size]
-        marked = [item for item in found if len(item.attrs)]
-        if marked and rng.random() < 0.3:
-            item = rng.choice(marked)
+        items: list[Any] = []
+        opened.visititems(lambda _, item: items.append(item))
+        arrays = [item for item in items if isinstance(item, h5py.Dataset) and item.dtype.kind in "iuf" and item.size]
+        with_attributes = [item for item in items if len(item.attrs)]
+        if with_attributes and rng.random() < 0.3:
+            item = rng.choice(with_attributes)
             key = rng.choice(sorted(item.attrs))
             item.attrs[key] = rng.choice((0, -1, [2**40, 3], "x", [3], [[1, 2]], np.nan, "csc_matrix"))
         else:

@@ -1,10 +1,10 @@
-"""Values of the estimator's parameters and of weights, as source text: good ones and bad ones."""
+"""Valid and invalid values of the estimator's parameters and of weights, as source text."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: values without blanks in them."""
+    """Split a text into values that contain no blanks."""
     return text.split()
 
 
@@ -31,7 +31,7 @@ GOOD: dict[str, tuple[list[str], float]] = {
     "sparse_output": (["False", "np.True_"], 0.1),
     "verbose": (["1", "2"], 0.05),
 }
-"""Values that are allowed, and how often the parameter is given. ``P`` is the number of features."""
+"""Valid values, and the probability that the parameter is set. ``P`` is the number of features."""
 
 BAD: dict[str, list[str]] = {
     "n_clusters": words("0 -1 2.0 True '3' None 10**30 math.nan 10**6 [2] np.array(2)"),
@@ -57,7 +57,7 @@ BAD: dict[str, list[str]] = {
     "sparse_output": words("1 None 'yes'"),
     "verbose": words("-1 None 0.5 '1'"),
 }
-"""Values that are to be refused in a sentence."""
+"""Values that must be refused with a clear error."""
 
 GOOD_WEIGHTS = [
     *[
@@ -79,4 +79,4 @@ BAD_WEIGHTS = [
     *["np.full(N, np.nan)", "np.full(N, np.inf)", "-np.ones(N)", "np.full(N, None)", "1j * np.ones(N)", "{}"],
     *["np.ones(N + 1)", "np.ones(N - 1)", "np.ones((N, 1))", "'weights'", "['a'] * N", "[[1]] * N", "[10**400] * N"],
 ]
-"""Weights of the rows, those that are allowed and those that are not. ``N`` is their number."""
+"""Valid and invalid weights of the rows. ``N`` is the number of rows."""

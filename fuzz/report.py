@@ -1,4 +1,4 @@
-"""How a campaign goes, and how it went: a line on the terminal, a table, and a file for the documentation."""
+"""Progress and results of a campaign: a line on the terminal, a table, and a file."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ KINDS = {
     "nan": "silent NaN",
     "contract": "contract",
 }
-"""What counts as a failure, and the name of its column.
+"""The kinds of failures, and the titles of their columns.
 
-``crash``: the process died of a signal, or ended without an exception. ``hang``: the case did not end within its limit,
-also when it ran alone. ``memory``: it needed more than its limit. ``error``: an exception that is no sentence for the
-user. ``nan``: NaN or infinity in a result, or a warning of NumPy's about one. ``contract``: a result that is not what
-the documentation promises.
+``crash``: a signal killed the process, or it exited without an exception. ``hang``: the case exceeded its time limit,
+even when it ran alone. ``memory``: it exceeded its memory limit. ``error``: an exception without a clear message for
+the user. ``nan``: NaN or infinity in a result, or a warning of NumPy about one. ``contract``: a result that violates
+the documentation.
 """
 
 
 class Failure(NamedTuple):
-    """What a case did wrong.
+    """A failure of a case.
 
     Attributes
     ----------
     kind : str
         One of :data:`KINDS`.
     what : str
-        A sentence.
+        Description.
     where : str
-        Tells different bugs apart.
+        Location; failures with different locations are different bugs.
     lines : str
-        The statements that lead there, where they are known.
+        The statements that reproduce the failure, if they are known.
     """
 
     kind: str
@@ -51,26 +51,26 @@ class Failure(NamedTuple):
 
 @dataclass
 class Tally:
-    """How a campaign went.
+    """The results of a campaign.
 
     Attributes
     ----------
     target, seed : str, int
-        What was fuzzed, and from which seed.
+        Name of the target, and the seed.
     cases, begun : int
-        Cases that were run, and those of batches that have only begun.
+        Number of cases in finished batches, and in batches that are still running.
     taken : int
-        Cases that the package took: it fitted, or read the file. It has refused the others.
+        Number of cases that the package accepted: it fitted the data or read the file. It refused the others.
     seconds : float
-        How long it took.
+        Duration.
     counts : dict of str to int
-        Failures by kind.
-    found : dict
-        Numbers of the cases that failed, by kind and place.
+        Number of failures by kind.
+    failed_cases : dict
+        Numbers of the failed cases, by kind and location.
     slow : list of int
-        Cases that ran past their limit once, and within it when they ran alone.
+        Cases that exceeded their time limit once, but not when they ran alone.
     interrupted : bool
-        Whether somebody stopped it.
+        Whether the user stopped the campaign.
     """
 
     target: str
@@ -80,32 +80,32 @@ class Tally:
     taken: int = 0
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    found: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    failed_cases: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     slow: list[int] = field(default_factory=list)
     interrupted: bool = False
 
     def add(self, number: int, failure: Failure) -> bool:
-        """Count a failure. → whether it is the first of its kind at its place"""
+        """Count a failure. → whether it is the first of its kind at its location"""
         self.counts[failure.kind] += 1
-        numbers = self.found.setdefault((failure.kind, failure.where), [])
+        numbers = self.failed_cases.setdefault((failure.kind, failure.where), [])
         numbers.append(number)
         return len(numbers) == 1
 
     @property
     def failures(self) -> int:
-        """Failures of all kinds."""
+        """Number of failures of all kinds."""
         return sum(self.counts.values())
 
     @property
     def rate(self) -> float:
-        """Cases a second."""
+        """Cases per second."""
         return (self.cases + self.begun) / max(self.seconds, 1e-9)
 
     def record(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return the results for JSON."""
         signatures = [
             {"kind": kind, "where": where, "cases": numbers[:20], "number": len(numbers)}
-            for (kind, where), numbers in self.found.items()
+            for (kind, where), numbers in self.failed_cases.items()
         ]
         plain = {
             name: getattr(self, name) for name in ("target", "seed", "cases", "taken", "counts", "slow", "interrupted")
@@ -114,7 +114,7 @@ class Tally:
 
 
 class Progress:
-    """A line on standard error that is written over, or a line now and then where that is no terminal."""
+    """A progress line on standard error; without a terminal, a new line every 30 seconds."""
 
     def __init__(self, expected: int | None, until: float) -> None:
         self.expected, self.until = expected, until
@@ -122,27 +122,27 @@ class Progress:
         self.next = 0.0
 
     def __call__(self, tally: Tally) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         now = time.monotonic()
         if now < self.next:
             return
         self.next = now + (0.5 if self.terminal else 30.0)
-        of = f" of {self.expected:,}" if self.expected else ""
-        left = "" if self.until == float("inf") else f", {max(self.until - now, 0) / 60:.1f} minutes left"
+        total = f" of {self.expected:,}" if self.expected else ""
+        remaining = "" if self.until == float("inf") else f", {max(self.until - now, 0) / 60:.1f} minutes left"
         failures = ", ".join(f"{number} {KINDS[kind]}" for kind, number in tally.counts.items() if number)
-        done = f"{tally.cases + tally.begun:,}{of} cases, {tally.rate:.0f}/s{left}"
+        done = f"{tally.cases + tally.begun:,}{total} cases, {tally.rate:.0f}/s{remaining}"
         line = f"{tally.target}: {done}; {failures or 'no failures'}"
         print(f"\r\x1b[K{line}" if self.terminal else f"{line}\n", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Make room for other lines."""
+        """Clear the line before other output."""
         if self.terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def table(tallies: list[Tally]) -> str:
-    """The figures in Markdown."""
-    head = ["", "cases", "of them taken", "seed", "cases/s", *KINDS.values()]
+    """Return the statistics as a Markdown table."""
+    head = ["", "cases", "accepted", "seed", "cases/s", *KINDS.values()]
     rows = [
         [tally.target, f"{tally.cases:,}", f"{tally.taken:,}", str(tally.seed), f"{tally.rate:.0f}"]
         + [str(number) for number in tally.counts.values()]
@@ -158,8 +158,8 @@ def table(tallies: list[Tally]) -> str:
 
 
 def signatures(tally: Tally) -> str:
-    """Each kind of failure in a line, the most frequent first."""
-    rows = sorted(tally.found.items(), key=lambda item: -len(item[1]))
+    """Return one line for each different failure, the most frequent first."""
+    rows = sorted(tally.failed_cases.items(), key=lambda item: -len(item[1]))
     return "\n".join(
         f"{len(numbers):6} {kind:8} {where}  (cases {', '.join(map(str, numbers[:5]))}{', …' * (len(numbers) > 5)})"
         for (kind, where), numbers in rows
@@ -167,7 +167,7 @@ def signatures(tally: Tally) -> str:
 
 
 def write(path: Path, tallies: list[Tally], command: str) -> None:
-    """Write the figures as JSON, or as Markdown where the name ends with .md."""
+    """Write the statistics as JSON, or as Markdown if the name ends with .md."""
     if path.suffix == ".md":
         path.write_text(f"`{command}`\n\n{table(tallies)}\n", encoding="utf-8")
         return

@@ -1,9 +1,9 @@
-"""Runs cases in child processes with limits of time and memory, and knows which one ended its process.
+"""Runs cases in child processes with time and memory limits, and identifies cases that kill their process.
 
 The process that calls :func:`campaign` has imported everything and compiled the kernels, and has no threads. It forks a
-child for each batch of cases. Before a case begins, the child writes its number and the time onto a board, memory that
-both share: when the child dies or hangs, the guilty case is known. It is run again alone to confirm it, and the next
-child goes on behind it.
+child for each batch of cases. Before each case, the child writes the number of the case and the time to a board in
+shared memory. If the child dies or hangs, the board identifies the case. It is run again alone to confirm the failure,
+and another child continues after it.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from .board import Board, post
 from .report import Failure, Tally
 
 POLL = 0.05
-"""Seconds between looks at the clocks of the children."""
+"""Seconds between checks of the time limits."""
 
-PATIENCE = 3
-"""How much longer than its limit a case may take when it runs alone: a busy machine is no hang."""
+SLACK = 3
+"""Factor on the time limit of a case that runs alone, so that a slow machine does not look like a hang."""
 
-DEADLY = ("crash", "hang")
+FATAL = ("crash", "hang")
 """Kinds of failures that end the process."""
 
 
 class Target(Protocol):
-    """Something to fuzz."""
+    """A part of onmf to fuzz."""
 
     name: str
-    seconds: float  # limit of a case
-    memory: int  # bytes a case may need beyond what its process has
+    seconds: float  # time limit of a case
+    memory: int  # bytes that a case may allocate, in addition to the memory of its process
 
     def warm_up(self) -> None:
-        """Import and compile what all cases need, in the process that forks; leave no thread behind."""
+        """Import and compile everything that cases need, in the process that forks; leave no thread running."""
 
     def make(self, seed: int, number: int) -> Any:
-        """The case of this number."""
+        """Make the case with this number."""
 
     def run(self, case: Any) -> list[Failure]:
         """Run a case in this process."""
 
     def smaller(self, case: Any) -> Iterator[Any]:
-        """Cases that are a little simpler."""
+        """Yield slightly simpler cases."""
 
     def reproducer(self, case: Any, failure: Failure, folder: Path) -> str:
-        """A few lines of Python that show the failure; files that they need go into ``folder``."""
+        """Return a few lines of Python that reproduce the failure; files that they need are written to ``folder``."""
 
 
 class Child:
@@ -66,13 +66,13 @@ class Child:
     Parameters
     ----------
     target : Target
-        What to fuzz.
+        The target.
     make : callable
-        The case of a number.
+        Makes the case with a number.
     numbers : range
-        Of the cases.
+        Numbers of the cases.
     seconds : float, optional
-        Limit of a case, instead of the target's.
+        Time limit of a case; by default that of the target.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Child:
         self.numbers, self.seconds = numbers, target.seconds if seconds is None else seconds
         self.board, self.hung, self.unread = Board(), False, b""
         self.board.begin(numbers.start)
-        self.trace = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the child is buried)
+        self.trace = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by ``reap``)
         self.pipe, write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -90,7 +90,7 @@ class Child:
             code = 1
             try:
                 os.close(self.pipe)
-                self._live(target, make, write)
+                self._run(target, make, write)
                 code = 0
             finally:
                 os._exit(code)
@@ -98,21 +98,21 @@ class Child:
 
     @property
     def done(self) -> int:
-        """Cases that are behind it."""
+        """Number of finished cases."""
         return self.board.state().number - self.numbers.start
 
     def fileno(self) -> int:
-        """The end of the pipe that the parent reads, for ``select``."""
+        """Return the reading end of the pipe, for ``select``."""
         return self.pipe
 
-    def _live(self, target: Target, make: Callable[[int], Any], pipe: int) -> None:
-        """What the child does."""
+    def _run(self, target: Target, make: Callable[[int], Any], pipe: int) -> None:
+        """Run the cases; this is the main function of the child."""
         post(self.board)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
         faulthandler.enable(self.trace, all_threads=False)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: the parent stops its children
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore Ctrl-C: the parent stops its children
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for number in self.numbers:
             self.board.begin(number)
@@ -120,7 +120,7 @@ class Child:
                 case = make(number)
                 limit_memory(target.memory)
                 failures = target.run(case)
-            except BaseException as error:  # the fuzzer's own fault, or an interrupt that came late
+            except BaseException as error:  # a bug in the fuzzer, or a late interrupt
                 text = "".join(traceback.format_exception(error)[-3:])
                 failures = [Failure("error", f"the fuzzer itself: {text}", "the fuzzer itself")]
             for failure in failures:
@@ -130,14 +130,14 @@ class Child:
         self.board.begin(self.numbers.stop)
 
     def read(self) -> list[tuple[int, Failure]] | None:
-        """What the child has written, by number of the case; None if it has ended."""
+        """Return the failures that the child has reported, with the numbers of their cases; None if it has ended."""
         data = os.read(self.pipe, 1 << 16)
         *lines, self.unread = (self.unread + data).split(b"\n")
-        found = [(number, Failure(*failure)) for number, *failure in map(json.loads, lines)]
-        return found if data else None
+        failures = [(number, Failure(*failure)) for number, *failure in map(json.loads, lines)]
+        return failures if data else None
 
     def watch(self) -> None:
-        """End the child if its case takes too long; faulthandler writes where it was."""
+        """Kill the child if its case takes too long; faulthandler then writes its traceback."""
         if self.hung or time.monotonic() - self.board.state().began < self.seconds:
             return
         self.hung = True
@@ -148,8 +148,8 @@ class Child:
                 return
         os.kill(self.pid, signal.SIGKILL)
 
-    def bury(self) -> Failure | None:
-        """How the child died, or None if it has run all its cases."""
+    def reap(self) -> Failure | None:
+        """Wait for the child to end; return how it died, or None if it has run all its cases."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.pipe)
         self.trace.seek(0)
@@ -159,47 +159,47 @@ class Child:
         code = os.waitstatus_to_exitcode(status)
         where = " < ".join(_short(frame) for frame in frames[:4]) or lines.rpartition("\n")[2][:80]
         if self.hung:
-            return Failure("hang", f"It had not ended after {self.seconds:g} s.", where, lines)
+            return Failure("hang", f"The case did not end within {self.seconds:g} s.", where, lines)
         if code < 0:
-            return Failure("crash", f"The process died of {signal.Signals(-code).name}.", where, lines)
+            return Failure("crash", f"The process was killed by {signal.Signals(-code).name}.", where, lines)
         if code or self.done < len(self.numbers):
-            return Failure("crash", f"The process ended with exit code {code} amid the case.", where, lines)
+            return Failure("crash", f"The process exited with exit code {code} during the case.", where, lines)
         return None
 
     def kill(self) -> None:
-        """End the child, whatever it does."""
+        """Kill the child."""
         os.kill(self.pid, signal.SIGKILL)
-        self.bury()
+        self.reap()
 
 
 def limit_memory(more: int) -> None:
-    """Let this process reserve so many bytes more than it has, and no more."""
-    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (has + more, resource.RLIM_INFINITY))
+    """Limit the address space of this process to its present size plus ``more`` bytes."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + more, resource.RLIM_INFINITY))
 
 
 def _short(frame: str) -> str:
-    """A line of faulthandler's without the folders of the file."""
+    """Shorten a line of faulthandler: the file without its folders."""
     return frame.split("/")[-1].removeprefix('File "').replace('", line ', ":")
 
 
 def alone(target: Target, make: Callable[[int], Any], numbers: range = range(1)) -> list[Failure]:
-    """What fails when only these cases run, in a child of their own."""
-    child = Child(target, make, numbers, PATIENCE * target.seconds)
+    """Run only these cases, in their own child, and return their failures."""
+    child = Child(target, make, numbers, SLACK * target.seconds)
     failures: list[Failure] = []
     while True:
         if select.select([child], [], [], POLL)[0]:
-            found = child.read()
-            if found is None:
+            reported = child.read()
+            if reported is None:
                 break
-            failures += [failure for _, failure in found]
+            failures += [failure for _, failure in reported]
         child.watch()
-    death = child.bury()
+    death = child.reap()
     return failures if death is None else [*failures, death]
 
 
 def in_child(function: Callable[[], Any]) -> Any:
-    """What a function returns that may start threads, run in a process that ends with it."""
+    """Run a function that may start threads in a child process, and return its result."""
     with tempfile.TemporaryFile() as file:
         pid = os.fork()
         if pid == 0:
@@ -229,31 +229,31 @@ def campaign(
     progress: Callable[[Tally], None] = lambda tally: None,
     show: Callable[[int, Failure], None] = lambda number, failure: None,
 ) -> Tally:
-    """Run cases until they, or the time, run out.
+    """Run cases until the batches or the time are used up.
 
     Parameters
     ----------
     target : Target
-        What to fuzz; warmed up.
+        The target, after ``warm_up``.
     seed : int
-        Together with its number it makes a case.
+        Seed; it determines a case together with the number of the case.
     batches : iterator of range
         Numbers of the cases that a child runs.
     until : float
-        Time, as :func:`time.monotonic` tells it, after which no batch begins.
+        Time of :func:`time.monotonic` after which no batch starts.
     workers : int
-        Children at a time.
+        Number of children at a time.
     progress, show : callable
-        Called now and then, and with each failure that is unlike the ones before.
+        Called regularly with the tally, and with each failure of a new kind or location.
 
     Returns
     -------
     Tally
     """
     if threading.active_count() > 1:
-        raise RuntimeError(f"There are threads, which a fork would lose: {threading.enumerate()}.")
+        raise RuntimeError(f"There are threads, which do not survive a fork: {threading.enumerate()}.")
     tally, began = Tally(target.name, seed), time.monotonic()
-    waiting: list[range] = []  # what children that died have left
+    waiting: list[range] = []  # the remaining cases of children that died
     children: list[Child] = []
 
     def failed(number: int, failure: Failure) -> None:
@@ -275,10 +275,10 @@ def campaign(
         while children:
             ready = select.select(children, [], [], POLL)[0]
             for child in list(children):
-                found = child.read() if child in ready else []
-                for number, failure in found or []:
+                reported = child.read() if child in ready else []
+                for number, failure in reported or []:
                     failed(number, failure)
-                if found is None:
+                if reported is None:
                     children.remove(child)
                     rest = account(target, make, child, tally, failed)
                     waiting += [rest] if rest else []
@@ -298,25 +298,25 @@ def campaign(
 def account(
     target: Target, make: Callable[[int], Any], child: Child, tally: Tally, failed: Callable[[int, Failure], None]
 ) -> range:
-    """Count the cases of a child that has ended, and confirm how it died. → the numbers of those that are left"""
-    death = child.bury()
+    """Count the cases of a child that has ended, and confirm how it died. → the numbers of its remaining cases"""
+    death = child.reap()
     number, _, taken = child.board.state()
     tally.cases, tally.taken = tally.cases + child.done, tally.taken + taken
     if death is None:
         return range(0)
-    if number == child.numbers.stop:  # it died when all was done
+    if number == child.numbers.stop:  # it died after its last case
         number -= 1
     else:
         tally.cases += 1
-    again = [failure for failure in alone(target, make, range(number, number + 1)) if failure.kind in DEADLY]
+    confirmed = [failure for failure in alone(target, make, range(number, number + 1)) if failure.kind in FATAL]
     first = child.numbers.start
-    if again:
-        failed(number, again[-1])
+    if confirmed:
+        failed(number, confirmed[-1])
     elif child.hung:
         tally.slow.append(number)
     else:
         replayed = alone(target, make, range(first, number + 1))
-        follows = any(failure.kind in DEADLY for failure in replayed)
-        when = f"after the cases from {first} on, not alone" if follows else "once, and not again"
+        repeatable = any(failure.kind in FATAL for failure in replayed)
+        when = f"after the cases from {first} on, but not alone" if repeatable else "once, and not again"
         failed(number, death._replace(what=f"{death.what[:-1]}, {when}."))
     return range(number + 1, child.numbers.stop)

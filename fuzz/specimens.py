@@ -1,4 +1,4 @@
-"""Real files to start from: small ones of every kind that the package reads, and parts of the paper's if at hand."""
+"""Valid files to damage: small ones of every format that the package reads, and parts of the paper's, if available."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from scipy.sparse import csr_array
 
 
 class Specimen(NamedTuple):
-    """A file, or a folder of files, and what reads it.
+    """A file, or a folder of files, and its reader.
 
     Attributes
     ----------
     name : str
-        Path that is given to the reader.
+        Path for the reader.
     reader : str
         One of :data:`fuzz.files.READERS`.
     files : dict of str to bytes
-        All files of it, by path.
+        Content of all files, by path.
     """
 
     name: str
@@ -40,60 +40,60 @@ class Specimen(NamedTuple):
 
 
 def make_specimens() -> list[Specimen]:
-    """All of them, in an order that does not change."""
+    """Make all specimens, in a fixed order."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         root = Path(folder)
-        found = [*models(root), *counts(root), *texts(), *tables(root), *images(root), *pieces(root)]
-        return [*found, *paper(os.environ.get("ONMF_DATA"), root)]
+        specimens = [*models(root), *counts(root), *texts(), *tables(root), *images(root), *pieces(root)]
+        return [*specimens, *paper(os.environ.get("ONMF_DATA"), root)]
 
 
 def small_counts() -> Any:
-    """Counts of 12 documents and 7 words."""
+    """Return the counts of 7 words in 12 documents."""
     return csr_array(np.random.default_rng(0).poisson(1.2, (12, 7)) * (np.arange(12)[:, None] % 3 + 1))
 
 
 def sentences() -> list[str]:
-    """The first sentences of real documentation, labelled by subpackage in turn."""
+    """Return the beginnings of 20 docstrings of SciPy."""
     from onmf.datasets import docstring_texts
 
     return [" ".join(text.split())[:160] for _, text, _ in docstring_texts()[::60]][:20]
 
 
-def one(root: Path, name: str, reader: str) -> Specimen:
-    """The file of this name, taken away again."""
+def take_file(root: Path, name: str, reader: str) -> Specimen:
+    """Read a file as a specimen, and delete it."""
     data = (root / name).read_bytes()
     (root / name).unlink()
     return Specimen(name, reader, {name: data})
 
 
 def folder_of(root: Path, name: str, reader: str) -> Specimen:
-    """All files below a folder."""
+    """Read all files below a folder as a specimen."""
     files = sorted(path for path in (root / name).rglob("*") if path.is_file())
     return Specimen(name, reader, {path.relative_to(root).as_posix(): path.read_bytes() for path in files})
 
 
 def models(root: Path) -> Iterator[Specimen]:
-    """Model files: of a matrix, of documents, of an image."""
+    """Make model files of a matrix, of documents and of an image."""
     from onmf import ONMF
     from onmf.image import cluster_image
     from onmf.text import cluster_documents
 
     X = small_counts()
     ONMF(3, init="++", random_state=0).fit(X).save(root / "plain.onmf", extra={"note": {"a": [1, 2]}})
-    yield one(root, "plain.onmf", "model")
+    yield take_file(root, "plain.onmf", "model")
     ONMF(2, init=np.ones((2, 7)) + np.eye(2, 7), beta_loss=1.5).fit(X.toarray()).save(root / "array.onmf")
-    yield one(root, "array.onmf", "model")
+    yield take_file(root, "array.onmf", "model")
     cluster_documents(sentences(), 3).save(root / "documents.onmf")
-    yield one(root, "documents.onmf", "documents")
+    yield take_file(root, "documents.onmf", "documents")
     cube = np.random.default_rng(0).gamma(1, 1, (4, 5, 6))
     cluster_image(cube, 2).save(root / "image")
-    found = next((root / "image").rglob("*.onmf")).read_bytes()
-    yield Specimen("image.onmf", "model", {"image.onmf": found})
+    model = next((root / "image").rglob("*.onmf")).read_bytes()
+    yield Specimen("image.onmf", "model", {"image.onmf": model})
 
 
 def counts(root: Path) -> Iterator[Specimen]:
-    """Matrices of counts in all formats."""
+    """Make matrices of counts in all formats."""
     from scipy.io import mmwrite, savemat
     from scipy.sparse import save_npz
     from sklearn.datasets import dump_svmlight_file
@@ -101,24 +101,24 @@ def counts(root: Path) -> Iterator[Specimen]:
     X = small_counts()
     y = np.arange(12) % 3
     save_npz(root / "scipy.npz", X)
-    yield one(root, "scipy.npz", "counts")
+    yield take_file(root, "scipy.npz", "counts")
     save_npz(root / "plain.npz", X, compressed=False)
-    yield one(root, "plain.npz", "counts")
+    yield take_file(root, "plain.npz", "counts")
     save_npz(root / "coo.npz", X.tocoo())
-    yield one(root, "coo.npz", "counts")
+    yield take_file(root, "coo.npz", "counts")
     np.savez(root / "ours.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array(X.shape), y=y)
-    yield one(root, "ours.npz", "counts")
+    yield take_file(root, "ours.npz", "counts")
     for compressed in (False, True):
         savemat(root / "counts.mat", {"dtm": X.tocsc(), "classid": y}, do_compression=compressed)
-        yield steady(one(root, "counts.mat", "counts"))
+        yield without_time(take_file(root, "counts.mat", "counts"))
     savemat(root / "dense.mat", {"dtm": X.toarray().astype(float), "classid": y})
-    yield steady(one(root, "dense.mat", "counts"))
+    yield without_time(take_file(root, "dense.mat", "counts"))
     mmwrite(root / "counts.mtx", X)
-    yield one(root, "counts.mtx", "counts")
+    yield take_file(root, "counts.mtx", "counts")
     mmwrite(root / "dense.mtx", X.toarray())
-    yield one(root, "dense.mtx", "counts")
+    yield take_file(root, "dense.mtx", "counts")
     dump_svmlight_file(X, y, str(root / "counts.svm"))
-    svm = one(root, "counts.svm", "counts")
+    svm = take_file(root, "counts.svm", "counts")
     yield svm
     yield Specimen("counts.svm.gz", "counts", {"counts.svm.gz": gzip.compress(svm.files["counts.svm"], mtime=0)})
     rows = [
@@ -129,14 +129,14 @@ def counts(root: Path) -> Iterator[Specimen]:
     yield Specimen("c", "counts", {"c": cluto, **beside})
 
 
-def steady(specimen: Specimen) -> Specimen:
-    """A MATLAB file without the time at which it was written."""
+def without_time(specimen: Specimen) -> Specimen:
+    """Remove the time of writing from a MATLAB file."""
     title = b"MATLAB 5.0 MAT-file".ljust(116)
     return specimen._replace(files={name: title + data[116:] for name, data in specimen.files.items()})
 
 
 def texts() -> Iterator[Specimen]:
-    """Folders, archives and streams of texts."""
+    """Make folders, archives and streams of texts."""
     documents = {f"{'ab'[i % 2]}/{i}.txt": text.encode() for i, text in enumerate(sentences()[:8])}
     documents["a/latin.txt"] = "Übergrößenträger für die Straße".encode("latin-1")
     documents["b/letter"] = b"From: a@b\nSubject: tea\n\nHello\nbegin 644 x\n" + b"M" * 61 + b"\n" + b"end\n"
@@ -165,66 +165,66 @@ def texts() -> Iterator[Specimen]:
 
 
 def tables(root: Path) -> Iterator[Specimen]:
-    """Tables of documents."""
+    """Make tables of documents."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = [{"id": f"d{i}", "text": text, "class": "ab"[i % 2]} for i, text in enumerate(sentences())]
-    written = io.StringIO()
-    writer = csv.DictWriter(written, ["id", "text", "class"])
+    table = io.StringIO()
+    writer = csv.DictWriter(table, ["id", "text", "class"])
     writer.writeheader()
     writer.writerows(rows)
-    yield Specimen("t.csv", "texts", {"t.csv": written.getvalue().encode()})
-    yield Specimen("t.tsv", "texts", {"t.tsv": written.getvalue().replace(",", "\t").encode()})
+    yield Specimen("t.csv", "texts", {"t.csv": table.getvalue().encode()})
+    yield Specimen("t.tsv", "texts", {"t.tsv": table.getvalue().replace(",", "\t").encode()})
     lines = "\n".join(json.dumps(row) for row in rows).encode()
     yield Specimen("t.jsonl", "texts", {"t.jsonl": lines})
     yield Specimen("t.jsonl.gz", "texts", {"t.jsonl.gz": gzip.compress(lines, mtime=0)})
     pq.write_table(pa.Table.from_pylist(rows), root / "t.parquet")
-    yield one(root, "t.parquet", "texts")
+    yield take_file(root, "t.parquet", "texts")
 
 
 def images(root: Path) -> Iterator[Specimen]:
-    """Images of 4 lines, 5 samples and 6 bands."""
+    """Make images of 4 lines, 5 samples and 6 bands."""
     import h5py
     import rasterio
     from scipy.io import savemat
     from spectral.io import envi
 
     cube = np.random.default_rng(0).poisson(40, (4, 5, 6)).astype(np.uint16)
-    about = {"wavelength": list(range(400, 1000, 100)), "bbl": [1, 1, 1, 1, 0, 1], "wavelength units": "nm"}
+    metadata = {"wavelength": list(range(400, 1000, 100)), "bbl": [1, 1, 1, 1, 0, 1], "wavelength units": "nm"}
     for interleave in ("bil", "bsq"):
-        envi.save_image(str(root / "scene.hdr"), cube, interleave=interleave, metadata=about, force=True)
+        envi.save_image(str(root / "scene.hdr"), cube, interleave=interleave, metadata=metadata, force=True)
         names = sorted(path.name for path in root.glob("scene.*"))
-        yield Specimen("scene.hdr", "image", {name: one(root, name, "image").files[name] for name in names})
+        yield Specimen("scene.hdr", "image", {name: take_file(root, name, "image").files[name] for name in names})
     for compress in ("none", "deflate", "lzw"):
         profile = {"driver": "GTiff", "height": 4, "width": 5, "count": 6, "dtype": "uint16", "compress": compress}
         with rasterio.open(root / "scene.tif", "w", **profile) as file:
             file.write(cube.transpose(2, 0, 1))
-        yield one(root, "scene.tif", "image")
+        yield take_file(root, "scene.tif", "image")
     for compressed in (False, True):
         savemat(root / "scene.mat", {"V": cube.astype(float)}, do_compression=compressed)
-        yield steady(one(root, "scene.mat", "image"))
+        yield without_time(take_file(root, "scene.mat", "image"))
     savemat(root / "flat.mat", {"V": cube.reshape(20, 6).T.astype(float), "nRow": 4, "nCol": 5})
-    yield steady(one(root, "flat.mat", "image"))
+    yield without_time(take_file(root, "flat.mat", "image"))
     with h5py.File(root / "scene73.mat", "w", userblock_size=512) as file:
         file["V"] = cube.transpose(2, 1, 0)
-    yield one(root, "scene73.mat", "image")
+    yield take_file(root, "scene73.mat", "image")
     np.save(root / "scene.npy", cube)
-    yield one(root, "scene.npy", "image")
+    yield take_file(root, "scene.npy", "image")
     np.savez(root / "scene.npz", cube=cube, wavelengths=np.arange(6.0))
-    yield one(root, "scene.npz", "image")
+    yield take_file(root, "scene.npz", "image")
     np.savez_compressed(root / "ours.npz", X=cube.reshape(20, 6), height=4, width=5, scale_num=1, scale_den=10)
-    yield one(root, "ours.npz", "image")
+    yield take_file(root, "ours.npz", "image")
     savemat(root / "truth.mat", {"M": np.random.default_rng(1).random((6, 2)), "A": np.full((2, 20), 0.5)})
-    yield steady(one(root, "truth.mat", "truth"))
+    yield without_time(take_file(root, "truth.mat", "truth"))
     spectra = "\n".join(["band,tea,milk", *(f"{400 + 100 * j},{j},{6 - j}" for j in range(6)), ""])
     yield Specimen("truth.csv", "truth", {"truth.csv": spectra.encode()})
     np.save(root / "truth.npy", np.arange(20).reshape(4, 5) % 3)
-    yield one(root, "truth.npy", "truth")
+    yield take_file(root, "truth.npy", "truth")
 
 
 def pieces(root: Path) -> Iterator[Specimen]:
-    """Data in parts: shards of both kinds, h5ad, Zarr."""
+    """Make data in parts: shards of both kinds, h5ad, Zarr."""
     import anndata
     import pandas as pd
 
@@ -240,13 +240,13 @@ def pieces(root: Path) -> Iterator[Specimen]:
     yield folder_of(root, "columns", "shards")
     adata = anndata.AnnData(X.astype(np.float32), layers={"dense": X.toarray()})
     adata.write_h5ad(root / "cells.h5ad")
-    yield one(root, "cells.h5ad", "h5ad")
+    yield take_file(root, "cells.h5ad", "h5ad")
     adata.write_zarr(root / "cells.zarr")
     yield folder_of(root, "cells.zarr", "zarr")
 
 
 def paper(folder: str | None, root: Path) -> Iterator[Specimen]:
-    """Beginnings of the public's own files, where the paper's data are at hand."""
+    """Make specimens from the beginnings of the paper's public files, if they are available."""
     if folder is None:
         return
     from scipy.io import loadmat, savemat
@@ -257,13 +257,15 @@ def paper(folder: str | None, root: Path) -> Iterator[Specimen]:
             content = loadmat(original / f"{name}.mat")
             part = content["dtm"].tocsr()[:15].tocsc()
             savemat(root / f"{name}.mat", {"dtm": part, "classid": content["classid"].ravel()[:15]})
-            yield steady(one(root, f"{name}.mat", "counts"))
+            yield without_time(take_file(root, f"{name}.mat", "counts"))
     if (original / "samson_1.img").exists():
         header = (original / "samson_1.img.hdr").read_text()
-        few = header.replace("lines   = 95", "lines   = 3")
+        shortened = header.replace("lines   = 95", "lines   = 3")
         data = (original / "samson_1.img").read_bytes()
         yield Specimen(
-            "samson_1.img", "image", {"samson_1.img": data[: len(data) // 95 * 3], "samson_1.img.hdr": few.encode()}
+            "samson_1.img",
+            "image",
+            {"samson_1.img": data[: len(data) // 95 * 3], "samson_1.img.hdr": shortened.encode()},
         )
     cells = Path(folder, "cells", "hash_4lines.npz")
     if cells.exists():
@@ -273,4 +275,4 @@ def paper(folder: str | None, root: Path) -> Iterator[Specimen]:
         arrays |= {"data": arrays["data"][:stop], "indices": arrays["indices"][:stop], "indptr": arrays["indptr"][:21]}
         arrays |= {"shape": np.array([20, arrays["shape"][1]]), "y": arrays["y"][:20]}
         np.savez(root / "cells.npz", **arrays)
-        yield one(root, "cells.npz", "counts")
+        yield take_file(root, "cells.npz", "counts")

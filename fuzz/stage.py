@@ -1,4 +1,4 @@
-"""Where a case plays: its names, the statements that it has run, and what was wrong with them."""
+"""Runs the statements of a case, and collects their failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _imported: dict[str, Any] = {}
 
 
 def imported() -> dict[str, Any]:
-    """The names that cases of fits use, imported once."""
+    """Return the names that core cases use, imported once."""
     if not _imported:
         exec(HEADER, _imported)
         _imported["dask"].config.set(scheduler="synchronous")
@@ -41,20 +41,20 @@ def imported() -> dict[str, Any]:
 
 
 class Stage:
-    """Runs the statements of a case, and judges what they raise and warn of.
+    """Runs the statements of a case, and checks their errors and warnings.
 
     Attributes
     ----------
     names : dict
         The variables.
     done : list of str
-        Statements that went well and that later ones build on.
+        Statements that succeeded; later statements depend on them.
     failures : list of Failure
-        So far.
+        Failures so far.
     caught : list
         Warnings of the last statement.
     error : Exception or None
-        What the last statement that failed has raised.
+        Error of the last statement that failed.
     """
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ class Stage:
         self.error: Exception | None = None
 
     def prepare(self, lines: Iterable[str]) -> None:
-        """Run statements that are the case's own, not the package's; they must not fail."""
+        """Run statements that do not use onmf; they must not fail."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for line in lines:
@@ -73,13 +73,13 @@ class Stage:
                 self.done.append(line)
 
     def do(self, line: str) -> bool:
-        """Run a statement. → whether it went well"""
-        fine, _ = self._run(line, lambda: exec(line, self.names))
-        self.done += [line] if fine else []
-        return fine
+        """Run a statement. → whether it succeeded"""
+        succeeded, _ = self._run(line, lambda: exec(line, self.names))
+        self.done += [line] if succeeded else []
+        return succeeded
 
     def ask(self, line: str) -> Any:
-        """The value of an expression, computed if it is Dask's, or None if it raised."""
+        """Return the value of an expression, computed if it is a Dask object; None if it raised an error."""
 
         def call() -> Any:
             value = eval(line, self.names)
@@ -103,16 +103,16 @@ class Stage:
                 self.add(wrong_warnings(caught), line)
 
     def add(self, failures: Iterable[Failure], *lines: str) -> None:
-        """Keep failures that these lines, after those before, have shown."""
+        """Add failures that these lines have caused, after the earlier ones."""
         text = "\n".join([*self.done, *lines])
         self.failures += [failure._replace(lines=text) for failure in failures]
 
     def broken(self, what: str, where: str, *lines: str) -> None:
-        """Keep that a promise was broken."""
+        """Add a failure of the kind ``contract``."""
         self.add([Failure("contract", what, where)], *lines)
 
     def after(self, line: str, check: Callable[[Any], Iterable[Failure]]) -> Any:
-        """Ask, and check the answer if there is one."""
+        """Evaluate an expression, and check its value if there is one."""
         value = self.ask(line)
         if value is not None:
             self.add(check(value), f"print({line})")
@@ -121,7 +121,7 @@ class Stage:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[list[Any]]:
-    """Standard output goes nowhere; → errors that Python could only ignore, where nobody was there to catch them."""
+    """Suppress standard output. → the errors that Python ignored because no code could catch them"""
     ignored: list[Any] = []
     hook, sys.unraisablehook = sys.unraisablehook, ignored.append
     try:
@@ -131,8 +131,8 @@ def quiet() -> Iterator[list[Any]]:
         sys.unraisablehook = hook
 
 
-def lost(ignored: list[Any]) -> Iterator[Failure]:
-    """Failures for errors that were ignored; whether an interrupt is lost is for the act to say that sends it."""
+def ignored_errors(ignored: list[Any]) -> Iterator[Failure]:
+    """Yield a failure for each ignored error, except interrupts, which the act that sends them checks."""
     for event in ignored:
         if event.exc_type is KeyboardInterrupt:
             continue

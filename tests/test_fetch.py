@@ -1,4 +1,4 @@
-"""Downloads, against a server of our own: good, wrong, truncated, endless, slow, led astray, dropped, two at once."""
+"""Downloads from a local server: correct, wrong, truncated, endless, slow, redirected, dropped, and two at once."""
 
 import hashlib
 import os
@@ -18,17 +18,17 @@ from onmf.datasets.catalogue import HOST, RemoteFile, info_of, remote_files
 
 pytest.importorskip("pooch", reason="pooch is not installed")
 
-# A connection that is dropped under requests leaves its socket to the garbage collector.
+# When a connection is dropped, requests leaves its socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the contents it is given, by file name, and misbehaves on demand."""
+    """Serves the given contents by file name, and misbehaves on demand."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.contents = {}
-        self.trouble = []  # one entry is used up by each request
+        self.trouble = []  # each request uses one entry
         self.requests = []
         self.closing = threading.Event()
 
@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(trouble, int):
             self.send_error(trouble)
             return
-        if trouble == "headers for ever":
+        if trouble == "endless headers":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Patience: ")
             self.drip(b"a")
             return
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[: len(content) // 2] if trouble == "truncate" else content)
 
     def drip(self, data):
-        """Send a little again and again, until nobody listens."""
+        """Send the data every 50 ms until the client disconnects."""
         while not self.server.closing.wait(0.05):
             try:
                 self.wfile.write(data)
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
 
     def pour(self, data):
-        """Send much, until nobody listens; what was sent is counted."""
+        """Send the data as fast as possible until the client disconnects, and count the bytes."""
         self.server.sent = 0
         try:
             while not self.server.closing.is_set() and self.server.sent < 10**9:
@@ -99,7 +99,7 @@ def server(monkeypatch, tmp_path):
         thread.start()
         monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{server.server_address[1]}")
         monkeypatch.setenv("ONMF_DATA", str(tmp_path / "data"))
-        monkeypatch.setattr("time.sleep", lambda _: None)  # pooch waits before it tries again
+        monkeypatch.setattr("time.sleep", lambda _: None)  # pooch waits before a retry
         yield server
         server.closing.set()
         server.shutdown()
@@ -108,7 +108,7 @@ def server(monkeypatch, tmp_path):
 
 @pytest.fixture
 def small(server, monkeypatch, tmp_path):
-    """A small stand-in for tr11, with hashes of its own: (X, y)."""
+    """A small replacement for tr11, with its own hashes: (X, y)."""
     X, y = csr_array(np.array([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])), np.array([1, 2])
     savemat(tmp_path / "tr11.mat", {"dtm": X, "classid": y[:, None]})
     content = (tmp_path / "tr11.mat").read_bytes()
@@ -133,50 +133,50 @@ def test_good_download(server, small, tmp_path):
     assert server.requests == [f"/o/r/{'c' * 40}/some%20dir/tr11.mat"]
     assert left_in_cache(tmp_path) == ["documents/tr11.npz"]
     load_documents("tr11")
-    assert len(server.requests) == 1, "what is there is not downloaded again"
+    assert len(server.requests) == 1, "an existing file is not downloaded again"
 
 
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
-        ("wrong", r"tr11: what came from http://127.0.0.1.* is not the file that was expected \(its hash differs\)"),
+        ("wrong", r"tr11: the file from http://127.0.0.1.* is not the expected one \(its hash differs\)"),
         ("truncate", "tr11: "),
         (404, "tr11: the server answered 404 for http://127.0.0.1"),
         (500, "tr11: the server answered 500"),
         ("drop", r"tr11: .* could not be reached \(ConnectionError\). Is this machine online\?"),
     ],
 )
-def test_trouble_that_lasts(server, small, tmp_path, trouble, message):
+def test_permanent_trouble(server, small, tmp_path, trouble, message):
     server.trouble = [trouble] * 3
     with pytest.raises(DownloadError, match=message) as caught:
         fetch("tr11")
     assert "Try again later, or put tr11.npz into a folder documents/ and set ONMF_DATA" in str(caught.value)
-    assert len(server.requests) == 3, "two more tries"
+    assert len(server.requests) == 3, "two retries"
     assert left_in_cache(tmp_path) == []
 
 
 class TestLimits:
     @pytest.mark.parametrize("trouble", ["endless", "lie"])
     @pytest.mark.parametrize("known", [True, False])
-    def test_more_than_expected_is_cut_off(self, server, small, tmp_path, monkeypatch, trouble, known):
+    def test_a_download_that_is_too_long_is_stopped(self, server, small, tmp_path, monkeypatch, trouble, known):
         content = server.contents["tr11.mat"]
         if not known:
             blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
             file = RemoteFile("github.com/o/r", "c" * 40, "tr11.mat", blob)
             monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
         server.trouble = [trouble]
-        most = len(content) if known else 50_000_000
+        limit = len(content) if known else 50_000_000
         with pytest.raises(
-            DownloadError, match=rf"sends more than the {most} bytes that were expected, and was cut off"
+            DownloadError, match=rf"sends more than the expected {limit} bytes; the download was stopped"
         ):
             fetch("tr11")
         if trouble == "endless":
             server.closing.set()
-            assert server.sent < most + 50_000_000, "what waits in buffers between the two"
+            assert server.sent < limit + 50_000_000, "plus the bytes in the buffers between server and client"
         assert left_in_cache(tmp_path) == []
-        assert fetch("tr11")[0].exists(), "the next one is as good as ever"
+        assert fetch("tr11")[0].exists(), "the next download succeeds"
 
-    @pytest.mark.parametrize("trouble", ["drip", "headers for ever"])
+    @pytest.mark.parametrize("trouble", ["drip", "endless headers"])
     def test_a_server_that_never_ends(self, server, small, tmp_path, monkeypatch, trouble):
         monkeypatch.setattr("onmf.datasets.download.SECONDS", 2)
         server.trouble = [trouble]
@@ -194,19 +194,21 @@ class TestLimits:
         assert left_in_cache(tmp_path) == []
 
     @pytest.mark.parametrize("where", ["file:///etc/passwd", "ftp://127.0.0.1/tr11.mat", "data:text/plain,a", ""])
-    def test_led_astray(self, server, small, tmp_path, where):
+    def test_redirects_that_are_not_followed(self, server, small, tmp_path, where):
         server.trouble = [f"go to {where}"] * 100
-        with pytest.raises(DownloadError, match=r"tr11: http://127.0.0.1.* leads to an address that is not followed"):
+        with pytest.raises(
+            DownloadError, match=r"tr11: http://127.0.0.1.* redirects to an address that is not followed"
+        ):
             fetch("tr11")
         assert left_in_cache(tmp_path) == []
 
-    def test_a_mirror_that_is_no_server(self, small, tmp_path, monkeypatch):
+    def test_a_mirror_that_is_not_a_server(self, small, tmp_path, monkeypatch):
         monkeypatch.setenv("ONMF_MIRROR", f"file://{tmp_path}")
-        with pytest.raises(DownloadError, match="leads to an address that is not followed"):
+        with pytest.raises(DownloadError, match="redirects to an address that is not followed"):
             fetch("tr11")
 
     @pytest.mark.parametrize("trouble", ["nonsense", "go to /elsewhere/tr11.mat"])
-    def test_what_does_no_harm(self, server, small, trouble):
+    def test_harmless_trouble(self, server, small, trouble):
         server.trouble = [trouble]
         assert fetch("tr11")[0].exists()
 
@@ -215,28 +217,28 @@ class TestLimits:
         assert fetch("tr11")[0].exists(), "the bytes are the file, whatever the header says"
 
     def test_a_full_disk(self, small, tmp_path, monkeypatch):
-        """/dev/full takes every file and no byte."""
+        """Every write to /dev/full fails with "no space left"."""
         if not os.path.exists("/dev/full"):
-            pytest.skip("there is no /dev/full here")
+            pytest.skip("this system has no /dev/full")
         from onmf.datasets import download
 
         receive = download._receive
         monkeypatch.setattr(download, "_receive", lambda url, target, *rest: receive(url, "/dev/full", *rest))
         with pytest.raises(
-            DownloadError, match=r"could not be written to .*No space left.*Make room there, or set ONMF_DATA"
+            DownloadError, match=r"could not be written to .*No space left.*Free some space, or set ONMF_DATA"
         ):
             fetch("tr11")
 
 
 @pytest.mark.parametrize("trouble", ["wrong", "truncate", 500, "drop"])
-def test_trouble_that_passes(server, small, tmp_path, trouble):
+def test_temporary_trouble(server, small, tmp_path, trouble):
     server.trouble = [trouble]
     [path] = fetch("tr11")
     assert path.exists()
     assert len(server.requests) == 2
 
 
-def test_one_that_fails_does_not_keep_the_others_away(server, small, tmp_path, monkeypatch):
+def test_the_others_are_downloaded_if_one_fails(server, small, tmp_path, monkeypatch):
     server.trouble = [404] * 3
     monkeypatch.setattr("onmf.datasets.download.DOCUMENTS", ("tr23", "tr11"))
     with pytest.raises(DownloadError, match=r"^tr23: the server answered 404"):
@@ -268,7 +270,7 @@ def test_files_known_by_their_git_hash_alone(server, small, monkeypatch, tmp_pat
 
 
 def test_a_folder_that_cannot_be_written(small, monkeypatch, tmp_path):
-    (tmp_path / "data").write_text("a file in the place of the folder")
+    (tmp_path / "data").write_text("a file instead of the folder")
     with pytest.raises(DownloadError, match=r"tr11 could not be written to .*set ONMF_DATA"):
         fetch("tr11")
 
@@ -280,7 +282,7 @@ def test_without_pooch(small, monkeypatch):
 
 
 def test_the_real_originals(server, original, tmp_path):
-    """The public's own files, with the hashes in the catalogue: as good as the data at hand, bit for bit."""
+    """The public files, verified by the hashes in the catalogue, give exactly the stored data sets."""
     for name in ("tr11.mat", "tr23.mat", "samson_1.mat", "end3.mat", "jasperRidge2_R198.mat", "end4.mat"):
         server.contents[name] = original(name).read_bytes()
     for name in ("tr11", "tr23"):

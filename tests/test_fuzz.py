@@ -1,4 +1,4 @@
-"""The fuzzer: a short part of it, always the same, and bugs that are planted to see whether it finds them."""
+"""The fuzzer: a short run of fixed cases, and planted bugs that it must find."""
 
 import hashlib
 import io
@@ -18,23 +18,23 @@ from fuzz.mutate import damage, inside_zip
 from onmf import ONMF
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer forks and limits processes as Linux does")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer needs the process limits of Linux")
 
 
 def python(*arguments):
-    """Run Python in the project's folder, without the paper's data: cases must be the same everywhere."""
+    """Run Python in the project's folder, without the paper's data, so that cases are the same everywhere."""
     environment = {name: value for name, value in os.environ.items() if name != "ONMF_DATA"}
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(("target", "cases"), [("core", "--fits=2000"), ("files", "--files=1000")])
-def test_a_part_of_the_cases_finds_nothing(target, cases, tmp_path):
-    out = tmp_path / "figures.json"
+def test_fixed_cases_have_no_failures(target, cases, tmp_path):
+    out = tmp_path / "statistics.json"
     run = python("-m", "fuzz", target, cases, "--seed=0", "--workers=2", f"--out={out}")
     assert run.returncode == 0, run.stdout + run.stderr
-    (figures,) = json.loads(out.read_text())["targets"]
-    assert figures["cases"] == int(cases.partition("=")[2])
-    assert not any(figures["counts"].values())
+    (statistics,) = json.loads(out.read_text())["targets"]
+    assert statistics["cases"] == int(cases.partition("=")[2])
+    assert not any(statistics["counts"].values())
 
 
 PLANTED = """
@@ -82,13 +82,13 @@ print(json.dumps({"cases": tally.cases, "shown": sorted(shown)}))
 
 
 def test_planted_bugs_are_found():
-    """A crash, a hang and an exit end their process; the cases behind them are run all the same."""
+    """A crash, a hang and an exit end their process; the cases after them still run."""
     run = python("-c", PLANTED)
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
-    found = {number: (kind, what, lines) for number, kind, what, _, lines in result["shown"]}
+    failures = {number: (kind, what, lines) for number, kind, what, _, lines in result["shown"]}
     assert result["cases"] == 20
-    assert {number: kind for number, (kind, *_) in found.items()} == {
+    assert {number: kind for number, (kind, *_) in failures.items()} == {
         3: "crash",
         5: "hang",
         7: "memory",
@@ -98,9 +98,9 @@ def test_planted_bugs_are_found():
         13: "error",
         15: "error",
     }
-    assert "SIGSEGV" in found[3][1]
-    assert found[3][2] == "case 3"  # what it was doing when it died
-    assert "exit code 0" in found[8][1]
+    assert "SIGSEGV" in failures[3][1]
+    assert failures[3][2] == "case 3"  # the note of the case when it died
+    assert "exit code 0" in failures[8][1]
 
 
 BUGGY = """
@@ -131,23 +131,23 @@ sys.exit(main())
 """
 
 
-def test_planted_bugs_in_the_package_are_found_and_made_small(tmp_path):
-    out = tmp_path / "figures.json"
+def test_planted_bugs_in_the_package_are_found_and_reduced(tmp_path):
+    out = tmp_path / "statistics.json"
     run = python("-c", BUGGY, str(out))
     assert run.returncode == 1, run.stderr
-    (figures,) = json.loads(out.read_text())["targets"]
-    assert figures["cases"] == 60
-    counts = figures["counts"]
+    (statistics,) = json.loads(out.read_text())["targets"]
+    assert statistics["cases"] == 60
+    counts = statistics["counts"]
     assert min(counts[kind] for kind in ("crash", "error", "nan", "contract")) > 0
     assert counts["hang"] == counts["memory"] == 0
-    assert "model = ONMF(n_clusters=2)\nmodel.fit(" in run.stdout  # all other parameters are gone
-    crash = next(found["cases"][0] for found in figures["found"] if found["kind"] == "crash")
+    assert "model = ONMF(n_clusters=2)\nmodel.fit(" in run.stdout  # without the other parameters
+    crash = next(failure["cases"][0] for failure in statistics["found"] if failure["kind"] == "crash")
     snippet = run.stdout.partition(f"# python -m fuzz core --seed 0 --case {crash}\n")[2].partition("\n\n")[0]
     assert "ONMF(" in snippet
-    assert python("-W", "ignore", "-c", snippet).returncode == 0  # complete as it is: without the bug, it runs
+    assert python("-W", "ignore", "-c", snippet).returncode == 0  # the snippet is complete: without the bug, it runs
 
 
-def test_cases_follow_from_seed_and_number():
+def test_seed_and_number_determine_a_case():
     core = Core()
     cases = [core.make(1, number) for number in range(50)]
     assert cases == [core.make(1, number) for number in range(50)]
@@ -155,19 +155,21 @@ def test_cases_follow_from_seed_and_number():
     assert damage(random.Random(1), bytes(100)) == damage(random.Random(1), bytes(100))
 
 
-def test_tampered_model_files_have_the_right_checksums(tmp_path):
+def test_damaged_model_files_have_correct_checksums(tmp_path):
     ONMF(2).fit(np.eye(4)).save(tmp_path / "model.onmf")
-    whole = (tmp_path / "model.onmf").read_bytes()
-    right = 0
+    original = (tmp_path / "model.onmf").read_bytes()
+    correct = 0
     for seed in range(100):
-        changed = inside_zip(random.Random(seed), "model.onmf", whole)
+        changed = inside_zip(random.Random(seed), "model.onmf", original)
         with zipfile.ZipFile(io.BytesIO(changed)) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}  # which checks the zip's own
+            members = {
+                name: archive.read(name) for name in archive.namelist()
+            }  # this checks the checksums of the zip archive
         try:
             listed = json.loads(members.pop("metadata.json"))["members"]
         except (KeyError, ValueError, TypeError):
             continue
-        right += changed != whole and all(
+        correct += changed != original and all(
             listed.get(name, {}).get("sha256") == hashlib.sha256(data).hexdigest() for name, data in members.items()
         )
-    assert right > 50
+    assert correct > 50

@@ -1,4 +1,4 @@
-"""An ONMF object inside hyperspy, as the algorithm of its decomposition and of its cluster analysis."""
+"""ONMF as the algorithm of hyperspy's decomposition and cluster analysis."""
 
 import numpy as np
 import pytest
@@ -36,6 +36,6 @@ def test_decomposition(signal):
 def test_cluster_analysis(signal):
     s, scene = signal
     s.cluster_analysis(cluster_source="signal", algorithm=ONMF(3), n_clusters=3, preprocessing=None)
-    found = s.get_cluster_labels(merged=True).data.ravel()
-    assert clustering_accuracy(ONMF(3).fit(scene.X).labels_, found) == 1
-    assert np.unique(found).tolist() == [0, 1, 2]
+    labels = s.get_cluster_labels(merged=True).data.ravel()
+    assert clustering_accuracy(ONMF(3).fit(scene.X).labels_, labels) == 1
+    assert np.unique(labels).tolist() == [0, 1, 2]

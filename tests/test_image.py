@@ -1,4 +1,4 @@
-"""From a cube to maps and spectra: the paper's scenes, no-data, round trips, and the command line."""
+"""Clustering of images: the paper's scenes, pixels without data, round trips through files, and the command line."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 UTM = rasterio.CRS.from_epsg(32610)
-PLACE = (10.0, 0.0, 1000.0, 0.0, -20.0, 2000.0)
+TRANSFORM = (10.0, 0.0, 1000.0, 0.0, -20.0, 2000.0)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def scene():
 
 @pytest.fixture
 def cube(scene):
-    """A scene with coordinates, a bad band, and pixels of each kind that are outside: 5 of them."""
+    """A scene with coordinates, a bad band, and 5 pixels outside, one of each kind."""
     X = scene.X.reshape(30, 40, 60).astype(np.float32)
     X[0, 0, 7] = np.nan
     X[0, 1] = -9999
@@ -64,7 +64,7 @@ def cube(scene):
         mask=mask,
         ignore_value=-9999,
         crs=UTM.to_wkt(),
-        transform=PLACE,
+        transform=TRANSFORM,
         name="scene",
         source="scene",
     )
@@ -74,43 +74,45 @@ def cube(scene):
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_samson_as_in_the_paper(original, paper_set, name, in_memory):
     negatives = "refuse" if name.endswith(".mat") else "clip"
-    found = cluster_image(original(name), 3, negatives=negatives, truth=original("end3.mat"), in_memory=in_memory)
+    clustering = cluster_image(original(name), 3, negatives=negatives, truth=original("end3.mat"), in_memory=in_memory)
     X, endmembers = paper_set("samson")
     model = ONMF(3).fit(X)
-    assert clustering_accuracy(model.labels_, found.labels.ravel(order="F")) == 1
-    assert found.model.n_iter_ == model.n_iter_
-    assert f"{found.comparison.mrsa:.2f}" == "2.75"
-    assert f"{onmf.metrics.mrsa(endmembers, found.spectra):.2f}" == "2.75"
-    assert sorted(found.names) == ["rock", "tree", "water"]
-    assert (found.cube.crs is None) == name.endswith(".mat")
-    assert any("782 negative" in note for note in found.notes) == (negatives == "clip")
+    assert clustering_accuracy(model.labels_, clustering.labels.ravel(order="F")) == 1
+    assert clustering.model.n_iter_ == model.n_iter_
+    assert f"{clustering.comparison.mrsa:.2f}" == "2.75"
+    assert f"{onmf.metrics.mrsa(endmembers, clustering.spectra):.2f}" == "2.75"
+    assert sorted(clustering.names) == ["rock", "tree", "water"]
+    assert (clustering.cube.crs is None) == name.endswith(".mat")
+    assert any("782 negative" in note for note in clustering.notes) == (negatives == "clip")
 
 
-def test_jasper_finds_the_water(original):
-    found = cluster_image(original("jasperRidge2_R198.mat"), 4, truth=original("end4.mat"))
-    assert f"{found.comparison.mrsa:.2f}" == "3.64"
-    truth = read_truth(original("end4.mat"), found.cube.shape)
+def test_water_of_jasper_ridge(original):
+    clustering = cluster_image(original("jasperRidge2_R198.mat"), 4, truth=original("end4.mat"))
+    assert f"{clustering.comparison.mrsa:.2f}" == "3.64"
+    truth = read_truth(original("end4.mat"), clustering.cube.shape)
     water = truth.labels == truth.names.index("water")
-    mapped = found.labels == found.names.index("water")
+    mapped = clustering.labels == clustering.names.index("water")
     assert (water & mapped).sum() / (water | mapped).sum() > 0.95
-    assert found.notes == ["The cube is the variable Y of jasperRidge2_R198.mat."]
+    assert clustering.notes == ["The cube is the variable Y of jasperRidge2_R198.mat."]
     assert cluster_image(original("jasperRidge2_R198.mat")).names == [f"cluster {k}" for k in (1, 2, 3, 4)], "auto"
 
 
 def test_negatives_are_refused_with_their_number(original):
-    with pytest.raises(ValueError, match=r"782 negative values, line 0, sample 57, band 0 = -12 .*--negatives clip"):
+    with pytest.raises(
+        ValueError, match=r"782 negative values \(first: line 0, sample 57, band 0 = -12, .*--negatives clip"
+    ):
         cluster_image(original("samson_1.img"), 3)
     cluster_image(original("samson_1.img"), 3, beta_loss="frobenius")
 
 
-def test_what_is_outside(cube):
-    found = cluster_image(cube, 3)
-    assert np.argwhere(found.labels == -1).tolist() == [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
-    for values in (found.scales, found.residuals, found.margins):
-        assert np.array_equal(np.isnan(values), found.labels == -1)
-    assert found.spectra.shape == (3, 59)
-    assert found.sizes.sum() == 1195
-    assert found.notes == [
+def test_pixels_outside(cube):
+    clustering = cluster_image(cube, 3)
+    assert np.argwhere(clustering.labels == -1).tolist() == [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
+    for values in (clustering.scales, clustering.residuals, clustering.margins):
+        assert np.array_equal(np.isnan(values), clustering.labels == -1)
+    assert clustering.spectra.shape == (3, 59)
+    assert clustering.sizes.sum() == 1195
+    assert clustering.notes == [
         "5 of 1,200 pixels hold no data and are outside (-1).",
         "1 of 60 bands are bad and were left out.",
     ]
@@ -123,19 +125,19 @@ def test_what_is_outside(cube):
 def test_an_ignore_value_of_zero_needs_all_bands():
     X = np.random.default_rng(0).integers(0, 3, (6, 7, 5))
     X[0, 0] = 0
-    found = cluster_image(Cube(X, ignore_value=0), 2)
-    assert np.array_equal(found.labels == -1, (X == 0).all(axis=2))
-    assert (X[found.labels >= 0] == 0).any()
+    clustering = cluster_image(Cube(X, ignore_value=0), 2)
+    assert np.array_equal(clustering.labels == -1, (X == 0).all(axis=2))
+    assert (X[clustering.labels >= 0] == 0).any()
 
 
-def test_values_that_no_sensor_makes():
+def test_values_that_no_sensor_measures():
     X = np.ones((3, 3, 4))
     X[1, 1, 1] = 1e200
-    with pytest.raises(ValueError, match=r"holds values beyond 1e\+30.*--ignore"):
+    with pytest.raises(ValueError, match=r"has values beyond 1e\+30.*--ignore"):
         cluster_image(X, 2)
     X[1, 1, 1] = np.inf
     assert cluster_image(np.random.default_rng(0).random(X.shape) + X, 2).labels[1, 1] == -1
-    with pytest.raises(ValueError, match="holds 1 values that are not positive"):
+    with pytest.raises(ValueError, match="has 1 values that are not positive"):
         cluster_image(np.arange(27.0).reshape(3, 3, 3), 2, beta_loss="itakura-saito")
     with pytest.raises(ValueError, match="negatives='drop' is not allowed"):
         cluster_image(X, 2, negatives="drop")
@@ -145,37 +147,37 @@ def test_values_that_no_sensor_makes():
 
 @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine", 1.5])
 def test_a_pixel_is_its_scale_times_its_spectrum(cube, loss):
-    found = cluster_image(cube, 3, beta_loss=loss)
-    inside = found.labels >= 0
+    clustering = cluster_image(cube, 3, beta_loss=loss)
+    inside = clustering.labels >= 0
     X = cube.read(0, 30)[inside].astype(float)
-    Y = found.scales[inside][:, None] * found.spectra[found.labels[inside]]
-    left, whole = ((X - Y) ** 2).sum(), ((X - X.mean(axis=0)) ** 2).sum()
-    assert left < 0.05 * whole
+    Y = clustering.scales[inside][:, None] * clustering.spectra[clustering.labels[inside]]
+    residual_ss, total_ss = ((X - Y) ** 2).sum(), ((X - X.mean(axis=0)) ** 2).sum()
+    assert residual_ss < 0.05 * total_ss
     for k in range(3):
-        assert found.scales[found.labels == k].mean() == pytest.approx(1, rel=1e-5)
+        assert clustering.scales[clustering.labels == k].mean() == pytest.approx(1, rel=1e-5)
     if loss == "kullback-leibler":
-        means = [X[found.labels[inside] == k].mean(axis=0) for k in range(3)]
-        assert found.spectra == pytest.approx(np.array(means), rel=1e-6)
+        means = [X[clustering.labels[inside] == k].mean(axis=0) for k in range(3)]
+        assert clustering.spectra == pytest.approx(np.array(means), rel=1e-6)
         residual = (X * np.log(np.where(X > 0, X, 1) / Y) - X + Y).sum(axis=1) / X.sum(axis=1)
-        assert found.residuals[inside] == pytest.approx(residual, rel=1e-3, abs=1e-6)
-    assert (found.margins[inside] >= 0).all()
-    assert found.margins[inside] == pytest.approx(found.model.margins_, rel=1e-5, abs=1e-7)
+        assert clustering.residuals[inside] == pytest.approx(residual, rel=1e-3, abs=1e-6)
+    assert (clustering.margins[inside] >= 0).all()
+    assert clustering.margins[inside] == pytest.approx(clustering.model.margins_, rel=1e-5, abs=1e-7)
 
 
-def test_blocks_give_what_memory_gives(cube, monkeypatch):
+def test_blocks_give_the_same_result_as_memory(cube, monkeypatch):
     monkeypatch.setattr("onmf.image.pixels.BLOCK", 30_000)
-    said = []
+    steps = []
     expected = cluster_image(cube, 3, in_memory=True)
-    found = cluster_image(cube, 3, in_memory=False, progress=lambda what, share: said.append(what))
-    assert np.array_equal(found.labels, expected.labels)
-    assert found.spectra == pytest.approx(expected.spectra, rel=1e-9)
-    assert np.array_equal(np.isnan(found.residuals), np.isnan(expected.residuals))
-    assert found.notes[-1] == (
+    clustering = cluster_image(cube, 3, in_memory=False, progress=lambda step, share: steps.append(step))
+    assert np.array_equal(clustering.labels, expected.labels)
+    assert clustering.spectra == pytest.approx(expected.spectra, rel=1e-9)
+    assert np.array_equal(np.isnan(clustering.residuals), np.isnan(expected.residuals))
+    assert clustering.notes[-1] == (
         "The pixels were read in 10 blocks, and the start comes from 1,195 of them, evenly spread (SNPA chose its "
         "pixels)."
     )
-    assert {"looking for pixels", "choosing a start", "reading", "iteration 1", "drawing maps"} <= set(said)
-    assert (found.model.engine, found.model.init, found.model.n_threads) == ("auto", "snpa", None)
+    assert {"looking for pixels", "choosing a start", "reading", "iteration 1", "drawing maps"} <= set(steps)
+    assert (clustering.model.engine, clustering.model.init, clustering.model.n_threads) == ("auto", "snpa", None)
     monkeypatch.setattr("onmf.image.cluster.SAMPLE", 100)
     for init in ("snpa", "++", expected.model.cluster_centers_):
         other = cluster_image(cube, 3, in_memory=False, init=init, random_state=0)
@@ -184,9 +186,9 @@ def test_blocks_give_what_memory_gives(cube, monkeypatch):
         cluster_image(cube, 3, in_memory=False, refine="local-search")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in other units")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems report peak memory in other units")
 def test_a_large_file_needs_little_memory(tmp_path):
-    """480 MB on disk, of which a few blocks are in memory at a time."""
+    """The file has 480 MB; only a few blocks are in memory at a time."""
     header = "ENVI\nsamples = 1000\nlines = 1000\nbands = 120\ndata type = 4\ninterleave = {}\nbyte order = 0\n"
     spectra = np.random.default_rng(0).integers(1, 50, (3, 120)).astype(np.float32)
     with (tmp_path / "x.img").open("wb") as file:
@@ -200,8 +202,8 @@ def test_a_large_file_needs_little_memory(tmp_path):
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         cluster_image(np.random.default_rng(0).random((20, 20, 120), dtype=np.float32), 3, in_memory=False, tol=1)
         before = peak()
-        found = cluster_image({str(tmp_path / "x.img")!r}, 3, in_memory=False)
-        print(peak() - before, *sorted(found.sizes))
+        clustering = cluster_image({str(tmp_path / "x.img")!r}, 3, in_memory=False)
+        print(peak() - before, *sorted(clustering.sizes))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -212,28 +214,28 @@ def test_a_large_file_needs_little_memory(tmp_path):
 
 def test_the_number_of_materials():
     for k in (2, 3, 4):
-        made = make_scene(40, 50, 80, k, random_state=3)
-        found = cluster_image(made.X.reshape(40, 50, 80), "auto")
-        assert len(found.spectra) == k
-        assert f"{k} clusters were chosen" in found.notes[-1]
+        scene = make_scene(40, 50, 80, k, random_state=3)
+        clustering = cluster_image(scene.X.reshape(40, 50, 80), "auto")
+        assert len(clustering.spectra) == k
+        assert f"{k} clusters were chosen" in clustering.notes[-1]
 
 
 def test_predict_another_image_of_the_sensor(cube, scene, tmp_path):
-    found = cluster_image(cube, 3, negatives="clip")
-    found.save(tmp_path / "out")
+    clustering = cluster_image(cube, 3, negatives="clip")
+    clustering.save(tmp_path / "out")
     model = onmf.load(tmp_path / "out" / "model.onmf")
     brighter = replace(cube, data=np.where(cube.data == -9999, -9999, 2 * cube.data))
-    for fitted in (found, model):
+    for fitted in (clustering, model):
         again = predict_image(fitted, cube)
-        assert np.array_equal(again.labels, found.labels)
-        assert again.scales == pytest.approx(found.scales, rel=1e-5, nan_ok=True)
-        assert again.names == found.names
+        assert np.array_equal(again.labels, clustering.labels)
+        assert again.scales == pytest.approx(clustering.scales, rel=1e-5, nan_ok=True)
+        assert again.names == clustering.names
         twice = predict_image(fitted, brighter)
-        assert twice.scales == pytest.approx(2 * found.scales, rel=1e-5, nan_ok=True)
-        assert twice.spectra == pytest.approx(found.spectra)
+        assert twice.scales == pytest.approx(2 * clustering.scales, rel=1e-5, nan_ok=True)
+        assert twice.spectra == pytest.approx(clustering.spectra)
     assert again.negatives == "clip"
     used = Cube(cube.read(0, 30), wavelengths=cube.wavelengths[cube.good_bands], ignore_value=-9999)
-    assert (predict_image(model, used).labels[1:] == found.labels[1:]).all(), "without the bad band"
+    assert (predict_image(model, used).labels[1:] == clustering.labels[1:]).all(), "without the bad band"
     with pytest.raises(ValueError, match=r"has 58 bands, but the model was fitted on 60, of which it uses 59"):
         predict_image(model, Cube(cube.data[:, :, :58], source="other"))
     shifted = replace(cube, wavelengths=cube.wavelengths + 40)
@@ -241,65 +243,65 @@ def test_predict_another_image_of_the_sensor(cube, scene, tmp_path):
         predict_image(model, shifted)
     assert (
         predict_image(model, replace(cube, wavelengths=cube.wavelengths / 1e3, wavelength_unit="um")).labels
-        == found.labels
+        == clustering.labels
     ).all()
     with pytest.raises(ValueError, match="This model is of no image"):
         predict_image(ONMF(2).fit(np.ones((3, 2)) + np.eye(3, 2)), cube)
 
 
 def test_round_trips(cube, tmp_path):
-    found = cluster_image(cube, 3)
-    found = replace(found, names=["water, deep", "tree", "grün"])
-    folder = found.save(tmp_path / "out")
+    clustering = cluster_image(cube, 3)
+    clustering = replace(clustering, names=["water, deep", "tree", "grün"])
+    folder = clustering.save(tmp_path / "out")
     with rasterio.open(folder / "map.tif") as file:
-        assert np.array_equal(file.read(1).astype(int) - 1, found.labels)
-        assert (file.nodata, file.crs, tuple(file.transform)[:6]) == (0, UTM, PLACE)
-        assert [file.tags(1)[f"CLASS_{k}"] for k in range(4)] == ["no data", *found.names]
-        assert np.array_equal(file.dataset_mask() > 0, found.labels >= 0)
+        assert np.array_equal(file.read(1).astype(int) - 1, clustering.labels)
+        assert (file.nodata, file.crs, tuple(file.transform)[:6]) == (0, UTM, TRANSFORM)
+        assert [file.tags(1)[f"CLASS_{k}"] for k in range(4)] == ["no data", *clustering.names]
+        assert np.array_equal(file.dataset_mask() > 0, clustering.labels >= 0)
         table = file.colormap(1)
-        shades = [tuple(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours(found.names)]
+        shades = [tuple(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours(clustering.names)]
         assert [table[k][:3] for k in (1, 2, 3)] == shades
     assert "<Category>grün</Category>" in (folder / "map.tif.aux.xml").read_text("utf-8")
     for name in ("scales", "residuals", "margins"):
         with rasterio.open(folder / f"{name}.tif") as file:
-            assert np.array_equal(file.read(1), getattr(found, name), equal_nan=True)
+            assert np.array_equal(file.read(1), getattr(clustering, name), equal_nan=True)
             assert np.isnan(file.nodata)
-            assert (file.crs, tuple(file.transform)[:6]) == (UTM, PLACE)
+            assert (file.crs, tuple(file.transform)[:6]) == (UTM, TRANSFORM)
     image = envi.open(str(folder / "map.hdr"))
-    assert np.array_equal(image.read_band(0).astype(int) - 1, found.labels)
+    assert np.array_equal(image.read_band(0).astype(int) - 1, clustering.labels)
     header = image.metadata
     assert header["file type"] == "ENVI Classification"
     assert header["class names"] == ["no data", "water; deep", "tree", "grün"]
     assert [int(word) for word in header["class lookup"][3:]] == [part for shade in shades for part in shade]
     assert (header["classes"], header["data ignore value"]) == ("4", "0")
     again = read_cube(folder / "map.hdr")
-    assert again.transform == PLACE
+    assert again.transform == TRANSFORM
     assert rasterio.CRS.from_wkt(again.crs) == UTM
-    with rasterio.open(folder / "map.img") as file:  # and GDAL reads the header as we do
-        assert tuple(file.transform)[:6] == pytest.approx(PLACE)
+    with rasterio.open(folder / "map.img") as file:  # GDAL reads the header in the same way
+        assert tuple(file.transform)[:6] == pytest.approx(TRANSFORM)
         assert file.crs == UTM
     library = envi.open(str(folder / "spectra.hdr"))
     assert library.names == ["water; deep", "tree", "grün"]
-    assert library.bands.centers == pytest.approx(found.wavelengths, rel=1e-9)
+    assert library.bands.centers == pytest.approx(clustering.wavelengths, rel=1e-9)
     assert library.bands.band_unit == "Nanometers"
-    assert library.spectra == pytest.approx(found.spectra.astype(np.float32))
+    assert library.spectra == pytest.approx(clustering.spectra.astype(np.float32))
     with (folder / "spectra.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["band", "wavelength", *found.names]
+    assert rows[0] == ["band", "wavelength", *clustering.names]
     assert [int(row[0]) for row in rows[1:]] == [b + 1 for b in range(60) if b != 5]
-    assert pytest.approx(found.spectra, rel=1e-8) == np.array([row[2:] for row in rows[1:]], dtype=float).T
+    assert pytest.approx(clustering.spectra, rel=1e-8) == np.array([row[2:] for row in rows[1:]], dtype=float).T
     record = json.loads((folder / "summary.json").read_text("utf-8"))
-    assert [c["pixels"] for c in record["clusters"]] == found.sizes.tolist()
+    assert [c["pixels"] for c in record["clusters"]] == clustering.sizes.tolist()
     assert record["outside"] == 5
     for name in ("map.png", "map.svg", "spectra.png", "spectra.svg", "model.onmf"):
         assert (folder / name).stat().st_size > 1000
 
 
-def test_other_systems_of_coordinates(cube, tmp_path):
+def test_other_coordinate_systems(cube, tmp_path):
     geographic = replace(cube, crs=rasterio.CRS.from_epsg(4326).to_wkt(), transform=(1e-4, 0, 8.5, 0, -1e-4, 47.4))
     angle = np.deg2rad(20)
-    turned = (10 * np.cos(angle), 10 * np.sin(angle), 5.0, 10 * np.sin(angle), -10 * np.cos(angle), 6.0)
-    swiss = replace(cube, crs=rasterio.CRS.from_epsg(2056).to_wkt(), transform=turned)
+    rotated = (10 * np.cos(angle), 10 * np.sin(angle), 5.0, 10 * np.sin(angle), -10 * np.cos(angle), 6.0)
+    swiss = replace(cube, crs=rasterio.CRS.from_epsg(2056).to_wkt(), transform=rotated)
     for number, given in enumerate((geographic, swiss, replace(cube, crs=None, transform=None))):
         folder = cluster_image(given, 2).save(tmp_path / str(number))
         again = read_cube(folder / "map.hdr")
@@ -312,21 +314,21 @@ def test_other_systems_of_coordinates(cube, tmp_path):
 
 def test_many_clusters_fit_in_sixteen_bits(tmp_path):
     X = np.eye(300) + 0.001
-    found = cluster_image(Cube(X.reshape(15, 20, 300), crs=UTM.to_wkt(), transform=PLACE), 300, init=X)
-    folder = found.save(tmp_path / "out")
+    clustering = cluster_image(Cube(X.reshape(15, 20, 300), crs=UTM.to_wkt(), transform=TRANSFORM), 300, init=X)
+    folder = clustering.save(tmp_path / "out")
     with rasterio.open(folder / "map.tif") as file:
-        assert np.array_equal(file.read(1).astype(int) - 1, found.labels)
-    assert np.array_equal(envi.open(str(folder / "map.hdr")).read_band(0).astype(int) - 1, found.labels)
-    assert len(set(colours(found.names))) > 250
+        assert np.array_equal(file.read(1).astype(int) - 1, clustering.labels)
+    assert np.array_equal(envi.open(str(folder / "map.hdr")).read_band(0).astype(int) - 1, clustering.labels)
+    assert len(set(colours(clustering.names))) > 250
 
 
-def test_a_folder_is_whole_or_not_there(cube, tmp_path, monkeypatch):
-    found = cluster_image(cube, 2)
-    out = found.save(tmp_path / "out")
+def test_a_folder_is_complete_or_absent(cube, tmp_path, monkeypatch):
+    clustering = cluster_image(cube, 2)
+    out = clustering.save(tmp_path / "out")
     with pytest.raises(FileExistsError, match="exists and is not empty"):
-        found.save(out)
+        clustering.save(out)
     (out / "report.html").write_text("stale")
-    found.save(out, force=True)
+    clustering.save(out, force=True)
     assert not (out / "report.html").exists()
     before = sorted(path.name for path in out.iterdir())
 
@@ -336,35 +338,35 @@ def test_a_folder_is_whole_or_not_there(cube, tmp_path, monkeypatch):
     monkeypatch.setattr("onmf.image.write.write_figures", fail)
     for folder in (tmp_path / "new", out):
         with pytest.raises(OSError, match="no space left"):
-            found.save(folder, force=True)
+            clustering.save(folder, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert sorted(path.name for path in out.iterdir()) == before
 
 
 def test_xarray_and_pictures(cube):
-    found = cluster_image(cube, 3)
-    made = found.to_xarray()
-    assert np.array_equal(made.labels.values, found.labels)
-    assert made.x.values[:2].tolist() == [1005, 1015]
-    assert made.y.values[:2].tolist() == [1990, 1970]
-    assert made.spectra.sel(cluster="cluster 2").values == pytest.approx(found.spectra[1])
-    assert made.wavelength.values.tolist() == found.wavelengths.tolist()
-    ax = found.plot_map()
+    clustering = cluster_image(cube, 3)
+    dataset = clustering.to_xarray()
+    assert np.array_equal(dataset.labels.values, clustering.labels)
+    assert dataset.x.values[:2].tolist() == [1005, 1015]
+    assert dataset.y.values[:2].tolist() == [1990, 1970]
+    assert dataset.spectra.sel(cluster="cluster 2").values == pytest.approx(clustering.spectra[1])
+    assert dataset.wavelength.values.tolist() == clustering.wavelengths.tolist()
+    ax = clustering.plot_map()
     assert [t.get_text() for t in ax.get_legend().get_texts()] == [
-        f"cluster {k + 1} ({size:,})" for k, size in enumerate(found.sizes)
+        f"cluster {k + 1} ({size:,})" for k, size in enumerate(clustering.sizes)
     ]
     shown = np.asarray(ax.images[0].get_array())
     assert (shown[0, 0] == 1).all(), "white outside"
     assert len({tuple(colour) for colour in shown[1:].reshape(-1, 3)}) == 3
-    ax = found.plot_spectra()
+    ax = clustering.plot_spectra()
     ax.figure.canvas.draw()
     legend = ax.get_legend().get_window_extent()
-    assert legend.x0 >= ax.get_window_extent().x1, "beside the lines, where no place must be looked for"
+    assert legend.x0 >= ax.get_window_extent().x1, "outside, so that matplotlib need not search for the best place"
     assert len(ax.lines) == 3
     assert np.isnan(ax.lines[0].get_ydata()[5]), "a gap at the bad band"
     assert ax.get_xlabel() == "wavelength (Nanometers)"
     _, given = plt.subplots()
-    assert found.plot_map(given) is given
+    assert clustering.plot_map(given) is given
 
 
 def test_thinned_images(cube, monkeypatch):
@@ -376,7 +378,7 @@ def test_thinned_images(cube, monkeypatch):
 
     X = cube.read(0, 30)
     for size in (1, 20_000, 1 << 23):
-        monkeypatch.setattr("onmf.image.figures.AT_A_TIME", size)
+        monkeypatch.setattr("onmf.image.figures.BATCH", size)
         for given in (cube, replace(cube, data=Slow())):
             for step in (1, 3, 7):
                 assert np.array_equal(thinned(given, step), X[::step, ::step], equal_nan=True)
@@ -428,7 +430,7 @@ def test_the_command_maps_another_image(cube, tmp_path):
         ("matplotlib", "cluster_image(np.ones((2, 2, 2)), 1).plot_map()"),
     ],
 )
-def test_what_is_not_installed_is_named(tmp_path, package, call):
+def test_errors_name_the_missing_package(tmp_path, package, call):
     (tmp_path / "x.hdr").write_text("ENVI\n")
     (tmp_path / "x.tif").write_bytes(b"II*\0")
     (tmp_path / "x.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n")
@@ -438,15 +440,15 @@ def test_what_is_not_installed_is_named(tmp_path, package, call):
 
 
 def test_truths(cube, scene, tmp_path):
-    found = cluster_image(cube, 3)
+    clustering = cluster_image(cube, 3)
     labels = scene.abundances.argmax(axis=0).reshape(30, 40)
     np.save(tmp_path / "labels.npy", labels + 1)
-    rasterio_free = tmp_path / "labels.hdr"
+    header = tmp_path / "labels.hdr"
     envi.save_classification(
-        str(rasterio_free), (labels + 1).astype(np.uint8), class_names=["none", "a", "b", "c"], force=True
+        str(header), (labels + 1).astype(np.uint8), class_names=["none", "a", "b", "c"], force=True
     )
     savemat(tmp_path / "truth.mat", {"M": scene.endmembers.T, "A": scene.abundances.reshape(3, 30, 40)})
-    found.save(tmp_path / "out")
+    clustering.save(tmp_path / "out")
     results = {}
     for name in ("labels.npy", "labels.hdr", "truth.mat", "out/spectra.csv", "out/spectra.hdr"):
         results[name] = cluster_image(cube, 3, truth=tmp_path / name)
@@ -458,11 +460,11 @@ def test_truths(cube, scene, tmp_path):
     assert results["truth.mat"].comparison.accuracy > 0.99
     assert results["out/spectra.csv"].comparison.mrsa == pytest.approx(0, abs=1e-3)
     assert results["out/spectra.hdr"].comparison.mrsa == pytest.approx(0, abs=1e-2)
-    assert results["out/spectra.hdr"].names == found.names
+    assert results["out/spectra.hdr"].names == clustering.names
     with pytest.raises(ValueError, match="ask for at least 3 clusters"):
         cluster_image(cube, 2, truth=Truth(spectra=scene.endmembers))
     np.savetxt(tmp_path / "x.csv", np.ones((70, 2)), delimiter=",", header="a,b", comments="")
-    with pytest.raises(ValueError, match="holds spectra of 70 bands, but the image has 60"):
+    with pytest.raises(ValueError, match="has spectra of 70 bands, but the image has 60"):
         read_truth(tmp_path / "x.csv", cube.shape)
     np.save(tmp_path / "odd.npy", np.ones((7, 9)))
     with pytest.raises(ValueError, match="fits neither the 30 × 40 pixels nor the 60 bands"):

@@ -1,4 +1,4 @@
-"""Accuracy, spectral angles and divergence, against values worked out by hand or by brute force."""
+"""Accuracy, spectral angles and divergence, against values computed by hand or by brute force."""
 
 from itertools import permutations
 
@@ -18,18 +18,18 @@ def test_accuracy_is_the_best_over_all_matchings():
         assert metrics.clustering_accuracy(y_true, y_pred) == pytest.approx(best)
 
 
-def test_accuracy_with_other_numbers_of_groups():
+def test_accuracy_with_different_numbers_of_clusters_and_classes():
     assert metrics.clustering_accuracy([0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 3]) == pytest.approx(4 / 6)
     assert metrics.clustering_accuracy([0, 1, 2, 3], [0, 0, 0, 0]) == pytest.approx(1 / 4)
     assert metrics.clustering_accuracy(["a", "b"], [7, 3]) == 1
 
 
-def test_match_clusters_leaves_out_what_is_left_over():
+def test_match_clusters_leaves_out_unmatched_clusters():
     assert metrics.match_clusters(["a", "a", "b"], [5, 5, 6]) == {5: "a", 6: "b"}
     assert metrics.match_clusters([0, 0, 0], [1, 1, 2]) == {1: 0}
 
 
-def test_accuracy_needs_labels_of_one_length():
+def test_accuracy_needs_labels_of_equal_length():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         metrics.clustering_accuracy([0, 1], [0])
 

@@ -1,4 +1,4 @@
-"""Data in pieces: what is read back is what was written, and broken files are named."""
+"""Data in pieces: reading returns the data that were written, and errors name broken files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from onmf.datasets import count_shards, make_counts, open_h5ad, open_shards, ope
 
 pytest.importorskip("dask")
 
-# What anndata and zarr say of their own next versions.
+# Warnings of anndata and zarr about their next versions.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*zarr.*"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -44,9 +44,9 @@ def adata_files(X, tmp_path_factory):
     return folder
 
 
-def test_what_batches_are_not(tmp_path):
+def test_invalid_batches(tmp_path):
     X = np.eye(3)
-    with pytest.raises(TypeError, match=r"batches is a function: pass what it returns, batches\(\)"):
+    with pytest.raises(TypeError, match=r"batches is a function: pass its result, batches\(\)"):
         write_shards(lambda: iter([X]), tmp_path / "new")
     with pytest.raises(TypeError, match="batches is one matrix: pass a list of batches"):
         write_shards(X, tmp_path / "new")
@@ -62,9 +62,9 @@ class TestShards:
         lazy = shards.to_dask()
         assert lazy.chunks == ((80, 80, 80, 60), (50,))
         assert np.array_equal(ONMF(4).fit(lazy).labels_.compute(), labels)
-        assert [file.name for file in tmp_path.rglob(".*")] == [], "nothing half-written stays"
+        assert [file.name for file in tmp_path.rglob(".*")] == [], "no partial file is left"
 
-    def test_scipys_own_files(self, X, labels, tmp_path):
+    def test_files_of_scipy(self, X, labels, tmp_path):
         for i in range(0, 300, 100):
             save_npz(tmp_path / f"part{i}.npz", csr_matrix(X[i : i + 100]))
         assert np.array_equal(ONMF(4).fit(open_shards(tmp_path)).labels_, labels)
@@ -83,12 +83,12 @@ class TestShards:
             open_shards(tmp_path)
 
     @pytest.mark.parametrize("name", [None, "cell"])
-    def test_the_index_of_a_frame_is_no_feature(self, X, labels, tmp_path, name):
+    def test_the_index_of_a_frame_is_not_a_feature(self, X, labels, tmp_path, name):
         pd = pytest.importorskip("pandas")
         pytest.importorskip("pyarrow")
         names = [f"RP11.{j}" for j in range(50)]
         frame = pd.DataFrame(X.toarray(), columns=names)
-        for i in range(0, 300, 100):  # an index that is no range becomes a column of the file
+        for i in range(0, 300, 100):  # an index that is not a range becomes a column of the file
             part = frame.iloc[i : i + 100].set_axis(pd.Index([f"c{299 - j}" for j in range(i, i + 100)], name=name))
             part.to_parquet(tmp_path / f"part{i}.parquet")
         shards = open_shards(tmp_path)
@@ -102,15 +102,15 @@ class TestShards:
         model.save(tmp_path / "model.onmf")
         assert load(tmp_path / "model.onmf").feature_names_in_.tolist() == names
 
-    def test_written_as_a_whole_or_not_at_all(self, X, tmp_path):
-        def breaks_off():
+    def test_written_completely_or_not_at_all(self, X, tmp_path):
+        def failing_batches():
             yield X[:100]
             raise OSError("the disk is gone")
 
         for batches, names, error, match in (
-            (breaks_off(), None, OSError, "the disk is gone"),
+            (failing_batches(), None, OSError, "the disk is gone"),
             ([X[:100], X[100:, :20]], None, ValueError, "Batch 1 has 20 features, but batch 0 has 50"),
-            (breaks_off(), ["a", "b"], ValueError, "names has 2 names, but batch 0 has 50 features"),
+            (failing_batches(), ["a", "b"], ValueError, "names has 2 names, but batch 0 has 50 features"),
             ([np.ones(3)], None, ValueError, "Batch 0 has 1 dimension"),
         ):
             with pytest.raises(error, match=match):
@@ -119,7 +119,7 @@ class TestShards:
         write_shards([X[:100], X[100:]], tmp_path / "shards", (f"gene{j}" for j in range(50)))
         assert open_shards(tmp_path / "shards").names[7] == "gene7"
 
-    def test_where_shards_may_be_written(self, X, tmp_path, monkeypatch):
+    def test_folders_for_shards(self, X, tmp_path, monkeypatch):
         (tmp_path / "here").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "here")
         write_shards([X], tmp_path / "link")
@@ -127,7 +127,7 @@ class TestShards:
         assert open_shards(tmp_path / "here").shape == X.shape
         (tmp_path / "notes").mkdir()
         (tmp_path / "notes" / "mine.txt").write_text("mine")
-        with pytest.raises(FileExistsError, match=r"notes holds 'mine.txt' already: give a new folder"):
+        with pytest.raises(FileExistsError, match=r"notes already contains 'mine.txt': give a new folder"):
             write_shards([X], tmp_path / "notes")
         (tmp_path / "empty").mkdir()
         monkeypatch.chdir(tmp_path / "empty")
@@ -142,7 +142,7 @@ class TestShards:
         with pytest.raises(ValueError, match="batches is empty"):
             write_shards([], tmp_path / "empty")
         write_shards([X], tmp_path)
-        with pytest.raises(FileExistsError, match="holds shards already"):
+        with pytest.raises(FileExistsError, match="already contains shards"):
             write_shards([X], tmp_path)
         write_shards([X[:, :20]], tmp_path / "other")
         (tmp_path / "other" / "shard-000000.npz").rename(tmp_path / "shard-000001.npz")
@@ -152,7 +152,7 @@ class TestShards:
         with pytest.raises(ValueError, match=r"shard-000001.npz cannot be read as a shard"):
             open_shards(tmp_path)
 
-    def test_a_shard_that_breaks_between_two_passes_is_named(self, X, tmp_path):
+    def test_the_error_names_a_shard_that_breaks_between_two_passes(self, X, tmp_path):
         shards = write_shards([X[:150], X[150:]], tmp_path)
         shards.files[1].write_bytes(b"")
         with pytest.raises(ValueError, match=r"In partition 1.*shard-000001.npz cannot be read as a shard"):
@@ -182,10 +182,10 @@ class TestHostileShards:
             ),
             (lambda parts: parts.update(data=parts["data"][:5]), "cannot be read as a shard"),
             (lambda parts: parts.update(data=parts["data"].astype(str)), "its data has 1 dimensions and type <U"),
-            (lambda parts: parts.pop("indptr"), "it holds no CSR matrix, but data, indices, shape"),
+            (lambda parts: parts.pop("indptr"), "it has no CSR matrix, but data, indices, shape"),
         ],
     )
-    def test_what_a_shard_says(self, folder, lazy, change, message):
+    def test_invalid_shards(self, folder, lazy, change, message):
         file = folder / "shard-000001.npz"
         parts = dict(np.load(file))
         change(parts)
@@ -221,7 +221,7 @@ class TestHostileShards:
         ):
             open_shards(folder)
 
-    def test_what_is_no_file(self, folder):
+    def test_a_name_that_is_not_a_file(self, folder):
         (folder / "shard-000002.npz").unlink()
         os.mkfifo(folder / "shard-000002.npz")
         with pytest.raises(ValueError, match=r"shard-000002.npz is not a file"):
@@ -230,15 +230,15 @@ class TestHostileShards:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (b"", "is no list of names: Expecting value"),
-            (b'["a",', "is no list of names: Expecting value"),
-            (b"\xff\xfe", "is no list of names: 'utf-8' codec"),
-            (b"[" * 100_000, "is no list of names: maximum recursion depth"),
-            (b'{"a": 1}', "is no list of 50 names, one for each feature"),
-            (json.dumps(["a"] * 49).encode(), "is no list of 50 names, one for each feature"),
-            (json.dumps(["a"] * 49 + [7]).encode(), "is no list of names: entry 49 is 7"),
-            (json.dumps(["a"] * 49 + [None]).encode(), "is no list of names: entry 49 is None"),
-            (json.dumps(["a"] * 49 + ["\ud800"]).encode(), r"is no list of names: entry 49 is '\\ud800'"),
+            (b"", "is not a list of names: Expecting value"),
+            (b'["a",', "is not a list of names: Expecting value"),
+            (b"\xff\xfe", "is not a list of names: 'utf-8' codec"),
+            (b"[" * 100_000, "is not a list of names: maximum recursion depth"),
+            (b'{"a": 1}', "is not a list of 50 names, one for each feature"),
+            (json.dumps(["a"] * 49).encode(), "is not a list of 50 names, one for each feature"),
+            (json.dumps(["a"] * 49 + [7]).encode(), "is not a list of names: entry 49 is 7"),
+            (json.dumps(["a"] * 49 + [None]).encode(), "is not a list of names: entry 49 is None"),
+            (json.dumps(["a"] * 49 + ["\ud800"]).encode(), r"is not a list of names: entry 49 is '\\ud800'"),
         ],
     )
     def test_names(self, folder, content, message):
@@ -247,7 +247,7 @@ class TestHostileShards:
             open_shards(folder)
 
     def test_damaged_parquet(self, X, tmp_path):
-        """Whatever Arrow raises, the user gets a sentence that names the file."""
+        """Whatever Arrow raises, the error names the file."""
         pd = pytest.importorskip("pandas")
         pytest.importorskip("pyarrow")
         for i in range(2):
@@ -256,8 +256,8 @@ class TestHostileShards:
         file = tmp_path / "part1.parquet"
         good = file.read_bytes()
         outcomes = set()
-        for place in range(0, len(good), 13):
-            file.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+        for offset in range(0, len(good), 13):
+            file.write_bytes(good[:offset] + bytes([good[offset] ^ 0xFF]) + good[offset + 1 :])
             try:
                 outcomes.add(sum(len(block) for block in open_shards(tmp_path)()))
             except ValueError as error:
@@ -267,13 +267,16 @@ class TestHostileShards:
         with pytest.raises(ValueError, match=r"part1.parquet cannot be read as a shard"):
             open_shards(tmp_path)
 
-    def test_parquet_of_something_else(self, tmp_path):
+    def test_parquet_files_without_counts(self, tmp_path):
         pa = pytest.importorskip("pyarrow")
         from pyarrow import parquet
 
         file = tmp_path / "part0.parquet"
         parquet.write_table(pa.table({"a": [1, 2], "who": ["me", "you"]}), file)
-        with pytest.raises(ValueError, match=r"part0.parquet .*its column 'who' holds string values: leave out"):
+        with pytest.raises(
+            ValueError,
+            match=r"part0.parquet .*its column 'who' has string values: leave out columns that are not numeric",
+        ):
             open_shards(tmp_path)
         parquet.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), file)
         with pytest.raises(ValueError, match=r"part0.parquet .*two of its columns have the same name"):
@@ -301,7 +304,7 @@ class TestTexts:
             {"dtype": np.float64},
         ],
     )
-    def test_counted_in_shards_as_at_once(self, tmp_path, options):
+    def test_counts_in_shards_equal_counts_at_once(self, tmp_path, options):
         at_once = CountVectorizer(**options)
         expected = at_once.fit_transform(self.TEXTS)
         shards = count_shards(iter(self.TEXTS), tmp_path, CountVectorizer(**options), documents=5)
@@ -309,7 +312,7 @@ class TestTexts:
         assert shards.names.tolist() == at_once.get_feature_names_out().tolist()
         assert (vstack(list(shards())) != expected).nnz == 0
 
-    def test_a_vectorizer_is_left_as_it_is(self, tmp_path):
+    def test_the_vectorizer_is_not_changed(self, tmp_path):
         vectorizer = CountVectorizer(vocabulary=["tea", "wine"])
         before = dict(vars(vectorizer))
         count_shards(iter(self.TEXTS), tmp_path, vectorizer)
@@ -334,16 +337,16 @@ class TestTexts:
                 count_shards(iter(self.TEXTS), tmp_path, vectorizer)
         assert not list(tmp_path.iterdir())
 
-        def breaks_off():
+        def failing_batches():
             yield from self.TEXTS
             raise OSError("the disk is gone")
 
         with pytest.raises(OSError, match="the disk is gone"):
-            count_shards(breaks_off(), tmp_path / "texts", documents=5)
+            count_shards(failing_batches(), tmp_path / "texts", documents=5)
         assert not list(tmp_path.iterdir())
         count_shards(iter(self.TEXTS), tmp_path)
         (tmp_path / "names.json").write_text("[]")
-        with pytest.raises(ValueError, match=r"names.json is no list of \d+ names"):
+        with pytest.raises(ValueError, match=r"names.json is not a list of \d+ names"):
             open_shards(tmp_path)
 
 
@@ -359,13 +362,13 @@ class TestAnnDataFiles:
         lazy = open_zarr(adata_files / "cells.zarr", name, rows=77)
         assert np.array_equal(ONMF(4).fit(lazy).labels_.compute(), labels)
 
-    def test_where_rows_begin_is_read_with_the_rows(self, tmp_path):
+    def test_row_pointers_are_read_with_the_rows(self, tmp_path):
         anndata = pytest.importorskip("anndata")
         n = 50_000
         X = csr_matrix((np.ones(n), (np.arange(n), np.arange(n) % 3)))
         anndata.AnnData(X).write_h5ad(tmp_path / "cells.h5ad")
         lazy = open_h5ad(tmp_path / "cells.h5ad", rows=n // 2)
-        assert len(pickle.dumps(dict(lazy.dask))) < 10_000, "it travels in every pass"
+        assert len(pickle.dumps(dict(lazy.dask))) < 10_000, "the graph is sent in every pass"
         assert (vstack([block.compute() for block in lazy.blocks]) != X).nnz == 0
 
     def test_refusals(self, adata_files, tmp_path):
@@ -377,17 +380,17 @@ class TestAnnDataFiles:
             open_zarr(adata_files / "cells.zarr", "nope")
         with pytest.raises(ValueError, match=r"is stored by columns .*tocsr"):
             open_h5ad(adata_files / "cells.h5ad", "columns")
-        with pytest.raises(ValueError, match="holds no matrix"):
+        with pytest.raises(ValueError, match="it is not a matrix, but a group of X, layers"):
             open_zarr(adata_files / "cells.zarr")
         with pytest.raises(FileNotFoundError, match="give the path of an h5ad file"):
             open_h5ad(tmp_path / "no.h5ad")
         (tmp_path / "text.h5ad").write_text("no")
-        with pytest.raises(ValueError, match="is no HDF5 file"):
+        with pytest.raises(ValueError, match="is not an HDF5 file"):
             open_h5ad(tmp_path / "text.h5ad")
         with pytest.raises(FileNotFoundError, match="does not exist"):
             open_zarr(tmp_path / "no.zarr")
 
-    def test_what_is_missing_is_said(self, adata_files, monkeypatch):
+    def test_errors_name_the_missing_package(self, adata_files, monkeypatch):
         monkeypatch.setitem(sys.modules, "h5py", None)
         with pytest.raises(ImportError, match=r"pip install 'onmf\[cells\]'"):
             open_h5ad(adata_files / "cells.h5ad")
@@ -397,11 +400,11 @@ class TestAnnDataFiles:
 
 
 class TestHostileFiles:
-    """What HDF5 files and Zarr stores say about the matrix in them."""
+    """HDF5 files and Zarr stores with wrong claims about their matrix."""
 
     @staticmethod
     def hdf5(X, path, **changes):
-        """A file as AnnData writes it, with some of its parts replaced."""
+        """Write a file as AnnData does, with some of its parts replaced."""
         import h5py
 
         parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr} | changes
@@ -436,7 +439,7 @@ class TestHostileFiles:
         ("indices", lambda X: np.where(np.arange(X.nnz) == 700, 50, X.indices), r"indices\[\d+\] = 50, in row"),
         ("indices", lambda X: np.where(np.arange(X.nnz) == 700, -1, X.indices), r"indices\[\d+\] = -1, in row"),
         ("indices", lambda X: X.indices + 0.5, "its indices has 1 dimensions and type float64"),
-        ("indices", lambda X: X.indices[:-900], "and there are"),
+        ("indices", lambda X: X.indices[:-900], "but there are only"),
         (
             "indptr",
             lambda X: np.where(np.arange(301) == 30, 10**12, X.indptr.astype(np.int64)),
@@ -453,22 +456,22 @@ class TestHostileFiles:
             lambda X: np.where(np.arange(301) == 300, 10**12, X.indptr.astype(np.int64)),
             "1000000000000",
         ),
-        ("indptr", lambda X: X.indptr[:-5], "says that it has 300 rows, and its indptr has 296 entries"),
+        ("indptr", lambda X: X.indptr[:-5], "its shape has 300 rows, but its indptr has 296 entries"),
         ("indptr", lambda X: X.indptr.reshape(7, 43), "its indptr has 2 dimensions"),
-        ("data", lambda X: X.data[:100], "and there are"),
+        ("data", lambda X: X.data[:100], "but there are only"),
         ("data", lambda X: X.data * 1j, "its data has 1 dimensions and type complex128"),
         ("shape", lambda X: (10**12, 50), "1000000000000 rows and 50 columns, far more than its"),
         ("shape", lambda X: (300, 10**12), "300 rows and 1000000000000 columns, far more than its"),
         ("shape", lambda X: (300, 20), "is outside a matrix of 20 columns"),
-        ("shape", lambda X: (299, 50), "says that it has 299 rows, and its indptr has 301 entries"),
+        ("shape", lambda X: (299, 50), "its shape has 299 rows, but its indptr has 301 entries"),
         ("shape", lambda X: (-300, 50), "says that it has -300 rows"),
-        ("shape", lambda X: (300.0, 50.0), "two whole numbers"),
-        ("shape", lambda X: (300, 50, 2), "two whole numbers"),
+        ("shape", lambda X: (300.0, 50.0), "expected two integers"),
+        ("shape", lambda X: (300, 50, 2), "expected two integers"),
     )
 
     @pytest.mark.parametrize("kind", ["hdf5", "zarr"])
     @pytest.mark.parametrize(("name", "change", "message"), WRONG)
-    def test_its_structure(self, X, tmp_path, kind, name, change, message):
+    def test_invalid_structure(self, X, tmp_path, kind, name, change, message):
         pytest.importorskip("h5py" if kind == "hdf5" else "zarr")
         path = getattr(self, kind)(X, tmp_path / "cells", **{name: change(X)})
         with pytest.raises(ValueError, match=rf"cells, X, cannot be read: .*{message}"):
@@ -503,15 +506,15 @@ class TestHostileFiles:
             (None, "X, cannot be read: X is a link, and may lead to another file"),
             ("soft", "soft is a link, and may lead to another file"),
             ("inside", "indices is a link, and may lead to another file"),
-            ("virtual", "its entries lie in another file"),
-            ("external", "its entries lie in another file"),
+            ("virtual", "its entries are in another file"),
+            ("external", "its entries are in another file"),
         ):
             with pytest.raises(ValueError, match=message):
                 open_h5ad(path, layer)
         assert open_h5ad(path, "inner").shape == (300, 50)
 
-    def test_rows_of_nothing(self, X, tmp_path):
-        """Chunks that were never written are zeros, and a file can have any number of them."""
+    def test_chunks_that_were_never_written(self, X, tmp_path):
+        """They read as zeros, and a file can have any number of them."""
         h5py = pytest.importorskip("h5py")
 
         def empty(n, chunk):
@@ -523,7 +526,7 @@ class TestHostileFiles:
                 "1000000000000 rows and 50 columns, far more",
             ),
             ({"data": empty(10**12, 10**8)}, "381 MB would be read at once"),
-            ({"data": empty(10**9, 10)}, "it is cut into more than 1000000 chunks"),
+            ({"data": empty(10**9, 10)}, "it has more than 1000000 chunks"),
             (
                 {"data": empty(10**9, 10**6), "indices": empty(10**9, 10**6), "indptr": [0] + [10**9] * 300},
                 "7629 MB would be read at once",
@@ -534,31 +537,31 @@ class TestHostileFiles:
                 open_h5ad(path).compute(scheduler="sync")
         with h5py.File(path, "w") as file:
             file.create_dataset("X", (10**7, 10**6), "f8", chunks=(100, 100))
-        with pytest.raises(ValueError, match="it is cut into more than 1000000 chunks"):
+        with pytest.raises(ValueError, match="it has more than 1000000 chunks"):
             open_h5ad(path)
         with h5py.File(path, "w") as file:
             file.create_dataset("X", (10**6, 10**6), "f8", chunks=(1000, 10**4))
-        with pytest.raises(ValueError, match=r"MB would be read at once from \d+ bytes.*Ask for fewer rows"):
+        with pytest.raises(ValueError, match=r"MB would be read at once from a file of \d+ bytes.*Ask for fewer rows"):
             open_h5ad(path)
 
     def test_damaged_hdf5(self, X, tmp_path):
-        """Whatever HDF5 raises, the user gets a sentence that names the file."""
+        """Whatever HDF5 raises, the error names the file."""
         pytest.importorskip("h5py")
         path = self.hdf5(X[:20], tmp_path / "cells.h5ad")
         good = path.read_bytes()
         outcomes = set()
-        for place in range(0, len(good), 101):
-            path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+        for offset in range(0, len(good), 101):
+            path.write_bytes(good[:offset] + bytes([good[offset] ^ 0xFF]) + good[offset + 1 :])
             try:
                 outcomes.add(open_h5ad(path).compute(scheduler="sync").shape)
-            except (ValueError, KeyError) as error:  # the name X may be what is damaged
+            except (ValueError, KeyError) as error:  # the damage may be in the name X
                 outcomes.add("cells.h5ad" in str(error))
         assert outcomes == {True, (20, 50)}
 
-    def test_what_keeps_hdf5_busy_for_ever(self, X, tmp_path, monkeypatch):
-        """A length in the heap of strings that leads to zeros: version 2.0.0 of the library never returns."""
+    def test_a_file_on_which_hdf5_hangs(self, X, tmp_path, monkeypatch):
+        """A length in the string heap points to zeros: version 2.0.0 of the library never returns."""
         pytest.importorskip("h5py")
-        monkeypatch.setattr("onmf.datasets.lazy.patience", lambda length: 5)
+        monkeypatch.setattr("onmf.datasets.lazy.time_limit", lambda length: 5)
         path = self.hdf5(X, tmp_path / "cells.h5ad")
         content = bytearray(path.read_bytes())
         content[content.index(b"GCOL") + 25] = 10
@@ -566,16 +569,16 @@ class TestHostileFiles:
         with pytest.raises(ValueError, match=r"cells.h5ad.*(was not read within 5 s|cannot be read)"):
             open_h5ad(path)
 
-    def test_a_reader_that_dies_is_started_again(self, X, tmp_path):
+    def test_a_killed_reader_is_restarted(self, X, tmp_path):
         pytest.importorskip("h5py")
         from onmf.datasets import lazy
 
         path = self.hdf5(X, tmp_path / "cells.h5ad")
-        found = open_h5ad(path, rows=77)
+        array = open_h5ad(path, rows=77)
         process = lazy._readers[path, path.stat().st_size]._process
         process.kill()
         process.wait()
-        assert (found.compute(scheduler="sync") != X).nnz == 0
+        assert (array.compute(scheduler="sync") != X).nnz == 0
 
     def test_damaged_zarr(self, X, tmp_path):
         pytest.importorskip("zarr")
@@ -590,7 +593,7 @@ class TestHostileFiles:
             json.dumps(good | {"shape": "all"}),
             json.dumps(good | {"data_type": "string"}),
             json.dumps(good | {"node_type": "group"}),
-            json.dumps(good | {"codecs": [{"name": "unheard of"}]}),
+            json.dumps(good | {"codecs": [{"name": "unknown"}]}),
             json.dumps({**good, "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}}),
         ):
             file.write_text(content)
@@ -611,7 +614,7 @@ class TestHostileFiles:
         store = tmp_path / "cells.zarr"
         store.mkdir()
         filters = [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]
-        about = {
+        metadata = {
             "zarr_format": 2,
             "shape": [4, 3],
             "chunks": [4, 3],
@@ -620,14 +623,14 @@ class TestHostileFiles:
             "filters": filters,
         }
         for kind, fill in (("|O", ""), ("<i4", 0)):
-            (store / ".zarray").write_text(json.dumps(about | {"dtype": kind, "fill_value": fill}))
+            (store / ".zarray").write_text(json.dumps(metadata | {"dtype": kind, "fill_value": fill}))
             (store / "0.0").write_bytes(pickle.dumps(Evil()))
             with pytest.raises(ValueError, match=r"cells.zarr, the store itself, cannot be read"):
                 open_zarr(store).compute(scheduler="sync")
         assert not (tmp_path / "run").exists()
         from onmf.datasets.foreign import codecs
 
-        class Old:  # an array of zarr before version 3, whose codecs are objects
+        class Old:  # like an array of zarr before version 3, whose codecs are objects
             class Pickle:
                 def get_config(self):
                     return {"id": "pickle"}
@@ -638,18 +641,18 @@ class TestHostileFiles:
 
 
 class TestCells:
-    @pytest.mark.parametrize("how", ["memory", "backed", "dask", "layer"])
-    def test_cluster(self, adata_files, X, labels, how):
+    @pytest.mark.parametrize("mode", ["memory", "backed", "dask", "layer"])
+    def test_cluster(self, adata_files, X, labels, mode):
         import anndata
 
         import onmf.cells
 
         file = adata_files / "cells.h5ad"
-        if how == "dask":
+        if mode == "dask":
             adata = anndata.AnnData(open_h5ad(file, rows=77))
         else:
-            adata = anndata.read_h5ad(file, backed="r" if how == "backed" else None)
-        layer = "dense" if how == "layer" else None
+            adata = anndata.read_h5ad(file, backed="r" if mode == "backed" else None)
+        layer = "dense" if mode == "layer" else None
         model = onmf.cells.cluster(adata, 4, layer=layer, key_added="topic", rows=77, max_iter=50)
         assert adata.obs["topic"].cat.codes.tolist() == labels.tolist()
         assert adata.varm["topic"] == pytest.approx(model.cluster_centers_.T)
@@ -661,10 +664,10 @@ class TestCells:
             "beta_loss": "kullback-leibler",
             "max_iter": 50,
         }
-        if how == "backed":
+        if mode == "backed":
             adata.file.close()
 
-    def test_what_is_written_can_be_saved(self, X, tmp_path):
+    def test_the_results_can_be_saved(self, X, tmp_path):
         import anndata
 
         import onmf.cells

@@ -1,4 +1,4 @@
-"""Pictures: that they show what they should, and leave the screen alone."""
+"""Figures: they show the right content, and open no window."""
 
 import runpy
 import sys
@@ -47,23 +47,23 @@ def test_confusion():
     assert plot_confusion([0, 1, 1], [0, 1, 2], ax=given) is given
 
 
-def test_names_are_no_formulas(tmp_path):
-    """Matplotlib reads what is between dollars as mathematics, and fails where it is none."""
+def test_names_are_not_parsed_as_formulas(tmp_path):
+    """Matplotlib parses text between dollar signs as mathematics, and raises an error if it is malformed."""
     name = r"$\frac{$ x^"
     model = ONMF(2).fit(np.eye(2) + 0.1)
     plot_top_features(model, 2, feature_names=[name, "tea"])
     plot_confusion([name, "tea"], [0, 1])
     scene = make_scene(8, 6, 12, 2, random_state=0)
     cube = Cube(scene.X.reshape(8, 6, 12), wavelengths=scene.wavelengths, wavelength_unit=name, name=name)
-    found = cluster_image(cube, 2, truth=Truth(scene.endmembers, names=[name, "tea"]))
-    for ax in (plot_map(found), plot_spectra(found)):
+    clustering = cluster_image(cube, 2, truth=Truth(scene.endmembers, names=[name, "tea"]))
+    for ax in (plot_map(clustering), plot_spectra(clustering)):
         assert name in [text.get_text().partition(" (")[0] for text in ax.get_legend().get_texts()]
     for number in plt.get_fignums():
         plt.figure(number).savefig(tmp_path / f"{number}.svg")
 
 
 def test_demo(tmp_path, capsys, monkeypatch):
-    """What `make demo` runs."""
+    """Run the script of `make demo`."""
     monkeypatch.setattr(sys, "argv", ["docstrings.py", str(tmp_path / "out")])
     runpy.run_path(str(ROOT / "examples" / "docstrings.py"), run_name="__main__")
     out = capsys.readouterr().out

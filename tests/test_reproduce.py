@@ -31,7 +31,7 @@ class TestCell:
     def test_agrees_to_the_printed_digit(self, ours, paper, agrees):
         assert Cell(ours, paper).agrees is agrees
 
-    def test_shows_differences(self):
+    def test_shows_the_paper_if_it_differs(self):
         assert Cell(26.44, 26.5).show(1) == "26.4 ✗ 26.5"
         assert Cell(26.4926, 26.5).show(1) == "26.5 ✓"
         assert Cell(25.098).show(2) == "25.10"
@@ -85,7 +85,7 @@ def test_a_different_number_fails(paper_set, tmp_path, monkeypatch):
     assert "Some numbers differ from the paper's" in done.output
 
 
-def test_missing_data_sets_are_named(paper_set, tmp_path, monkeypatch):
+def test_missing_data_sets(paper_set, tmp_path, monkeypatch):
     paper_set("tr23")
     done = onmf("reproduce", "documents", "--only", "sports")
     assert done.exit_code == 2
@@ -139,7 +139,7 @@ def test_version_and_help():
         assert "Example: onmf reproduce" in onmf("reproduce", command, "--help").output
 
 
-def test_the_installed_command_prints_sentences(tmp_path):
+def test_the_installed_command_prints_clear_errors(tmp_path):
     run = [sys.executable, "-m", "onmf", "fetch", "nonsense"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -150,7 +150,7 @@ def test_the_installed_command_prints_sentences(tmp_path):
 
 
 class TestRoughEdges:
-    def test_a_bad_out_is_refused_before_any_work(self, paper_set, tmp_path):
+    def test_an_invalid_out_is_refused_before_any_fit(self, paper_set, tmp_path):
         paper_set("tr23")
         (tmp_path / "file").write_text("")
         for out in (tmp_path / "file", tmp_path / "file" / "sub"):
@@ -175,7 +175,7 @@ class TestRoughEdges:
         assert "No hyperspectral data set was found" in done.output
 
     @pytest.mark.parametrize("name", ["documents/tr11.npz", "hyperspectral/jasper.npz"])
-    def test_a_damaged_file_is_named(self, tmp_path, monkeypatch, name):
+    def test_a_damaged_file_gives_a_clear_error(self, tmp_path, monkeypatch, name):
         path = tmp_path / name
         path.parent.mkdir()
         path.write_bytes(b"PK\x03\x04 half a file")

@@ -1,4 +1,4 @@
-"""How good a clustering is, against a truth: accuracy, spectral angles, divergence."""
+"""Measures of a clustering against the ground truth: accuracy, spectral angles, divergence."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["SpectraMatch", "clustering_accuracy", "kl_divergence", "match_cluste
 
 
 def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
-    """The one-to-one matching of clusters with classes that makes most labels agree.
+    """Match clusters with classes, one to one, so that as many samples as possible agree.
 
     Parameters
     ----------
     y_true : (n,) array
-        Classes: numbers or names.
+        Class of each sample, as a number or a name.
     y_pred : (n,) array
-        Clusters.
+        Cluster of each sample.
 
     Returns
     -------
     dict
-        Class of each cluster. Where there are more clusters than classes, those left over are missing.
+        Class of each cluster. If there are more clusters than classes, unmatched clusters are left out.
 
     Examples
     --------
@@ -48,14 +48,14 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Share of samples whose cluster is matched with their class, under the best one-to-one matching.
 
-    The numbers of clusters and classes may differ; what is left over counts as wrong.
+    The numbers of clusters and classes may differ; samples of unmatched clusters or classes count as wrong.
 
     Parameters
     ----------
     y_true : (n,) array
-        Classes: numbers or names.
+        Class of each sample, as a number or a name.
     y_pred : (n,) array
-        Clusters.
+        Cluster of each sample.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
 
 def _contingency(y_true: ArrayLike, y_pred: ArrayLike) -> Array:
-    """How many samples each class and cluster share. → (classes, clusters)"""
+    """Count the samples of each class in each cluster. → (classes, clusters)"""
     check_consistent_length(y_true, y_pred)
     if len(column_or_1d(y_true)) == 0:
         raise ValueError("There are no labels to compare: y_true and y_pred are empty.")
@@ -82,12 +82,12 @@ def _contingency(y_true: ArrayLike, y_pred: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class SpectraMatch:
-    """Which found spectrum belongs to which true one.
+    """A matching of found spectra with true spectra.
 
     Attributes
     ----------
     permutation : (r,) array of int
-        For each true spectrum, the index of the found one.
+        Index of the found spectrum that is matched with each true one.
     angles : (r,) array
         MRSA of each pair, between 0 and 100.
     """
@@ -102,7 +102,7 @@ class SpectraMatch:
 
 
 def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
-    """Match found spectra with true ones so that the average MRSA is smallest.
+    """Match found spectra with true ones so that the average MRSA is as small as possible.
 
     Parameters
     ----------
@@ -118,7 +118,8 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
     A, B = _centred(truth, "truth"), _centred(found, "found")
     if A.shape[1] != B.shape[1] or len(A) > len(B):
         raise ValueError(
-            f"truth has shape {A.shape} and found {B.shape}: both need the same bands, and found no fewer spectra."
+            f"truth has shape {A.shape} and found has shape {B.shape}: both need the same bands, and found at least as "
+            "many spectra as truth."
         )
     angles = 100 / np.pi * np.arccos(np.clip(A @ B.T, -1, 1))
     rows, columns = linear_sum_assignment(angles)
@@ -128,13 +129,13 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
 def mrsa(x: ArrayLike, y: ArrayLike) -> float:
     """Mean removed spectral angle, between 0 (equal up to offset and scale) and 100.
 
-    100/π · arccos of the correlation of x and y. The paper prints the mean over the pixels in its definition; the mean
-    over the bands is meant.
+    The angle is 100/π · arccos of the correlation of x and y. The paper's definition names the mean over the pixels,
+    but means the mean over the bands.
 
     Parameters
     ----------
     x, y : (bands,) arrays, or (r, bands) arrays
-        Two spectra; or true and found spectra, which are then matched by the best permutation and averaged.
+        Two spectra; or true and found spectra, which are matched by the best permutation. Their angles are averaged.
 
     Returns
     -------
@@ -152,11 +153,11 @@ def mrsa(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def _centred(spectra: ArrayLike, name: str) -> FloatArray:
-    """Spectra without their mean, at unit length; a constant spectrum stays zero, at a right angle to all."""
+    """Subtract the mean of each spectrum and scale it to unit length; a constant spectrum becomes zero."""
     S = np.asarray(spectra, dtype=np.float64)
     if S.ndim != 2:
         raise ValueError(
-            f"{name} has {S.ndim} dimensions: give one spectrum a row, an array of shape (spectra, bands)."
+            f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), with one spectrum per row."
         )
     S = S - S.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(S, axis=1, keepdims=True)
@@ -179,7 +180,7 @@ def kl_divergence(X: Any, Y: Any) -> float:
     """
     X, Y = (A if issparse(A) else np.asarray(A) for A in (X, Y))
     if X.shape != Y.shape:
-        raise ValueError(f"X has shape {X.shape} and Y {Y.shape}: they must be equal.")
+        raise ValueError(f"X has shape {X.shape} and Y has shape {Y.shape}: they must be equal.")
     totals = float(Y.sum(dtype=np.float64) - X.sum(dtype=np.float64))
     if issparse(X):
         X = X.tocoo()

@@ -1,4 +1,4 @@
-"""The two algorithms in the paper's own orientation: X is features × samples, X ≈ W H."""
+"""The two algorithms in the paper's orientation: X is features × samples, X ≈ W H."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
 
 
 def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clustering:
-    if callable(X) or isinstance(X, list | tuple):  # a Dask array has a transpose
+    if callable(X) or isinstance(X, list | tuple):  # blocks have no transpose; a Dask array has
         check_in_memory(X, "The paper's orientation")
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
@@ -67,11 +67,11 @@ def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clust
     try:
         return ONMF(r, beta_loss=beta_loss, **options).fit(transposed).clustering_
     except ValueError:
-        check_data(X, get_divergence(beta_loss))  # says the same in the caller's orientation, if it is about the data
+        check_data(X, get_divergence(beta_loss))  # raises the error in the caller's orientation, if the data caused it
         raise
 
 
 def _transposed(A: Any) -> Any:
-    if issparse(A) and A.format == "bsr":  # SciPy transposes its blocks for some types of indices only
+    if issparse(A) and A.format == "bsr":  # SciPy transposes BSR blocks only for some index types
         A = A.tocsr()
     return A.T if hasattr(A, "T") else np.asarray(A).T

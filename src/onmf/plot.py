@@ -1,4 +1,4 @@
-"""Pictures of a clustering. Each function returns the axes it drew into, and never shows them.
+"""Figures of a clustering. Each function returns the axes that it drew, and never calls ``show``.
 
 They need matplotlib: ``pip install 'onmf[report]'``.
 """
@@ -24,20 +24,20 @@ BAR, INK, FAINT = "#2a6f97", "#1b263b", "#8d99ae"
 def plot_top_features(
     model: ONMF, n: int = 6, *, feature_names: Any = None, titles: list[str] | None = None, columns: int = 5
 ) -> Any:
-    """A small bar chart for each cluster: its most telling features, the largest cluster first.
+    """Draw a small bar chart of the most characteristic features of each cluster, the largest cluster first.
 
     Parameters
     ----------
     model : ONMF
         A fitted model.
     n : int, default=6
-        Features for each cluster.
+        Number of features for each cluster.
     feature_names : (n_features,) array of str, optional
         As in :meth:`onmf.ONMF.top_features`.
     titles : list of str, optional
         A title for each cluster, in the order of the labels; by default its number and size.
     columns : int, default=5
-        Charts in a row.
+        Number of charts in a row.
 
     Returns
     -------
@@ -56,41 +56,41 @@ def plot_top_features(
     )
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.06)
     axes = np.empty(k, dtype=object)
-    for place, cluster in zip(grid.flat, np.argsort(-sizes, kind="stable"), strict=False):
-        axes[cluster] = place
-        words, weights = list(tops[cluster]), list(tops[cluster].values())
-        place.barh(np.arange(len(words))[::-1], weights, color=BAR, height=0.72)
-        place.set_yticks(np.arange(len(words))[::-1], words, fontsize=9, color=INK, parse_math=False)
-        place.set_title(
+    for ax, cluster in zip(grid.flat, np.argsort(-sizes, kind="stable"), strict=False):
+        axes[cluster] = ax
+        features, weights = list(tops[cluster]), list(tops[cluster].values())
+        ax.barh(np.arange(len(features))[::-1], weights, color=BAR, height=0.72)
+        ax.set_yticks(np.arange(len(features))[::-1], features, fontsize=9, color=INK, parse_math=False)
+        ax.set_title(
             titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}",
             fontsize=10,
             loc="left",
             color=INK,
             fontweight="bold",
         )
-        place.set_xticks([])
-        place.tick_params(length=0)
-        place.spines[:].set_visible(False)
-    for place in grid.flat[k:]:
-        place.remove()
+        ax.set_xticks([])
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+    for ax in grid.flat[k:]:
+        ax.remove()
     return axes
 
 
 def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None, ax: Any = None) -> Any:
-    """How many samples of each class lie in each cluster, each cluster in the column of its matching class.
+    """Draw the number of samples of each class in each cluster; clusters come in the order of their matched classes.
 
-    The darker, the larger the share of the class.
+    A darker cell holds a larger share of its class.
 
     Parameters
     ----------
     y_true : (n,) array
-        Classes.
+        Class of each sample.
     labels : (n,) array of int
-        Clusters.
+        Cluster of each sample.
     classes : array of str, optional
         Names of the classes, in sorted order of ``y_true``.
     ax : matplotlib.axes.Axes, optional
-        Where to draw.
+        Axes to draw into; by default new ones.
 
     Returns
     -------
@@ -100,12 +100,12 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     values, clusters = np.unique(y_true), np.unique(labels).tolist()
     names = [str(c) for c in (values if classes is None else classes)]
     if len(names) != len(values):
-        raise ValueError(f"classes has {len(names)} names, but y_true holds {len(values)} classes.")
+        raise ValueError(f"classes has {len(names)} names, but y_true has {len(values)} classes.")
     check_consistent_length(y_true, labels)
     table = contingency_matrix(y_true, labels)
     matched = match_clusters(y_true, labels)
-    home = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
-    order = sorted(range(len(clusters)), key=lambda c: (home.get(clusters[c], len(values)), c))
+    row = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
+    order = sorted(range(len(clusters)), key=lambda c: (row.get(clusters[c], len(values)), c))
     table = table[:, order]
     if ax is None:
         _, ax = plt.subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
@@ -116,7 +116,7 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     ax.set_yticks(
         range(len(names)),
         [f"{name} ({total})" for name, total in zip(names, table.sum(axis=1), strict=True)],
-        parse_math=False,  # names are no formulas, whatever dollars are in them
+        parse_math=False,  # a dollar sign in a name does not start a formula
     )
     ax.set_xticks(range(len(order)), [str(clusters[c]) for c in order])
     ax.set_xlabel("cluster")
@@ -135,12 +135,12 @@ def _pyplot() -> Any:
 
 
 def plot_selection(selection: Selection) -> Any:
-    """Held-out likelihood, stability and BIC over the number of clusters, with the choice of each.
+    """Plot held-out likelihood, stability and BIC against the number of clusters, and mark the choice of each.
 
     Parameters
     ----------
     selection : Selection
-        What :func:`onmf.select_n_clusters` returned.
+        Result of :func:`onmf.select_n_clusters`.
 
     Returns
     -------
@@ -153,15 +153,15 @@ def plot_selection(selection: Selection) -> Any:
         "stability": ("agreement of two runs (adjusted Rand)", selection.stability),
         "bic": ("BIC (lower is better)", selection.bic),
     }
-    for place, (name, (title, values)) in zip(axes, curves.items(), strict=True):
-        place.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
+    for ax, (name, (title, values)) in zip(axes, curves.items(), strict=True):
+        ax.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
         if name == "held-out":
             low, high = values - selection.held_out_error, values + selection.held_out_error
-            place.fill_between(selection.candidates, low, high, color=BAR, alpha=0.15, linewidth=0)
+            ax.fill_between(selection.candidates, low, high, color=BAR, alpha=0.15, linewidth=0)
         k = selection.chosen[name]
-        place.axvline(k, color=FAINT, linestyle=":", linewidth=1)
-        place.set_title(f"{title}: {k}", fontsize=9, color=INK)
-        place.set_xlabel("clusters", fontsize=8, color=INK)
-        place.tick_params(labelsize=8, colors=INK)
-        place.spines[["top", "right"]].set_visible(False)
+        ax.axvline(k, color=FAINT, linestyle=":", linewidth=1)
+        ax.set_title(f"{title}: {k}", fontsize=9, color=INK)
+        ax.set_xlabel("clusters", fontsize=8, color=INK)
+        ax.tick_params(labelsize=8, colors=INK)
+        ax.spines[["top", "right"]].set_visible(False)
     return axes

@@ -1,4 +1,4 @@
-"""Data to try things on: the paper's sets, a real corpus that is always at hand, and data drawn from the model."""
+"""Data sets: the paper's, a real corpus that needs no download, and data drawn from the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's data sets: their names, and where the public keeps them."""
+"""The paper's data sets: their names, and the public files that hold them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ IMAGES = ("moffett", "samson", "jasper")
 """The hyperspectral scenes, in the order of the paper's second table."""
 
 HOST = "https://raw.githubusercontent.com"
-"""Serves the files of public repositories; ``$ONMF_MIRROR`` takes its place."""
+"""Server of the files of public repositories; ``$ONMF_MIRROR`` replaces it."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A public file, at a commit of its repository, with the hash that proves it and, where known, its length."""
+    """A public file at a commit of its repository, with its hashes and, if known, its length."""
 
     repository: str
     commit: str
@@ -48,12 +48,12 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The file's own name."""
+        """File name, without folders."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
     def url(self) -> str:
-        """Where it is downloaded from."""
+        """Address to download it from."""
         owner = self.repository.removeprefix("github.com/")
         return f"{os.environ.get('ONMF_MIRROR', HOST).rstrip('/')}/{owner}/{self.commit}/{quote(self.path)}"
 
@@ -67,9 +67,9 @@ class DatasetInfo:
     name : str
         Its name in the paper.
     kind : {"documents", "hyperspectral"}
-        What it holds.
+        Kind of data.
     path : Path
-        Where it lies on this machine, once fetched.
+        Path on this machine, once it is downloaded.
     """
 
     name: str
@@ -78,12 +78,12 @@ class DatasetInfo:
 
     @property
     def available(self) -> bool:
-        """Whether it lies there now."""
+        """Whether it is on this machine."""
         return self.path.exists()
 
 
 def data_home() -> Path:
-    """The folder of the data sets: ``$ONMF_DATA`` if set, else one in the user's cache."""
+    """Return the folder of the data sets: ``$ONMF_DATA`` if set, else a folder in the user's cache."""
     if home := os.environ.get("ONMF_DATA"):
         return Path(home).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -91,7 +91,7 @@ def data_home() -> Path:
 
 
 def list_datasets() -> list[DatasetInfo]:
-    """The paper's data sets, and which of them are on this machine.
+    """List the paper's data sets, and whether each is on this machine.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def list_datasets() -> list[DatasetInfo]:
 
 
 def info_of(name: str) -> DatasetInfo:
-    """The data set of that name, in any case."""
+    """Return the data set of this name; upper and lower case are the same."""
     for kind, names in (("documents", DOCUMENTS), ("hyperspectral", IMAGES)):
         for known in names:
             if known.lower() == str(name).lower():
@@ -119,6 +119,6 @@ def info_of(name: str) -> DatasetInfo:
 
 
 def remote_files(info: DatasetInfo) -> list[RemoteFile]:
-    """The public files that a data set is made from; none for one that is cut from another."""
+    """Return the public files that a data set is made from; none if it is a part of another set."""
     sources = json.loads(files("onmf.datasets").joinpath("sources.json").read_text())
     return [RemoteFile(**entry) for entry in sources[info.kind][info.name].get("files", [])]

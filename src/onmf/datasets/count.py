@@ -1,4 +1,4 @@
-"""Words of texts that do not fit in memory, counted into shards."""
+"""Counts the words of texts that do not fit in memory, and writes the counts as shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onmf.divergence import Array
 from .pieces import ROWS, Shards, fill, new_folder, open_shards, read_shard, write_shard
 
 CHARACTERS = 1 << 25
-"""Characters of the texts of a shard, about: some 300 MB while they are counted."""
+"""Approximate length of the texts of a shard, in characters; counting them takes about 300 MB."""
 
 
 def count_shards(
@@ -30,19 +30,19 @@ def count_shards(
 ) -> Shards:
     """Count the words of a corpus that does not fit in memory, and write the counts as shards.
 
-    The texts are gone through once. In memory are the words, and the texts and counts of one shard.
+    The texts are read once. Only the words, and the texts and counts of one shard, are in memory at a time.
 
     Parameters
     ----------
     texts : iterable of str
         The texts.
     folder : path
-        Where to; it must not exist, or be empty. It is there as a whole or not at all.
+        Folder to write; it must not exist, or be empty. If an error occurs, nothing is written.
     vectorizer : CountVectorizer, optional
-        Says what a word is, and which ones count (``min_df``, ``max_df``, ``max_features``, ``vocabulary``);
-        scikit-learn's default if there is none. It is left as it is.
+        Defines words and selects them (``min_df``, ``max_df``, ``max_features``, ``vocabulary``); by default
+        scikit-learn's ``CountVectorizer()``. It is not changed.
     documents : int, default=10000
-        Documents of a shard, at most: long ones make it end before.
+        Most documents of a shard; long texts make it end earlier.
 
     Returns
     -------
@@ -79,40 +79,41 @@ def count_pieces(
     empty: bool = True,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Array:
-    """Count words in shards: first with all words, then, once it is known which words count, with those.
+    """Count words in shards: first all words, then the selected ones, once the frequencies are known.
 
     Parameters
     ----------
     texts, vectorizer, documents
         As in :func:`count_shards`.
     folder : path
-        Where to; it must exist.
+        Folder to write into; it must exist.
     enough : callable
-        How many of n documents must have a word, besides what the vectorizer says; ignored where no word would be left.
+        Maps n to the number of the n documents that must have a word, in addition to the limits of the vectorizer.
+        Ignored if it would leave no word.
     empty : bool, default=True
-        Whether documents that have none of the words are rows, too.
+        Whether documents without any of the words are rows, too.
     progress : callable, optional
-        Called with the share of the shards that are written.
+        Called with the fraction of the shards that are written.
 
     Returns
     -------
     (documents,) array of int
-        The number of words of each document, empty ones included.
+        Number of words of each document, including empty documents.
     """
     if not isinstance(vectorizer, CountVectorizer) or isinstance(vectorizer, TfidfVectorizer):
         raise TypeError(f"vectorizer is a {type(vectorizer).__name__}, which does not count: use a CountVectorizer.")
     vectorizer = clone(vectorizer)
     plain = clone(vectorizer).set_params(min_df=1, max_df=1.0, max_features=None)
     lengths: list[Array] = []
-    with TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as aside:
+    with TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as scratch:
         seen, files = _Words(), list[Path]()
         for number, batch in enumerate(batched(texts, documents, CHARACTERS)):
-            files.append(Path(aside, f"{number:06d}.npz"))
-            write_shard(files[-1], seen.take_in(_counted(plain, batch), plain))
+            files.append(Path(scratch, f"{number:06d}.npz"))
+            write_shard(files[-1], seen.add(_count(plain, batch), plain))
         if not files:
             raise ValueError("There are no texts to count words in.")
-        words, columns = seen.chosen(vectorizer, enough)
-        if not empty and not seen.often.any():
+        words, columns = seen.select(vectorizer, enough)
+        if not empty and not seen.counts.any():
             raise ValueError(
                 f"None of the {seen.n} texts has a word of the vocabulary: give the vectorizer another one, or none."
             )
@@ -131,8 +132,8 @@ def count_pieces(
     return np.concatenate(lengths)
 
 
-def _counted(vectorizer: CountVectorizer, texts: list[str]) -> csr_array:
-    """The counts of all words of some texts."""
+def _count(vectorizer: CountVectorizer, texts: list[str]) -> csr_array:
+    """Count all words of some texts."""
     try:
         return csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:
@@ -143,50 +144,51 @@ def _counted(vectorizer: CountVectorizer, texts: list[str]) -> csr_array:
 
 
 class _Words:
-    """The words seen so far, in the order of their coming: how many documents have each, and how often it comes."""
+    """The words seen so far, in order of appearance, with their document frequencies and total counts."""
 
     def __init__(self) -> None:
-        self.places: dict[str, int] = {}
-        self.having = self.often = np.zeros(0, dtype=np.int64)
+        self.index: dict[str, int] = {}
+        self.frequencies = self.counts = np.zeros(0, dtype=np.int64)
         self.n = 0
 
-    def take_in(self, X: csr_array, vectorizer: CountVectorizer) -> csr_array:
-        """Take in the counts of more documents; → the same counts with a column for each word seen so far."""
-        places = self.places
+    def add(self, X: csr_array, vectorizer: CountVectorizer) -> csr_array:
+        """Add the counts of more documents, and return them with a column for each word seen so far."""
+        index = self.index
         names = vectorizer.get_feature_names_out() if X.shape[1] else []
-        columns = np.fromiter((places.setdefault(word, len(places)) for word in names), np.int64, len(names))
-        more = np.zeros(len(places) - len(self.having), dtype=np.int64)
-        self.having, self.often = (np.concatenate([old, more]) for old in (self.having, self.often))
-        self.having[columns] += np.bincount(X.indices, minlength=X.shape[1])
-        self.often[columns] += np.asarray(X.sum(axis=0)).ravel().astype(np.int64)  # counts may come as floats
+        columns = np.fromiter((index.setdefault(word, len(index)) for word in names), np.int64, len(names))
+        more = np.zeros(len(index) - len(self.frequencies), dtype=np.int64)
+        self.frequencies, self.counts = (np.concatenate([old, more]) for old in (self.frequencies, self.counts))
+        self.frequencies[columns] += np.bincount(X.indices, minlength=X.shape[1])
+        self.counts[columns] += np.asarray(X.sum(axis=0)).ravel().astype(np.int64)  # counts may be floats
         self.n += X.shape[0]
-        return csr_array((X.data, columns[X.indices], X.indptr), shape=(X.shape[0], len(places)))
+        return csr_array((X.data, columns[X.indices], X.indptr), shape=(X.shape[0], len(index)))
 
-    def chosen(self, vectorizer: CountVectorizer, enough: Callable[[int], int]) -> tuple[list[str], Array]:
-        """The words that count, as the vectorizer would choose them from all texts at once, sorted.
+    def select(self, vectorizer: CountVectorizer, enough: Callable[[int], int]) -> tuple[list[str], Array]:
+        """Select the words that the vectorizer would select from all texts at once, in sorted order.
 
-        And for each word seen its column among them, −1 where it does not count.
+        Returns these words, and for each word seen its column among them, −1 if it is not selected.
         """
-        names = vectorizer.get_feature_names_out() if vectorizer.vocabulary is not None else sorted(self.places)
-        order = np.fromiter((self.places.get(word, -1) for word in names), np.int64, len(names))
+        names = vectorizer.get_feature_names_out() if vectorizer.vocabulary is not None else sorted(self.index)
+        order = np.fromiter((self.index.get(word, -1) for word in names), np.int64, len(names))
         keep = np.ones(len(names), dtype=bool)
         if vectorizer.vocabulary is None:
-            having, often = self.having[order], self.often[order]
+            frequencies, counts = self.frequencies[order], self.counts[order]
             limits = vectorizer.min_df, vectorizer.max_df
             low, high = (float(x) if isinstance(x, Integral) else float(x) * self.n for x in limits)
-            keep = (having >= low) & (having <= high)
+            keep = (frequencies >= low) & (frequencies <= high)
             if vectorizer.max_features is not None and np.count_nonzero(keep) > vectorizer.max_features:
                 inside = np.flatnonzero(keep)
                 keep[:] = False
-                keep[inside[(-often[inside]).argsort()[: vectorizer.max_features]]] = True  # ties as scikit-learn's
+                # Breaks ties as scikit-learn does.
+                keep[inside[(-counts[inside]).argsort()[: vectorizer.max_features]]] = True
             if not keep.any():
                 raise ValueError(
                     f"None of the {self.n} texts has a word that counts: lower min_df, raise max_df, choose the "
                     "language of the stop words, or change token_pattern."
                 )
-            if (frequent := keep & (having >= enough(self.n))).any():
+            if (frequent := keep & (frequencies >= enough(self.n))).any():
                 keep = frequent
-        columns = np.full(len(self.places), -1, dtype=np.int64)
+        columns = np.full(len(self.index), -1, dtype=np.int64)
         kept = np.flatnonzero(keep)
         known = order[kept] >= 0
         columns[order[kept[known]]] = np.flatnonzero(known)
@@ -194,17 +196,17 @@ class _Words:
 
 
 def _with_columns(X: csr_array, columns: Array, p: int) -> csr_array:
-    """The counts of the words that have a column."""
-    places = columns[X.indices]
-    kept = places >= 0
+    """Keep the counts of the words that have a column, and move them to that column."""
+    indices = columns[X.indices]
+    kept = indices >= 0
     before = np.concatenate([[0], np.cumsum(kept)])
-    out = csr_array((X.data[kept], places[kept], before[X.indptr]), shape=(X.shape[0], p))
+    out = csr_array((X.data[kept], indices[kept], before[X.indptr]), shape=(X.shape[0], p))
     out.sort_indices()
     return out
 
 
 def batched(texts: Iterable[str], number: int, characters: int) -> Iterator[list[str]]:
-    """Lists of so many texts, or fewer where they are long; the last one of what is left."""
+    """Yield lists of ``number`` texts, or fewer if they reach ``characters`` characters earlier."""
     batch, size = list[str](), 0
     for text in texts:
         batch.append(text)

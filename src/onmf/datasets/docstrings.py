@@ -1,4 +1,4 @@
-"""The embedded corpus: what SciPy says of its own functions."""
+"""The built-in corpus: the docstrings of SciPy."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MODULES = {
     "special": ("scipy.special",),
     "stats": ("scipy.stats",),
 }
-"""Where the public functions of each subpackage are."""
+"""Modules with the public functions of each subpackage."""
 
 
 def docstring_texts() -> list[tuple[str, str, str]]:
-    """The docstrings of SciPy's public functions and classes themselves.
+    """Return the docstrings of SciPy's public functions and classes as texts.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def docstring_texts() -> list[tuple[str, str, str]]:
     >>> name, subpackage
     ('scipy.cluster.vq.whiten', 'cluster')
     """
-    texts: dict[tuple[str, str], str] = {}  # a function that stands in two modules is one document
+    texts: dict[tuple[str, str], str] = {}  # a function in two modules is one document
     for subpackage, modules in MODULES.items():
         for module in map(import_module, modules):
             for name in module.__all__:
@@ -56,11 +56,10 @@ def docstring_texts() -> list[tuple[str, str, str]]:
 
 
 def load_docstrings() -> Documents:
-    """Word counts of the docstrings of SciPy's public functions and classes, labelled by subpackage.
+    """Count the words of the docstrings of SciPy's public functions and classes, labelled by subpackage.
 
-    About 1,300 real documents in 13 classes, always there and offline. Words have at least three letters, are no
-    English stop words and occur in at least three documents. For a given version of SciPy the result is always the
-    same.
+    These are about 1,300 real documents in 13 classes, and need no download. Words have at least three letters, are
+    not English stop words and occur in at least three documents. The result depends only on the version of SciPy.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a collection of documents is, once counted."""
+"""A collection of documents as a matrix of word counts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Documents:
     X : (documents, words) CSR array
         Counts.
     y : (documents,) array of int or None
-        Class of each document, where known.
+        Class of each document, if known.
     name : str
         Name of the collection.
     source : str
-        Where it comes from.
+        Origin of the collection, usually a path.
     words : (words,) array of str or None
-        The word of each column, where known.
+        Word of each column, if known.
     classes : (n_classes,) array of str or None
-        The name of each class, where known.
+        Name of each class, if known.
     ids : (documents,) array of str or None
-        What each document is called, where known.
+        Name of each document, if known.
     profiles : (n_classes, words) array or None
-        The word probabilities each class was drawn from, for generated counts.
+        Word probabilities that each class was drawn from, for generated counts.
     """
 
     X: csr_array

@@ -1,4 +1,4 @@
-"""Download the paper's data sets: verified, converted once, and never half-written."""
+"""Downloads the paper's data sets, verifies and converts them, and writes each file completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .readers import read_documents, read_scene, smallest_indices
 from .scene import Scene
 
 NG3SIM = (16, 17, 18)
-"""The classes of NG20 that ng3sim is cut from: the newsgroups on guns, the Middle East and politics at large."""
+"""The classes of NG20 that make up ng3sim: the newsgroups on guns, the Middle East and general politics."""
 
 RETRIES = 2
-"""How often a download is tried again."""
+"""Number of retries of a download."""
 
 SECONDS = 30
-"""How long a server may stay silent, and how long a file may take besides what its length allows."""
+"""Seconds that a server may stay silent; also added to the time that the length of a file allows."""
 
 SLOWEST = 10_000
-"""Bytes a second that a server must send on average."""
+"""Lowest average speed of a server, in bytes per second."""
 
 LARGEST = 50_000_000
-"""Bytes of a file whose length is not known; NG20, the largest, takes about 20 MB by the number of its entries."""
+"""Largest file of unknown length, in bytes; NG20, the largest set, takes about 20 MB by the number of its entries."""
 
 
 class DownloadError(OSError):
@@ -43,25 +43,25 @@ class DownloadError(OSError):
 def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
     """Download data sets of the paper that are not on this machine yet.
 
-    A set that cannot be had does not keep the others from coming; a :class:`DownloadError` names those that failed.
+    If one set fails, the others are still downloaded; a :class:`DownloadError` then names those that failed.
 
-    Files come from the public repositories that hold them and are verified by their hash. They go to ``$ONMF_DATA``
-    if set, else to the user's cache. This needs pooch: ``pip install 'onmf[data]'``.
+    Files come from public repositories and are verified by their hash. They are stored in ``$ONMF_DATA`` if set, else
+    in the user's cache. This needs pooch: ``pip install 'onmf[data]'``.
 
     Parameters
     ----------
     name : str, default="all"
         A data set (see :func:`list_datasets`), ``"documents"``, ``"hyperspectral"`` or ``"all"``.
     progress : bool, optional
-        Show progress bars; by default on a terminal.
+        Whether to show progress bars; by default only on a terminal.
 
     Returns
     -------
     list of Path
-        Where the data sets lie.
+        Paths of the data sets.
     """
     groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
-    infos = [info_of(each) for each in groups.get(str(name), (name,))]
+    infos = [info_of(member) for member in groups.get(str(name), (name,))]
     if progress is None:
         progress = sys.stderr.isatty()
     failed = []
@@ -77,7 +77,7 @@ def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
 
 
 def _make(info: DatasetInfo, progress: bool) -> None:
-    """Download one data set, convert it and put it in its place."""
+    """Download one data set, convert it and store it."""
     if info.name == "ng3sim":
         [ng20] = fetch("NG20", progress=progress)
         save_documents(cut_ng3sim(read_documents(ng20)), info.path)
@@ -94,18 +94,19 @@ def _make(info: DatasetInfo, progress: bool) -> None:
     except OSError as error:
         raise DownloadError(
             f"{info.name} could not be written to {info.path}: {error}. "
-            "Make room or set ONMF_DATA to a folder that can be written."
+            "Free some space, or set ONMF_DATA to a writable folder."
         ) from error
 
 
 def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool) -> Path:
-    """One file, verified, in ``folder``."""
+    """Download one file into ``folder`` and verify it."""
     try:
         import pooch
         import requests
     except ImportError as error:
         raise ImportError(
-            f"Downloading {info.name} needs pooch: pip install 'onmf[data]'. Or set ONMF_DATA to a folder that has it."
+            f"Downloading {info.name} needs pooch: pip install 'onmf[data]'. Or set ONMF_DATA to a folder that has the "
+            "data set."
         ) from error
     pooch.get_logger().setLevel(logging.WARNING)
     source = pooch.create(
@@ -120,9 +121,10 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
     )
 
     def downloader(url: str, target: str, _: Any) -> None:
-        most = file.bytes or LARGEST
-        seconds = SECONDS + most / SLOWEST
-        if not _in_time(seconds, lambda stop: _receive(url, target, most, _Bar(file.name) if progress else None, stop)):
+        limit = file.bytes or LARGEST
+        seconds = SECONDS + limit / SLOWEST
+        bar = _Bar(file.name) if progress else None
+        if not _in_time(seconds, lambda stop: _receive(url, target, limit, bar, stop)):
             raise DownloadError(f"{info.name}: {url} did not arrive within {seconds:.0f} seconds. {remedy}")
 
     try:
@@ -131,12 +133,12 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         raise
     except _TooLongError as error:
         raise DownloadError(
-            f"{info.name}: {file.url} sends more than the {file.bytes or LARGEST} bytes that were expected, and was "
-            f"cut off. {remedy}"
+            f"{info.name}: {file.url} sends more than the expected {file.bytes or LARGEST} bytes; the download was "
+            f"stopped. {remedy}"
         ) from error
     except (requests.exceptions.InvalidSchema, requests.TooManyRedirects) as error:
         raise DownloadError(
-            f"{info.name}: {file.url} leads to an address that is not followed, {str(error)[:200]!r}. {remedy}"
+            f"{info.name}: {file.url} redirects to an address that is not followed, {str(error)[:200]!r}. {remedy}"
         ) from error
     except requests.HTTPError as error:
         status = error.response.status_code if error.response is not None else "an error"
@@ -147,32 +149,32 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         ) from error
     except OSError as error:
         raise DownloadError(
-            f"{info.name}: {file.url} could not be written to {folder}: {error}. Make room there, or set ONMF_DATA to "
-            "a folder that can be written."
+            f"{info.name}: {file.url} could not be written to {folder}: {error}. Free some space, or set ONMF_DATA to "
+            "a writable folder."
         ) from error
     except ValueError as error:
         raise DownloadError(
-            f"{info.name}: what came from {file.url} is not the file that was expected (its hash differs), and was "
-            f"thrown away. {remedy}"
+            f"{info.name}: the file from {file.url} is not the expected one (its hash differs), and was deleted. "
+            f"{remedy}"
         ) from error
     if git_blob_sha1(path) != file.git_blob_sha1:
         path.unlink()
         raise DownloadError(
-            f"{info.name}: what came from {file.url} is not the file that was expected (its git hash differs), and was "
-            f"thrown away. {remedy}"
+            f"{info.name}: the file from {file.url} is not the expected one (its git hash differs), and was deleted. "
+            f"{remedy}"
         )
     return path
 
 
 class _TooLongError(OSError):
-    """A server sends more than it should."""
+    """A server sends more bytes than expected."""
 
 
 def _in_time(seconds: float, task: Callable[[threading.Event], None]) -> bool:
-    """Run a task in a thread of its own, and say whether it ended in time; what it raises is raised here.
+    """Run a task in a thread, and return whether it ended in time. Its exceptions are raised here.
 
-    The time limits of sockets are for each read, and a server that sends a byte now and then keeps to them for ever. A
-    task that is late is told to stop, and left behind: it ends with its next read.
+    A socket timeout applies to each read, so a server that sends a byte now and then never exceeds it. A task that is
+    late gets the signal to stop and is abandoned; it ends with its next read.
     """
     stop, raised = threading.Event(), list[BaseException]()
 
@@ -195,8 +197,8 @@ def _in_time(seconds: float, task: Callable[[threading.Event], None]) -> bool:
     return True
 
 
-def _receive(url: str, target: str, most: int, bar: _Bar | None, stop: threading.Event) -> None:
-    """Write what a server sends into a file, as it comes, until it ends or is more than ``most`` bytes."""
+def _receive(url: str, target: str, limit: int, bar: _Bar | None, stop: threading.Event) -> None:
+    """Write the response of a server into a file while it arrives; raise an error after ``limit`` bytes."""
     import requests
 
     plain = {"Accept-Encoding": "identity"}
@@ -204,13 +206,13 @@ def _receive(url: str, target: str, most: int, bar: _Bar | None, stop: threading
         response.raise_for_status()
         announced = response.headers.get("Content-Length", "")
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
-        if length > most:
+        if length > limit:
             raise _TooLongError
         received = 0
         with nullcontext() if bar is None else closing(bar):
             while not stop.is_set() and (block := _block(response)):
                 received += len(block)
-                if received > most:
+                if received > limit:
                     raise _TooLongError
                 file.write(block)
                 if bar is not None:
@@ -218,7 +220,7 @@ def _receive(url: str, target: str, most: int, bar: _Bar | None, stop: threading
 
 
 def _block(response: Any) -> bytes:
-    """The next bytes as the server sends them: nothing is decompressed, whatever it says of them."""
+    """Read the next bytes as sent; they are not decompressed, whatever the headers say."""
     import requests
     from urllib3.exceptions import HTTPError
 
@@ -230,7 +232,7 @@ def _block(response: Any) -> bytes:
 
 
 def git_blob_sha1(path: Path) -> str:
-    """The hash by which git knows a file's content."""
+    """Return git's hash of the content of a file."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -239,7 +241,7 @@ def git_blob_sha1(path: Path) -> str:
 
 
 def cut_ng3sim(ng20: Documents) -> Documents:
-    """Three similar newsgroups of NG20, with the words that occur in at least three of their messages."""
+    """Select three similar newsgroups of NG20, and the words that occur in at least three of their messages."""
     assert ng20.y is not None
     rows = np.flatnonzero(np.isin(ng20.y, NG3SIM))
     X = ng20.X[rows]
@@ -248,7 +250,7 @@ def cut_ng3sim(ng20: Documents) -> Documents:
 
 
 def save_documents(documents: Documents, path: Path) -> None:
-    """Write counts and classes as npz, whole or not at all."""
+    """Write counts and classes as npz, completely or not at all."""
     X = documents.X
     indices, indptr = smallest_indices(X)
     arrays = {"data": X.data, "indices": indices, "indptr": indptr, "shape": np.array(X.shape)}
@@ -258,7 +260,7 @@ def save_documents(documents: Documents, path: Path) -> None:
 
 
 def save_scene(scene: Scene, path: Path) -> None:
-    """Write a scene as npz, whole or not at all."""
+    """Write a scene as npz, completely or not at all."""
     arrays: dict[str, Any] = {key: getattr(scene, key) for key in ("X", "height", "width", "order", "source")}
     for key in ("endmembers", "abundances", "names"):
         if (value := getattr(scene, key)) is not None:
@@ -275,7 +277,7 @@ class _Bar:
         self._task: Any = None
 
     def update(self, amount: int, total: int) -> None:
-        """So many bytes more have come, of a total that is 0 where nobody knows it."""
+        """Advance by ``amount`` bytes; ``total`` is 0 if it is not known."""
         if self._bar is None:
             try:
                 from rich.console import Console
@@ -294,7 +296,7 @@ class _Bar:
         self._bar.update(self._task, advance=amount)
 
     def close(self) -> None:
-        """End the line."""
+        """Stop the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

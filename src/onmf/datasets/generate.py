@@ -1,4 +1,4 @@
-"""Data drawn from the model, with the truth."""
+"""Data drawn from the model, with the ground truth."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def make_counts(
 ) -> Documents:
     """Draw word counts from the model that KL-ONMF fits: a multinomial for each cluster.
 
-    Word frequencies follow Zipf's law. Each cluster shuffles them for itself and mixes that with one order that all
-    clusters share.
+    Word frequencies follow Zipf's law. The profile of each cluster is a mixture of two such distributions: one that
+    all clusters share, and a random permutation of it.
 
     Parameters
     ----------
     n_samples : int, default=1000
-        Documents.
+        Number of documents.
     n_features : int, default=2000
-        Words.
+        Number of words.
     n_clusters : int, default=5
-        Clusters, drawn with equal probability.
+        Number of clusters; they are drawn with equal probability.
     length : float, default=100
         Mean number of words in a document; lengths are log-normal, as in real corpora, and at least 1.
     overlap : float, default=0.5
-        Share of the words, between 0 and 1, that come from the order common to all clusters.
+        Weight of the shared distribution in the mixture, between 0 and 1.
     zipf : float, default=1.0
         Exponent of Zipf's law; 0 makes all words equally frequent.
     random_state : int, RandomState or None, default=None
@@ -53,12 +53,12 @@ def make_counts(
     Examples
     --------
     >>> from onmf.datasets import make_counts
-    >>> made = make_counts(100, 50, 3, random_state=0)
-    >>> made.X.shape, made.profiles.shape
+    >>> documents = make_counts(100, 50, 3, random_state=0)
+    >>> documents.X.shape, documents.profiles.shape
     ((100, 50), (3, 50))
     """
     if not 0 <= overlap <= 1:
-        raise ValueError(f"overlap={overlap} is not allowed: it must lie between 0 and 1.")
+        raise ValueError(f"overlap={overlap} is not allowed: it must be between 0 and 1.")
     if min(n_samples, n_features, n_clusters, length) < 1:
         raise ValueError("n_samples, n_features, n_clusters and length must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
@@ -71,9 +71,9 @@ def make_counts(
     documents = np.repeat(np.arange(n_samples, dtype=np.int32), lengths)
     words = np.empty(len(documents), dtype=np.int32)
     for k in range(n_clusters):
-        of_cluster = y[documents] == k
-        cumulated = np.cumsum(profiles[k])
-        words[of_cluster] = np.searchsorted(cumulated, rng.random(of_cluster.sum()) * cumulated[-1], side="right")
+        in_cluster = y[documents] == k
+        cumulative = np.cumsum(profiles[k])
+        words[in_cluster] = np.searchsorted(cumulative, rng.random(in_cluster.sum()) * cumulative[-1], side="right")
     X = csr_array((np.ones(len(words), dtype=np.int32), (documents, words)), shape=(n_samples, n_features))
     X.sum_duplicates()
     X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
@@ -90,27 +90,27 @@ def make_scene(
     darkness: float = 0.04,
     random_state: Any = None,
 ) -> Scene:
-    """Draw a hyperspectral scene with photon noise: smooth spectra, regions, uneven light, and one dark material.
+    """Draw a hyperspectral scene with photon noise, smooth spectra, regions, uneven light and one dark material.
 
     Parameters
     ----------
     height, width : int, default=80, 100
         Size of the image.
     bands : int, default=120
-        Spectral bands, from 400 to 2,500 nm.
+        Number of spectral bands, from 400 to 2,500 nm.
     n_materials : int, default=4
-        Materials; the last one is dark.
+        Number of materials; the last one is dark.
     photons : float, default=300
         Mean number of photons of a bright pixel in a band. Counts are Poisson.
     darkness : float, default=0.04
-        Brightness of the dark material, in units of the others'.
+        Brightness of the dark material, relative to the others.
     random_state : int, RandomState or None, default=None
         Seed.
 
     Returns
     -------
     Scene
-        With counts as ``X`` and the truth: ``endmembers``, ``abundances`` (one material a pixel) and ``names``.
+        With counts as ``X`` and the truth: ``endmembers``, ``abundances`` (one material per pixel) and ``names``.
 
     Examples
     --------
@@ -121,12 +121,12 @@ def make_scene(
     if min(height, width, bands, n_materials) < 1:
         raise ValueError("height, width, bands and n_materials must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    # Spectra: a few broad bumps on a floor; their mean is 1, the dark material's darkness.
-    at = np.linspace(0, 1, bands)
+    # Spectra: a few broad bumps on a constant, with mean 1; the mean of the dark material is ``darkness``.
+    positions = np.linspace(0, 1, bands)
     centres, widths, heights = (
         rng.uniform(low, high, (n_materials, 4, 1)) for low, high in ((0, 1), (0.05, 0.25), (0, 1))
     )
-    spectra = 0.1 + (heights * np.exp(-0.5 * ((at - centres) / widths) ** 2)).sum(axis=1)
+    spectra = 0.1 + (heights * np.exp(-0.5 * ((positions - centres) / widths) ** 2)).sum(axis=1)
     spectra /= spectra.mean(axis=1, keepdims=True)
     if n_materials > 1:
         spectra[-1] *= darkness

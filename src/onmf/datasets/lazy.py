@@ -1,4 +1,4 @@
-"""Matrices in h5ad, Zarr and other files that index like arrays, of which only what is worked on is read."""
+"""Matrices in h5ad files, Zarr stores and other array-like files, read in parts when needed."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import most
 
 from . import foreign
-from .matlab import COPIES, patience
+from .matlab import MEMORY_FACTOR, time_limit
 from .pieces import ROWS, import_dask
 from .stored import as_csr, check_indices, check_values, shape_of
 
 READERS = 2
-"""HDF5 files for which a process keeps a reader running."""
+"""Number of HDF5 files whose reader process is kept running."""
 
 
 def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
-    """The counts of an h5ad file (AnnData) as a Dask array, of which nothing is read yet.
+    """Open the counts of an h5ad file (AnnData) as a lazy Dask array.
 
     Parameters
     ----------
     path : path
         An h5ad file whose matrix is CSR or dense.
     layer : str, optional
-        A layer; by default ``X``.
+        Name of a layer; by default ``X``.
     rows : int, default=10000
-        Rows of a chunk.
+        Number of rows of a chunk.
 
     Returns
     -------
     dask.array.Array
-        With CSR or NumPy chunks.
+        With CSR or NumPy chunks; they are read when they are computed.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of an h5ad file.")
@@ -52,21 +52,21 @@ def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -
 
 
 def open_zarr(path: str | Path, name: str | None = None, *, rows: int = ROWS) -> Any:
-    """A matrix in a Zarr store as a Dask array, of which nothing is read yet.
+    """Open a matrix in a Zarr store as a lazy Dask array.
 
     Parameters
     ----------
     path : path
         The store: a 2-D array, or a CSR matrix as AnnData writes it.
     name : str, optional
-        Array or group within the store; ``"X"`` for what AnnData wrote.
+        Array or group within the store; ``"X"`` for a store of AnnData.
     rows : int, default=10000
-        Rows of a chunk.
+        Number of rows of a chunk.
 
     Returns
     -------
     dask.array.Array
-        With CSR or NumPy chunks.
+        With CSR or NumPy chunks; they are read when they are computed.
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} does not exist: give the path of a Zarr store.")
@@ -74,23 +74,23 @@ def open_zarr(path: str | Path, name: str | None = None, *, rows: int = ROWS) ->
 
 
 def _lazy(kind: foreign.Kind, path: Path, name: str, rows: int) -> Any:
-    """A matrix in a file of arrays and groups as a Dask array."""
+    """Open a matrix in an HDF5 file or Zarr store as a Dask array."""
     dask, da = import_dask()
     if not isinstance(rows, Integral) or rows < 1:
         raise ValueError(f"rows={rows} is not allowed: a chunk needs at least 1 row.")
     with _naming(path, name):
         _check_installed(kind)
-        stored = _stored(_ask(foreign.describe, kind, path, name), _length(path))
+        stored = _check_description(_call(foreign.describe, kind, path, name), _length(path))
         n, p = stored.shape
         if stored.dense:
-            like: Any = np.empty((0, p), dtype=stored.dtype)
+            meta: Any = np.empty((0, p), dtype=stored.dtype)
             _check_memory(min(rows, n) * p * stored.width, stored.length)
         else:
-            like = csr_array((0, p), dtype=stored.dtype)
+            meta = csr_array((0, p), dtype=stored.dtype)
     if n == 0:
         raise ValueError(f"{path} has no rows.")
     blocks = [
-        da.from_delayed(dask.delayed(_read_rows, pure=False)(kind, path, name, stored, a, b), (b - a, p), meta=like)
+        da.from_delayed(dask.delayed(_read_rows, pure=False)(kind, path, name, stored, a, b), (b - a, p), meta=meta)
         for a, b in pairwise([*range(0, n, rows), n])
     ]
     return da.concatenate(blocks)
@@ -100,15 +100,17 @@ _readers: OrderedDict[tuple[Path, int], Isolated] = OrderedDict()
 _lock = Lock()
 
 
-def _ask(function: Callable[..., Any], kind: foreign.Kind, path: Path, *arguments: Any) -> Any:
-    """What a function of :mod:`.foreign` finds in a file; HDF5's library runs in a process of its own."""
+def _call(function: Callable[..., Any], kind: foreign.Kind, path: Path, *arguments: Any) -> Any:
+    """Call a function of :mod:`.foreign`; for HDF5 files it runs in a separate process."""
     if kind == "zarr":
         return function(str(path), kind, *arguments)
-    path = path.resolve()  # the other process may have another working folder
+    path = path.resolve()  # the other process may have a different working folder
     length = path.stat().st_size
     with _lock:
         if (path, length) not in _readers:
-            _readers[path, length] = Isolated(str(path), memory=COPIES * most(length), seconds=patience(length))
+            _readers[path, length] = Isolated(
+                str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)
+            )
         _readers.move_to_end((path, length))
         while len(_readers) > READERS:
             _readers.popitem(last=False)
@@ -117,103 +119,103 @@ def _ask(function: Callable[..., Any], kind: foreign.Kind, path: Path, *argument
 
 
 def _check_installed(kind: foreign.Kind) -> None:
-    """Say what is missing."""
-    module, what = {"hdf5": ("h5py", "h5ad files need h5py"), "zarr": ("zarr", "Zarr stores need zarr")}[kind]
+    """Raise an error that names the missing package, if it is not installed."""
+    module, reason = {"hdf5": ("h5py", "h5ad files need h5py"), "zarr": ("zarr", "Zarr stores need zarr")}[kind]
     if find_spec(module) is None:
-        raise ImportError(f"{what}: pip install 'onmf[cells]'.")
+        raise ImportError(f"{reason}: pip install 'onmf[cells]'.")
 
 
 @contextmanager
 def _naming(path: Path, name: str) -> Iterator[None]:
-    """Let errors name the file."""
+    """Add the name of the file to errors."""
     try:
         yield
     except (ImportError, ReaderEnded):
         raise
     except KeyError as error:
         raise KeyError(f"{path} has no {name}: {error.args[0]}.") from error
-    except Exception as error:  # h5py and zarr raise whatever they stumble over in a damaged file
+    except Exception as error:  # h5py and zarr raise many kinds of errors for damaged files
         raise ValueError(f"{path}, {name or 'the store itself'}, cannot be read: {error}") from error
 
 
 class _Stored(NamedTuple):
-    """A matrix in a file, whose description holds together."""
+    """A matrix in a file, with a consistent description."""
 
     shape: tuple[int, int]
     dense: bool
     dtype: str
     width: int
-    """Bytes of an entry, with its index."""
+    """Bytes of an entry, including its index."""
     entries: int
-    """Entries of a sparse matrix."""
+    """Number of entries of a sparse matrix."""
     length: int
     """Bytes of the file."""
 
 
 def _length(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
+    """Return the size of a file, or of all files in a folder, in bytes."""
     if path.is_file():
         return path.stat().st_size
     files = (os.path.join(root, name) for root, _, names in os.walk(path) for name in names)
     return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
 
 
-def _stored(told: dict[str, Any], length: int) -> _Stored:
-    """What :func:`.foreign.describe` was told of a matrix, if it can be true."""
-    arrays = told["arrays"]
+def _check_description(description: dict[str, Any], length: int) -> _Stored:
+    """Check what :func:`.foreign.describe` returned for a matrix, and refuse it if it is inconsistent."""
+    arrays = description["arrays"]
     for array in arrays.values():
         _check_memory(prod(array["chunks"]) * np.dtype(array["dtype"]).itemsize, length)
     if "" in arrays:
         shape, dtype = arrays[""]["shape"], np.dtype(arrays[""]["dtype"])
         check_values(len(shape), dtype, 2)
         return _Stored(shape_of(shape, length), True, dtype.str, dtype.itemsize, 0, length)
-    if "csr" not in told["encoding"]:
+    if "csr" not in description["encoding"]:
         raise ValueError(
-            f"it is stored by columns ({told['encoding'][:80]}), and rows cannot be read from it piece by piece: "
-            "convert it with adata.X = adata.X.tocsr() and write it again."
+            f"it is stored by columns ({description['encoding'][:80]}), so it cannot be read row by row: convert it "
+            "with adata.X = adata.X.tocsr() and write it again."
         )
-    n, p = shape_of(told["shape"], length)
+    n, p = shape_of(description["shape"], length)
     data, indices = (np.dtype(arrays[key]["dtype"]) for key in ("data", "indices"))
     check_values(len(arrays["data"]["shape"]), data)
     for key in ("indices", "indptr"):
         check_indices(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
     if arrays["indptr"]["shape"] != [n + 1]:
-        raise ValueError(f"it says that it has {n} rows, and its indptr has {arrays['indptr']['shape'][0]} entries.")
+        raise ValueError(f"its shape has {n} rows, but its indptr has {arrays['indptr']['shape'][0]} entries.")
     entries = min(arrays[key]["shape"][0] for key in ("data", "indices"))
     return _Stored((n, p), False, data.str, data.itemsize + indices.itemsize, entries, length)
 
 
 def _read_rows(kind: foreign.Kind, path: Path, name: str, stored: _Stored, start: int, stop: int) -> Any:
-    """Rows start to stop, read now."""
+    """Read the rows from ``start`` to ``stop``."""
     with _naming(path, name):
         if stored.dense:
-            [rows] = _ask(foreign.read, kind, path, (name, start, stop))
+            [rows] = _call(foreign.read, kind, path, (name, start, stop))
             check_values(rows.ndim, rows.dtype, 2)
             return rows
-        [starts] = _ask(foreign.read, kind, path, (f"{name}/indptr", start, stop + 1))
+        [starts] = _call(foreign.read, kind, path, (f"{name}/indptr", start, stop + 1))
         check_indices("indptr", starts.ndim, starts.dtype)
         if len(starts) != stop - start + 1:
-            raise ValueError(f"it says that it has {stored.shape[0]} rows, and its indptr ends before that.")
+            raise ValueError(f"its shape has {stored.shape[0]} rows, but its indptr ends before that.")
         starts = starts.astype(np.int64)
         a, b = int(starts[0]), int(starts[-1])
         if not 0 <= a <= b <= stored.entries:
-            raise ValueError(f"rows {start} to {stop} are entries {a} to {b}, and there are {stored.entries}.")
+            raise ValueError(f"rows {start} to {stop} are entries {a} to {b}, but there are only {stored.entries}.")
         _check_memory((b - a) * stored.width, stored.length)
-        data, indices = _ask(foreign.read, kind, path, (f"{name}/data", a, b), (f"{name}/indices", a, b))
+        data, indices = _call(foreign.read, kind, path, (f"{name}/data", a, b), (f"{name}/indices", a, b))
         return as_csr(data, indices, starts - a, (stop - start, stored.shape[1]))
 
 
 def _check_memory(size: int, length: int) -> None:
-    """Refuse to read so many bytes at once of a file that has far fewer."""
+    """Refuse to read ``size`` bytes at once from a file that is far smaller."""
     if size > most(length):
         raise ValueError(
-            f"{size >> 20} MB would be read at once from {length} bytes, which hold nothing but zeros then: it is "
-            "refused. Ask for fewer rows at a time (rows=), or write it again in smaller chunks."
+            f"{size >> 20} MB would be read at once from a file of {length} bytes, so nearly all of them would be "
+            "zeros. Ask for fewer rows at a time (rows=), or write the file with smaller chunks."
         )
 
 
 def batches_of(X: Any, rows: int = ROWS) -> Callable[[], Iterator[Any]]:
-    """A callable that reads a matrix on disk in batches of rows; each batch is all of it that is in memory."""
+    """Return a callable that reads a matrix on disk in batches of rows, with one batch in memory at a time."""
 
     def read() -> Iterator[Any]:
         for start in range(0, X.shape[0], rows):

@@ -1,4 +1,4 @@
-"""Load the paper's data sets."""
+"""Loads the paper's data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .stored import open_npz
 SAMSON_NANOMETRES = (400.938721, 899.074585)
 """First and last of Samson's 156 equally spaced bands, from the header of its ENVI file."""
 
-DAMAGED = "Delete the file if it is damaged, and fetch it again."
+DAMAGED = "Delete the file if it is damaged, and download it again."
 
 
 @overload
@@ -38,9 +38,9 @@ def load_documents(
     name : str
         NG20, ng3sim, classic, ohscal, k1b, hitech, reviews, sports, la1, la12, la2, tr11, tr23, tr41 or tr45.
     return_X_y : bool, default=False
-        Return ``(X, y)`` instead, as scikit-learn's loaders do.
+        Whether to return ``(X, y)`` instead, as scikit-learn's loaders do.
     download_if_missing : bool, default=True
-        Download it if it is not on this machine.
+        Whether to download the data set if it is not on this machine.
 
     Returns
     -------
@@ -48,28 +48,28 @@ def load_documents(
     """
     info = _find(name, "documents", download_if_missing)
     try:
-        read = read_documents(info.path)
+        documents = read_documents(info.path)
     except ValueError as error:
         raise ValueError(f"{error} {DAMAGED}") from error
-    if read.y is None:
+    if documents.y is None:
         raise ValueError(f"{info.path} has no classes. {DAMAGED}")
     if return_X_y:
-        return read.X, read.y
-    return Documents(X=read.X, y=read.y, name=info.name, source=read.source)
+        return documents.X, documents.y
+    return Documents(X=documents.X, y=documents.y, name=info.name, source=documents.source)
 
 
 def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
     """Load one of the paper's three hyperspectral scenes.
 
-    The ground truth of Moffett, where there is one, was transferred from another release of the same scene: its spectra
-    can be compared, the paper's MRSA cannot.
+    The ground truth of Moffett, if the file has one, was transferred from another release of the same scene. Its
+    spectra can be compared, but not with the paper's MRSA.
 
     Parameters
     ----------
     name : str
         samson, jasper or moffett.
     download_if_missing : bool, default=True
-        Download it if it is not on this machine.
+        Whether to download the data set if it is not on this machine.
 
     Returns
     -------
@@ -78,21 +78,21 @@ def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
     info = _find(name, "hyperspectral", download_if_missing)
     try:
         return _scene(info)
-    except Exception as error:  # NumPy raises whatever it stumbles over in a damaged file
+    except Exception as error:  # NumPy raises many kinds of errors for damaged files
         raise ValueError(f"{info.path} cannot be read as npz: {error}. {DAMAGED}") from error
 
 
 def _scene(info: DatasetInfo) -> Scene:
     with open_npz(info.path) as file:
         X: FloatArray = np.asarray(file["X"] * file["scale_num"] / file["scale_den"], dtype=np.float64)
-        known: dict[str, Any] = {key: file[key] for key in ("endmembers", "abundances", "names") if key in file}
+        truth: dict[str, Any] = {key: file[key] for key in ("endmembers", "abundances", "names") if key in file}
         if "abundances_partial" in file:
-            known["abundances"] = file["abundances_partial"]
+            truth["abundances"] = file["abundances_partial"]
         if info.name == "samson":
-            known["wavelengths"] = np.linspace(*SAMSON_NANOMETRES, X.shape[1])
+            truth["wavelengths"] = np.linspace(*SAMSON_NANOMETRES, X.shape[1])
         height, width, order = int(file["height"]), int(file["width"]), str(file["order"])
         if X.ndim != 2 or min(height, width) < 1 or height * width != len(X) or order not in ("C", "F"):
-            raise ValueError(f"it holds no image of {height} × {width} pixels in order C or F")
+            raise ValueError(f"it is not an image of {height} × {width} pixels in order C or F")
         return Scene(
             X=X,
             height=height,
@@ -100,12 +100,12 @@ def _scene(info: DatasetInfo) -> Scene:
             order=order,  # type: ignore[arg-type]
             name=info.name,
             source=str(file["source"]),
-            **known,
+            **truth,
         )
 
 
 def _find(name: str, kind: str, download: bool) -> DatasetInfo:
-    """The data set, on this machine."""
+    """Return the data set, and download it if necessary."""
     info = info_of(name)
     if info.kind != kind:
         loader = "load_documents" if info.kind == "documents" else "load_hyperspectral"
@@ -113,8 +113,8 @@ def _find(name: str, kind: str, download: bool) -> DatasetInfo:
     if not info.available:
         if not download:
             raise FileNotFoundError(
-                f"{info.name} is not at {info.path}: fetch it with onmf.datasets.fetch({info.name!r}), or set "
-                "ONMF_DATA to the folder that has it."
+                f"{info.path} does not exist: download it with onmf.datasets.fetch({info.name!r}), or set ONMF_DATA to "
+                "the folder that has it."
             )
         fetch(info.name)
     return info

@@ -1,4 +1,4 @@
-"""MATLAB 5 files: SciPy reads them, in a process of its own, since a damaged file can crash it."""
+"""Reads MATLAB 5 files with SciPy, in a separate process, because a damaged file can crash it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from onmf.structure import check_structure
 
 from .outside import load_matlab5
 
-COPIES = 3
-"""How many times what it holds a file may take while it is read."""
+MEMORY_FACTOR = 3
+"""Memory that reading a file may take, as a multiple of the size of its content."""
 
 
 def read_matlab5(path: Path) -> dict[str, Any]:
-    """The variables of a MATLAB 5 file: arrays of numbers, sparse matrices, arrays of strings; None for all else."""
+    """Read the variables of a MATLAB 5 file: numeric arrays, sparse matrices, arrays of strings; None for others."""
     length = path.stat().st_size
-    with Isolated(str(path), memory=COPIES * most(length), seconds=patience(length)) as reader:
+    with Isolated(str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)) as reader:
         try:
             content = reader(load_matlab5, str(path.resolve()))
-        except (ReaderEnded, ImportError, NotImplementedError):  # SciPy's word for version 7.3
+        except (ReaderEnded, ImportError, NotImplementedError):  # SciPy raises the last for version 7.3
             raise
         except Exception as error:
-            raise ValueError(f"{path} is no MATLAB file that can be read: {error}") from error
+            raise ValueError(f"{path} cannot be read as a MATLAB file: {error}") from error
     arrays = [part for value in content.values() for part in value if isinstance(part, np.ndarray)]
     check_growth(str(path), sum(array.nbytes for array in arrays), length)
     return {name: _value(name, path, *parts) for name, parts in content.items()}
 
 
-def patience(length: int) -> float:
-    """Seconds within which a file of that length is read, even from a slow disk on a busy machine."""
+def time_limit(length: int) -> float:
+    """Return the seconds after which reading is stopped; enough for a slow disk on a busy machine."""
     return 120.0 + length / 1e6
 
 

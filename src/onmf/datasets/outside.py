@@ -1,4 +1,4 @@
-"""MATLAB 5 files, read in a process of their own (see onmf.io.isolate): imports nothing of the package."""
+"""Reader of MATLAB 5 files. It runs in a separate process (see onmf.io.isolate) and imports nothing from onmf."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def load_matlab5(path: str) -> dict[str, Any]:
-    """The variables of a file: ``["numbers", …]``, ``["sparse", …]``, ``["text", …]`` or ``["other"]`` by name."""
+    """Read the variables of a file; each is ``["numbers", …]``, ``["sparse", …]``, ``["text", …]`` or ``["other"]``."""
     from scipy.io import loadmat
 
     with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""What a hyperspectral scene is, as a matrix of pixels."""
+"""A hyperspectral scene as a matrix of pixels."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class Scene:
     Attributes
     ----------
     X : (pixels, bands) array
-        One spectrum a row.
+        One spectrum per row.
     height, width : int
         Size of the image.
     order : {"C", "F"}
-        How pixels are numbered: along the lines ("C") or down the columns ("F", MATLAB's way).
+        Order of the pixels: along the lines ("C"), or down the columns as in MATLAB ("F").
     name : str
         Name of the scene.
     source : str
-        Where it comes from.
+        Origin of the scene, usually a path.
     endmembers : (materials, bands) array or None
-        True spectra, where known.
+        True spectra, if known.
     abundances : (materials, pixels) array or None
-        True share of each material in each pixel, where known; NaN where it is not.
+        True share of each material in each pixel, if known; NaN for pixels where it is unknown.
     names : (materials,) array of str or None
-        Names of the materials, where known.
+        Names of the materials, if known.
     wavelengths : (bands,) array or None
-        In nanometres, where known.
+        Wavelengths of the bands in nanometres, if known.
     """
 
     X: FloatArray
@@ -50,5 +50,5 @@ class Scene:
         return f"<Scene {self.name}: {self.height} × {self.width} pixels, {self.X.shape[1]} bands{materials}>"
 
     def to_image(self, values: Array) -> Array:
-        """Values of the pixels laid out as the image. (pixels,) → (height, width)"""
+        """Arrange values of the pixels as an image. (pixels,) → (height, width)"""
         return values.reshape(self.height, self.width, order=self.order)

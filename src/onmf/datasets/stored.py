@@ -1,4 +1,4 @@
-"""What files say of the arrays in them, checked before it is believed."""
+"""Checks what files claim about their arrays, before any memory is allocated for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onmf.structure import check_structure
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[Any]:
-    """The arrays of an npz file: it grows no further than counts do, and no array is larger than what is there."""
+    """Open an npz file; refuse one that expands too much, or whose arrays claim more bytes than they have."""
     with path.open("rb") as file:
         check_zip_growth(file, "it")
         _check_headers(file)
@@ -30,11 +30,11 @@ def open_npz(path: Path) -> Iterator[Any]:
 
 
 def _check_headers(file: IO[bytes]) -> None:
-    """Refuse arrays that say that they are larger than their bytes: NumPy takes memory before it reads them."""
+    """Refuse arrays that claim more bytes than they have: NumPy allocates memory before it reads them."""
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if not info.filename.endswith(".npy"):
-                raise ValueError(f"its member {info.filename[:200]!r} is no array.")
+                raise ValueError(f"its member {info.filename[:200]!r} is not an array.")
             with archive.open(info) as member:
                 version = npy.read_magic(member)
                 if version not in ((1, 0), (2, 0)):
@@ -43,35 +43,37 @@ def _check_headers(file: IO[bytes]) -> None:
                 shape, _, dtype = read(member)
             if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > info.file_size:
                 raise ValueError(
-                    f"its array {info.filename[:200]!r} says that it is of shape {shape} and type {dtype}, and holds "
-                    f"only {info.file_size} bytes."
+                    f"its array {info.filename[:200]!r} claims shape {shape} and type {dtype}, but has only "
+                    f"{info.file_size} bytes."
                 )
 
 
 def shape_of(value: Any, length: int) -> tuple[int, int]:
-    """Rows and columns, as a file of ``length`` bytes gives them."""
+    """Check the shape that a file of ``length`` bytes gives, and return the number of rows and of columns."""
     sizes = np.asarray(value)
     if sizes.shape != (2,) or sizes.dtype.kind not in "iu":
-        raise ValueError(f"its shape is {str(value)[:80]}: two whole numbers, rows and columns, are needed.")
+        raise ValueError(f"its shape is {str(value)[:80]}: expected two integers, rows and columns.")
     n, p = (int(size) for size in sizes)
     check_shape("it", n, p, length)
     return n, p
 
 
 def check_indices(name: str, dimensions: int, dtype: Any) -> None:
-    """Refuse indices that are not whole numbers, which SciPy would round in silence."""
+    """Refuse indices that are not integers, which SciPy would round silently."""
     if dimensions != 1 or dtype.kind not in "iu":
-        raise ValueError(f"its {name} has {dimensions} dimensions and type {dtype}: a list of whole numbers is needed.")
+        raise ValueError(f"its {name} has {dimensions} dimensions and type {dtype}: expected a list of integers.")
 
 
 def check_values(dimensions: int, dtype: Any, wanted: int = 1) -> None:
-    """Refuse what are no numbers."""
+    """Refuse values that are not real numbers in ``wanted`` dimensions."""
     if dimensions != wanted or dtype.kind not in "buif":
-        raise ValueError(f"its data has {dimensions} dimensions and type {dtype}: numbers in {wanted} are needed.")
+        raise ValueError(
+            f"its data has {dimensions} dimensions and type {dtype}: expected real numbers in {wanted} dimensions."
+        )
 
 
 def as_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> csr_array:
-    """A CSR array of what a file holds, with indices that lead nowhere else."""
+    """Build a CSR array from the arrays of a file, and check that its indices are within bounds."""
     check_values(data.ndim, data.dtype)
     check_indices("indices", indices.ndim, indices.dtype)
     check_indices("indptr", indptr.ndim, indptr.dtype)

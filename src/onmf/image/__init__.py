@@ -1,4 +1,4 @@
-"""Hyperspectral images: from a cube in a file to a map of its materials."""
+"""Hyperspectral images: reads a cube from a file and maps its materials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many materials has an image? As many as describe its spectra much better than one fewer."""
+"""The number of clusters of an image, chosen by how fast the objective falls."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from onmf.divergence import Array
 from onmf.estimator import ONMF
 
 LARGEST = 12
-"""Numbers of clusters that are tried."""
+"""Largest number of clusters to try."""
 
-WORTH = 0.1
-"""Share of what is left of the objective that another cluster must take away."""
+MIN_GAIN = 0.1
+"""Fraction of the objective that one more cluster must remove."""
 
 
 def choose_n_clusters(rows: Array, model: ONMF) -> int:
-    """The number of clusters after which neither of the next two lowers the objective by a tenth.
+    """Return the number of clusters after which neither of the next two lowers the objective by a tenth.
 
-    Pixels vary within a material in more ways than photon noise, so that a likelihood would always want more clusters;
-    the objective itself falls by large steps as long as a cluster stands for a material, and by small ones after.
+    Pixels of one material differ by more than photon noise, so a likelihood criterion would always prefer more
+    clusters. The objective itself falls in large steps while each new cluster is a material, and in small steps after
+    that.
 
     Parameters
     ----------
     rows : (n, bands) array
-        Pixels, a sample of them.
+        A sample of the pixels.
     model : ONMF
-        Whose divergence, smoothing and random state are used.
+        Supplies the divergence, the smoothing, the random state and the number of threads.
 
     Returns
     -------
@@ -36,7 +37,7 @@ def choose_n_clusters(rows: Array, model: ONMF) -> int:
     last, chosen = np.inf, 1
     for k in range(1, min(LARGEST, len(rows)) + 1):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # runs that end early still tell how far down it goes
+            warnings.simplefilter("ignore")  # runs that did not converge still show how far the objective falls
             fit = ONMF(
                 k,
                 beta_loss=model.beta_loss,
@@ -47,7 +48,7 @@ def choose_n_clusters(rows: Array, model: ONMF) -> int:
                 n_threads=model.n_threads,
             ).fit(rows)
         objective = fit.reconstruction_err_
-        if objective <= (1 - WORTH) * last:
+        if objective <= (1 - MIN_GAIN) * last:
             chosen = k
         last = min(last, objective)
         if last <= 0 or k >= chosen + 2:

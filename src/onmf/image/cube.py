@@ -1,4 +1,4 @@
-"""What a hyperspectral image is: a cube of lines × samples × bands, with what its file says about it."""
+"""A hyperspectral image: a cube of lines × samples × bands, with the metadata of its file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NANOMETRES |= {"microns": 1e3, "µm": 1e3, "μm": 1e3}
 
 
 class Lines(ABC):
-    """A cube that stays in its file, read by lines.
+    """A cube that stays in its file and is read line by line.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Lines(ABC):
     dtype : numpy.dtype
         Type of the values.
     one_by_one : bool
-        Whether lines are read one by one as fast as many at a time.
+        Whether reading lines one by one is as fast as reading many at a time.
     """
 
     shape: tuple[int, int, int]
@@ -37,12 +37,12 @@ class Lines(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:
-        """Lines from ``start`` to ``stop``: an array of the caller's own. → (lines, samples, bands)"""
+        """Read the lines from ``start`` to ``stop``; the caller owns the array. → (lines, samples, bands)"""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All lines, in memory."""
+        """Read all lines into memory."""
         if copy is False:
-            raise ValueError("The cube is in a file: an array of it is a copy.")
+            raise ValueError("The cube is in a file: converting it to an array always copies it. Leave out copy=False.")
         return np.asarray(self.read(0, self.shape[0]), dtype=dtype)
 
 
@@ -55,31 +55,32 @@ class Cube:
     data : (lines, samples, bands) array, memory map or Lines
         Values as stored, all bands.
     wavelengths : (bands,) array or None
-        Centre of each band.
+        Centre wavelength of each band.
     wavelength_unit : str or None
-        Their unit, as the file names it.
+        Unit of the wavelengths, as the file names it.
     band_names : list of str or None
         Name of each band.
     good_bands : (bands,) array of bool
-        Which bands are used; the others are remembered, not clustered. By default all.
+        Which bands are used; the others stay in ``data``, but are not clustered. By default all are used.
     mask : (lines, samples) array of bool or None
-        Which pixels may be used, where somebody said so.
+        Which pixels may be used; None allows all.
     ignore_value : float or None
-        A pixel that holds this value in a used band is outside; if it is 0, only a pixel that is 0 in all of them.
+        A pixel that has this value in any used band is outside. If it is 0, only pixels that are 0 in all used bands
+        are outside.
     scale : float
         Physical value = stored value · scale.
     crs : str or None
-        Coordinate system, as well-known text.
+        Coordinate reference system, as well-known text.
     transform : tuple of 6 floats or None
-        From samples and lines to coordinates, as in rasterio: a, b, c, d, e, f.
+        Maps samples and lines to coordinates, as in rasterio: a, b, c, d, e, f.
     map_info : list of str or None
-        ENVI's own words for the two, kept to be written again.
+        The ``map info`` of an ENVI header, kept so that it can be written unchanged.
     name : str
         Name of the image.
     source : str
-        Where it comes from.
+        Origin of the image, usually a path.
     variable : str or None
-        Which variable of the file it is, where the file holds several.
+        Name of the variable that holds the cube, if the file has several.
 
     Examples
     --------
@@ -110,10 +111,10 @@ class Cube:
         where = self.source or "The cube"
         if len(shape) != 3 or min(shape) < 1:
             raise ValueError(
-                f"{where} has shape {shape}: a cube has three dimensions, lines × samples × bands, none of them empty."
+                f"{where} has shape {shape}: a cube needs three non-empty dimensions, lines × samples × bands."
             )
         if self.data.dtype.kind not in "buif":
-            raise ValueError(f"{where} holds {self.data.dtype} values: real numbers are needed.")
+            raise ValueError(f"{where} has {self.data.dtype} values: real numbers are needed.")
         bands = shape[2]
         for name in ("wavelengths", "band_names"):
             values = getattr(self, name)
@@ -124,7 +125,7 @@ class Cube:
             raise ValueError(f"{where} has {bands} bands, but its list of good bands has {good.size} entries.")
         if not good.any():
             raise ValueError(
-                f"{where}: every band is marked as bad, and none is left. Keep some (keep_bad_bands=True)."
+                f"{where}: all bands are marked as bad, so none is left. Use them anyway (keep_bad_bands=True)."
             )
         object.__setattr__(self, "good_bands", good)
         if self.mask is not None and np.shape(self.mask) != shape[:2]:
@@ -140,22 +141,22 @@ class Cube:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Lines, samples, bands, the bad ones included."""
+        """Lines, samples and bands, including bad bands."""
         return self.data.shape
 
     @property
     def nanometres(self) -> FloatArray | None:
-        """Wavelengths of the used bands in nanometres, where their unit is known. → (used bands,)"""
+        """Wavelengths of the used bands in nanometres, or None if there are none. → (used bands,)"""
         if self.wavelengths is None:
             return None
         factor = NANOMETRES.get((self.wavelength_unit or "").strip().lower())
         if factor is None:
-            # No unit, or one unheard of: light that sensors see has 0.2 to 20 micrometres.
+            # The unit is missing or unknown. Sensors see light of 0.2 to 20 micrometres.
             factor = 1e3 if np.max(self.wavelengths) < 100 else 1.0
         return self.wavelengths[self.good_bands] * factor
 
     def read(self, start: int, stop: int) -> Array:
-        """The used bands of some lines, in native numbers: a copy. → (lines, samples, used bands)"""
+        """Copy the used bands of the lines from ``start`` to ``stop``. → (lines, samples, used bands)"""
         own = isinstance(self.data, Lines)
         part = self.data.read(start, stop) if own else np.asarray(self.data[start:stop])
         if not self.good_bands.all():
@@ -165,11 +166,11 @@ class Cube:
         return part
 
     def pixel(self, line: int, sample: int) -> FloatArray:
-        """The spectrum of one pixel over the used bands, in physical units. → (used bands,)"""
+        """Return the spectrum of one pixel over the used bands, in physical units. → (used bands,)"""
         return self.read(line, line + 1)[0, sample].astype(np.float64) * self.scale
 
     def coordinates(self, line: float, sample: float) -> tuple[float, float] | None:
-        """Where a pixel lies: the coordinates of its centre, or None if the image has none."""
+        """Return the coordinates of the centre of a pixel, or None if the image has no coordinates."""
         if self.transform is None:
             return None
         a, b, c, d, e, f = self.transform
@@ -178,7 +179,7 @@ class Cube:
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of this machine that holds those values as they are."""
+    """Return the type that values are converted to when they are read: native byte order, floats of 32 or 64 bits."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
@@ -187,7 +188,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def release(data: Any) -> None:
-    """Let go of the pages of a memory map that have been read: they would count as this process's memory."""
+    """Drop the pages of a memory map that were read; otherwise they count as memory of this process."""
     mapped = getattr(data, "_mmap", None)
     if isinstance(mapped, mmap) and hasattr(mapped, "madvise"):
         import mmap as constants

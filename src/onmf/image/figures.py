@@ -1,4 +1,4 @@
-"""Pictures of an image and its materials. They need matplotlib: ``pip install 'onmf[report]'``."""
+"""Figures of an image and its materials. They need matplotlib: ``pip install 'onmf[report]'``."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ COLOURS = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a000", "#332288"),
     *("#999933", "#882255", "#44aa99", "#7f5539"),
 )
-"""Colours of the first clusters: told apart by most eyes, colour-blind ones included."""
+"""Colours of the first clusters; most people can tell them apart, including most who are colour-blind."""
 
 EXPECTED = {"water": "#0072b2", "tree": "#009e73", "vegetation": "#009e73", "dirt": "#e69f00", "soil": "#e69f00"}
 EXPECTED |= {"rock": "#d55e00", "road": "#7f7f7f"}
-"""Colours that people expect of some materials."""
+"""Conventional colours of some materials."""
 
 INK = "#1b263b"
 
-AT_A_TIME = 1 << 23
-"""Values that are read at a time from a file that is opened for each reading."""
+BATCH = 1 << 23
+"""Values to read at a time from a file that is slow to open."""
 
 SIDE = 1000
-"""Pixels to which the longer side of a picture is thinned out."""
+"""Longest side of a picture, in pixels; larger images are subsampled."""
 
-MOST_NAMES = 20
-"""Clusters that a legend names, the largest ones."""
+MAX_NAMES = 20
+"""Most clusters to name in a legend; the largest ones are named."""
 
 TRUE_COLOUR = (650.0, 550.0, 450.0)
 FALSE_COLOUR = (2200.0, 1650.0, 1000.0)
 NEAR_INFRARED = (850.0, 650.0, 550.0)
-"""Nanometres shown as red, green and blue."""
+"""Wavelengths shown as red, green and blue, in nanometres."""
 
 
 def colours(names: list[str]) -> list[str]:
-    """A colour for each cluster, as ``#rrggbb``: the one expected of its material, else the next that is free."""
+    """Return a colour for each cluster, as ``#rrggbb``: the conventional one of its material, or an unused one."""
     words = (re.match("[a-z]*", name.lower()) for name in names)
     wanted = [EXPECTED.get(word.group().rstrip("s")) if word else None for word in words]
-    chosen = [colour if colour not in wanted[:place] else None for place, colour in enumerate(wanted)]
+    chosen = [colour if colour not in wanted[:index] else None for index, colour in enumerate(wanted)]
     more = (
         colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.5 + 0.3 * (i % 2), 0.85 - 0.12 * (i % 3)) for i in range(len(names))
     )
@@ -65,9 +65,9 @@ class Composite:
     picture : (lines, samples, 3) array of uint8
         Red, green and blue.
     title : str
-        What it shows.
+        Title of the picture.
     step : int
-        Every so many lines and samples are shown.
+        Every ``step``-th line and sample is shown.
     """
 
     picture: Array
@@ -76,11 +76,11 @@ class Composite:
 
 
 def thinned(cube: Cube, step: int, bands: list[int] | None = None) -> Array:
-    """Every so many lines and samples of the used bands, or of some of them. → (lines, samples, bands)"""
+    """Read every ``step``-th line and sample, of all used bands or of ``bands`` only. → (lines, samples, bands)"""
     chosen = slice(None) if bands is None else bands
-    # A file that takes long for each reading gives several lines at a time.
+    # If each read is expensive, read several lines at a time.
     slow = isinstance(cube.data, Lines) and not cube.data.one_by_one
-    depth = step * (max(1, AT_A_TIME // (step * cube.shape[1] * cube.shape[2])) if slow else 1)
+    depth = step * (max(1, BATCH // (step * cube.shape[1] * cube.shape[2])) if slow else 1)
     starts = range(0, cube.shape[0], depth)
     if depth == step:
         parts = [cube.read(line, line + 1)[:, ::step][:, :, chosen].copy() for line in starts]
@@ -92,7 +92,7 @@ def thinned(cube: Cube, step: int, bands: list[int] | None = None) -> Array:
 
 
 def bands_to_show(cube: Cube) -> tuple[list[int], str]:
-    """Three of the used bands to show as red, green and blue, and what that is."""
+    """Choose three of the used bands to show as red, green and blue, and return them with a title."""
     waves = cube.nanometres
     used = int(cube.good_bands.sum())
     if waves is not None:
@@ -110,7 +110,7 @@ def bands_to_show(cube: Cube) -> tuple[list[int], str]:
 
 
 def composite(cube: Cube, inside: Array, side: int = SIDE) -> Composite:
-    """Three bands as a picture: each stretched between its 2nd and 98th percentile over the pixels inside."""
+    """Show three bands as a picture, each stretched between its 2nd and 98th percentile over the pixels inside."""
     step = max(1, -(-max(cube.shape[:2]) // side))
     bands, title = bands_to_show(cube)
     values = thinned(cube, step, bands).astype(np.float64)
@@ -123,53 +123,53 @@ def composite(cube: Cube, inside: Array, side: int = SIDE) -> Composite:
     return Composite(picture, title, step)
 
 
-def plot_map(found: ImageClustering, ax: Any = None) -> Any:
-    """The map, one colour a cluster; white outside."""
+def plot_map(clustering: ImageClustering, ax: Any = None) -> Any:
+    """Draw the map, with one colour per cluster and white outside."""
     plt = _pyplot()
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
-    lines, samples = found.labels.shape
+    lines, samples = clustering.labels.shape
     step = max(1, -(-max(lines, samples) // SIDE))
     if ax is None:
         width = min(9.0, max(3.5, 5.0 * samples / lines))
         _, ax = plt.subplots(figsize=(width + 1.6, min(9.0, max(2.5, width * lines / samples))), layout="constrained")
-    shades = colours(found.names)
+    shades = colours(clustering.names)
     palette = np.array([*(to_rgb(colour) for colour in shades), (1.0, 1.0, 1.0)])
-    ax.imshow(palette[found.labels[::step, ::step]], interpolation="nearest", extent=(0, samples, lines, 0))
-    sizes = found.sizes
-    listed = np.sort(np.argsort(-sizes, kind="stable")[:MOST_NAMES])
-    handles = [Patch(color=shades[k], label=f"{found.names[k]} ({sizes[k]:,})") for k in listed]
+    ax.imshow(palette[clustering.labels[::step, ::step]], interpolation="nearest", extent=(0, samples, lines, 0))
+    sizes = clustering.sizes
+    listed = np.sort(np.argsort(-sizes, kind="stable")[:MAX_NAMES])
+    handles = [Patch(color=shades[k], label=f"{clustering.names[k]} ({sizes[k]:,})") for k in listed]
     legend = ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
     _as_text(legend)
-    ax.set_title(found.cube.name, fontsize=10, loc="left", color=INK, fontweight="bold", parse_math=False)
+    ax.set_title(clustering.cube.name, fontsize=10, loc="left", color=INK, fontweight="bold", parse_math=False)
     ax.tick_params(labelsize=8, colors=INK)
     return ax
 
 
-def plot_spectra(found: ImageClustering, ax: Any = None) -> Any:
-    """The spectra at the mean brightness of their clusters, over wavelengths where they are known."""
+def plot_spectra(clustering: ImageClustering, ax: Any = None) -> Any:
+    """Draw the spectra at the mean brightness of their clusters, against wavelength if it is known."""
     plt = _pyplot()
     if ax is None:
         _, ax = plt.subplots(figsize=(7.5, 4.0), layout="constrained")
-    at, label = axis(found)
-    values = np.full((len(found.spectra), len(found.cube.good_bands)), np.nan)
-    values[:, found.cube.good_bands] = found.spectra  # a gap where bands are bad
-    listed = np.argsort(-found.sizes, kind="stable")[:MOST_NAMES]
-    for k, (spectrum, colour) in enumerate(zip(values, colours(found.names), strict=True)):
-        ax.plot(at, spectrum, color=colour, lw=1.6, label=found.names[k] if k in listed else None)
+    x, label = axis(clustering)
+    values = np.full((len(clustering.spectra), len(clustering.cube.good_bands)), np.nan)
+    values[:, clustering.cube.good_bands] = clustering.spectra  # bad bands leave a gap
+    listed = np.argsort(-clustering.sizes, kind="stable")[:MAX_NAMES]
+    for k, (spectrum, colour) in enumerate(zip(values, colours(clustering.names), strict=True)):
+        ax.plot(x, spectrum, color=colour, lw=1.6, label=clustering.names[k] if k in listed else None)
     ax.set_xlabel(label, fontsize=9, color=INK, parse_math=False)
     ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)
-    # Beside the lines: to look for the best place among them takes seconds where there are many.
+    # The legend stands outside: matplotlib's search for the best place takes seconds if there are many lines.
     _as_text(ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9))
     ax.tick_params(labelsize=8, colors=INK)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def axis(found: ImageClustering) -> tuple[Array, str]:
-    """Where all bands lie on an axis, and what it is called."""
-    cube = found.cube
+def axis(clustering: ImageClustering) -> tuple[Array, str]:
+    """Return the position of each band on the horizontal axis, and the label of the axis."""
+    cube = clustering.cube
     if cube.wavelengths is None:
         return np.arange(1, cube.shape[2] + 1), "band"
     unit = cube.wavelength_unit
@@ -177,7 +177,7 @@ def axis(found: ImageClustering) -> tuple[Array, str]:
 
 
 def _as_text(legend: Any) -> None:
-    """Names are no formulas, whatever dollars are in them."""
+    """Print names as they are: a dollar sign in a name does not start a formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)
 

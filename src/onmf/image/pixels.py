@@ -1,4 +1,4 @@
-"""The pixels of a cube as rows: which of them are inside, and how they are read by blocks of lines."""
+"""The pixels of a cube as rows of a matrix, read in blocks of lines."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from onmf.divergence import Array, Divergence
 from .cube import Cube, native
 
 BLOCK = 32 << 20
-"""Bytes of a block, about."""
+"""Approximate size of a block, in bytes."""
 
 LARGEST = 1e30
-"""Values above this mark pixels without data; the scales of the others fit into the float32 of the maps."""
+"""Values above this are refused: they mark missing data, and the maps store scales as float32."""
 
 Negatives = Literal["refuse", "clip"]
 
 
 class Pixels:
-    """The pixels inside a cube, in the order of its lines. Called, it reads them block by block, as ``fit`` wants them.
+    """The pixels inside a cube, in the order of its lines. A call yields them block by block, as ``fit`` expects.
 
-    Outside are pixels that the mask leaves out, that hold NaN, infinity or the ignore value in a used band, and those
-    that are zero everywhere. One pass over the cube finds them.
+    A pixel is outside if the mask excludes it, if it has NaN, infinity or the ignore value in a used band, or if it is
+    zero in all used bands. The constructor finds these pixels in one pass over the cube.
 
     Attributes
     ----------
     shape : tuple of int
-        Rows and features: pixels and used bands.
+        Number of rows (pixels inside) and of features (used bands).
     dtype : numpy.dtype
-        Native type of the values.
+        Type of the values, in native byte order.
     sizes : list of int
-        Rows of each block.
+        Number of rows of each block.
     inside : (lines, samples) array of bool
         Which pixels are rows.
     negatives : int
-        Values below zero inside.
+        Number of negative values in the pixels inside.
     clipped : bool
-        Whether they read as zero.
+        Whether negative values are set to zero.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Pixels:
         self.shape = (sum(self.sizes), used)
         if self.shape[0] == 0:
             raise ValueError(
-                f"{cube.source or 'The cube'} has no pixel to cluster: all are masked, without data, or zero in every "
-                "used band."
+                f"{cube.source or 'The cube'} has no pixel to cluster: all are masked, without data, or zero in all "
+                "used bands."
             )
 
     def _scan(self, divergence: Divergence, progress: Callable[[str, float], None]) -> None:
-        """Find the pixels inside, and refuse values that the divergence is not defined for."""
+        """Find the pixels inside, and refuse values for which the divergence is not defined."""
         cube = self.cube
         self.negatives = zeros = 0
         first: str | None = None
@@ -84,11 +84,11 @@ class Pixels:
                 inside &= cube.mask[start:stop]
             ignore = cube.ignore_value
             if ignore is not None and ignore != 0:
-                inside &= ~self._holds(part, low, high, ignore)
+                inside &= ~self._contains(part, low, high, ignore)
             if inside.any() and max(float(high[inside].max()), -float(low[inside].min())) > LARGEST:
                 raise ValueError(
-                    f"{cube.source} holds values beyond {LARGEST:g}: they mark pixels without data, or the type of the "
-                    "data is wrong. Say which value to ignore (ignore_value=, or --ignore)."
+                    f"{cube.source} has values beyond {LARGEST:g}: they mark missing data, or the data type is wrong. "
+                    "Name the value to ignore (ignore_value=, or --ignore)."
                 )
             below = inside & (low < 0)
             if below.any():
@@ -98,66 +98,66 @@ class Pixels:
                     band = int(np.argmax(part[line, sample] < 0))
                     number = int(np.flatnonzero(cube.good_bands)[band])
                     first = (
-                        f"line {start + line}, sample {sample}, band {number} = {part[line, sample, band]:g} "
-                        "(counted from 0)"
+                        f"line {start + line}, sample {sample}, band {number} = {part[line, sample, band]:g}, "
+                        "counted from 0"
                     )
                 if self.clipped:
-                    inside &= high > 0  # nothing would be left of them
+                    inside &= high > 0  # the others would become zero in all bands
             if divergence.domain == "positive":
                 zeros += int(np.count_nonzero(part[inside] <= 0))
             self.inside[start:stop] = inside
             progress("looking for pixels", stop / len(self.inside))
         if self.negatives and not self.clipped and divergence.domain != "real":
             raise ValueError(
-                f"{cube.source or 'The cube'} holds {self.negatives} negative values, {first} being the first, and the "
+                f"{cube.source or 'The cube'} has {self.negatives} negative values (first: {first}), but the "
                 f"{divergence.name} divergence needs values ≥ 0. Set them to zero (negatives='clip', or --negatives "
-                "clip), say which value marks missing data (ignore_value=, or --ignore), or use the Frobenius norm."
+                "clip), name the value that marks missing data (ignore_value=, or --ignore), or use the Frobenius norm."
             )
         if zeros:
             raise ValueError(
-                f"{cube.source or 'The cube'} holds {zeros} values that are not positive, and the {divergence.name} "
-                "divergence needs values > 0 everywhere: use the Kullback-Leibler divergence."
+                f"{cube.source or 'The cube'} has {zeros} values that are not positive, but the {divergence.name} "
+                "divergence needs values > 0: use the Kullback-Leibler divergence."
             )
 
     @staticmethod
-    def _holds(part: Array, low: Array, high: Array, value: float) -> Array:
-        """Which pixels hold a value in a used band; it may have been rounded to the type of the data."""
+    def _contains(part: Array, low: Array, high: Array, value: float) -> Array:
+        """Find the pixels that have ``value``, rounded to the type of the data, in any used band."""
         out = np.zeros(low.shape, dtype=bool)
         if part.dtype.kind == "f":
-            with np.errstate(over="ignore"):  # infinity is outside in any case
+            with np.errstate(over="ignore"):  # pixels with infinite values are outside anyway
                 value = float(part.dtype.type(value))
         maybe = (low <= value) & (value <= high)
         out[maybe] = (part[maybe] == value).any(axis=1)
         return out
 
     def __call__(self) -> Iterator[Array]:
-        """Every block; the next one is read while this one is used."""
+        """Yield all blocks; the next one is read while the caller uses the current one."""
         with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(self.block, 0)
+            pending = reader.submit(self.block, 0)
             for number in range(1, len(self.sizes)):
-                block = coming.result()
-                coming = reader.submit(self.block, number)
+                block = pending.result()
+                pending = reader.submit(self.block, number)
                 yield block
-            yield coming.result()
+            yield pending.result()
 
     def __iter__(self) -> Iterator[tuple[slice, Array]]:
-        """Every block, and which rows it holds."""
+        """Yield all blocks, each with the slice of its rows."""
         ends = np.cumsum(self.sizes)
         for end, block in zip(ends, self(), strict=True):
             yield slice(int(end) - len(block), int(end)), block
 
     def rows(self, index: Array) -> Array:
-        """The rows of that index."""
+        """Read the rows of these numbers."""
         out = np.empty((len(index), self.shape[1]), dtype=self.dtype)
         ends = np.cumsum(self.sizes)
-        home = np.searchsorted(ends, index, side="right")
-        for number in np.unique(home):
-            wanted = home == number
+        block_of = np.searchsorted(ends, index, side="right")
+        for number in np.unique(block_of):
+            wanted = block_of == number
             out[wanted] = self.block(int(number))[index[wanted] - (ends[number] - self.sizes[number])]
         return out
 
     def block(self, number: int) -> Array:
-        """The rows of a block: a C-contiguous array, the caller's to keep."""
+        """Read the rows of a block as a C-contiguous array that the caller owns."""
         start, stop = self.lines[number]
         part, inside = self.cube.read(start, stop), self.inside[start:stop]
         rows = part.reshape(-1, part.shape[2]) if inside.all() else part[inside]
@@ -166,18 +166,18 @@ class Pixels:
         return rows
 
     def array(self) -> Array:
-        """All rows, in memory."""
+        """Read all rows into memory."""
         out = np.empty(self.shape, dtype=self.dtype)
         for rows, block in self:
             out[rows] = block
         return out
 
     def spread(self, n: int) -> Array:
-        """Numbers of at most n rows, evenly spread over all."""
+        """Return the numbers of at most n rows, evenly spaced."""
         return np.unique(np.linspace(0, self.shape[0] - 1, min(n, self.shape[0])).astype(np.int64))
 
     def image(self, values: Array, outside: Any) -> Array:
-        """Values of the rows laid out as the image. (n,) → (lines, samples)"""
+        """Arrange values of the rows as an image. (n,) → (lines, samples)"""
         out = np.full(self.inside.shape, outside, dtype=values.dtype)
         out[self.inside] = values
         return out

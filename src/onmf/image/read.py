@@ -1,4 +1,4 @@
-"""One reader for what people have: ENVI, GeoTIFF, MATLAB, npy, npz, arrays and xarray's DataArrays."""
+"""Reads hyperspectral images: ENVI, GeoTIFF, MATLAB, npy and npz files, NumPy arrays and xarray's DataArrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.matlab import COPIES, patience
+from onmf.datasets.matlab import MEMORY_FACTOR, time_limit
 from onmf.divergence import Array, FloatArray
 from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import check_growth, check_zip_growth, most
@@ -36,25 +36,25 @@ def read_cube(
     keep_bad_bands: bool = False,
     ignore_value: float | None = None,
 ) -> Cube:
-    """Read a hyperspectral image. What can stay on disk stays there until it is needed.
+    """Read a hyperspectral image. Values stay on disk until they are needed, if the format allows it.
 
     Parameters
     ----------
     source : path, array, xarray.DataArray or Cube
         An ENVI image (its header or its data; ``x.hdr`` or ``x.img.hdr``), a GeoTIFF (or PNG or JPEG), a MATLAB file (5
-        or 7.3), an npy or npz file; an array of lines × samples × bands; a DataArray, whose dimensions are told by
-        their names.
+        or 7.3), an npy or npz file; an array of lines × samples × bands; a DataArray, whose dimensions are recognized
+        by their names.
     variable : str, optional
-        Which variable of a MATLAB or npz file is the cube. By default ``V``, ``Y`` or ``X``, or the only array of three
-        dimensions.
+        Name of the variable of a MATLAB or npz file that is the cube. By default ``V``, ``Y`` or ``X``, or the only
+        array of three dimensions.
     mask : path or (lines, samples) array, optional
-        Pixels to use: those that are not zero. A path is an image of one band in any of the formats.
+        Pixels with a nonzero value are used. A path must lead to an image of one band, in any of the formats.
     drop_bands : array of int, optional
-        Bands to leave out, counted from 0, besides those that the file marks as bad.
+        Bands to leave out, counted from 0, in addition to those that the file marks as bad.
     keep_bad_bands : bool, default=False
         Whether to use the bands that the file marks as bad.
     ignore_value : float, optional
-        The value that marks pixels without data, instead of the file's own.
+        The value that marks pixels without data; it replaces the file's own.
 
     Returns
     -------
@@ -76,9 +76,9 @@ def read_cube(
     elif isinstance(source, np.ndarray):
         cube = Cube(source, name="array", source="an array")
     else:
-        raise TypeError(f"{type(source).__name__} is no image: give a path, an array, a DataArray or a Cube.")
+        raise TypeError(f"{type(source).__name__} is not an image: give a path, an array, a DataArray or a Cube.")
     if variable is not None and cube.variable is None:
-        raise ValueError(f"variable={variable!r}: {cube.source} has no variables to choose from. Leave it out.")
+        raise ValueError(f"variable={variable!r}: {cube.source} has no variables. Leave the parameter out.")
     good = np.ones(cube.shape[2], dtype=bool) if keep_bad_bands else cube.good_bands.copy()
     if drop_bands is not None:
         numbers = np.atleast_1d(np.asarray(drop_bands, dtype=np.int64))
@@ -120,25 +120,25 @@ def _npz(path: Path, variable: str | None) -> Cube:
         return _scene(content, path)
     name = choose(content, variable, str(path))
     if content[name].ndim != 3:
-        raise ValueError(f"{path}: {name} has shape {content[name].shape}: lines × samples × bands are expected.")
-    known = as_row(content.get("wavelengths", content.get("wavelength")))
-    return Cube(content[name], wavelengths=known, name=path.stem, source=str(path), variable=name)
+        raise ValueError(f"{path}: {name} has shape {content[name].shape}: expected lines × samples × bands.")
+    wavelengths = as_row(content.get("wavelengths", content.get("wavelength")))
+    return Cube(content[name], wavelengths=wavelengths, name=path.stem, source=str(path), variable=name)
 
 
 def read_npz(path: Path) -> dict[str, Any]:
-    """The arrays of an npz file."""
+    """Read the arrays of an npz file."""
     with path.open("rb") as raw:
         check_zip_growth(raw, str(path))
         try:
             with np.load(raw, allow_pickle=False) as file:
                 members = {name: file[name] for name in file.files}
             return {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
-        except Exception as error:  # zip archives, and headers of arrays, can be damaged in many ways
+        except Exception as error:  # damaged archives and array headers raise many kinds of errors
             raise ValueError(f"{path} cannot be read as npz: {error}") from error
 
 
 def _scene(content: dict[str, Any], path: Path) -> Cube:
-    """A matrix of pixels with the size of the image, as the data sets have it."""
+    """Convert a matrix of pixels with the size of the image, as in the npz files of the data sets."""
     X = content["X"]
     height, width = (as_size(content[key], f"{path}: {key}") for key in ("height", "width"))
     if X.ndim != 2 or X.shape[0] != height * width:
@@ -147,60 +147,62 @@ def _scene(content: dict[str, Any], path: Path) -> Cube:
     size = (height, width) if order == "C" else (width, height)
     cube = X.reshape(*size, X.shape[1]).transpose((0, 1, 2) if order == "C" else (1, 0, 2))
     if {"scale_num", "scale_den"} <= set(content):
-        above, below = as_row(content["scale_num"]), as_row(content["scale_den"])
-        if above is None or below is None or not (len(above) == len(below) == 1 and above[0] > 0 and below[0] > 0):
+        num, den = as_row(content["scale_num"]), as_row(content["scale_den"])
+        if num is None or den is None or not (len(num) == len(den) == 1 and num[0] > 0 and den[0] > 0):
             raise ValueError(f"{path}: scale_num and scale_den must be numbers greater than 0.")
-        scale = float(above[0] / below[0])
+        scale = float(num[0] / den[0])
     return Cube(cube, scale=scale, name=path.stem, source=str(path), variable="X")
 
 
 DRIVERS = {b"II*\0": "GTiff", b"MM\0*": "GTiff", b"II+\0": "GTiff", b"MM\0+": "GTiff"}
 DRIVERS |= {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG"}
-"""GDAL's reader by the first bytes of a file. Others of its readers open further files, and addresses of the web."""
+"""GDAL driver by the first bytes of a file. No other driver is used: some open further files or web addresses."""
 
-ALONE = {
+NO_OTHER_FILES = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": "NO",
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}",
     "GDAL_CACHEMAX": "256",
     "PROJ_NETWORK": "OFF",
 }
-"""Settings with which GDAL opens the file that it is told to open, and nothing beside it or elsewhere."""
+"""Settings with which GDAL opens only the given file: no files beside it, and no network."""
 
 
 class RasterLines(Lines):
-    """A raster that GDAL reads, by windows; in float32 where bands have scales or offsets of their own.
+    """A raster that GDAL reads in windows. Values are float32 if the scales or offsets of the bands differ.
 
-    A process of its own reads it: GDAL then has no side files and no network, whatever this process does with it.
+    A separate process reads it, with its own GDAL settings: no side files and no network.
 
     Parameters
     ----------
     path : path
         The file.
     driver : str
-        GDAL's reader.
+        Name of the GDAL driver.
     """
 
     def __init__(self, path: Path, driver: str) -> None:
         if find_spec("rasterio") is None:
             raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'")
         self.path, self.driver, length = path, driver, path.stat().st_size
-        self.reader = Isolated(str(path), memory=COPIES * most(length), seconds=patience(length), environment=ALONE)
-        self.said = self.asked(describe_raster, self.driver)
-        lines, samples, bands = self.said["shape"]
+        self.reader = Isolated(
+            str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length), environment=NO_OTHER_FILES
+        )
+        self.metadata = self.call(describe_raster, self.driver)
+        lines, samples, bands = self.metadata["shape"]
         self.shape = (lines, samples, bands)
-        types = sorted(set(self.said["types"]))
+        types = sorted(set(self.metadata["types"]))
         if any(name.startswith("complex") for name in types):
-            raise ValueError(f"{path} holds {', '.join(types)} values: real numbers are needed.")
+            raise ValueError(f"{path} has {', '.join(types)} values: real numbers are needed.")
         self.dtype = np.result_type(*types)
-        check_growth(str(path), max(math.prod(self.shape), self.said["block"]) * self.dtype.itemsize, length)
-        self.scales, self.offsets = np.array(self.said["scales"]), np.array(self.said["offsets"])
+        check_growth(str(path), max(math.prod(self.shape), self.metadata["block"]) * self.dtype.itemsize, length)
+        self.scales, self.offsets = np.array(self.metadata["scales"]), np.array(self.metadata["offsets"])
         self.plain = bool(np.ptp(self.scales) == 0 and not self.offsets.any() and self.scales[0] > 0)
         if not self.plain:
             self.dtype = np.dtype(np.float32)
 
-    def asked(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the reader says; its errors as a sentence that names the file."""
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in the reader process; its errors become a sentence that names the file."""
         try:
             return self.reader(function, str(self.path.resolve()), *arguments)
         except (ReaderEnded, ImportError):
@@ -209,33 +211,33 @@ class RasterLines(Lines):
             raise ValueError(f"{self.path} cannot be read: {str(error).rstrip('.')}. {READABLE}") from error
 
     def read(self, start: int, stop: int) -> Array:
-        part = self.asked(read_raster, self.driver, start, stop)
+        part = self.call(read_raster, self.driver, start, stop)
         if part.shape != (self.shape[2], stop - start, self.shape[1]):
-            raise ValueError(f"{self.path} changed while it was read: start again when nobody writes to it.")
+            raise ValueError(f"{self.path} changed while it was read: try again when no program writes to it.")
         if not self.plain:
-            nodata = self.said["nodata"]
-            empty = np.zeros(part.shape, dtype=bool) if nodata is None else part == nodata
+            nodata = self.metadata["nodata"]
+            missing = np.zeros(part.shape, dtype=bool) if nodata is None else part == nodata
             part = part.astype(np.float64) * self.scales[:, None, None] + self.offsets[:, None, None]
-            part[empty] = np.nan
+            part[missing] = np.nan
             part = part.astype(np.float32)
         return part.transpose(1, 2, 0)
 
     def mask(self) -> Array | None:
-        """The mask for all bands, in the file beside this one that GDAL writes, or within it. → (lines, samples)"""
+        """Read the mask for all bands, from the .msk file that GDAL writes or from this file. → (lines, samples)"""
         beside = self.path.with_name(self.path.name + ".msk")
         if self.driver == "GTiff" and beside.is_file() and driver_of(beside) == "GTiff":
-            found = RasterLines(beside, "GTiff")
-            mask = found.asked(read_mask_beside) if found.shape[:2] == self.shape[:2] else None
+            raster = RasterLines(beside, "GTiff")
+            mask = raster.call(read_mask_beside) if raster.shape[:2] == self.shape[:2] else None
             if mask is not None:
                 return mask
-        return self.asked(read_mask, self.driver)
+        return self.call(read_mask, self.driver)
 
 
-READABLE = "ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files can."
+READABLE = "Supported are ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files."
 
 
 def driver_of(path: Path) -> str | None:
-    """GDAL's reader for a file, from its first bytes; None if it is not one of those that are let in."""
+    """Return the GDAL driver for a file, from its first bytes; None if the format is not supported."""
     with path.open("rb") as file:
         head = file.read(4)
     return next((driver for start, driver in DRIVERS.items() if head.startswith(start)), None)
@@ -246,26 +248,26 @@ def _raster(path: Path) -> Cube:
     if driver is None:
         raise ValueError(f"{path} cannot be read. {READABLE} Convert it to GeoTIFF, for example with gdal_translate.")
     data = RasterLines(path, driver)
-    said = data.said
-    nodata, names = said["nodata"], said["names"]
+    metadata = data.metadata
+    nodata, names = metadata["nodata"], metadata["names"]
     return Cube(
         data,
-        wavelengths=_floats(said["wavelengths"]),
-        wavelength_unit=said["unit"],
+        wavelengths=_floats(metadata["wavelengths"]),
+        wavelength_unit=metadata["unit"],
         band_names=names if any(names) else None,
-        good_bands=np.array(said["good"]),
+        good_bands=np.array(metadata["good"]),
         mask=data.mask(),
         ignore_value=None if nodata is None or not data.plain or np.isnan(nodata) else nodata,
         scale=float(data.scales[0]) if data.plain else 1.0,
-        crs=said["crs"],
-        transform=_world_file(path) if said["transform"] is None else tuple(said["transform"]),
+        crs=metadata["crs"],
+        transform=_world_file(path) if metadata["transform"] is None else tuple(metadata["transform"]),
         name=path.stem,
         source=str(path),
     )
 
 
 def _world_file(path: Path) -> Transform | None:
-    """The transform in a world file beside an image: six lines, at the centre of the first pixel."""
+    """Read the transform from a world file beside an image: six lines, for the centre of the first pixel."""
     short = path.suffix[1:2] + path.suffix[-1:] + "w"
     for ending in (short, path.suffix[1:] + "w", "wld"):
         beside = path.with_suffix("." + ending)
@@ -278,7 +280,7 @@ def _world_file(path: Path) -> Transform | None:
 
 
 def _floats(words: list[Any]) -> FloatArray | None:
-    """Numbers that words begin with, or None where one is missing."""
+    """Return the numbers that the words begin with, or None if one is missing."""
     try:
         return np.array([float(str(word).split()[0]) for word in words])
     except (ValueError, IndexError):
@@ -286,7 +288,7 @@ def _floats(words: list[Any]) -> FloatArray | None:
 
 
 class ArrayLines(Lines):
-    """A DataArray that is computed by lines, such as one that Dask holds."""
+    """A DataArray that is computed line by line, for example one backed by Dask."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -297,49 +299,49 @@ class ArrayLines(Lines):
 
 
 def _data_array(array: Any) -> Cube:
-    """A DataArray as a cube: its dimensions are told by their names."""
+    """Convert a DataArray, whose dimensions are recognized by their names."""
     if array.ndim != 3:
-        raise ValueError(f"The DataArray has dimensions {array.dims}: three are needed, lines, samples and bands.")
+        raise ValueError(f"The DataArray has dimensions {array.dims}: it needs three, lines, samples and bands.")
     order = [next((dim for dim in array.dims if str(dim).lower() in known), None) for known in (LINES, SAMPLES, BANDS)]
-    if order.count(None) == 1:  # the one that is left
+    if order.count(None) == 1:  # two names are known, so the third dimension is clear
         order[order.index(None)] = next(dim for dim in array.dims if dim not in order)
     if None in order:
         raise ValueError(
-            f"The DataArray has dimensions {array.dims}, and it cannot be told which are lines, samples and bands: "
+            f"The DataArray has dimensions {array.dims}, and it is not clear which are lines, samples and bands: "
             "rename them to y, x and band."
         )
-    turned = array.transpose(*order)
-    lines, samples, bands = (turned.coords[dim].values if dim in turned.coords else None for dim in order)
+    ordered = array.transpose(*order)
+    lines, samples, bands = (ordered.coords[dim].values if dim in ordered.coords else None for dim in order)
     wavelengths = next(
-        (turned.coords[key].values for key in ("wavelength", "wavelengths") if key in turned.coords), None
+        (ordered.coords[key].values for key in ("wavelength", "wavelengths") if key in ordered.coords), None
     )
     if wavelengths is None and bands is not None and str(order[2]).lower() in BANDS[2:]:
         wavelengths = bands
     unit = None
     for key in ("wavelength", "wavelengths", order[2]):
-        if key in turned.coords and unit is None:
-            unit = turned.coords[key].attrs.get("units")
-    fill = turned.attrs.get("_FillValue", turned.encoding.get("_FillValue"))
-    wkt = turned.attrs.get("crs_wkt")
-    if "spatial_ref" in turned.coords:
-        wkt = turned.coords["spatial_ref"].attrs.get("crs_wkt", wkt)
+        if key in ordered.coords and unit is None:
+            unit = ordered.coords[key].attrs.get("units")
+    fill = ordered.attrs.get("_FillValue", ordered.encoding.get("_FillValue"))
+    wkt = ordered.attrs.get("crs_wkt")
+    if "spatial_ref" in ordered.coords:
+        wkt = ordered.coords["spatial_ref"].attrs.get("crs_wkt", wkt)
     band_names = None if bands is None or bands.dtype.kind not in "UO" else [str(name) for name in bands]
-    values = turned.data
+    values = ordered.data
     return Cube(
-        values if isinstance(values, np.ndarray) else ArrayLines(turned),
+        values if isinstance(values, np.ndarray) else ArrayLines(ordered),
         wavelengths=None if wavelengths is None else np.asarray(wavelengths, dtype=np.float64),
         wavelength_unit=unit,
         band_names=band_names,
         ignore_value=None if fill is None or np.isnan(fill) else float(fill),
         crs=wkt,
-        transform=_even(lines, samples),
+        transform=_even_transform(lines, samples),
         name=str(array.name or "array"),
         source="a DataArray",
     )
 
 
-def _even(lines: Array | None, samples: Array | None) -> Transform | None:
-    """The transform of evenly spaced pixel centres."""
+def _even_transform(lines: Array | None, samples: Array | None) -> Transform | None:
+    """Return the transform of evenly spaced pixel centres, or None if they are not."""
     steps = []
     for values in (samples, lines):
         if values is None or len(values) < 2 or values.dtype.kind not in "iuf":
@@ -353,7 +355,7 @@ def _even(lines: Array | None, samples: Array | None) -> Transform | None:
 
 
 def _mask(mask: Any, cube: Cube) -> Array:
-    """A mask as an array of the size of the cube."""
+    """Return a mask as an array, and check that it has the size of the cube."""
     if isinstance(mask, str | Path):
         mask = read_plane(Path(mask))
     values = np.asarray(mask)
@@ -365,14 +367,14 @@ def _mask(mask: Any, cube: Cube) -> Array:
 
 
 def read_plane(path: Path) -> Array:
-    """An image of one band, of any format, or a matrix of an npy, npz or MATLAB file. → (lines, samples)"""
+    """Read an image of one band, in any format, or the matrix of an npy, npz or MATLAB file. → (lines, samples)"""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of an image of one band.")
     with path.open("rb") as file:
         head = file.read(520)
     content: dict[str, Any] | None = None
     if head.startswith(b"\x93NUMPY"):
-        content = {"it": read_npy(path)}
+        content = {"the array": read_npy(path)}
     elif head.startswith(b"PK"):
         content = read_npz(path)
     elif head.startswith(b"MATLAB") or b"\x89HDF" in head:
@@ -385,9 +387,9 @@ def read_plane(path: Path) -> Array:
         }
         planes = {name: value for name, value in planes.items() if value.ndim == 2 and value.dtype.kind in "buif"}
         if len(planes) != 1:
-            raise ValueError(f"{path} holds {len(planes)} matrices of numbers ({', '.join(planes)}): one is expected.")
+            raise ValueError(f"{path} has {len(planes)} numeric matrices ({', '.join(planes)}): expected one.")
         return next(iter(planes.values()))
     cube = read_cube(path, keep_bad_bands=True)
     if cube.shape[2] != 1:
-        raise ValueError(f"{path} has {cube.shape[2]} bands: one is expected.")
+        raise ValueError(f"{path} has {cube.shape[2]} bands: expected one.")
     return cube.read(0, cube.shape[0])[:, :, 0]

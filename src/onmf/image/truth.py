@@ -1,4 +1,4 @@
-"""Ground truth of an image: true spectra, a true map, or both; and how a clustering does against it."""
+"""Ground truth of an image (true spectra, a true map, or both), and its comparison with a clustering."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .read import read_plane
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What is known of an image.
+    """Ground truth of an image.
 
     Attributes
     ----------
     spectra : (materials, bands) array or None
         True spectra, the endmembers.
     labels : (lines, samples) array of int or None
-        True material of each pixel, −1 where it is not known.
+        True material of each pixel, −1 if unknown.
     names : list of str or None
         Names of the materials.
     source : str
-        Where it comes from.
+        Origin of the truth, usually a path.
     """
 
     spectra: FloatArray | None = None
@@ -42,18 +42,18 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A clustering beside the truth.
+    """Comparison of a clustering with the truth.
 
     Attributes
     ----------
     mrsa : float or None
         Mean removed spectral angle, averaged over the materials under the best matching; 0 to 100, lower is better.
     spectra : SpectraMatch or None
-        The matching, and the angle of each material.
+        The matching, with the angle of each material.
     accuracy : float or None
-        Share of the pixels with a known material whose cluster is matched with it.
+        Share of the pixels of known material whose cluster is matched with that material.
     materials : dict of int to str
-        Material of each cluster that is matched with one.
+        Name of the material of each matched cluster.
     """
 
     mrsa: float | None
@@ -68,9 +68,9 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
     Parameters
     ----------
     path : path
-        A MATLAB file with endmembers ``M`` (bands × materials), and abundances ``A`` and names ``cood`` where it has
-        them; a spectral library of ENVI; a CSV file as ``onmf image`` writes it, bands down and materials across; or a
-        map of labels: an image of one band or a matrix, 0 or less where nothing is known.
+        A MATLAB file with endmembers ``M`` (bands × materials) and optionally abundances ``A`` and names ``cood``; an
+        ENVI spectral library; a CSV file as ``onmf image`` writes it, with a row for each band and a column for each
+        material; or a label map: an image of one band or a matrix, with 0 or less for unknown pixels.
     shape : tuple of int
         Lines, samples and bands of the image.
 
@@ -96,7 +96,7 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
             spectra = plane if plane.shape[1] == shape[2] else plane.T
             return Truth(spectra=spectra.astype(np.float64), source=str(path))
         raise ValueError(
-            f"{path} is {' × '.join(map(str, plane.shape))}, and fits neither the {shape[0]} × {shape[1]} pixels nor "
+            f"{path} is {' × '.join(map(str, plane.shape))}, which fits neither the {shape[0]} × {shape[1]} pixels nor "
             f"the {shape[2]} bands of the image."
         )
     values, labels = np.unique(plane[plane > 0], return_inverse=True)
@@ -106,10 +106,10 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
 
 
 def _class_names(header: Path | None, values: Array) -> list[str]:
-    """Names of the classes of a map: those of an ENVI header, or their numbers."""
-    known = read_header(header).get("class names") if header is not None else None
-    known = known if isinstance(known, list) else []
-    return [known[int(value)] if value < len(known) else f"class {value:g}" for value in values]
+    """Return the names of the classes of a map, from the ENVI header or from their numbers."""
+    names = read_header(header).get("class names") if header is not None else None
+    names = names if isinstance(names, list) else []
+    return [names[int(value)] if value < len(names) else f"class {value:g}" for value in values]
 
 
 def _endmembers(content: dict[str, Any], path: Path, shape: tuple[int, int, int]) -> Truth:
@@ -119,34 +119,34 @@ def _endmembers(content: dict[str, Any], path: Path, shape: tuple[int, int, int]
         A = _numbers(content["A"], 2 if np.ndim(content["A"]) == 2 else 3, f"{path}: A")
         if A.size != len(spectra) * shape[0] * shape[1]:
             raise ValueError(
-                f"{path} belongs to another image: its abundances A are {A.shape}, and the image has {shape[0]} × "
-                f"{shape[1]} pixels."
+                f"{path} belongs to another image: its abundances A have shape {A.shape}, but the image has "
+                f"{shape[0]} × {shape[1]} pixels."
             )
         A = A.reshape(len(spectra), shape[0], shape[1], order="F") if A.ndim == 2 else A
         if A.shape != (len(spectra), *shape[:2]):
-            raise ValueError(f"{path}: its abundances A are {A.shape}, not materials × lines × samples.")
+            raise ValueError(f"{path}: its abundances A have shape {A.shape}, not materials × lines × samples.")
         labels = A.argmax(axis=0).astype(np.int32)
     names = None
     if "cood" in content and np.size(content["cood"]) == len(spectra):
         names = [str(np.squeeze(cell)).split("-")[-1].strip().lower() for cell in np.ravel(content["cood"])]
-    return Truth(_fitting(spectra, shape, path), labels, names, str(path))
+    return Truth(_check_bands(spectra, shape, path), labels, names, str(path))
 
 
 def _library(header: Path, path: Path, shape: tuple[int, int, int]) -> Truth:
-    words = read_header(header)
-    # Whatever its interleave says, a library has its spectra one after the other: a line for each, and one band.
-    stored = open_data({**words, "bands": "1", "interleave": "bsq"}, str(header), find_data(header, path))
+    fields = read_header(header)
+    # A library stores one spectrum after the other (a line each, one band), whatever its interleave says.
+    stored = open_data({**fields, "bands": "1", "interleave": "bsq"}, str(header), find_data(header, path))
     spectra = stored.read(0, stored.shape[0])[:, :, 0].astype(np.float64)
-    names = words.get("spectra names", [str(number + 1) for number in range(len(spectra))])
+    names = fields.get("spectra names", [str(number + 1) for number in range(len(spectra))])
     if not isinstance(names, list) or len(names) != len(spectra):
         raise ValueError(f"{header} says lines = {len(spectra)}, but its list spectra names has another length.")
-    return Truth(_fitting(spectra, shape, path), names=names, source=str(path))
+    return Truth(_check_bands(spectra, shape, path), names=names, source=str(path))
 
 
 def _numbers(value: Any, dimensions: int, where: str) -> FloatArray:
-    """An array of numbers, with that many dimensions."""
+    """Check that a value is a numeric array with this number of dimensions."""
     if np.ndim(value) != dimensions or not hasattr(value, "dtype") or value.dtype.kind not in "buif":
-        raise ValueError(f"{where} is no array of numbers with {dimensions} dimensions.")
+        raise ValueError(f"{where} is not a numeric array of {dimensions} dimensions.")
     return np.asarray(value, dtype=np.float64)
 
 
@@ -155,27 +155,27 @@ def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if row]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no table that can be read: {error}. Save it as CSV in UTF-8.") from error
+        raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
     if len(rows) < 2:
-        raise ValueError(f"{path} is empty: a line of names, then one line of numbers for each band is expected.")
+        raise ValueError(f"{path} is empty: expected a line of names, then a line of numbers for each band.")
     head, body = rows[0], rows[1:]
     try:
         values = np.array([[float(word) for word in row] for row in body])
     except ValueError as error:
-        raise ValueError(
-            f"{path}: {error}. A line of names, then one line of numbers for each band is expected."
-        ) from None
+        raise ValueError(f"{path}: {error}. Expected a line of names, then a line of numbers for each band.") from None
     first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
     if values.ndim != 2 or values.shape[1] != len(head) or first == len(head):
         raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length.")
     spectra = values[:, first:].T
-    return Truth(_fitting(spectra, shape, path), names=[plain(name.strip()) for name in head[first:]], source=str(path))
+    return Truth(
+        _check_bands(spectra, shape, path), names=[plain(name.strip()) for name in head[first:]], source=str(path)
+    )
 
 
-def _fitting(spectra: FloatArray, shape: tuple[int, int, int], path: Path) -> FloatArray:
-    """Refuse spectra of another sensor early; those of the used bands alone are compared later."""
+def _check_bands(spectra: FloatArray, shape: tuple[int, int, int], path: Path) -> FloatArray:
+    """Refuse spectra with too many bands early; ``compare`` checks the number of used bands."""
     if spectra.ndim != 2 or spectra.shape[1] > shape[2]:
-        raise ValueError(f"{path} holds spectra of {spectra.shape[-1]} bands, but the image has {shape[2]}.")
+        raise ValueError(f"{path} has spectra of {spectra.shape[-1]} bands, but the image has {shape[2]}.")
     return spectra
 
 
@@ -185,11 +185,11 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
     Parameters
     ----------
     truth : Truth
-        What is known.
+        Ground truth.
     spectra : (k, used bands) array
-        Spectra that were found.
+        Spectra of the clusters.
     labels : (lines, samples) array of int
-        Clusters, −1 outside.
+        Cluster of each pixel, −1 outside.
     good_bands : (bands,) array of bool
         Which bands were used.
 
@@ -202,24 +202,24 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
     r = r if truth.spectra is None else len(truth.spectra)
     names = truth.names or [f"material {i + 1}" for i in range(r)]
     if truth.spectra is not None:
-        known = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
-        if known.shape[1] != spectra.shape[1]:
+        true_spectra = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
+        if true_spectra.shape[1] != spectra.shape[1]:
             raise ValueError(
-                f"{truth.source} holds spectra of {known.shape[1]} bands, but the image has {len(good_bands)}, of "
+                f"{truth.source} has spectra of {true_spectra.shape[1]} bands, but the image has {len(good_bands)}, of "
                 f"which {spectra.shape[1]} are used."
             )
-        if len(known) > len(spectra):
+        if len(true_spectra) > len(spectra):
             raise ValueError(
-                f"{truth.source} holds {len(known)} materials, and {len(spectra)} clusters cannot be matched with all "
-                f"of them: ask for at least {len(known)} clusters."
+                f"{truth.source} has {len(true_spectra)} materials, too many to match with {len(spectra)} clusters: "
+                f"ask for at least {len(true_spectra)} clusters."
             )
-        match = match_spectra(known, spectra)
+        match = match_spectra(true_spectra, spectra)
         materials = {int(cluster): names[material] for material, cluster in enumerate(match.permutation)}
     if truth.labels is not None:
         both = (truth.labels >= 0) & (labels >= 0)
         if both.any():
             accuracy = clustering_accuracy(truth.labels[both], labels[both])
             if match is None:
-                found = match_clusters(truth.labels[both], labels[both])
-                materials = {int(cluster): names[int(material)] for cluster, material in found.items()}
+                matched = match_clusters(truth.labels[both], labels[both])
+                materials = {int(cluster): names[int(material)] for cluster, material in matched.items()}
     return Comparison(None if match is None else match.mean, match, accuracy, materials)

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, made again, and one figure more."""
+"""Reproduces the paper's tables and figures, and adds one more figure."""
 
 from __future__ import annotations
 

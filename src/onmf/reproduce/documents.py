@@ -14,12 +14,12 @@ from onmf.datasets import load_documents, make_counts
 from onmf.estimator import ONMF
 from onmf.metrics import clustering_accuracy
 
-from .compare import LOSSES, Cell, Progress, Table, at_hand, paper_tables
+from .compare import LOSSES, Cell, Progress, Table, available_and_missing, paper_tables
 
 
 @dataclass(frozen=True)
 class DocumentsRow:
-    """One document set: how each algorithm did."""
+    """The results of each algorithm on one document set."""
 
     name: str
     documents: int
@@ -32,7 +32,7 @@ class DocumentsRow:
     ari: dict[str, float]
 
     def record(self) -> dict[str, Any]:
-        """One flat line of a data file."""
+        """Return the row as one line of a data file."""
         line: dict[str, Any] = {key: getattr(self, key) for key in ("name", "documents", "words", "clusters")}
         for short in LOSSES:
             line |= self.accuracy[short].record(f"accuracy_{short}")
@@ -43,7 +43,7 @@ class DocumentsRow:
 
 @dataclass(frozen=True)
 class DocumentsReport:
-    """The paper's first table, with ours beside it."""
+    """The paper's first table and our results."""
 
     rows: list[DocumentsRow]
     missing: list[str]
@@ -54,13 +54,13 @@ class DocumentsReport:
         return all(cell.agrees for row in self.rows for cell in (*row.accuracy.values(), *row.iterations.values()))
 
     def average(self, short: str, paper: bool = False) -> float:
-        """Accuracy of one algorithm over the sets at hand, each weighted by its documents, in percent."""
+        """Return the accuracy of an algorithm over the available sets, weighted by documents, in percent."""
         cells = [row.accuracy[short] for row in self.rows]
         values = [cell.paper if paper else cell.ours for cell in cells]
         return float(np.average(values, weights=[row.documents for row in self.rows]))  # type: ignore[arg-type]
 
     def table(self) -> Table:
-        """The table for people."""
+        """Return the table for display."""
         columns = ["", "n", "m", "r"]
         columns += [f"{key}-{short}" for key in ("acc", "it", "time", "NMI", "ARI") for short in LOSSES]
         rows = [
@@ -91,21 +91,21 @@ class DocumentsReport:
             f"{all_sets['accuracy_kl']}.",
         ]
         if self.missing:
-            notes.append(f"Not compared, because the data are not at hand: {', '.join(self.missing)}.")
+            notes.append(f"Not compared, because the data are not available: {', '.join(self.missing)}.")
         return Table("Document sets (the paper's Table 1)", columns, [*rows, average], notes)
 
 
 def reproduce_documents(
     only: list[str] | None = None, *, runs: int = 1, progress: Progress = lambda _: None
 ) -> DocumentsReport:
-    """Run Fro-ONMF and KL-ONMF on every document set at hand.
+    """Run Fro-ONMF and KL-ONMF on every available document set.
 
     Parameters
     ----------
     only : list of str, optional
-        Names of the sets to run; by default all that are found.
+        Names of the sets to run; by default all that are available.
     runs : int, default=1
-        Runs of each fit; the time is their median.
+        Number of runs of each fit; the reported time is their median.
     progress : callable, optional
         Called with the name of each set before it is run.
 
@@ -115,7 +115,7 @@ def reproduce_documents(
     """
     warm_up()
     paper = paper_tables()["documents"]
-    names, missing = at_hand("documents", only)
+    names, missing = available_and_missing("documents", only)
     rows = []
     for name in names:
         progress(name)
@@ -134,7 +134,7 @@ def reproduce_documents(
 
 
 def timed_fit(model: ONMF, X: Any, runs: int) -> tuple[ONMF, float]:
-    """The fitted model, and the median time of a fit."""
+    """Fit a model several times, and return it with the median time of a fit."""
     times = []
     for _ in range(runs):
         began = perf_counter()
@@ -144,7 +144,7 @@ def timed_fit(model: ONMF, X: Any, runs: int) -> tuple[ONMF, float]:
 
 
 def warm_up() -> None:
-    """Compile the kernels, so that no time below holds a compilation."""
+    """Compile the kernels, so that measured times include no compilation."""
     X = make_counts(20, 10, 2, random_state=0).X
     for dtype in (np.uint8, np.uint16):
         ONMF(2).fit(X.astype(dtype))

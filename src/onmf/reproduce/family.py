@@ -1,8 +1,9 @@
-"""Beyond the paper: how the choice of β matters, over the same sets."""
+"""Beyond the paper: the effect of the choice of β, on the same data sets."""
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 
 from onmf.datasets import load_documents, load_hyperspectral
-from onmf.divergence import FloatArray
+from onmf.datasets.catalogue import info_of
+from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.metrics import clustering_accuracy, mrsa
 
-from .compare import Progress, Table, at_hand
+from .compare import Progress, Table, available_and_missing
 from .images import CLUSTERS
 
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
@@ -23,12 +25,15 @@ BETAS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 BOLD, FAINT = "#2a6f97", "#8d99ae"
 
 MAX_ITER = 300
-"""More than the paper's 100: some members of the family take longer."""
+"""Most iterations of a fit. The paper allows 100, but some members of the family need more."""
+
+COSINE_POSITION = max(BETAS) + 0.35
+"""Position of the cosine on the axis of β."""
 
 
 @dataclass(frozen=True)
 class FamilyPoint:
-    """One fit: a data set, a divergence, and how good it was: accuracy or MRSA, in percent."""
+    """One fit of a data set with a divergence, and its score: accuracy in percent, or MRSA."""
 
     name: str
     kind: str
@@ -40,7 +45,7 @@ class FamilyPoint:
     converged: bool
 
     def record(self) -> dict[str, Any]:
-        """One flat line of a data file."""
+        """Return the point as one line of a data file."""
         return {key: getattr(self, key) for key in self.__dataclass_fields__}
 
 
@@ -50,21 +55,25 @@ class FamilyReport:
 
     points: list[FamilyPoint]
 
+    @property
+    def _document_points(self) -> list[FamilyPoint]:
+        return [p for p in self.points if p.kind == "documents"]
+
     def average(self, beta: float | str) -> float:
-        """Accuracy over the document sets, each weighted by its documents, in percent."""
-        points = [p for p in self.points if p.kind == "documents" and p.beta == beta]
+        """Return the accuracy over the document sets, weighted by their numbers of documents, in percent."""
+        points = [p for p in self._document_points if p.beta == beta]
         return float(np.average([p.value for p in points], weights=[p.size for p in points]))
 
     def table(self) -> Table:
-        """The table for people: a row for each β, a column for each data set."""
+        """Return a table with a row for each β and a column for each data set."""
         names = list(dict.fromkeys(p.name for p in self.points))
-        has_documents = any(p.kind == "documents" for p in self.points)
-        found = {(p.name, p.beta): p for p in self.points}
+        has_documents = bool(self._document_points)
+        averaged = {p.beta for p in self._document_points}
+        values = {(p.name, p.beta): p.value for p in self.points}
         rows = []
         for beta in sorted({p.beta for p in self.points}, key=lambda b: (isinstance(b, str), b)):
-            cells = [f"{found[n, beta].value:.1f}" if (n, beta) in found else "" for n in names]
-            documents = any(p.kind == "documents" and p.beta == beta for p in self.points)
-            average = f"{self.average(beta):.1f}" if documents else ""
+            cells = [f"{values[n, beta]:.1f}" if (n, beta) in values else "" for n in names]
+            average = f"{self.average(beta):.1f}" if beta in averaged else ""
             rows.append([str(beta), *cells, *([average] if has_documents else [])])
         notes = [
             "Document sets: accuracy in percent, higher is better; scenes: MRSA, lower is better. One run from SNPA "
@@ -80,13 +89,106 @@ class FamilyReport:
         return Table("Accuracy and MRSA against β", columns, rows, notes)
 
 
+@dataclass(frozen=True)
+class DataSet:
+    """A data set to fit, with its ground truth: the classes of the documents, or the spectra of the materials."""
+
+    X: Any
+    truth: Array
+    n_clusters: int
+
+
+class Kind(ABC):
+    """A kind of data: how data sets are loaded, how a fit is scored, and how the scores are drawn.
+
+    Attributes
+    ----------
+    has_beta_zero : bool
+        Whether β = 0 is fitted; it needs positive data.
+    title : str
+        Title of the plot.
+    legend_position : str
+        Position of the legend in the plot.
+    """
+
+    has_beta_zero: bool
+    title: str
+    legend_position: str
+
+    @abstractmethod
+    def load(self, name: str) -> DataSet | None:
+        """Load a data set; None if it has no ground truth."""
+
+    @abstractmethod
+    def score(self, truth: Array, model: ONMF) -> tuple[float, float | None]:
+        """Return the accuracy or the MRSA of a fitted model, and its NMI if there are classes."""
+
+    @abstractmethod
+    def curve_style(self, name: str, number: int) -> dict[str, Any]:
+        """Return the options of matplotlib for the curve of a data set."""
+
+    @abstractmethod
+    def draw_average(self, ax: Any, report: FamilyReport) -> None:
+        """Draw the average over all data sets of this kind, if it is meaningful."""
+
+
+class DocumentSets(Kind):
+    """Document sets: counts with classes, scored by the accuracy."""
+
+    has_beta_zero = False
+    title = "Documents: accuracy (%), higher is better"
+    legend_position = "lower left"
+
+    def load(self, name: str) -> DataSet:
+        X, y = load_documents(name, return_X_y=True)
+        return DataSet(X, y, int(y.max()) + 1)
+
+    def score(self, truth: Array, model: ONMF) -> tuple[float, float | None]:
+        accuracy = 100 * clustering_accuracy(truth, model.labels_)
+        return accuracy, float(normalized_mutual_info_score(truth, model.labels_))
+
+    def curve_style(self, name: str, number: int) -> dict[str, Any]:
+        return {"color": "#b8c0cc", "lw": 0.8, "label": "each set" if number == 0 else None}
+
+    def draw_average(self, ax: Any, report: FamilyReport) -> None:
+        betas = [beta for beta in BETAS if beta != 0]
+        averages = [report.average(beta) for beta in betas]
+        ax.plot(betas, averages, color=BOLD, lw=2.5, marker="o", ms=5, label="all, by documents")
+        ax.plot(COSINE_POSITION, report.average("cosine"), color=BOLD, marker="o", ms=7)
+
+
+class Scenes(Kind):
+    """Hyperspectral scenes: pixels with true spectra, scored by the MRSA."""
+
+    has_beta_zero = True
+    title = "Scenes: MRSA, lower is better"
+    legend_position = "upper left"
+
+    def load(self, name: str) -> DataSet | None:
+        scene = load_hyperspectral(name)
+        return None if scene.endmembers is None else DataSet(scene.X, scene.endmembers, CLUSTERS[name])
+
+    def score(self, truth: Array, model: ONMF) -> tuple[float, float | None]:
+        return mrsa(truth, model.cluster_centers_), None
+
+    def curve_style(self, name: str, number: int) -> dict[str, Any]:
+        return {"color": f"C{number}", "lw": 1.8, "label": name}
+
+    def draw_average(self, ax: Any, report: FamilyReport) -> None:
+        """Draw nothing: the paper does not average over scenes."""
+
+
+KINDS: dict[str, Kind] = {"documents": DocumentSets(), "hyperspectral": Scenes()}
+"""The kinds of data, by their names in the catalogue."""
+
+
 def reproduce_family(only: list[str] | None = None, *, progress: Progress = lambda _: None) -> FamilyReport:
-    """Fit every data set at hand with every member of the family.
+    """Fit every available data set with every member of the family.
 
     Parameters
     ----------
     only : list of str, optional
-        Names of the data sets to run; by default all that are found.
+        Names of the data sets to run; by default all that are available.
     progress : callable, optional
         Called with the name of each data set before it is run.
 
@@ -95,42 +197,34 @@ def reproduce_family(only: list[str] | None = None, *, progress: Progress = lamb
     FamilyReport
     """
     points: list[FamilyPoint] = []
-    names, _ = at_hand(None, only)
+    names, _ = available_and_missing(None, only)
     for name in names:
         progress(name)
-        kind = "hyperspectral" if name in CLUSTERS else "documents"
-        if kind == "documents":
-            X, truth = load_documents(name, return_X_y=True)
-            k = int(truth.max()) + 1
-        else:
-            scene = load_hyperspectral(name)
-            if scene.endmembers is None:
-                continue
-            X, truth, k = scene.X, scene.endmembers, CLUSTERS[name]
+        kind_name = info_of(name).kind
+        kind = KINDS[kind_name]
+        data = kind.load(name)
+        if data is None:
+            continue
         for beta in (*BETAS, "cosine"):
-            if beta == 0 and kind == "documents":
+            if beta == 0 and not kind.has_beta_zero:
                 continue
-            data = lift_zeros(X) if beta == 0 else X
+            X = lift_zeros(data.X) if beta == 0 else data.X
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                model = ONMF(k, beta_loss=beta, max_iter=MAX_ITER).fit(data)
-            if kind == "documents":
-                value = 100 * clustering_accuracy(truth, model.labels_)
-                nmi = float(normalized_mutual_info_score(truth, model.labels_))
-            else:
-                value, nmi = mrsa(truth, model.cluster_centers_), None
+                model = ONMF(data.n_clusters, beta_loss=beta, max_iter=MAX_ITER).fit(X)
+            value, nmi = kind.score(data.truth, model)
             converged = model.stop_reason_ != "max_iter"
-            points.append(FamilyPoint(name, kind, X.shape[0], beta, value, nmi, model.n_iter_, converged))
+            points.append(FamilyPoint(name, kind_name, X.shape[0], beta, value, nmi, model.n_iter_, converged))
     return FamilyReport(points)
 
 
 def lift_zeros(X: FloatArray) -> FloatArray:
-    """X with its zeros raised to the smallest positive entry."""
+    """Raise the zeros of X to its smallest positive entry."""
     return np.maximum(X, X[X > 0].min())
 
 
 def plot_family(report: FamilyReport) -> Any:
-    """Accuracy (left) and MRSA (right) against β, and for the cosine beside it.
+    """Plot accuracy (left) and MRSA (right) against β, with the cosine at the right end of the axis.
 
     Returns
     -------
@@ -138,36 +232,25 @@ def plot_family(report: FamilyReport) -> Any:
     """
     import matplotlib.pyplot as plt
 
-    kinds = [kind for kind in ("documents", "hyperspectral") if any(p.kind == kind for p in report.points)]
+    kinds = {name: kind for name, kind in KINDS.items() if any(p.kind == name for p in report.points)}
     _, grid = plt.subplots(1, len(kinds), figsize=(5.6 * len(kinds), 4.2), layout="constrained", squeeze=False)
-    beside = max(BETAS) + 0.35
-    for ax, kind in zip(grid[0], kinds, strict=True):
-        names = list(dict.fromkeys(p.name for p in report.points if p.kind == kind))
-        for i, name in enumerate(names):
+    for ax, (kind_name, kind) in zip(grid[0], kinds.items(), strict=True):
+        names = list(dict.fromkeys(p.name for p in report.points if p.kind == kind_name))
+        for number, name in enumerate(names):
             points = [p for p in report.points if p.name == name]
             curve = [(p.beta, p.value) for p in points if p.beta != "cosine"]
-            style = {"color": f"C{i}", "lw": 1.8} if kind == "hyperspectral" else {"color": "#b8c0cc", "lw": 0.8}
-            label = name if kind == "hyperspectral" else ("each set" if i == 0 else None)
-            ax.plot(*zip(*curve, strict=True), marker="o", ms=3, label=label, **style)
-            ax.plot(beside, points[-1].value, marker="o", ms=4, color=style["color"])
-        if kind == "documents":
-            betas = [b for b in BETAS if b != 0]
-            averages = [report.average(b) for b in betas]
-            ax.plot(betas, averages, color=BOLD, lw=2.5, marker="o", ms=5, label="all, by documents")
-            ax.plot(beside, report.average("cosine"), color=BOLD, marker="o", ms=7)
+            style = kind.curve_style(name, number)
+            ax.plot(*zip(*curve, strict=True), marker="o", ms=3, **style)
+            ax.plot(COSINE_POSITION, points[-1].value, marker="o", ms=4, color=style["color"])
+        kind.draw_average(ax, report)
         ticks = [0, 0.5, 1, 1.5, 2, 2.5]
-        ax.set_xticks([*ticks, beside], [*(f"{t:g}" for t in ticks), "cosine"])
+        ax.set_xticks([*ticks, COSINE_POSITION], [*(f"{t:g}" for t in ticks), "cosine"])
         for beta, name in ((1, "KL"), (2, "Frobenius")):
             ax.axvline(beta, color=FAINT, lw=0.8, ls=":")
             ax.text(beta, 1, f" {name}", transform=ax.get_xaxis_transform(), fontsize=8, va="top", color=FAINT)
         ax.set_xlabel("β")
-        ax.set_title(
-            "Documents: accuracy (%), higher is better" if kind == "documents" else "Scenes: MRSA, lower is better",
-            loc="left",
-            fontsize=10,
-            fontweight="bold",
-        )
+        ax.set_title(kind.title, loc="left", fontsize=10, fontweight="bold")
         ax.set_ylim(bottom=0)
-        ax.legend(fontsize=8, frameon=False, loc="lower left" if kind == "documents" else "upper left")
+        ax.legend(fontsize=8, frameon=False, loc=kind.legend_position)
         ax.spines[["top", "right"]].set_visible(False)
     return grid[0]

@@ -12,7 +12,7 @@ from onmf.divergence import Array
 from onmf.estimator import ONMF
 from onmf.metrics import SpectraMatch, match_spectra
 
-from .compare import ALGORITHMS, LOSSES, Cell, Progress, Table, at_hand, paper_tables
+from .compare import ALGORITHMS, LOSSES, Cell, Progress, Table, available_and_missing, paper_tables
 from .documents import timed_fit, warm_up
 
 PAPER_NAMES = {"moffett": "Moffet", "samson": "Samson", "jasper": "Jasper"}
@@ -25,7 +25,7 @@ TRANSFERRED = {"moffett"}
 
 @dataclass(frozen=True)
 class ImageRow:
-    """One scene: how each algorithm did."""
+    """The results of each algorithm on one scene."""
 
     scene: Scene
     clusters: int
@@ -36,7 +36,7 @@ class ImageRow:
     matches: dict[str, SpectraMatch] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """One flat line of a data file."""
+        """Return the row as one line of a data file."""
         line: dict[str, Any] = {
             "name": self.scene.name,
             "bands": self.scene.X.shape[1],
@@ -53,7 +53,7 @@ class ImageRow:
 
 @dataclass(frozen=True)
 class ImagesReport:
-    """The paper's second table, with ours beside it."""
+    """The paper's second table and our results."""
 
     rows: list[ImageRow]
     missing: list[str]
@@ -65,7 +65,7 @@ class ImagesReport:
         return all(cell.agrees is not False for cell in cells)
 
     def table(self) -> Table:
-        """The table for people."""
+        """Return the table for display."""
         columns = ["", "m", "n", "r", *(f"{key}-{short}" for key in ("MRSA", "it", "time") for short in LOSSES)]
         rows = [
             [
@@ -86,21 +86,21 @@ class ImagesReport:
                 "The MRSA of moffett is not compared: its ground truth comes from another release of the scene."
             )
         if self.missing:
-            notes.append(f"Not compared, because the data are not at hand: {', '.join(self.missing)}.")
+            notes.append(f"Not compared, because the data are not available: {', '.join(self.missing)}.")
         return Table("Hyperspectral scenes (the paper's Table 2)", columns, rows, notes)
 
 
 def reproduce_images(
     only: list[str] | None = None, *, runs: int = 1, progress: Progress = lambda _: None
 ) -> ImagesReport:
-    """Run Fro-ONMF and KL-ONMF on every scene at hand.
+    """Run Fro-ONMF and KL-ONMF on every available scene.
 
     Parameters
     ----------
     only : list of str, optional
-        Names of the scenes to run; by default all that are found.
+        Names of the scenes to run; by default all that are available.
     runs : int, default=1
-        Runs of each fit; the time is their median.
+        Number of runs of each fit; the reported time is their median.
     progress : callable, optional
         Called with the name of each scene before it is run.
 
@@ -110,30 +110,31 @@ def reproduce_images(
     """
     warm_up()
     paper = paper_tables()["hyperspectral"]
-    names, missing = at_hand("hyperspectral", only)
+    names, missing = available_and_missing("hyperspectral", only)
     rows = []
     for name in names:
         progress(name)
         scene = load_hyperspectral(name)
-        printed = paper[PAPER_NAMES[name]]
+        paper_row = paper[PAPER_NAMES[name]]
         row = ImageRow(scene, CLUSTERS[name])
         for short, loss in LOSSES.items():
             model, row.seconds[short] = timed_fit(ONMF(row.clusters, beta_loss=loss), scene.X, runs)
             row.models[short] = model
             long = {"F": "frobenius", "KL": "kl"}[short]
-            row.iterations[short] = Cell(model.n_iter_, printed[f"iterations_{long}"])
+            row.iterations[short] = Cell(model.n_iter_, paper_row[f"iterations_{long}"])
             if scene.endmembers is not None:
                 row.matches[short] = match_spectra(scene.endmembers, model.cluster_centers_)
-                reference = None if name in TRANSFERRED else printed[f"mrsa_{long}"]
+                reference = None if name in TRANSFERRED else paper_row[f"mrsa_{long}"]
                 row.mrsa[short] = Cell(row.matches[short].mean, reference)
         rows.append(row)
     return ImagesReport(rows, missing)
 
 
 def plot_spectra(report: ImagesReport) -> Any:
-    """The centroids of both algorithms over the true spectra, for each scene that has them.
+    """Plot the centroids of both algorithms over the true spectra, for each scene that has them.
 
-    A centroid has no size of its own (its scales have it), so each is drawn at the size that fits its truth best.
+    The magnitude of a centroid is arbitrary, because the scales absorb it. Each centroid is therefore drawn at the
+    magnitude that fits its true spectrum best.
 
     Returns
     -------
@@ -146,21 +147,21 @@ def plot_spectra(report: ImagesReport) -> Any:
     for axes, row in zip(grid, rows, strict=True):
         truth, names = row.scene.endmembers, row.scene.names
         assert truth is not None
-        at = row.scene.wavelengths if row.scene.wavelengths is not None else np.arange(1, truth.shape[1] + 1)
+        x = row.scene.wavelengths if row.scene.wavelengths is not None else np.arange(1, truth.shape[1] + 1)
         for ax, short in zip(axes, ("KL", "F"), strict=True):
-            found = row.models[short].cluster_centers_[row.matches[short].permutation]
-            for material, (t, w) in enumerate(zip(truth, found, strict=True)):
+            centroids = row.models[short].cluster_centers_[row.matches[short].permutation]
+            for material, (t, w) in enumerate(zip(truth, centroids, strict=True)):
                 colour = f"C{material}"
                 name = names[material] if names is not None else f"material {material + 1}"
                 angle = row.matches[short].angles[material]
-                ax.plot(at, t, color=colour, lw=1, ls=":")
-                ax.plot(at, w * (t @ w) / (w @ w), color=colour, lw=1.5, label=f"{name}, MRSA {angle:.1f}")
+                ax.plot(x, t, color=colour, lw=1, ls=":")
+                ax.plot(x, w * (t @ w) / (w @ w), color=colour, lw=1.5, label=f"{name}, MRSA {angle:.1f}")
             ax.set_title(
                 f"{PAPER_NAMES[row.scene.name]}: {ALGORITHMS[short]}", loc="left", fontsize=10, fontweight="bold"
             )
             ax.set_xlabel("wavelength (nm)" if row.scene.wavelengths is not None else "band", fontsize=8)
             ax.tick_params(labelsize=8)
-            # Each scene leaves another corner free. With so few lines the search for it is quick.
+            # The free corner differs between scenes. With few lines, matplotlib finds it quickly.
             ax.legend(fontsize=7, frameon=False, loc="best")
             ax.spines[["top", "right"]].set_visible(False)
         axes[1].sharey(axes[0])
@@ -169,7 +170,7 @@ def plot_spectra(report: ImagesReport) -> Any:
 
 
 def plot_maps(row: ImageRow) -> Any:
-    """The clusters of a scene as maps under the true abundances, one material a column.
+    """Draw the clusters of a scene as maps below the true abundances, with one material per column.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Tables and figures as files."""
+"""Writes tables and figures to files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .compare import Table
 
 
 def write_table(folder: Path, name: str, table: Table, records: Iterable[dict[str, Any]]) -> list[Path]:
-    """The records as JSON and CSV, and the table as Markdown."""
+    """Write the records as JSON and CSV, and the table as Markdown."""
     lines = list(records)
     columns = list(dict.fromkeys(key for line in lines for key in line))
     text = io.StringIO()
@@ -34,7 +34,7 @@ def write_table(folder: Path, name: str, table: Table, records: Iterable[dict[st
 
 
 def write_figure(folder: Path, name: str, axes: Any) -> list[Path]:
-    """The figure of these axes as PNG and SVG."""
+    """Write the figure of these axes as PNG and SVG."""
     import matplotlib.pyplot as plt
 
     figure = axes.flat[0].figure
