@@ -1,4 +1,4 @@
-"""House rules as tests: what is public, what it imports, and how the modules stack."""
+"""House rules as tests: the public names, the imports, and the layers of modules."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ import onmf.text
 SOURCE = Path(onmf.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
-# Data flows downwards: a module imports only from those before it.
+# Data flows downwards: a module imports only from modules above it in this list.
 LAYERS = [
     ("_version",),
     ("csv_file", "files", "interrupt", "isolate", "limits", "structure"),

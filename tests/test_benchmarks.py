@@ -1,4 +1,4 @@
-"""The benchmark runs and prints, at reduced size. Nothing is said of its times."""
+"""The benchmarks run and print at reduced size. Their times are not checked."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from onmf.datasets import make_counts  # noqa: E402
 
 
 def test_every_part_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(measure, "QUICK", measure.QUICK)  # what --quick sets does not stay
+    monkeypatch.setattr(measure, "QUICK", measure.QUICK)  # undo what --quick sets
     main(["--quick", "--repeats", "1", "--out", str(tmp_path)])
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     parts = {row["part"] for row in rows}
@@ -33,7 +33,7 @@ def test_every_part_runs(tmp_path, capsys, monkeypatch):
 
 
 def test_the_plain_version_is_the_same_algorithm():
-    """What onmf is measured against does the same work: the same seeds, the same number of iterations."""
+    """The plain version that onmf is compared with has the same seeds and the same number of iterations."""
     X = make_counts(300, 80, 4, random_state=0).X.astype(float)
     assert plain_snpa(X, 4) == snpa(X, 4).tolist()
     assert plain_fit(X, 4) == ONMF(4).fit(X).n_iter_
@@ -50,7 +50,7 @@ def test_projection_of_the_plain_version():
 
 
 def test_the_estimate_of_scale_adds_up():
-    """By hand where nothing is computed, and never below what all workers together, or the scheduler alone, must do."""
+    """Without compute time the simulation matches values by hand. It never beats the workers or the scheduler."""
     assert simulate(1, 1, compute=0.0, overhead=2.0, broadcast=3.0, sending=0.0) == 3.0
     assert simulate(3, 9, compute=0.0, overhead=2.0, broadcast=3.0, sending=0.5) == 6.0 + 2 * 0.5
     for row in estimate(rate=1e7, overhead=1e-3)["rows"]:

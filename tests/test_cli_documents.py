@@ -35,7 +35,7 @@ def onmf(*arguments, **options):
 
 
 def process(*arguments, **options):
-    """A process of its own, with what the outside world sees of it."""
+    """Start the command in a separate process, to test what other programs see."""
     command = [sys.executable, "-m", "onmf", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
@@ -60,7 +60,7 @@ def ten(tmp_path):
 
 @pytest.fixture(scope="module")
 def docstrings(tmp_path_factory):
-    """The embedded corpus as JSON lines, in two halves: each with the names of its columns."""
+    """The embedded corpus as two files of JSON lines with named columns."""
     folder = tmp_path_factory.mktemp("docstrings")
     triples = docstring_texts()
     for name, half in (("first", triples[::2]), ("second", triples[1::2])):
@@ -148,7 +148,7 @@ def test_shards(docstrings, tmp_path):
 def test_an_existing_folder_is_kept(ten, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    assert onmf("documents", ten, "-k", 2, "--out", out).exit_code == 0  # an empty one is nothing
+    assert onmf("documents", ten, "-k", 2, "--out", out).exit_code == 0  # an empty folder does not count as a result
     before = (out / "assignments.csv").read_bytes()
     done = command("documents", ten, "-k", 3, "--out", out)
     assert done.returncode == 2
@@ -316,7 +316,7 @@ def test_predict_gives_what_matrices_give(docstrings, tmp_path):
 
 
 def check_predictions(model, first, second, columns, folder):
-    """The words counted anew by scikit-learn, and the model fitted anew, give what the commands wrote."""
+    """Recounting the words with scikit-learn and refitting the model gives the output of the commands."""
     done = onmf("predict", model, second, *columns, "--out", folder / "new.csv")
     assert done.exit_code == 0, done.output
     text, name = columns[1], columns[3]
@@ -413,7 +413,7 @@ def test_an_interruption_leaves_nothing(tmp_path, number, status):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         running.stdin.write("tea\nmilk\n")
         running.stdin.flush()
-        until(lambda: bytes_waiting(running.stdin) == 0)  # it has read them, and waits for more
+        until(lambda: bytes_waiting(running.stdin) == 0)  # the command has read the input and waits for more
         assert [path.name.startswith(".out.") for path in tmp_path.iterdir()] == [True]
         running.send_signal(number)
         assert running.wait() == status
@@ -458,7 +458,7 @@ def test_a_full_disk(ten, tmp_path):
 
 def test_a_folder_that_may_not_be_written(ten, tmp_path):
     if os.geteuid() == 0:
-        out = Path("/proc/out")  # where even root may not write
+        out = Path("/proc/out")  # not writable, even for root
     else:
         tmp_path.chmod(0o555)
         out = tmp_path / "out"
@@ -488,12 +488,12 @@ EVIL = [
     "[link=https://example.org]a[/link]",
 ]
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would obey; a newline is ours."""
+"""Characters that control a terminal. The commands themselves print line breaks."""
 
 
 @pytest.fixture
 def evil(tmp_path):
-    """Documents whose names, classes and words are made for terminals."""
+    """Documents whose names, classes and words contain terminal control sequences."""
     folder = tmp_path / "evil"
     for i, name in enumerate(EVIL):
         (folder / name.replace("/", "|")).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The embedded corpus, generated data, and the paper's sets as loaders and readers give them."""
+"""The embedded corpus, generated data, and the loaders and readers of the paper's data sets."""
 
 import gzip
 import io
@@ -305,7 +305,7 @@ SCIPYS = GOOD | {"format": np.array(b"csr")}
 
 
 def npy(shape, descr="<i8", content=b""):
-    """An npy file that says what it likes about itself."""
+    """An npy file with an arbitrary header."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": descr})
     return file.getvalue() + content
@@ -402,7 +402,7 @@ class TestHostileNpz:
             read_documents(tmp_path / "a.npz")
 
     def test_damaged_archives(self, tmp_path):
-        """Whatever zipfile, zlib and NumPy raise, the user gets a sentence that names the file."""
+        """Whatever zipfile, zlib and NumPy raise, the user gets an error that names the file."""
         np.savez_compressed(tmp_path / "good.npz", **GOOD)
         good = (tmp_path / "good.npz").read_bytes()
         outcomes = set()

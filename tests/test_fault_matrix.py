@@ -1,9 +1,9 @@
-"""Everything that writes, against everything that can go wrong while it does.
+"""Every writer against every fault that can occur while it writes.
 
-Each case is a real run on small data, in a process of its own that is forked from one that has imported everything.
-An audit hook counts its steps, which are the calls that change a file or a folder, and the fault strikes before the
-n-th, for every n. Afterwards there is the old result or the new one, whole, under its name; nobody else's files are
-gone; and nothing is left over, or the next run removes it.
+Each case is a real run on small data, in a process that is forked from one that has imported everything. An audit hook
+counts the steps of the run, the calls that change a file or a folder. The fault strikes before the n-th step, for every
+n. Afterwards the old or the new result must be complete and in its place, files of others must still exist, and there
+must be no leftovers, or the next run must remove them.
 """
 
 import atexit
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(not FORK, reason="this system has no fork")
 
 STEPS = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "fcntl.flock", "ctypes.dlsym", "open")
 THEIRS = ("letter.txt", ".letter.txt.onmf-0123456789abcdef")
-"""What lies beside the results and is none of the writers' business."""
+"""Files of others next to the results, which no writer may touch."""
 
 DOCUMENTS = ["assignments.csv", "clusters.csv", "model.onmf"]
 IMAGE = [
@@ -100,7 +100,7 @@ def fit(k):
 
 
 def command(*arguments):
-    """Run the command line with these arguments, in which {k} and the folders are filled in."""
+    """Run the command line with these arguments, after filling in {k} and the folders."""
 
     def run(room, k, force):
         import onmf.cli
@@ -113,13 +113,13 @@ def command(*arguments):
 
 
 class Writer:
-    """Something that writes.
+    """A command or function that writes.
 
-    ``place`` is where to; ``run(room, k, force)`` writes a result of k clusters; ``read(path)`` checks one and returns
-    its k, or None where k does not matter. ``forces``: it has ``--force``. ``replaces``: it replaces an old result,
-    with ``--force`` where there is that. ``shares``: two may write at once, and the later wins. ``library``: it is no
-    command, so SIGTERM kills it. ``fine``: its status when all went well. ``stride``: a slow one is tried at every so
-    many steps only.
+    ``place`` is the target. ``run(room, k, force)`` writes a result with k clusters. ``read(path)`` checks a result and
+    returns its k, or None if k does not matter. ``forces``: it has ``--force``. ``replaces``: it replaces an old
+    result, with ``--force`` if it has that option. ``shares``: two may write at once, and the later one wins.
+    ``library``: it is not a command, so SIGTERM kills it. ``fine``: its exit status on success. ``stride``: tests only
+    every n-th step, for slow writers.
     """
 
     forces = replaces = True
@@ -186,7 +186,7 @@ def remove(path):
         path.unlink()
 
 
-# The process from which the runs are forked: a line asks, a line answers.
+# The process from which the runs are forked. It reads a request per line and answers with a line.
 
 
 def serve(room):
@@ -201,12 +201,12 @@ def serve(room):
     work(room, "documents", 2)
     shutil.copy(room / "out" / "model.onmf", room.parent)
     remove(room / "out")
-    for name in WRITERS:  # whatever is imported or compiled late is there before the first fork
+    for name in WRITERS:  # import and compile everything before the first fork
         work(room, name, 2)
         for path in room.iterdir():
             remove(path)
     assert threading.active_count() == 1, "only then may a process fork"
-    gc.freeze()  # pages that no collection touches are not copied
+    gc.freeze()  # keeps the garbage collector from touching, and so copying, shared pages
     print("ready", flush=True)
     for line in sys.stdin:
         ask = json.loads(line)
@@ -234,7 +234,7 @@ def begin(room, ask):
     try:
         os.dup2(said, 2)
         if not ask["exchange"]:
-            files._exchange = lambda one, other: False  # as on file systems that cannot
+            files._exchange = lambda one, other: False  # as on file systems without exchange
         if ask["limit"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (ask["limit"], ask["limit"]))
         sys.addaudithook(Fault(room, ask["fault"], ask["step"]).strike)
@@ -246,7 +246,7 @@ def begin(room, ask):
 
 
 def work(room, name, k, force=False):
-    """Run a writer, as the only thing that a process does; → its status."""
+    """Run a writer as the only task of a process. → exit status"""
     os.environ["ONMF_DATA"] = str((room if name == "fetch" else room.parent) / "data")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -312,7 +312,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def forge(tmp_path_factory):
-    """Runs writers in a room, with faults."""
+    """Runs writers with faults in a folder, the room."""
     base = tmp_path_factory.mktemp("faults").resolve()
     room = base / "room"
     for folder in (room, base / "served", base / "data" / "documents"):
@@ -360,7 +360,7 @@ def forge(tmp_path_factory):
 
 
 class Case:
-    """A writer in a room that holds other people's files, too, and an old result if the writer replaces one."""
+    """A writer in a room that also contains files of others, and an old result if the writer replaces one."""
 
     def __init__(self, forge, name):
         self.forge, self.name, self.writer = forge, name, WRITERS[name]
@@ -374,7 +374,7 @@ class Case:
             self.again()
 
     def run(self, fault=None, step=0, *, exchange=True, limit=None):
-        """One run; afterwards there is the old or the new."""
+        """Run once. Afterwards the old or the new result must be complete."""
         if not self.writer.replaces:
             remove(self.place)
         new = 5 - (self.k or 2)
@@ -395,7 +395,7 @@ class Case:
             self.k = k
 
     def again(self):
-        """The next run, which removes what others left."""
+        """Run again. This run must remove the leftovers of others."""
         found = self.run()
         assert found["status"] == self.writer.fine, found
         assert self.left() == []
@@ -404,7 +404,7 @@ class Case:
         return [path.name for path in self.room.rglob(".*") if path.name not in THEIRS]
 
     def steps(self, fault, **options):
-        """A run for each step at which the fault may strike."""
+        """Run once for each step at which the fault can strike."""
         step = self.writer.stride - 1
         while (found := self.run(fault, step, **options))["fired"]:
             yield found
@@ -433,7 +433,7 @@ def test_a_signal_at_every_step(forge, name, exchange, fault):
     + [(name, False) for name in WRITERS if WRITERS[name].place != "."],
 )
 def test_two_runs_at_once(forge, name, old):
-    """One pauses before a step, for every step, and the other runs from its beginning to its end meanwhile."""
+    """For every step, one run pauses before it while the other runs from beginning to end."""
     case = Case(forge, name)
     writer, step = case.writer, case.writer.stride - 1
     while True:
@@ -453,7 +453,7 @@ def test_two_runs_at_once(forge, name, old):
         won = [each["status"] == writer.fine for each in (first, second)]
         if writer.shares or (name == "predict" and old):
             assert all(won)
-        elif old and step < 3:  # it has not begun, and simply comes after the other
+        elif old and step < 3:  # the paused run has not begun, so it runs after the other
             assert all(won)
             assert case.k == k
         else:
@@ -473,7 +473,7 @@ def test_two_runs_at_once(forge, name, old):
 
 @contextmanager
 def small_disk(room):
-    """A disk mounted at the room, if that is allowed: a function that changes its options."""
+    """Mount a disk at the room. Yields a function that changes its options, or None if mounting is not permitted."""
 
     def mount(*options):
         done = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", room], capture_output=True, check=False)
@@ -489,7 +489,7 @@ def small_disk(room):
 
 
 def squeezed(case, disk, kind, extra):
-    """A run that has so much room."""
+    """A run with limited disk space."""
     if disk is None:
         return case.run(limit=extra)
     if not case.writer.replaces:
@@ -504,7 +504,7 @@ def squeezed(case, disk, kind, extra):
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk(forge, name):
-    """A disk with room for so many kilobytes, then for so many files; else files that may not grow."""
+    """Limit the disk in kilobytes, then in number of files. If no disk can be mounted, limit the size of files."""
     with small_disk(forge.room) as disk:
         case = Case(forge, name)
         for kind in ("kilobytes", "files") if disk else ("limit",):

@@ -1,4 +1,4 @@
-"""Downloads, against a server of our own: good, wrong, truncated, endless, slow, led astray, dropped, two at once."""
+"""Downloads from a local server: good, wrong, truncated, endless, slow, redirected, dropped, two at once."""
 
 import hashlib
 import os
@@ -18,17 +18,17 @@ from onmf.datasets.catalogue import HOST, RemoteFile, info_of, remote_files
 
 pytest.importorskip("pooch", reason="pooch is not installed")
 
-# A connection that is dropped under requests leaves its socket to the garbage collector.
+# If a connection drops, requests leaves the socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the contents it is given, by file name, and misbehaves on demand."""
+    """Serves given contents by file name, and misbehaves on demand."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.contents = {}
-        self.trouble = []  # one entry is used up by each request
+        self.trouble = []  # each request consumes one entry
         self.requests = []
         self.closing = threading.Event()
 
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[: len(content) // 2] if trouble == "truncate" else content)
 
     def drip(self, data):
-        """Send a little again and again, until nobody listens."""
+        """Keep sending small pieces until the client disconnects."""
         while not self.server.closing.wait(0.05):
             try:
                 self.wfile.write(data)
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
 
     def pour(self, data):
-        """Send much, until nobody listens; what was sent is counted."""
+        """Send large pieces until the client disconnects, and count the bytes."""
         self.server.sent = 0
         try:
             while not self.server.closing.is_set() and self.server.sent < 10**9:
@@ -99,7 +99,7 @@ def server(monkeypatch, tmp_path):
         thread.start()
         monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{server.server_address[1]}")
         monkeypatch.setenv("ONMF_DATA", str(tmp_path / "data"))
-        monkeypatch.setattr("time.sleep", lambda _: None)  # pooch waits before it tries again
+        monkeypatch.setattr("time.sleep", lambda _: None)  # pooch waits before it retries
         yield server
         server.closing.set()
         server.shutdown()
@@ -108,7 +108,7 @@ def server(monkeypatch, tmp_path):
 
 @pytest.fixture
 def small(server, monkeypatch, tmp_path):
-    """A small stand-in for tr11, with hashes of its own: (X, y)."""
+    """A small replacement for tr11 with matching hashes: (X, y)."""
     X, y = csr_array(np.array([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])), np.array([1, 2])
     savemat(tmp_path / "tr11.mat", {"dtm": X, "classid": y[:, None]})
     content = (tmp_path / "tr11.mat").read_bytes()
@@ -187,7 +187,7 @@ class TestLimits:
     def test_silence(self, small, tmp_path, monkeypatch):
         monkeypatch.setattr("onmf.datasets.download.SECONDS", 1)
         monkeypatch.setattr("onmf.datasets.download.SLOWEST", 1)
-        with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
             monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
             with pytest.raises(DownloadError, match=r"could not be reached \(ReadTimeout\)"):
                 fetch("tr11")
@@ -215,7 +215,7 @@ class TestLimits:
         assert fetch("tr11")[0].exists(), "the bytes are the file, whatever the header says"
 
     def test_a_full_disk(self, small, tmp_path, monkeypatch):
-        """/dev/full takes every file and no byte."""
+        """/dev/full can be opened, but every write to it fails."""
         if not os.path.exists("/dev/full"):
             pytest.skip("there is no /dev/full here")
         from onmf.datasets import download
@@ -280,7 +280,7 @@ def test_without_pooch(small, monkeypatch):
 
 
 def test_the_real_originals(server, original, tmp_path):
-    """The public's own files, with the hashes in the catalogue: as good as the data at hand, bit for bit."""
+    """The original public files have the hashes of the catalogue and give the same data, bit for bit."""
     for name in ("tr11.mat", "tr23.mat", "samson_1.mat", "end3.mat", "jasperRidge2_R198.mat", "end4.mat"):
         server.contents[name] = original(name).read_bytes()
     for name in ("tr11", "tr23"):

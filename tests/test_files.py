@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there, whoever else is at their place, and whenever the process ends."""
+"""Files and folders are complete or absent, whatever else happens at their path and whenever the process ends."""
 
 import os
 import stat
@@ -28,7 +28,7 @@ def nothing_hidden_is_left(tmp_path):
 def without_exchange(monkeypatch):
     def switch(exchange):
         if not exchange:
-            monkeypatch.setattr(files, "_exchange", lambda one, other: False)  # as on file systems that cannot
+            monkeypatch.setattr(files, "_exchange", lambda one, other: False)  # as on file systems without exchange
 
     return switch
 
@@ -112,7 +112,7 @@ class TestFolders:
         (tmp_path / "disk").mkdir()
         for name, target in (("link", "disk/out"), ("loop", "loop")):
             (tmp_path / name).symlink_to(target)
-        fill(tmp_path / "link", "old")  # dangling so far
+        fill(tmp_path / "link", "old")  # the link still dangles
         fill(tmp_path / "link", "new", force=True)
         assert (tmp_path / "link").is_symlink()
         assert text_of(tmp_path / "disk" / "out") == "new"
@@ -149,7 +149,7 @@ class TestFolders:
 
 
 def test_what_somebody_puts_there_while_a_command_runs_stays(tmp_path):
-    """The real command, which reads from a pipe as long as that is open."""
+    """Run the real command, which reads from a pipe until the pipe is closed."""
     out = tmp_path / "out"
     command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--no-report", "--out", str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -192,7 +192,7 @@ else:
 
 
 def holding(kind, place):
-    """A process in the middle of writing."""
+    """A process that is paused in the middle of writing."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDS, kind, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -245,7 +245,7 @@ class TestStrays:
         fill(tmp_path / "out", "new")
 
     def test_names_alike(self, tmp_path):
-        """What looks like a stray of another place is none of ours."""
+        """Folders with similar names are not leftovers of this target and are not removed."""
         names = [".out2.onmf-0123456789abcdef", ".out.onmf-notes", ".my.out.onmf-0123456789abcdef"]
         for name in names:
             (tmp_path / name).mkdir()
@@ -298,7 +298,7 @@ class TestOneFile:
             raise PermissionError(1, "Operation not permitted")
 
         if not links:
-            monkeypatch.setattr(os, "link", cannot)  # as on file systems that have none
+            monkeypatch.setattr(os, "link", cannot)  # as on file systems without hard links
         place = tmp_path / "table.csv"
 
         def write(file):
@@ -315,7 +315,7 @@ class TestOneFile:
         assert (tmp_path / "other.csv").read_text() == "new"
 
     def test_the_first_error_is_the_one_that_is_told(self, tmp_path, monkeypatch):
-        """The file is in its place already, and an interrupt comes."""
+        """An interrupt arrives when the file is already in place."""
         replace = os.replace
 
         def interrupted(old, new):
@@ -331,7 +331,7 @@ class TestOneFile:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # spectral's
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_noticed_whichever_file_of_an_image_meets_it(tmp_path):
-    """GDAL and spectral may cut a file off and say nothing."""
+    """GDAL and spectral can truncate a file without an error."""
     image = pytest.importorskip("onmf.image")
     pytest.importorskip("rasterio")
     write = pytest.importorskip("onmf.image.write")
@@ -373,7 +373,7 @@ class Interrupt:
     ("kind", "exchange"), [("file", True), ("new folder", True), ("old folder", True), ("old folder", False)]
 )
 def test_an_interrupt_before_any_instruction(tmp_path, kind, exchange, without_exchange):
-    """Afterwards there is the old or the new, whole; what the interrupt kept from being removed, the end removes."""
+    """Afterwards the old or the new file is complete. Leftovers are removed when the process ends."""
     without_exchange(exchange)
     out = tmp_path / "out"
     instruction, ended = 0, False

@@ -1,4 +1,4 @@
-"""The fuzzer: a short part of it, always the same, and bugs that are planted to see whether it finds them."""
+"""The fuzzer: a short run of fixed cases, and planted bugs that it must find."""
 
 import hashlib
 import io
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer fork
 
 
 def python(*arguments):
-    """Run Python in the project's folder, without the paper's data: cases must be the same everywhere."""
+    """Run Python in the project's folder without the paper's data, so that cases are the same everywhere."""
     environment = {name: value for name, value in os.environ.items() if name != "ONMF_DATA"}
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
@@ -82,7 +82,7 @@ print(json.dumps({"cases": tally.cases, "shown": sorted(shown)}))
 
 
 def test_planted_bugs_are_found():
-    """A crash, a hang and an exit end their process; the cases behind them are run all the same."""
+    """A crash, a hang and an exit end their process, but the following cases still run."""
     run = python("-c", PLANTED)
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
@@ -99,7 +99,7 @@ def test_planted_bugs_are_found():
         15: "error",
     }
     assert "SIGSEGV" in found[3][1]
-    assert found[3][2] == "case 3"  # what it was doing when it died
+    assert found[3][2] == "case 3"  # the case that was running when the process died
     assert "exit code 0" in found[8][1]
 
 
@@ -140,11 +140,11 @@ def test_planted_bugs_in_the_package_are_found_and_made_small(tmp_path):
     counts = figures["counts"]
     assert min(counts[kind] for kind in ("crash", "error", "nan", "contract")) > 0
     assert counts["hang"] == counts["memory"] == 0
-    assert "model = ONMF(n_clusters=2)\nmodel.fit(" in run.stdout  # all other parameters are gone
+    assert "model = ONMF(n_clusters=2)\nmodel.fit(" in run.stdout  # all other parameters were removed
     crash = next(found["cases"][0] for found in figures["found"] if found["kind"] == "crash")
     snippet = run.stdout.partition(f"# python -m fuzz core --seed 0 --case {crash}\n")[2].partition("\n\n")[0]
     assert "ONMF(" in snippet
-    assert python("-W", "ignore", "-c", snippet).returncode == 0  # complete as it is: without the bug, it runs
+    assert python("-W", "ignore", "-c", snippet).returncode == 0  # the snippet is complete, and runs without the bug
 
 
 def test_cases_follow_from_seed_and_number():
@@ -162,7 +162,7 @@ def test_tampered_model_files_have_the_right_checksums(tmp_path):
     for seed in range(100):
         changed = inside_zip(random.Random(seed), "model.onmf", whole)
         with zipfile.ZipFile(io.BytesIO(changed)) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}  # which checks the zip's own
+            members = {name: archive.read(name) for name in archive.namelist()}  # verifies the zip's own checksums
         try:
             listed = json.loads(members.pop("metadata.json"))["members"]
         except (KeyError, ValueError, TypeError):

@@ -46,7 +46,7 @@ def scene():
 
 @pytest.fixture
 def cube(scene):
-    """A scene with coordinates, a bad band, and pixels of each kind that are outside: 5 of them."""
+    """A scene with coordinates, a bad band, and 5 excluded pixels, at least one of each kind."""
     X = scene.X.reshape(30, 40, 60).astype(np.float32)
     X[0, 0, 7] = np.nan
     X[0, 1] = -9999
@@ -186,7 +186,7 @@ def test_blocks_give_what_memory_gives(cube, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in other units")
 def test_a_large_file_needs_little_memory(tmp_path):
-    """480 MB on disk, of which a few blocks are in memory at a time."""
+    """A file of 480 MB, of which only a few blocks are in memory at a time."""
     header = "ENVI\nsamples = 1000\nlines = 1000\nbands = 120\ndata type = 4\ninterleave = {}\nbyte order = 0\n"
     spectra = np.random.default_rng(0).integers(1, 50, (3, 120)).astype(np.float32)
     with (tmp_path / "x.img").open("wb") as file:
@@ -275,7 +275,7 @@ def test_round_trips(cube, tmp_path):
     again = read_cube(folder / "map.hdr")
     assert again.transform == PLACE
     assert rasterio.CRS.from_wkt(again.crs) == UTM
-    with rasterio.open(folder / "map.img") as file:  # and GDAL reads the header as we do
+    with rasterio.open(folder / "map.img") as file:  # GDAL interprets the header in the same way
         assert tuple(file.transform)[:6] == pytest.approx(PLACE)
         assert file.crs == UTM
     library = envi.open(str(folder / "spectra.hdr"))

@@ -1,4 +1,4 @@
-"""Readers of hyperspectral images: every layout reads back equal, and a broken file gets a sentence."""
+"""Readers of hyperspectral images: every layout reads back equal, and a damaged file gives an error."""
 
 import io
 import os
@@ -89,7 +89,7 @@ def test_what_a_header_says(tmp_path):
     assert cube.transform == (10, 0, 990, 0, -20, 2040)
     assert rasterio.CRS.from_wkt(cube.crs) == UTM
     assert cube.coordinates(2, 1) == (1005, 1990), "the reference pixel's corner is (1000, 2000), and it counts from 1"
-    with rasterio.open(path.with_suffix(".img")) as file:  # what GDAL makes of the same words
+    with rasterio.open(path.with_suffix(".img")) as file:  # how GDAL interprets the same header
         assert tuple(file.transform)[:6] == pytest.approx(cube.transform)
     assert np.array_equal(whole(cube), values()[:, :, [0, 2, 3]])
     assert repr(cube) == "<Cube x: 3 lines × 5 samples × 4 bands (1 of them bad), float32>"
@@ -251,7 +251,7 @@ def test_matlab(tmp_path, version):
         return write_73(path, **arrays) if version == 7.3 else savemat(path, arrays) or path
 
     X = values("f8")
-    matrix = X.transpose(2, 1, 0).reshape(4, 15)  # bands × pixels, which run down the columns
+    matrix = X.transpose(2, 1, 0).reshape(4, 15)  # bands × pixels, in column-major order
     size = {"nRow": np.array([[3]]), "nCol": np.array([[5]])}
     for name, arrays in {
         "V": {"V": matrix, **size},
@@ -471,7 +471,7 @@ def test_an_array_that_says_it_has_4_gigabytes(tmp_path):
 
 
 def test_a_damaged_hdf5_file_is_a_sentence(tmp_path):
-    """HDF5 itself crashes on some, such as this one, whose pieces are not as large as they say."""
+    """HDF5 itself crashes on some files, such as this one with wrong chunk sizes."""
     X = values("u2", (5, 3, 4))
     path = tmp_path / "x.mat"
     with h5py.File(path, "w") as file:
@@ -533,7 +533,7 @@ def test_hdf5_leads_to_no_other_file(tmp_path):
 
 @pytest.fixture
 def server():
-    """A server on this machine that remembers what it was asked for."""
+    """A local server that records the requests it receives."""
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -561,7 +561,7 @@ def vrt(source, size=(5, 3)):
 
 
 def test_a_raster_leads_to_no_other_file_and_to_no_server(tmp_path, server):
-    """GDAL has readers that follow a file to others and to the web, whatever its name ends with."""
+    """GDAL has drivers that follow a file to other files and to the web, whatever its extension."""
     address, asked = server
     foreign = write_tif(tmp_path / "foreign.tif", values("u1"))
     wms = f"""<GDAL_WMS><Service name="TMS"><ServerUrl>{address}/${{z}}/${{x}}/${{y}}.png</ServerUrl></Service>
@@ -596,7 +596,7 @@ def test_a_raster_leads_to_no_other_file_and_to_no_server(tmp_path, server):
             read_cube(path)
         with pytest.raises(FileNotFoundError, match="is not a file"):
             read_cube(values(), mask=path)
-    # Beside a GeoTIFF: a mask, overviews and notes that lead away.
+    # Next to a GeoTIFF: a mask, overviews and metadata that refer to other files.
     X = values("u2")
     for number, source in enumerate((foreign, f"/vsicurl/{address}/x.tif")):
         path = write_tif(tmp_path / f"scene{number}.tif", X, nodata=None)
@@ -658,7 +658,7 @@ def test_a_header_leads_to_no_other_file(tmp_path):
 
 @pytest.mark.parametrize("name", ["bsq.hdr", "bil.hdr", "bip.hdr", "c.npy", "f.npy"])
 def test_data_that_change_after_opening(tmp_path, name):
-    """A memory map of a file that shrinks ends the process."""
+    """Reading a memory map of a file that has shrunk would kill the process."""
     X = np.random.default_rng(0).random((64, 32, 40))
     path = tmp_path / name
     if name.endswith("npy"):
@@ -685,7 +685,7 @@ def test_data_that_change_after_opening(tmp_path, name):
         with pytest.raises(ValueError, match=rf"{data.name} changed while it was read"):
             read(cube)
     os.utime(data, ns=(before.st_atime_ns, before.st_mtime_ns))
-    cube.data.state = (5000, before.st_mtime_ns)  # as if it had shrunk right after it was looked at
+    cube.data.state = (5000, before.st_mtime_ns)  # as if the file had shrunk right after the check
     with pytest.raises(ValueError, match=rf"{data.name} is shorter than it was: it was cut off while it was read"):
         whole(cube)
     data.write_bytes(content[:-1] + b"\0")
@@ -695,7 +695,7 @@ def test_data_that_change_after_opening(tmp_path, name):
 
 
 def npy(text, data=b"x" * 80):
-    """An npy file with a header as one likes it."""
+    """An npy file with an arbitrary header."""
     head = text.encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
 

@@ -1,4 +1,4 @@
-"""An interrupt ends a fit wherever it arrives, also where Python would swallow it."""
+"""An interrupt ends a fit whenever it arrives, even if Python would swallow it."""
 
 import itertools
 import signal
@@ -20,7 +20,7 @@ X = np.random.default_rng(0).poisson(2.0, size=(60, 7))
 
 
 class Finalized:
-    """Presses Ctrl-C while it is finalized, where no exception gets out."""
+    """Sends Ctrl-C from its finalizer, where Python swallows exceptions."""
 
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
@@ -119,7 +119,7 @@ def test_an_interrupt_that_gets_through_is_raised_once():
 
 
 def interrupted_at(number, files, action):
-    """Press Ctrl-C before the bytecode of that number in these files; → what was left of the number."""
+    """Send Ctrl-C before the n-th bytecode instruction in these files. → remaining count"""
 
     def trace(frame, event, argument):
         nonlocal number
@@ -129,11 +129,11 @@ def interrupted_at(number, files, action):
         if event == "opcode":
             number -= 1
             if number == 0:
-                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # as Python calls it, with its frame
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # call the handler as Python does, with the frame
         return trace
 
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for one such frame when tracing begins
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 needs one such frame when tracing begins
     sys.settrace(trace)
     try:
         action()
@@ -143,7 +143,7 @@ def interrupted_at(number, files, action):
 
 
 def test_an_interrupt_at_any_bytecode_of_the_guard():
-    """It comes out, the old handlers are back, and nothing is left for the next block."""
+    """The interrupt is raised, the old handlers are restored, and no interrupt is left for the next block."""
     handlers = [signal.getsignal(number) for number in interrupt.SIGNALS]
 
     def guarded():
@@ -246,7 +246,7 @@ print(ONMF(3, refine="local-search", random_state=0).fit(X).labels_.shape)
 
 @pytest.mark.parametrize(("module", "number"), [("numba.", 1), ("numba.", 300), ("importlib._bootstrap", 200)])
 def test_kernels_are_loaded_to_the_end(module, number):
-    """Cut off while it loads a kernel, numba crashes the process at a later one."""
+    """If numba is interrupted while it loads a kernel, it crashes the process when it loads a later one."""
     done = subprocess.run(
         [sys.executable, "-c", LOADING, module, str(number)], capture_output=True, text=True, timeout=600, check=False
     )

@@ -1,4 +1,4 @@
-"""Readers in a process of their own: whatever happens to it, this one lives on and says what happened."""
+"""Readers in a separate process: whatever happens there, this process survives and reports it."""
 
 import importlib.util
 import os
@@ -77,7 +77,7 @@ def limits():
 
 @pytest.fixture
 def functions(tmp_path):
-    """A module as readers have one: by itself, in a file."""
+    """A module with reader functions, in a file of its own."""
     path = tmp_path / "functions_of_a_test.py"
     path.write_text(FUNCTIONS, "utf-8")
     spec = importlib.util.spec_from_file_location("functions_of_a_test", path)
@@ -93,7 +93,7 @@ def reader(memory=200_000_000, seconds=100, **options):
 
 
 def is_gone(pid):
-    """Whether a process has ended; one that has, and that nobody waited for, is a zombie."""
+    """Return whether a process has ended. A zombie (ended, but not waited for) counts as ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] in "ZX"
@@ -175,7 +175,7 @@ def test_an_answer_is_limited(functions):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pipes of a process are listed by Linux")
 def test_what_comes_back_is_not_executed(functions, tmp_path):
-    """Whoever took over the other process can say what he likes."""
+    """An attacker who controls the reader process can send any answer."""
     with reader() as read, pytest.raises(ValueError, match="hacked"):
         read(functions.pretend, "exec", f"open({str(tmp_path / 'hacked')!r}, 'w')")
     assert not (tmp_path / "hacked").exists()
@@ -199,7 +199,7 @@ def test_the_process_ends_with_the_object(functions):
 
 
 def script(tmp_path, body):
-    """A script that uses the functions at its top level, with no guard."""
+    """A script that calls the functions at its top level, without a __main__ guard."""
     path = tmp_path / "script.py"
     path.write_text(
         textwrap.dedent(
@@ -225,7 +225,7 @@ def test_a_script_without_a_guard(functions, tmp_path):
 
 
 def test_no_module_of_the_folder_one_is_in(functions, tmp_path):
-    """A stranger's folder may hold a numpy.py: nobody who reads a file in it wants that to run."""
+    """An untrusted folder may contain a numpy.py, which must not run when a file in that folder is read."""
     folder = tmp_path / "stranger"
     folder.mkdir()
     for name in ("numpy", "json", "scipy", "select"):

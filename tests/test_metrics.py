@@ -1,4 +1,4 @@
-"""Accuracy, spectral angles and divergence, against values worked out by hand or by brute force."""
+"""Accuracy, spectral angles and divergence against values computed by hand or by brute force."""
 
 from itertools import permutations
 

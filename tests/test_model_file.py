@@ -1,4 +1,4 @@
-"""Models as files: what goes in comes out, and nothing else does."""
+"""Model files: saved models load unchanged, and everything else is refused."""
 
 import hashlib
 import io
@@ -57,7 +57,7 @@ def stored(tmp_path_factory):
 
 
 def same(a, b):
-    """Whether two fitted models are the same to the last bit, where it shows."""
+    """Check that the public results of two fitted models are the same to the last bit."""
     for name in ("labels_", "scales_", "cluster_centers_", "margins_", "init_rows_"):
         one, other = getattr(a, name), getattr(b, name)
         assert (one is None) == (other is None), name
@@ -105,7 +105,7 @@ def test_round_trip(options, path):
     if model.agreement_ is not None:
         assert again.agreement_.overall == model.agreement_.overall
         assert again.agreement_.rows.tolist() == model.agreement_.rows.tolist()
-    again.cluster_centers_[0, 0] += 1  # its own memory, not the file's
+    again.cluster_centers_[0, 0] += 1  # the array is writable memory, not a view of the file
     assert again.fit(X).labels_.tolist() == model.labels_.tolist()
     assert not hasattr(again, "extra_")
 
@@ -204,7 +204,7 @@ def test_truncated_anywhere(stored, path):
 
 
 def load_or_sentence(path, model):
-    """Loading gives the very model, or one sentence."""
+    """Check that loading gives the same model, or an error of one sentence."""
     sentence = None
     try:
         again = onmf.load(path)
@@ -229,7 +229,7 @@ def test_flipped_bits(stored, path):
         damaged[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(damaged))
         harmless += load_or_sentence(path, model)
-    assert harmless < 0.1 * len(places)  # dates and flags of the zip's directory, which nothing depends on
+    assert harmless < 0.1 * len(places)  # dates and flags in the zip directory have no effect
 
 
 @given(
@@ -248,7 +248,7 @@ def test_overwritten_bytes(stored, tmp_path_factory, changes):
 
 
 def rebuilt(data, path, *, change=lambda members: None, compression=zipfile.ZIP_STORED, list_again=True):
-    """The file with its members changed, and the checksums made right again: what an attacker would write."""
+    """The file with changed members and corrected checksums, as an attacker would write it."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -289,7 +289,7 @@ def npy(array, **options):
 
 
 def header(shape, descr="<f8"):
-    """A .npy file that claims a shape and holds eight numbers."""
+    """A .npy file that claims a shape and contains eight numbers."""
     text = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(64)
 
@@ -403,7 +403,7 @@ VALUES = [None, True, -1, 7, 10**400, 1e308, float("nan"), "x", "", [], {}, NEST
 
 
 def places(value, path=()):
-    """Where values are in what JSON says: everywhere, but in a list only in the first two places."""
+    """Paths of all values in a JSON document. Lists contribute only their first two items."""
     yield path
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value[:2])
@@ -412,7 +412,7 @@ def places(value, path=()):
 
 
 def with_value(value, path, new):
-    """A copy with another value in one place."""
+    """A copy with one value replaced."""
     if not path:
         return new
     changed = dict(value) if isinstance(value, dict) else list(value)
@@ -443,7 +443,7 @@ IMAGE = Cube(SCENE.X.reshape(6, 5, 20), wavelengths=SCENE.wavelengths, wavelengt
 
 
 def predicted(model):
-    """An image is mapped, or has other bands than the model."""
+    """Map an image, or check that it is refused because its bands differ from the model's."""
     sentence = None
     try:
         assert len(predict_image(model, IMAGE).names) == len(model.cluster_centers_)
@@ -453,7 +453,7 @@ def predicted(model):
 
 
 def used(path):
-    """Load a model and use it as its kind is used; whether that went well, or was refused with a sentence."""
+    """Load a model and use it according to its kind. Returns False if it was refused with an error."""
     try:
         model = onmf.load(path)
     except ValueError as error:
@@ -483,7 +483,7 @@ def used(path):
 
 @pytest.mark.parametrize("make", [of_matrix, of_consensus, of_documents, of_image])
 def test_every_value_replaced(make, path):
-    """Each value of each JSON part by each of the values above, with right checksums."""
+    """Replace each value of each JSON part by each of the values above, with correct checksums."""
     model, extra = make()
     model.save(path, extra=extra)
     data = path.read_bytes()
@@ -494,16 +494,16 @@ def test_every_value_replaced(make, path):
     for name, value in texts.items():
         for place in places(value):
             if place[:1] == ("members",):
-                continue  # made right again below
+                continue  # corrected below
             for new in VALUES:
                 changed = json.dumps(with_value(value, place, new)).encode()
                 try:
                     rebuilt(data, path, change=replace(name, changed))
-                except (TypeError, AttributeError):  # metadata that can list no members
+                except (TypeError, AttributeError):  # metadata in which members cannot be listed
                     continue
                 outcomes.append(used(path))
     assert len(outcomes) > 400
-    assert 0.02 < np.mean(outcomes) < 0.6  # some values are as good as others, and most are not
+    assert 0.02 < np.mean(outcomes) < 0.6  # some replacements are valid, most are not
 
 
 @pytest.mark.parametrize("make", [of_matrix, of_documents, of_image])
@@ -540,7 +540,7 @@ def test_arrays_of_other_types_and_shapes(stored, path, dtype, shape):
     header = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode().ljust(245) + b"\n"
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + array.tobytes()
     rebuilt(stored[0], path, change=replace("arrays/centroids.npy", content))
-    assert used(path) == (dtype == ">f8")  # another order of bytes is as good
+    assert used(path) == (dtype == ">f8")  # the other byte order is also valid
 
 
 @pytest.mark.parametrize(
@@ -613,7 +613,7 @@ def test_a_pipe_is_not_waited_for(path):
     [r"\b[^\W\d_]{2,}\b", r"(?u)\b\w\w+\b", r"\w+", r"[a-z]{3,}", r"\b[A-Z][a-z]+\b", r"\S+", r"\b\w[\w' -]*\b", ".+"],
 )
 def test_simple_patterns_are_linear(pattern):
-    """Texts on which a pattern that is quadratic would take hours."""
+    """A quadratic pattern would take hours on these texts."""
     assert is_simple(pattern)
     n = 300_000
     for text in (

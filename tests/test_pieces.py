@@ -1,4 +1,4 @@
-"""Data in pieces: what is read back is what was written, and broken files are named."""
+"""Data in shards and chunks: reading returns what was written, and errors name damaged files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from onmf.datasets import count_shards, make_counts, open_h5ad, open_shards, ope
 
 pytest.importorskip("dask")
 
-# What anndata and zarr say of their own next versions.
+# Ignore warnings of anndata and zarr about their own next versions.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*zarr.*"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -88,7 +88,7 @@ class TestShards:
         pytest.importorskip("pyarrow")
         names = [f"RP11.{j}" for j in range(50)]
         frame = pd.DataFrame(X.toarray(), columns=names)
-        for i in range(0, 300, 100):  # an index that is no range becomes a column of the file
+        for i in range(0, 300, 100):  # an index that is not a range becomes a column of the file
             part = frame.iloc[i : i + 100].set_axis(pd.Index([f"c{299 - j}" for j in range(i, i + 100)], name=name))
             part.to_parquet(tmp_path / f"part{i}.parquet")
         shards = open_shards(tmp_path)
@@ -247,7 +247,7 @@ class TestHostileShards:
             open_shards(folder)
 
     def test_damaged_parquet(self, X, tmp_path):
-        """Whatever Arrow raises, the user gets a sentence that names the file."""
+        """Whatever Arrow raises, the user gets an error that names the file."""
         pd = pytest.importorskip("pandas")
         pytest.importorskip("pyarrow")
         for i in range(2):
@@ -397,11 +397,11 @@ class TestAnnDataFiles:
 
 
 class TestHostileFiles:
-    """What HDF5 files and Zarr stores say about the matrix in them."""
+    """HDF5 files and Zarr stores with false statements about their matrix."""
 
     @staticmethod
     def hdf5(X, path, **changes):
-        """A file as AnnData writes it, with some of its parts replaced."""
+        """A file in AnnData's format with some parts replaced."""
         import h5py
 
         parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr} | changes
@@ -511,7 +511,7 @@ class TestHostileFiles:
         assert open_h5ad(path, "inner").shape == (300, 50)
 
     def test_rows_of_nothing(self, X, tmp_path):
-        """Chunks that were never written are zeros, and a file can have any number of them."""
+        """Chunks that were never written count as zeros, so a small file can claim any number of them."""
         h5py = pytest.importorskip("h5py")
 
         def empty(n, chunk):
@@ -542,7 +542,7 @@ class TestHostileFiles:
             open_h5ad(path)
 
     def test_damaged_hdf5(self, X, tmp_path):
-        """Whatever HDF5 raises, the user gets a sentence that names the file."""
+        """Whatever HDF5 raises, the user gets an error that names the file."""
         pytest.importorskip("h5py")
         path = self.hdf5(X[:20], tmp_path / "cells.h5ad")
         good = path.read_bytes()
@@ -551,12 +551,12 @@ class TestHostileFiles:
             path.write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
             try:
                 outcomes.add(open_h5ad(path).compute(scheduler="sync").shape)
-            except (ValueError, KeyError) as error:  # the name X may be what is damaged
+            except (ValueError, KeyError) as error:  # the damaged byte may be in the name X
                 outcomes.add("cells.h5ad" in str(error))
         assert outcomes == {True, (20, 50)}
 
     def test_what_keeps_hdf5_busy_for_ever(self, X, tmp_path, monkeypatch):
-        """A length in the heap of strings that leads to zeros: version 2.0.0 of the library never returns."""
+        """A wrong length in the string heap points to zeros: version 2.0.0 of the library never returns."""
         pytest.importorskip("h5py")
         monkeypatch.setattr("onmf.datasets.lazy.patience", lambda length: 5)
         path = self.hdf5(X, tmp_path / "cells.h5ad")
@@ -627,7 +627,7 @@ class TestHostileFiles:
         assert not (tmp_path / "run").exists()
         from onmf.datasets.foreign import codecs
 
-        class Old:  # an array of zarr before version 3, whose codecs are objects
+        class Old:  # an array from zarr before version 3, where codecs are objects
             class Pickle:
                 def get_config(self):
                     return {"id": "pickle"}

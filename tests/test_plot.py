@@ -1,4 +1,4 @@
-"""Pictures: that they show what they should, and leave the screen alone."""
+"""Plots show the right content and open no window."""
 
 import runpy
 import sys
@@ -48,7 +48,7 @@ def test_confusion():
 
 
 def test_names_are_no_formulas(tmp_path):
-    """Matplotlib reads what is between dollars as mathematics, and fails where it is none."""
+    """Matplotlib parses text between dollar signs as mathematics and fails if it is not."""
     name = r"$\frac{$ x^"
     model = ONMF(2).fit(np.eye(2) + 0.1)
     plot_top_features(model, 2, feature_names=[name, "tea"])
@@ -63,7 +63,7 @@ def test_names_are_no_formulas(tmp_path):
 
 
 def test_demo(tmp_path, capsys, monkeypatch):
-    """What `make demo` runs."""
+    """Run the script of `make demo`."""
     monkeypatch.setattr(sys, "argv", ["docstrings.py", str(tmp_path / "out")])
     runpy.run_path(str(ROOT / "examples" / "docstrings.py"), run_name="__main__")
     out = capsys.readouterr().out

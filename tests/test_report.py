@@ -1,4 +1,4 @@
-"""The report, as a browser shows it."""
+"""The report in a browser."""
 
 import json
 import re

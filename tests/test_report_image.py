@@ -1,4 +1,4 @@
-"""The report on an image, as a browser shows it."""
+"""The image report in a browser."""
 
 import base64
 import io
@@ -38,7 +38,7 @@ def click(page, picture, line, sample, shape):
 
 
 def drawn(page):
-    """Name, x and y of each line of the pixel's chart."""
+    """Return name, x and y of each line in the pixel's chart."""
     return page.evaluate(
         "document.querySelector('[data-figure=pixel]').data.map((t) => [t.name, Array.from(t.x), Array.from(t.y)])"
     )

@@ -1,4 +1,4 @@
-"""Documents from wherever people keep them, their words, and their clusters."""
+"""Documents from all sources, their words, and their clusters."""
 
 import bz2
 import csv
@@ -174,7 +174,7 @@ class TestFolders:
         (folder / "tea/again").symlink_to(folder)
         (folder / "tea/itself").symlink_to("itself")
         with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(os.path.relpath(folder / "milk/socket"))  # a short name, as sockets need
+            listening.bind(os.path.relpath(folder / "milk/socket"))  # relative, because socket names must be short
             texts = read_texts(folder)
             assert len(list(texts)) == 4
         names = ["file", "milk/socket", "tea/again", "tea/folder", "tea/itself"]
@@ -182,9 +182,9 @@ class TestFolders:
         assert "5 files left out: file (a link or device)" in cluster_documents(read_texts(folder), 2).notes()[0]
 
     def test_a_file_that_becomes_a_link_or_a_pipe(self, folder):
-        """Whatever takes the place of a file after the folder was listed is not read, nor waited for."""
+        """If a link or a pipe replaces a file after the folder was listed, it is neither read nor waited for."""
         texts = read_texts(folder)
-        assert next(texts).id == "milk/one.txt"  # milk is listed, and deep within it is next
+        assert next(texts).id == "milk/one.txt"  # milk is already listed, and milk/deep is next
         target = folder / "milk/deep/two.txt"
         target.unlink()
         os.mkfifo(target)
@@ -198,7 +198,7 @@ class TestFolders:
 
     def test_very_deep_folders(self, tmp_path):
         here = os.open(tmp_path, os.O_RDONLY)
-        for _ in range(1800):  # deeper than Python's stack
+        for _ in range(1800):  # deeper than Python's recursion limit
             os.mkdir("d", dir_fd=here)
             here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
             os.close(above)
@@ -369,7 +369,7 @@ class TestArchives:
 
     @pytest.mark.parametrize("headers", [{"comment": "x" * 17_000_000}, {str(i): "x" * 100_000 for i in range(170)}])
     def test_a_header_without_end(self, tmp_path, headers):
-        tarball(tmp_path / "a.tar", {"d" * 90 + "/" + "n" * 3000: b"tea"})  # a long name is no trap
+        tarball(tmp_path / "a.tar", {"d" * 90 + "/" + "n" * 3000: b"tea"})  # a long name is allowed
         assert len(texts_of(tmp_path / "a.tar")) == 1
         with tarfile.open(tmp_path / "a.tar", "w", pax_headers=headers) as archive:
             archive.addfile(tarfile.TarInfo("a"))
@@ -402,7 +402,7 @@ class TestArchives:
         data = path.read_bytes()
         at = data.index(b"PK\x01\x02")
         refused = []
-        for claimed in (3, 2**32 - 2, 2**32 - 1):  # the last one says: see the 64 bits, which are not there
+        for claimed in (3, 2**32 - 2, 2**32 - 1):  # the last value refers to a 64-bit field that is missing
             path.write_bytes(data[: at + 24] + struct.pack("<I", claimed) + data[at + 28 :])
             try:
                 assert texts_of(path) == {"a": "tea " * 1000}
@@ -413,7 +413,7 @@ class TestArchives:
 
 
 class Endless(io.RawIOBase):
-    """A beginning, and then the same bytes again and again; one who reads more than 64 MB has missed something."""
+    """A given beginning, then the same bytes forever. Reading more than 64 MB means that a limit was missed."""
 
     def __init__(self, beginning, again):
         self.ahead, self.again, self.given = beginning, again * (65536 // len(again)), 0
@@ -497,7 +497,7 @@ def test_a_parquet_file_that_grows(tmp_path, monkeypatch):
 
 def test_a_pipe_is_read_once_from_its_beginning(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    lines = [f"tea {i}" for i in range(20_000)]  # more than any buffer holds
+    lines = [f"tea {i}" for i in range(20_000)]  # larger than any buffer
     writing = Thread(target=(tmp_path / "pipe").write_text, args=("\n".join(lines),))
     writing.start()
     assert list(texts_of(tmp_path / "pipe").values()) == lines
@@ -686,7 +686,7 @@ def test_damaged_files_are_read_or_refused_with_a_sentence(kind, tmp_path):
         except ValueError as error:
             refused.append(str(error))
     assert all(sentence[-1] in ".?" and "\n" not in sentence for sentence in refused)
-    assert kind == "csv" or refused  # any text is some CSV
+    assert kind == "csv" or refused  # any text is valid CSV
 
 
 class TestWords:
@@ -935,7 +935,7 @@ def test_what_is_not_installed_is_named(module, call, monkeypatch, tmp_path):
 
 
 class TopicModel:
-    """What BERTopic and its like do with the clusterer they are given."""
+    """Uses a clusterer in the same way as BERTopic."""
 
     def __init__(self, hdbscan_model, vectorizer_model):
         self.hdbscan_model = hdbscan_model
