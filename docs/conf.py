@@ -32,7 +32,7 @@ numpydoc_validation_checks = {"GL08"}  # a public name without a docstring fails
 numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
-    r"engine\.(?!Engine)\w+\.",  # and those of an engine in Engine
+    r"engine\.(?!Engine)\w+\.",  # the methods of an engine are documented once, in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
@@ -58,7 +58,7 @@ PAGES = (
 )
 html_sidebars = {page: [] for page in PAGES}
 
-# The live examples of the guides, made anew with every build.
+# Every build creates the live examples of the guides.
 LIVE = Path(__file__).parent / "_build" / "live"
 html_extra_path = ["_build/live"]
 write_documents_report(

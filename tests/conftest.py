@@ -1,4 +1,4 @@
-"""What the tests share: data, the command line in this process, patience, a browser, and why tests were skipped."""
+"""Shared fixtures and helpers: data, in-process commands, waiting for a condition, a browser, and skip reasons."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from onmf.engine.device import import_cupy
 DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
 
-# On a busy machine an example may take any time, and so may making one.
+# On a busy machine, generating and running an example can take arbitrarily long.
 hypothesis.settings.register_profile(
     "any-speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -31,7 +31,7 @@ hypothesis.settings.load_profile("any-speed")
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Why tests were skipped, each reason once."""
+    """Print each reason for skipped tests once."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     if reasons:
@@ -41,7 +41,7 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def until(condition, seconds=300):
-    """Wait for a condition, however slow the machine is; the bound is for what will never be."""
+    """Wait for a condition. The limit is long, for slow machines, and only catches conditions that never hold."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"still not so after {seconds} seconds"
@@ -49,7 +49,7 @@ def until(condition, seconds=300):
 
 
 def command(*arguments):
-    """``onmf ARGUMENTS`` without the start of another process, which takes seconds: how it ends, and what it says."""
+    """Run ``onmf ARGUMENTS`` in this process, since a new one takes seconds to start. Returns exit code and output."""
     from onmf.cli import main
 
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True) for _ in range(2))
@@ -71,7 +71,7 @@ def command(*arguments):
 
 
 def _no_gpu():
-    """Why there is no GPU engine here, or nothing."""
+    """Return why there is no GPU backend, or nothing if there is one."""
     try:
         import_cupy()
     except (ImportError, RuntimeError) as error:
@@ -84,7 +84,7 @@ needs_gpu = pytest.mark.skipif(bool(_no_gpu()), reason=_no_gpu())
 
 @pytest.fixture(scope="session")
 def paper_set():
-    """Load a set of the paper by name: (X, truth), truth being classes or endmembers. Skips where it is not found."""
+    """Load a data set of the paper by name: (X, classes or endmembers). Skips the test if it is not found."""
     folder = DATA
     loaded = {}
 
@@ -106,7 +106,7 @@ def paper_set():
 
 @pytest.fixture
 def original():
-    """Path of a file as the public serves it, by name. Skips where it is not found."""
+    """Return the path of an original public file by name. Skips the test if it is not found."""
     folder = Path(DATA or ".")
 
     def path(name):
@@ -135,7 +135,7 @@ def _image(file):
 
 @pytest.fixture
 def counts():
-    """A small count matrix with three clear clusters, a few of its rows long and a few short: (X, y)."""
+    """A small count matrix with three clear clusters and a few long and short rows: (X, y)."""
     return make_counts(np.random.default_rng(0))
 
 
@@ -147,7 +147,7 @@ def make_counts(rng, n=60, p=24, k=3):
 
 
 PATIENCE = 300_000
-"""Milliseconds for what a browser does in a moment on a quiet machine."""
+"""Time limit of a browser action in milliseconds, generous for busy machines."""
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def browser():
 
 @pytest.fixture
 def visit(browser, tmp_path):
-    """Open a page offline; at the end, nothing may have been complained of, asked for or executed."""
+    """Open a page offline. At the end, check that it logged no errors, sent no requests and ran no injected code."""
     contexts, heard = [], []
 
     def open_page(html, **options):

@@ -1,4 +1,4 @@
-"""House rules as tests: what is public, what it imports, and how the modules stack."""
+"""House rules as tests: the public names, the imports, and the layers of modules."""
 
 import ast
 import re

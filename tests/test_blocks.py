@@ -1,4 +1,4 @@
-"""Batches that tell their sizes, names and single blocks: the clusters of rows in memory, and progress."""
+"""Batches with known sizes, names and access to single blocks: same clusters as rows in memory, and progress."""
 
 import pickle
 
@@ -16,7 +16,7 @@ LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5)
 
 
 class Batches:
-    """An array in blocks, one of them empty, that counts how often each is read."""
+    """An array in blocks, one of them empty. Counts how often each block is read."""
 
     def __init__(self, X, cuts):
         self.parts = np.split(X, cuts)

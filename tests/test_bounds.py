@@ -1,4 +1,4 @@
-"""The bounds-checked run of the kernels (``make bounds``) checks what it says."""
+"""The bounds-checked run of the kernels (``make bounds``) really checks bounds."""
 
 import numba
 import numpy as np
@@ -8,11 +8,11 @@ from onmf.kernels import total_if_whole
 
 
 def test_kernels_check_bounds_where_asked():
-    """numba takes kernels from a cache without asking whether they were compiled with checks.
+    """numba loads kernels from its cache even if they were compiled without checks.
 
-    This test fails where a checked run finds unchecked kernels: it needs a cache of its own (NUMBA_CACHE_DIR).
+    This test fails if a checked run finds unchecked kernels: such a run needs a separate cache (NUMBA_CACHE_DIR).
     """
-    values = np.ones(8)[:4]  # what lies behind them is ours as well
+    values = np.ones(8)[:4]  # reading past the end stays inside the larger array
     if numba.config.BOUNDSCHECK:
         with pytest.raises(IndexError, match="out of bounds"):
             total_if_whole(values, 0, 5)

@@ -1,4 +1,4 @@
-"""The estimator: what it returns, small cases by hand, and every sentence it refuses with."""
+"""The estimator: its results, small cases worked out by hand, and every error message."""
 
 import copy
 import inspect
@@ -30,7 +30,7 @@ def fit_quietly(model, X, **options):
 
 class TestByHand:
     def test_kullback_leibler(self):
-        """Four points, two clusters: labels, scales, centroids, objective and iterations worked out by hand."""
+        """Labels, scales, centroids, objective and iterations of four points in two clusters, worked out by hand."""
         X = np.array([[4, 0], [3, 1], [0, 5], [1, 3]])
         model = ONMF(2, smoothing=0).fit(X)
         # SNPA: [0, 5] has the largest norm, then [4, 0] is farthest from the segment from 0 to it.
@@ -52,7 +52,7 @@ class TestByHand:
         assert model.n_iter_ == 2
 
     def test_frobenius(self):
-        """Clusters of parallel rows: exact in one pass, and the second finds nothing to do."""
+        """Clusters of parallel rows are exact after one pass, and the second pass changes nothing."""
         X = np.array([[3.0, 4.0], [6.0, 8.0], [5.0, 0.0], [1.0, 0.0]])
         model = ONMF(2, beta_loss="frobenius").fit(X)
         assert model.init_rows_.tolist() == [1, 2]
@@ -142,7 +142,7 @@ class TestEveryLoss:
 
 
 def test_reseeding_takes_the_worst_row_of_the_worst_cluster():
-    # Two tight groups and one row far from both: the empty cluster must start from it.
+    # Two tight groups and one row far from both: the empty cluster must restart from that row.
     X = np.array([[9.0, 1, 0], [9, 1.1, 0], [0, 1, 9], [0, 1.2, 9], [1, 9, 1]])
     start = np.array([[9.0, 1, 0.1], [0.1, 1, 9], [0.1, 1, 9]])
     model = ONMF(3, init=start, beta_loss="frobenius").fit(X)
@@ -164,7 +164,7 @@ def test_max_iter_warns(counts):
 
 
 def test_early_stop_matches_the_papers_algorithm(counts):
-    """W and H after three iterations, as the paper writes them down."""
+    """W and H after two iterations follow the paper's formulas."""
     X = counts[0].astype(float)
     for loss in ("kullback-leibler", "frobenius"):
         W = X[ONMF(3).fit(X).init_rows_].T
@@ -194,7 +194,7 @@ class TestInputs:
         expected = ONMF(3).fit(X)
         for kind in (np.asarray, csr_array):
             if kind is csr_array and dtype in ("O", "f2", ">i4", ">f8"):
-                continue  # SciPy makes no sparse arrays of these
+                continue  # SciPy does not support sparse arrays of this type
             model = ONMF(3).fit(kind(X.astype(dtype)))
             assert np.array_equal(model.labels_, expected.labels_)
             assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
@@ -499,7 +499,7 @@ def test_signature_is_the_promised_one():
 
 
 class TestOnceWrong:
-    """Cases that were wrong once."""
+    """Regression tests."""
 
     @pytest.mark.parametrize(
         ("loss", "X"),

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster of processes: a fit goes on, or ends in a sentence that names the partition."""
+"""Failures in a cluster of processes: a fit continues, or ends with an error that names the partition."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
-    # What the processes of a cluster say on their way out is theirs.
+    # Ignore warnings of cluster processes that shut down.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
@@ -36,12 +36,12 @@ def all_rows():
 
 
 def read(number):
-    """A partition, from a source that can be read again."""
+    """Read a partition from a source that can be read again."""
     return all_rows()[number * ROWS : (number + 1) * ROWS]
 
 
 def deadly(number, trap):
-    """A partition that kills its worker once, where there is a trap."""
+    """A partition that kills its worker once, if there is a trap file."""
     if number == 3:
         with suppress(FileNotFoundError):
             os.unlink(trap)
@@ -50,7 +50,7 @@ def deadly(number, trap):
 
 
 def slow(number, begun):
-    """A partition that takes its time, and says that it is being read."""
+    """A partition that reads slowly and signals when reading begins."""
     open(begun, "a").close()
     time.sleep(0.5)
     return read(number)
@@ -63,7 +63,7 @@ def broken(number):
 
 
 def too_much():
-    """Fill 2 GB, and hold them until the process is killed for it."""
+    """Allocate 2 GB and keep them until the process is killed."""
     held = np.ones(1 << 28)
     time.sleep(300)
     return held
@@ -76,7 +76,7 @@ def hungry(number):
 
 
 def growing(number, folder):
-    """A partition that is larger each time it is read, once a fit is under way."""
+    """A partition that grows with each read after a fit has started."""
     if number == 3:
         times = len(os.listdir(folder))
         open(os.path.join(folder, str(times)), "x").close()
@@ -97,7 +97,7 @@ PROCESSES = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0",
 
 @pytest.fixture
 def cluster(request):
-    """A cluster of two processes that may come to harm, and its client."""
+    """A cluster of two processes that a test may damage, and its client."""
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "10s", "distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(**PROCESSES | getattr(request, "param", {})) as cluster,
@@ -108,7 +108,7 @@ def cluster(request):
 
 @pytest.fixture(scope="module")
 def healthy():
-    """The client of a cluster that all tests share which do it no harm."""
+    """The client of a cluster shared by all tests that do not damage it."""
     with distributed.LocalCluster(**PROCESSES) as cluster, distributed.Client(cluster, set_as_default=False) as client:
         yield client
 
@@ -120,7 +120,7 @@ def client(healthy):
 
 
 def once_there(path, action):
-    """Do something in a thread as soon as a file is there."""
+    """Run an action in a thread as soon as a file exists."""
 
     def wait():
         until(path.exists)
@@ -143,7 +143,7 @@ def test_a_cluster_gives_the_bits_of_one_process(client):
 
 
 class Killing(DaskEngine):
-    """Kills a worker in the third iteration: before its pass, or by a trap in the middle of it."""
+    """Kills a worker in the third iteration, before the pass or in the middle of it (with a trap file)."""
 
     def __init__(self, process, trap):
         super().__init__(CpuEngine(1))
@@ -184,7 +184,7 @@ def is_gone(process):
 )
 def test_a_killed_worker_changes_nothing(cluster, kind, when, monkeypatch, tmp_path):
     _, client = cluster
-    monkeypatch.setattr("onmf.engine.dask.WORTH_SENDING", 4000)  # a block has more
+    monkeypatch.setattr("onmf.engine.dask.WORTH_SENDING", 4000)  # a block is larger
     whole = ONMF(**FIT).fit(all_rows())
     assert whole.n_iter_ > 4
     X = KINDS[kind](tmp_path / "trap")
@@ -225,7 +225,7 @@ def test_a_partition_that_becomes_too_large_is_named(cluster, tmp_path):
 
 @pytest.mark.parametrize("kind", ["from_array", "map_blocks", "delayed", "csr"])
 def test_what_is_in_this_process_is_sent_once(client, kind):
-    """Dask warns of each graph that is larger than the threshold, and warnings are errors."""
+    """Dask warns about each graph above the threshold, and warnings are errors in tests."""
     X = make_counts(8000, 100, 5, random_state=0).X
     weights = np.arange(8000) % 3 + 1.0
     whole = ONMF(**FIT).fit(X, sample_weight=weights)

@@ -187,7 +187,7 @@ class TestLimits:
     def test_silence(self, small, tmp_path, monkeypatch):
         monkeypatch.setattr("onmf.datasets.download.SECONDS", 1)
         monkeypatch.setattr("onmf.datasets.download.SLOWEST", 1)
-        with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
             monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
             with pytest.raises(DownloadError, match=r"could not be reached \(ReadTimeout\)"):
                 fetch("tr11")

@@ -15,7 +15,7 @@ def test_the_guide_can_be_followed(tmp_path):
         pytest.importorskip(needed)
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) == 7
-    # Workers read the file of the main program, which is therefore all behind the question that the guide asks once.
+    # Workers import the main script, so all of it goes under one __main__ guard. The guide has the guard only once.
     lines = ["if __name__ == '__main__':", *(f"    {line}" for block in blocks for line in block.splitlines())]
     script = tmp_path / "follow.py"
     script.write_text("\n".join([*lines, "    print(model.n_iter_, labels.shape)"]))

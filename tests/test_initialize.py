@@ -1,4 +1,4 @@
-"""Starts: SNPA against its definition, and the random ones against their promises."""
+"""Starts: SNPA against its definition, and random starts against their documented properties."""
 
 import warnings
 
@@ -13,14 +13,14 @@ from onmf.kernels import project_on_hull
 
 
 def test_snpa_by_hand():
-    # The largest norm first; then [0, 3], at distance 3 from the segment; [3, 1] lies 0.25 · 2/√… inside the triangle.
+    # [4, 0] has the largest norm. Then [0, 3] is at distance 3 from the segment from 0 to [4, 0], and [3, 1] at 1.
     X = np.array([[3.0, 1.0], [4.0, 0.0], [0.0, 3.0], [1.0, 0.5]])
     assert snpa(X, 2).tolist() == [1, 2]
     assert snpa(csr_array(X), 2).tolist() == [1, 2]
 
 
 def test_snpa_prefers_the_larger_norm_among_equals_and_then_the_lower_index():
-    # After the first pick both others are 1 away from the hull.
+    # After the first pick, both other rows are at distance 1 from the hull.
     X = np.array([[5.0, 0.0, 0.0], [3.0, 1.0, 0.0], [4.0, 0.0, 1.0], [4.0, 0.0, 1.0]])
     assert snpa(X, 2).tolist() == [0, 2]
 
@@ -81,7 +81,8 @@ def test_plus_plus_draws_by_the_loss():
     expected = np.array([1.0, 16.0, 100.0])
     expected *= len(seconds) / expected.sum()
     observed = np.bincount(seconds, minlength=4)[1:]
-    assert np.sum((observed - expected) ** 2 / expected) < 13.8  # 0.1 % of right programs fail, with this seed or never
+    # A correct program exceeds this with a probability of 0.1 %, but the seeds are fixed.
+    assert np.sum((observed - expected) ** 2 / expected) < 13.8
 
 
 def test_random_partition_starts_near_the_middle(counts):

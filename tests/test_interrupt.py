@@ -132,7 +132,7 @@ def interrupted_at(number, files, action):
         if event == "opcode":
             number -= 1
             if number == 0:
-                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # as Python calls it, with its frame
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)  # call the handler as Python does, with the frame
         return trace
 
     before = sys.gettrace()

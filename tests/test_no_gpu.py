@@ -1,4 +1,4 @@
-"""The GPU engine where there is none: sentences, no import, and what can be said of rows without a card."""
+"""The GPU backend without a GPU: error messages, no import, and the computations that need no GPU."""
 
 import subprocess
 import sys
@@ -75,7 +75,7 @@ def test_memory_that_rows_need(counts):
 @pytest.mark.parametrize("p", [2, 4, 100, 200, 256, 4000])
 @pytest.mark.parametrize("shared", [166_912, 232_448], ids=["A100", "H100"])
 def test_who_does_what_on_a_gpu(k, p, shared):
-    """Every label has its adder, and a block has no more threads, registers and memory than there are."""
+    """Every label has a warp that sums it, and a block keeps the limits of threads, registers and memory."""
     from onmf.engine.gpu_crew import crew_for
 
     crew = crew_for(p, 4, k, shared)

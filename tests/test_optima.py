@@ -32,7 +32,7 @@ OBJECTIVES = {"kullback-leibler": kl_objective, "cosine": cosine_objective}
 
 
 def kinds(X):
-    """The same rows in every form that has code of its own: whole numbers or not, sparse or dense, small or large."""
+    """The same rows in every form with a separate code path: whole numbers or not, sparse or dense, small or large."""
     return {
         "counts": csr_array(X.astype(np.int32)),
         "counts in float32": csr_array(X.astype(np.float32)),

@@ -1,4 +1,4 @@
-"""Forks, threads, and installations that nobody may write to."""
+"""Forks, threads, and read-only installations."""
 
 import multiprocessing
 import os
@@ -21,7 +21,7 @@ PACKAGE = Path(onmf.__file__).parent
 
 @pytest.fixture
 def large():
-    """Large enough that several threads get work."""
+    """Data large enough to give work to several threads."""
     return make_counts(np.random.default_rng(9), n=3000, p=200, k=5)[0]
 
 
@@ -39,7 +39,7 @@ def run(code, **options):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_fit_after_fork(large):
     engine = onmf.engine.get_engine("cpu", large, 2)
-    expected = ONMF(5, engine=engine).fit(large).labels_  # the parent's pool is running when the child is born
+    expected = ONMF(5, engine=engine).fit(large).labels_  # starts the parent's thread pool before the fork
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert np.array_equal(pool.apply(fit_labels, (large, None)), expected)
     child = multiprocessing.get_context("fork").Process(target=fit_and_exit, args=(large, engine, expected))
@@ -66,11 +66,11 @@ def test_fits_in_two_python_threads_at_once(large):
 
 
 def test_read_only_install_without_a_home(tmp_path):
-    """No folder can be written for the compiled kernels: they are compiled each time, and it works all the same."""
+    """If no folder for compiled kernels is writable, they are compiled in each process, and fits still work."""
     install = tmp_path / "site"
     shutil.copytree(PACKAGE, install / "onmf", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in [install / "onmf", *(f for f in (install / "onmf").rglob("*") if f.is_dir())]:
-        (folder / "__pycache__").write_text("")  # a file in its place: no folder can be made here, not even by root
+        (folder / "__pycache__").write_text("")  # a file in its place: not even root can create the folder
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null", "PYTHONPATH": str(install)}
     done = run(
         """
@@ -91,7 +91,7 @@ def test_read_only_install_without_a_home(tmp_path):
 
 
 def test_import_is_light():
-    """Nothing is compiled or plotted by an import, and numba waits until the first fit."""
+    """Importing onmf compiles nothing and imports no heavy library. numba is imported at the first fit."""
     heavy = ["numba", "matplotlib", "dask", "distributed", "anndata", "zarr", "h5py", "cupy", "plotly", "rasterio"]
     done = run(f"import sys, onmf; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr

@@ -1,4 +1,4 @@
-"""Ugly inputs, by the hundred: whatever comes in, no crash, no hang, no NaN, and the caller's data untouched."""
+"""Hundreds of difficult inputs: no crash, no hang, no NaN, and the caller's data stay unchanged."""
 
 import warnings
 
@@ -34,7 +34,7 @@ def test_any_input_gives_a_clustering(problem, loss, init, smoothing, sparse, se
     data = csr_array(X) if sparse else X
     model = ONMF(k, beta_loss=loss, init=init, smoothing=smoothing, random_state=seed, n_threads=1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=UserWarning)  # ConvergenceWarning is one; anything else is an error
+        warnings.simplefilter("ignore", category=UserWarning)  # also ConvergenceWarning; all others are errors
         model.fit(data)
         labels = model.predict(data)
     assert np.array_equal(X, kept)

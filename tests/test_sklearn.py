@@ -1,4 +1,4 @@
-"""ONMF is a scikit-learn estimator: its own checks, and the company it has to keep."""
+"""ONMF as a scikit-learn estimator: scikit-learn's checks, and use with pipelines, searches and callbacks."""
 
 import pickle
 import subprocess
@@ -56,7 +56,7 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.parametrize("refine", [None, "local-search"])
 @pytest.mark.parametrize("container", [csr_array, csr_matrix])
 def test_sparse_input_as_scikit_learn_checks_it(container, refine):
-    """What check_estimator_sparse_* does up to the line that fails."""
+    """Repeat check_estimator_sparse_* up to the line that fails."""
     X = container(np.random.RandomState(0).poisson(1.0, size=(40, 3)) + 1)
     model = ONMF(2, refine=refine, random_state=0).fit(X)
     assert model.predict(X).shape == (40,)
@@ -141,7 +141,7 @@ def test_transform_is_sparse_unless_told_otherwise(counts, container):
 
 
 class Recorder:
-    """A callback that keeps what it is told, and stops after some iterations."""
+    """A callback that records its calls and stops the fit after some iterations."""
 
     def __init__(self, stop_after=None):
         self.stop_after = stop_after
@@ -205,7 +205,7 @@ def test_progress_bar(counts, capsys):
 
 
 def test_scikit_learn_without_callbacks():
-    """The path of versions before 1.9: no set_callbacks, and fit works."""
+    """In versions before 1.9 there is no set_callbacks, and fit still works."""
     code = """
 import sys
 import sklearn.base, sklearn.cluster, sklearn.metrics.cluster

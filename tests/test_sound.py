@@ -1,4 +1,4 @@
-"""Input that once crashed the process, hung it, or gave NaN: each gets a clustering or a sentence."""
+"""Inputs that once crashed the process, hung it, or gave NaN: each gives a clustering or an error."""
 
 import warnings
 
@@ -34,7 +34,7 @@ class TestLocalSearch:
     def test_counts_near_the_end_of_the_table(self, X, k):
         model = ONMF(k, refine="local-search", random_state=0).fit(X)
         assert_finite(model, np.array(X))
-        logarithms = ONMF(k, refine="local-search", random_state=0).fit(np.array(X) * 1.5)  # no tables for these
+        logarithms = ONMF(k, refine="local-search", random_state=0).fit(np.array(X) * 1.5)  # not whole: no tables
         assert np.array_equal(model.labels_, logarithms.labels_)
 
     @pytest.mark.parametrize("weight", [None, 1e-30, 1e30])
@@ -281,7 +281,7 @@ class TestTies:
     @pytest.mark.parametrize("loss", ["cosine", "kullback-leibler"])
     @pytest.mark.parametrize("seed", [1350, *range(60)])
     def test_predict_decides_as_the_fit_did(self, seed, loss):
-        """Small integers are full of exact ties, which rounding of the centroids would decide anew."""
+        """Small integers have many exact ties. Rounding of the centroids must not break them differently."""
         rng = np.random.default_rng(seed)
         n, p, k = rng.integers(4, 40), rng.integers(1, 6), rng.integers(2, 8)
         X = rng.integers(0, rng.integers(2, 5), size=(n, p)).astype(float)
@@ -294,7 +294,7 @@ class TestTies:
             assert np.array_equal(model.predict(X), model.labels_)
 
     def test_scales_that_change_by_one_factor(self):
-        """H stays as it is in the second iteration, the centroids do not: that is no end yet."""
+        """In the second iteration H does not change, but the centroids do. The fit must not stop there."""
         A = np.zeros((3, 5))
         A[0, 2], A[1, :2], A[2, [0, 2, 4]] = 17392788.515529774, (177871189.27130058, 2e-07), (1.2, 1697318.34, 9e-04)
         start = np.array([[0.5, 0.1, 2.0, 1e-09, 0.5], [1e-09, 0.5, 0.5, 0.1, 0.1], [1.0, 0.5, 0.5, 0.5, 1e-09]])

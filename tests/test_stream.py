@@ -1,4 +1,4 @@
-"""Learning from batches: exact where it can be, near ``fit`` on real data, and clear about what it cannot do."""
+"""Learning from batches: exact if possible, close to ``fit`` on real data, and clear errors otherwise."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_one_batch_of_everything_is_one_iteration(made):
 
 @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine", 1.5, 0.5])
 def test_passes_with_names_and_nothing_forgotten_end_where_fit_stays(made, loss):
-    """When no row moves any more, the sums are those of all rows under their last labels: a fixed point of fit."""
+    """When no row moves any more, the sums are those of all rows with their last labels: a fixed point of fit."""
     model = ONMF(4, init=made[:4].toarray(), beta_loss=loss, forgetting=1.0)
     for _ in range(40):
         for i in range(0, 400, 100):
@@ -39,7 +39,7 @@ def test_passes_with_names_and_nothing_forgotten_end_where_fit_stays(made, loss)
 
 
 def test_forgetting_and_replacing_by_hand():
-    """Sums of three batches, the first of which comes twice: γ of what came before, and the old part taken out."""
+    """Three batches, of which the first comes twice: sums decay by γ, and its old contribution is removed."""
     a, b = np.array([[4.0, 0.0], [0.0, 2.0]]), np.array([[1.0, 1.0], [0.0, 3.0]])
     model = ONMF(2, init=np.array([[3.0, 1.0], [1.0, 3.0]]), forgetting=0.5)
     model.partial_fit(a, batch="a").partial_fit(b, batch="b").partial_fit(a * 1, batch="a")

@@ -1,4 +1,4 @@
-"""Every divergence against brute force: the closed forms are the minimisers they claim to be."""
+"""Every divergence against brute force: the closed forms are the true minimisers."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_label_scale_and_loss_are_the_minimum(positive, beta_loss, smoothing):
     divergence = get_divergence(beta_loss, smoothing)
     engine = get_engine("reference", X)
     labels, scales, losses = engine.assign(engine.hold(X, divergence), divergence.templates(C))
-    used = divergence.smooth(C)  # the centroids that template, scale and loss belong to
+    used = divergence.smooth(C)  # the centroids behind template, scale and loss
     if beta_loss == 1 and smoothing:
         used = divergence.normalise(C) + smoothing  # the paper's surrogate: not normalised again
     for x, label, scale, loss in zip(X, labels, scales, losses, strict=True):
@@ -53,7 +53,7 @@ def test_label_scale_and_loss_are_the_minimum(positive, beta_loss, smoothing):
         if beta_loss == 1 and smoothing:
             continue
         assert loss == pytest.approx(best[label][0], rel=1e-8, abs=1e-10)
-        if beta_loss != "cosine":  # any scale is as good for the cosine
+        if beta_loss != "cosine":  # every scale gives the same cosine loss
             assert scale == pytest.approx(best[label][1], rel=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_objective_is_the_divergence_of_the_reconstruction(positive, beta_loss, 
 
 @pytest.mark.parametrize("beta_loss", ALL)
 def test_loss_never_rises_without_smoothing(positive, beta_loss):
-    """Over 20 steps, both at the templates and at the centroids made from them."""
+    """Checks 20 steps, both after the assignment and after the centroid update."""
     X, C = positive
     divergence = get_divergence(beta_loss, 0.0)
     engine = get_engine("cpu", X, 1)

@@ -1,4 +1,4 @@
-"""Every engine against the reference engine, over containers, number types and index widths."""
+"""Every backend against the reference backend, for all containers, number types and index widths."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_step_agrees_with_the_reference(counts, name, kind, dtype, index, loss):
     for engine in (get_engine("reference", rows), get_engine(name, rows)):
         held = engine.hold(rows, divergence, weights)
         first = engine.step(held, templates)
-        first = replace(first, sums=first.sums.copy())  # the engine's own, until the next step
+        first = replace(first, sums=first.sums.copy())  # the next step overwrites the engine's array
         second = engine.step(held, again)
         results.append((first, second, *map(to_host, engine.collect(held)), held.constant))
     for step, reference in zip(results[1][:2], results[0][:2], strict=True):
@@ -104,7 +104,7 @@ def test_ties_go_to_the_lowest_cluster(name):
 @pytest.mark.parametrize("kind", [csr_array, np.asarray])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_blocks_and_threads_change_no_bit(kind, loss, monkeypatch):
-    """With blocks made tiny, so that every thread gets several."""
+    """Tiny blocks give every thread several of them."""
     monkeypatch.setattr("onmf.engine.cpu.WORTH_A_THREAD", 256)
     rng = np.random.default_rng(3)
     X = kind(rng.gamma(0.3, size=(500, 30)) * (rng.random((500, 30)) < 0.4))
@@ -165,7 +165,7 @@ def test_dense_and_sparse_agree(counts, loss):
 @pytest.mark.parametrize("kind", [csr_array, np.asarray])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
-    """Over a whole fit, with every step's sums made anew beside it."""
+    """Compare the sums of every step of a fit with full sums."""
     X = as_rows(kind(counts[0]))
     w = np.arange(len(counts[0])) % 3 * 1.0 if weighted else None
     divergence, engine = get_divergence("kullback-leibler"), get_engine("cpu", X, 2)

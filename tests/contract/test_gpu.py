@@ -1,4 +1,4 @@
-"""The GPU engine: the paper's tables, odd sizes, ties, streams, the same bits in every run, and where results live."""
+"""The GPU backend: the paper's tables, odd sizes, ties, streams, the same bits in every run, and where results are."""
 
 import sys
 import warnings
@@ -61,7 +61,7 @@ def test_nothing_and_one_entry(entries, k):
 
 
 def check_passes(X, k):
-    """Every pass over the rows against the reference engine."""
+    """Compare every pass over the rows with the reference backend."""
     rng = np.random.default_rng(1)
     B = rng.normal(size=(k, X.shape[1]))
     n = X.shape[0]
@@ -101,7 +101,7 @@ def test_array_read_once(loss, n, p, k, dtype):
 @pytest.mark.parametrize("scale", [1e-200, 1e-30, 1.0, 1e25, 1e60])
 @pytest.mark.parametrize("alike", [1e-2, 1e-6, 1e-13])
 def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
-    """Templates that it cannot tell apart, some of them equal, and numbers that it cannot hold."""
+    """Templates that the screen cannot distinguish, some of them equal, and numbers that it cannot represent."""
     rng = np.random.default_rng(4)
     dtype = np.float64 if scale in (1e-200, 1e60) else np.float32
     X = rng.random((500, 40)) if loss == "kullback-leibler" else rng.normal(size=(500, 40))
@@ -125,7 +125,7 @@ def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
 
 
 def test_array_read_once_without_what_newer_cards_have(monkeypatch):
-    """Cards before Hopper copy rows into shared memory by threads."""
+    """On GPUs before Hopper, threads copy rows into shared memory."""
     from onmf.engine.gpu_crew import Crew
 
     macros = Crew.macros.func
@@ -135,7 +135,7 @@ def test_array_read_once_without_what_newer_cards_have(monkeypatch):
 
 
 def check_step_at_once(n, p, k, loss, dtype):
-    """A step that scores and adds up at once against one that does so one after the other."""
+    """Compare a step that scores and sums in one kernel with the reference backend."""
     rng = np.random.default_rng(3)
     X = rng.poisson(0.7, size=(n, p)).astype(dtype)
     C = rng.random((k, p)) + 0.1
@@ -154,7 +154,7 @@ def check_step_at_once(n, p, k, loss, dtype):
 
 @pytest.mark.parametrize("kind", [csr_array, np.asarray])
 def test_templates_that_hardly_differ(kind):
-    """The screen in 16 bits must leave to float64 what it cannot tell apart, ties included."""
+    """The 16-bit screen must leave templates that it cannot distinguish to float64, including ties."""
     rng = np.random.default_rng(2)
     X = made(400, 60).toarray()
     b = rng.normal(size=60)
@@ -263,7 +263,7 @@ def test_cupy_in_cupy_out(counts, loss, sparse, tmp_path):
 
 
 def test_a_step_in_vain_leaves_the_results_alone():
-    """The loop has launched one more step when it ends; its memory must not be somebody else's before it is done."""
+    """When the loop ends, one more step is already running. Its memory must not be reused before that step is done."""
     import cupy
 
     rng = cupy.random.default_rng(0)

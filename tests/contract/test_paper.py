@@ -60,7 +60,7 @@ def test_number_of_threads_changes_no_bit(paper_set):
 
 
 def test_snpa_against_a_quadratic_program(paper_set):
-    """The row that SNPA takes next is the one farthest from the hull, by an independent solver."""
+    """An independent solver confirms that SNPA's next row is the one farthest from the hull."""
     X, _ = paper_set("samson")
     X = X[::40]
     rows = snpa(X, 4)
@@ -70,7 +70,7 @@ def test_snpa_against_a_quadratic_program(paper_set):
 
 
 def hull_distance(x, S):
-    """Squared distance to the hull of 0 and the rows of S, by trying every face of it."""
+    """Squared distance to the convex hull of 0 and the rows of S, by trying every face."""
     vertices = np.vstack([np.zeros(S.shape[1]), S])
     best = np.inf
     for size in range(1, len(vertices) + 1):
@@ -83,7 +83,7 @@ def hull_distance(x, S):
 
 
 def test_smoothed_objective_may_end_above_its_lowest_iterate(paper_set):
-    """With ε > 0 the assignment minimises a surrogate: on Samson the end lies above the lowest iterate."""
+    """With ε > 0 the assignment minimises a surrogate: on Samson the objective ends above its lowest value."""
     X, _ = paper_set("samson")
     objective = ONMF(3, verbose=1).fit(X).history_["objective"]
     assert objective[-1] > objective.min()

@@ -1,4 +1,4 @@
-"""Rows in parts against rows in memory: any cuts, any container, every start and every divergence."""
+"""Rows in parts against rows in memory: any split, any container, every start and every divergence."""
 
 import re
 import time
@@ -43,7 +43,7 @@ def in_parts(engine, X, sizes):
 
 
 def assert_same(found, whole, bits):
-    """The same clustering; to the last bit where sums are exact."""
+    """Check for the same clustering, to the last bit if sums are exact."""
     assert np.array_equal(np.asarray(found.labels_), whole.labels_)
     assert found.n_iter_ == whole.n_iter_
     assert (found.init_rows_ is None) == (whole.init_rows_ is None)
@@ -119,7 +119,7 @@ def test_any_cuts_give_the_same_bits(data):
 
 
 def quiet(model, X):
-    """Fit where few rows may well have few directions."""
+    """Fit without warnings: few rows often have few directions."""
     import warnings
 
     with warnings.catch_warnings():
@@ -159,7 +159,7 @@ def test_other_divergences_give_the_same_labels_on_the_papers_data(paper_set, na
 def test_an_empty_cluster_is_filled_from_all_parts(engine):
     rng = np.random.default_rng(0)
     X = rng.poisson(3, size=(40, 6)) + 1
-    init = np.vstack([X[:2], X[0] * 2, np.full(6, 1e-9) + np.eye(6)[0]])  # the last two get nothing, or little
+    init = np.vstack([X[:2], X[0] * 2, np.full(6, 1e-9) + np.eye(6)[0]])  # the last two get few rows or none
     whole = ONMF(4, init=init).fit(X)
     assert_same(ONMF(4, init=init).fit(in_parts(engine, X, [7, 20, 13])), whole, bits=True)
 
@@ -184,7 +184,7 @@ def test_weights_and_the_methods_of_a_model(counts, engine):
 
 
 def collections(X):
-    """The same rows in every form that Dask has for them."""
+    """The same rows as every kind of Dask collection."""
     import dask.bag
     import dask.dataframe
     import pandas as pd
@@ -321,7 +321,7 @@ class TestWeights:
 
 
 class TestWhatStays:
-    """What a process keeps of parts belongs to a fit, and one task at a time."""
+    """The cached state of parts belongs to one fit, and one task uses it at a time."""
 
     @pytest.mark.parametrize("engine", ENGINES)
     def test_it_goes_with_the_fit(self, counts, engine):
@@ -364,7 +364,7 @@ class TestWhatStays:
         def opened():
             engine = DaskEngine(Slow(1))
             held = engine.hold(rows, divergence)
-            engine.ask(held, 0, *task(1))  # all tasks find what this one leaves
+            engine.ask(held, 0, *task(1))  # all tasks read the state that this one left
             return lambda _: engine.ask(held, 0, *task(3))
 
         alone = opened()(0)
@@ -374,7 +374,7 @@ class TestWhatStays:
                     assert np.array_equal(one, other)
 
     def test_an_older_task_knows_of_no_later_vertex(self, counts):
-        """A task of a pass that was given up may run after one of a later pass."""
+        """A task of an abandoned pass can run after a task of a later pass."""
         from onmf.initialize.snpa import farthest
 
         X = counts[0].astype(float)
@@ -463,12 +463,12 @@ class TestRefusals:
 
 
 class Changing:
-    """Two blocks, the second of which gets another entry when it is read for the n-th time."""
+    """Two blocks. The second gets a different entry when it is read for the n-th time."""
 
     def __init__(self, X, kind, entry, after):
         self.blocks = [X[:30].astype(float), X[30:].astype(float)]
         self.kind, self.entry, self.after = kind, entry, after
-        self.reads, self.lock = 0, Lock()  # Dask may read a block for two purposes at a time
+        self.reads, self.lock = 0, Lock()  # Dask may read a block twice at the same time
 
     def block(self, number):
         if number == 1:
@@ -485,7 +485,7 @@ class Changing:
 
 
 def refusal(model, X):
-    """What a fit says that is refused."""
+    """Return the error message of a refused fit."""
     try:
         model.fit(X)
     except ValueError as error:
@@ -502,7 +502,7 @@ class TestDataThatChange:
     )
     def test_what_is_not_allowed_is_never_fitted(self, counts, engine, kind, loss, entry, message):
         after, what = 1, {"blocks": "batch", "dask": "partition"}[engine]
-        while True:  # the pass in which it changes: each of them, until a fit is through before
+        while True:  # change the block in each pass, until a fit ends before the change
             source = Changing(counts[0] + 1, kind, entry, after)
             model = ONMF(3, beta_loss=loss, init="random-partition", random_state=0, tol=1e-2)
             error = refusal(model, source.source(engine))
@@ -601,7 +601,7 @@ class TestBatches:
         assert len(read) == 2 * len(passes)
 
     def test_one_batch_is_in_memory_at_a_time(self):
-        """The peak of a fit over many batches is a small part of what all of them take."""
+        """Peak memory of a fit over many batches is a small part of their total size."""
         import tracemalloc
 
         def batches():
