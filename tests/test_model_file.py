@@ -18,7 +18,7 @@ from onmf import ONMF
 from onmf.datasets import make_scene
 from onmf.divergence import BetaBelowOne, KullbackLeibler
 from onmf.image import Cube, cluster_image, predict_image
-from onmf.image.cluster import image_parts
+from onmf.image.result import image_parts
 from onmf.text import assign_documents
 from onmf.text.words import DEFAULT, is_simple
 

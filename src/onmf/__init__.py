@@ -8,9 +8,8 @@ from __future__ import annotations
 from onmf import divergence, metrics
 from onmf._version import __version__
 from onmf.estimator import ONMF, load
-from onmf.initialize import snpa
+from onmf.fit import Agreement, Assigned, Clustering, snpa
 from onmf.paper import fro_onmf, kl_onmf
-from onmf.result import Agreement, Assigned, Clustering
 from onmf.select import Selection, select_n_clusters
 from onmf.versions import show_versions
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from onmf.alternate import Iteration
 from onmf.divergence import Divergence, FloatArray
-from onmf.result import Clustering
+from onmf.fit import Clustering, Iteration, Listener
+from onmf.fit.settings import Watch
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
 
@@ -25,7 +25,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-class FitReporter:
+class FitReporter(Listener):
     """Reports the progress of a fit to the estimator's callbacks and, if ``verbose``, to the terminal.
 
     With one run, the iterations are subtasks of the fit. With several, the runs are subtasks of the fit, and the
@@ -48,9 +48,8 @@ class FitReporter:
             self.root.call_on_fit_task_begin(estimator=estimator, **self.arguments)
 
     @property
-    def wanted(self) -> bool:
-        """Whether there is a callback or ``verbose`` output to report to."""
-        return self.listening or bool(self.estimator.verbose)
+    def watch(self) -> Watch | None:
+        return self.iteration if self.listening or self.estimator.verbose else None
 
     def begin_run(self) -> None:
         """Report that a run from a new start begins."""

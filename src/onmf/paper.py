@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from onmf.data.intake import check_in_memory
+from onmf.data.validate import check_data, sound
 from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
-from onmf.intake import check_in_memory
-from onmf.result import Clustering
-from onmf.validate import check_data, sound
+from onmf.fit import Clustering
 
 __all__ = ["fro_onmf", "kl_onmf"]
 

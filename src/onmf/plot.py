@@ -5,16 +5,18 @@ They need matplotlib: ``pip install 'onmf[report]'``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from onmf.estimator import ONMF
 from onmf.metrics import match_clusters
-from onmf.select import Selection
+
+if TYPE_CHECKING:
+    from onmf.estimator import ONMF
+    from onmf.select import Selection
 
 __all__ = ["plot_confusion", "plot_selection", "plot_top_features"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import combinations
 from typing import Any
 
@@ -15,13 +14,14 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
 from onmf import interrupt
+from onmf.backend import Backend, Matrix
+from onmf.data import InMemory, get_engine
+from onmf.data.intake import check_in_memory
+from onmf.data.validate import check_data
 from onmf.divergence import Array, FloatArray, KullbackLeibler
-from onmf.engine import Data, Engine, get_engine
-from onmf.initialize import STARTS, Start
-from onmf.intake import check_in_memory
-from onmf.result import Clustering
-from onmf.solve import Plan, runs
-from onmf.validate import check_data
+from onmf.fit import Clustering, Plan
+from onmf.fit.restarts import runs
+from onmf.fit.starts import Seeds, random_partition
 
 PRIOR = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Words of the whole that a cluster's profile is mixed with before it predicts; the best of these is taken."""
@@ -74,7 +74,9 @@ class Selection:
 
     def plot(self) -> Any:
         """Draw the three criteria; see :func:`onmf.plot.plot_selection`."""
-        return import_module("onmf.plot").plot_selection(self)  # pictures lie above this module
+        from onmf.plot import plot_selection
+
+        return plot_selection(self)
 
     def __str__(self) -> str:
         lines = ["clusters   held-out          stability   BIC"]
@@ -169,7 +171,7 @@ def select_n_clusters(
             "out."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    engine = get_engine("cpu", rows, n_threads)
+    backend = get_engine("cpu", rows, n_threads).backend
     plan = Plan(max_iter=max_iter, refine=refine, thorough=True)
     folds = rng.permutation(rows.shape[0]) % n_splits
     splits = [_split(rows, folds == fold, rng) for fold in range(n_splits)]
@@ -177,56 +179,57 @@ def select_n_clusters(
     stability, bic = np.empty(len(numbers)), np.empty(len(numbers))
     with _progress(len(numbers) * (n_splits + 1), verbose) as advance:
         for place, k in enumerate(map(int, numbers)):
-            found = _fits(engine, rows, k, n_init, plan, rng)
-            best = min(found, key=lambda run: run.objective)
-            pairs = list(combinations((run.labels for run in found), 2))
+            fits = _fits(backend, rows, k, n_init, plan, rng)
+            best = min(fits, key=lambda run: run.objective)
+            pairs = list(combinations((run.labels for run in fits), 2))
             stability[place] = np.mean([adjusted_rand_score(a, b) for a, b in pairs])
             bic[place] = 2 * best.objective + k * (rows.shape[1] - 1) * np.log(rows.shape[0])
             advance()
             for fold, (train, first, second) in enumerate(splits):
-                best = min(_fits(engine, train, k, n_init, plan, rng), key=lambda run: run.objective)
-                held_out[place, fold] = _predicted(engine, train, best.labels, k, first, second)
+                best = min(_fits(backend, train, k, n_init, plan, rng), key=lambda run: run.objective)
+                held_out[place, fold] = _predicted(backend, train, best.labels, k, first, second)
                 advance()
     error = held_out.std(axis=1, ddof=1) / np.sqrt(n_splits)
     return Selection(numbers, held_out.mean(axis=1), error, stability, bic)
 
 
-def _split(rows: Data, out: Array, rng: np.random.Generator) -> tuple[Data, Data, Data]:
+def _split(rows: Matrix, out: Array, rng: np.random.Generator) -> tuple[Matrix, Matrix, Matrix]:
     """The rows that are not held out, and the two random halves of those that are."""
-    held = rows[out]
-    if not issparse(held):
-        half = rng.binomial(held.astype(np.int64), 0.5)
-        return rows[~out], half, held.astype(np.int64) - half
-    half = rng.binomial(held.data.astype(np.int64), 0.5)
+    test = rows[out]
+    if not issparse(test):
+        half = rng.binomial(test.astype(np.int64), 0.5)
+        return rows[~out], half, test.astype(np.int64) - half
+    half = rng.binomial(test.data.astype(np.int64), 0.5)
     first, second = (
-        csr_array((data, held.indices, held.indptr), shape=held.shape)
-        for data in (half, held.data.astype(np.int64) - half)
+        csr_array((data, test.indices, test.indptr), shape=test.shape)
+        for data in (half, test.data.astype(np.int64) - half)
     )
     return rows[~out], first, second
 
 
-def _fits(engine: Engine, rows: Data, k: int, n: int, plan: Plan, rng: np.random.Generator) -> list[Clustering]:
+def _fits(backend: Backend, rows: Matrix, k: int, n: int, plan: Plan, rng: np.random.Generator) -> list[Clustering]:
     """Results of n runs from random partitions."""
-    held = engine.hold(rows, KullbackLeibler())
+    data = InMemory(backend.hold(rows, KullbackLeibler()))
     seeds = rng.integers(np.iinfo(np.int32).max, size=n)
 
-    def start(run: int) -> Start:
-        return STARTS["random-partition"](engine, held, k, np.random.default_rng(int(seeds[run])))
+    def start(run: int) -> Seeds:
+        return random_partition(data, k, np.random.default_rng(int(seeds[run])))
 
-    return list(runs(engine, held, start, seeds, plan))
+    return list(runs(data, start, seeds, plan))
 
 
-def _predicted(engine: Engine, train: Data, labels: Array, k: int, first: Data, second: Data) -> float:
+def _predicted(backend: Backend, train: Matrix, labels: Array, k: int, first: Matrix, second: Matrix) -> float:
     """Mean log-likelihood of a count of the second halves, in the clusters that the first halves choose."""
-    sums = engine.sum_by_label(train, labels, np.ones(len(labels)), k)
+    sums = backend.sum_by_label(backend.place(train), labels, np.ones(len(labels)), k)
     whole = sums.sum(axis=0) + 0.5  # a word that was never seen counts as half a word
     whole /= whole.sum()
     totals = sums.sum(axis=1, keepdims=True)
+    halves = backend.place(first), backend.place(second)
     best = -np.inf
     for prior in PRIOR:
         templates = np.log((sums + prior * whole) / (totals + prior))
-        chosen, _ = engine.best_template(first, templates)
-        own, _ = engine.own_and_next(second, templates, chosen)
+        chosen, _ = backend.best_template(halves[0], backend.prepare(halves[0], templates))
+        own, _ = backend.own_and_next(halves[1], backend.prepare(halves[1], templates), chosen)
         best = max(best, float(own.sum()))
     return best / max(float(second.sum()), 1.0)
 

@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from onmf._version import __version__
-from onmf.engine import available_cores
+from onmf.backend import available_cores
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "llvmlite", "matplotlib", "pandas", "polars", "dask", "cupy")
 

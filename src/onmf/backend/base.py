@@ -129,7 +129,7 @@ class Backend(ABC):
         return Steps(run, centroids)
 
     def alone(self) -> Backend | None:
-        """This backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
+        """The same backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
 
         It must give the same bits.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,8 +75,8 @@ class CpuTemplates(Templates):
         Whether an entry of a template is −∞.
     """
 
-    stored: FloatArray = EMPTY
-    starts: FloatArray = EMPTY
+    stored: FloatArray = field(default_factory=lambda: EMPTY)
+    starts: FloatArray = field(default_factory=lambda: EMPTY)
     infinite: bool = False
 
 
@@ -132,9 +132,7 @@ class CpuBackend(Backend):
     def best_template(self, rows: CpuRows, templates: Templates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        infinite = self._score(
-            kernels.best_template_csr, kernels.best_template_dense, rows, templates, labels, best
-        )
+        infinite = self._score(kernels.best_template_csr, kernels.best_template_dense, rows, templates, labels, best)
         if infinite:  # a row that no template can explain is a tie
             hopeless = best < INFINITE_SCORE
             labels[hopeless], best[hopeless] = 0, -np.inf
@@ -151,7 +149,7 @@ class CpuBackend(Backend):
         return own, following
 
     def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: Templates, *arrays: Array) -> bool:
-        """Run the kernel for this kind of rows, with arrays that it reads or writes by row; whether costs are infinite."""
+        """Run the kernel for this kind of rows, with arrays that it reads or writes; whether a cost can be infinite."""
         assert isinstance(templates, CpuTemplates), "templates come from prepare()"
         X, B, starts, k = rows.X, templates.stored, templates.starts, len(templates)
         if rows.sparse:

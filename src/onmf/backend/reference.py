@@ -1,4 +1,4 @@
-"""The reference backend: plain NumPy and SciPy, short enough to be seen to be right. The others are tested against it."""
+"""The reference backend: plain NumPy and SciPy, short enough to be checked by eye. The oracle of the others."""
 
 from __future__ import annotations
 

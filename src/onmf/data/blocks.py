@@ -89,9 +89,7 @@ class InBlocks(InParts):
             for arrays in zip(*results, strict=True)
         )
 
-    def _each(
-        self, function: Callable[..., Any], args: tuple[Any, ...], labels: Array | None = None
-    ) -> Iterator[Any]:
+    def _each(self, function: Callable[..., Any], args: tuple[Any, ...], labels: Array | None = None) -> Iterator[Any]:
         """The result of the function for each block, one after the other."""
         source, sizes = self.source, self._sizes
         task, first = self.task(function), 0

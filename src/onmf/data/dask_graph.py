@@ -150,7 +150,7 @@ def bytes_in(node: Any) -> int:
 
 
 def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | None]:
-    """A Dask collection as delayed blocks of rows, with their sizes, the number of features and their names, if known."""
+    """A Dask collection as delayed blocks of rows, with their sizes, the number and the names of features, if known."""
     from dask.delayed import Delayed
 
     if isinstance(X, Delayed):

@@ -8,7 +8,7 @@ from typing import Any
 from onmf.backend import Backend, ReferenceBackend, available_cores, on_gpu
 
 from .base import Engine
-from .blocks import Blocks
+from .blocks import Blocks, Progress
 from .dask import Dask
 from .memory import Memory
 from .parts import Source
@@ -88,3 +88,14 @@ def _named(name: str, n_threads: int | None) -> Engine:
 
 def _unknown(engine: object) -> ValueError:
     return ValueError(f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
+
+
+def in_blocks(engine: str | Engine | Backend, n_threads: int | None = None, progress: Progress | None = None) -> Blocks:
+    """The engine that reads batches, with the backend of another engine; ``progress`` as in :class:`Blocks`."""
+    chosen = get_engine(engine, n_threads=n_threads)
+    if isinstance(chosen, Dask):
+        raise ValueError(
+            "engine='dask' takes Dask collections, and these rows come in batches: use engine='auto', 'cpu' or 'gpu'."
+        )
+    known = chosen.progress if isinstance(chosen, Blocks) else None
+    return Blocks(chosen.backend, progress or known)

@@ -50,7 +50,7 @@ class InMemory(Data):
         return self.part.block
 
     @property
-    def origin(self) -> Any:  # type: ignore[override]
+    def origin(self) -> Any:
         return read_only(self.block.source)
 
     @property

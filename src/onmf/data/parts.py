@@ -69,7 +69,7 @@ class Source:
 
 
 class LastStep(NamedTuple):
-    """The last step of a run: its number, 0 before the first, and its templates, from which labels can be recomputed."""
+    """The last step of a run: its number, 0 before the first, and its templates, which give the labels again."""
 
     number: int = 0
     templates: FloatArray | None = None

@@ -1,8 +1,8 @@
 """Reads arrays in HDF5 files and Zarr stores, with h5py and zarr.
 
 The HDF5 library trusts its input: one wrong byte can make it hang. All calls to it are therefore in this module, in
-functions that take and return plain values and arrays. A separate process runs them (see onmf.io.isolate), so this module
-imports nothing from onmf.
+functions that take and return plain values and arrays. A separate process runs them (see onmf.io.isolate), so this
+module imports nothing from onmf.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from .arrays import Array, FloatArray
+from .arrays import FloatArray
 from .moves import Moves
 
 Elementwise = Callable[[FloatArray], FloatArray]

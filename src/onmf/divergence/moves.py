@@ -23,8 +23,8 @@ LARGEST_TABLE = 1 << 22
 """Largest sum up to which t log t of counts comes from a table."""
 
 Sweep = Callable[[Array, FloatArray], tuple[int, float]]
-"""``sweep(rows, doubt)`` tries to move these rows, in this order. It writes by how much the second-best cluster of each is
-worse into ``doubt``, and returns how many moved and what that gained."""
+"""``sweep(rows, doubt)`` tries to move these rows, in this order. It writes how much worse the second-best cluster of
+each is into ``doubt``, and returns the number of moves and their gain."""
 
 
 class Entries(NamedTuple):

@@ -1,115 +1,43 @@
-"""Where the data lives and the pass over it runs."""
+"""Old names: engines are now made of a backend (:mod:`onmf.backend`) and a place for the rows (:mod:`onmf.data`)."""
 
 from __future__ import annotations
 
-import os
-from numbers import Integral
+import warnings
+from importlib import import_module
 from typing import Any
 
-from .base import COUNTED, FIXED, Assignment, Data, Engine, Held, StepSums
-from .dask import DaskEngine
-from .device import on_gpu, to_host
-from .parts import BlocksEngine, PartError, PartsEngine, Rows
-
-__all__ = [
-    "COUNTED",
-    "FIXED",
-    "Assignment",
-    "BlocksEngine",
-    "DaskEngine",
-    "Data",
-    "Engine",
-    "Held",
-    "PartError",
-    "PartsEngine",
-    "Rows",
-    "StepSums",
-    "get_engine",
-    "on_gpu",
-    "to_host",
-]
-
-MOST_THREADS = 1024
-"""More threads than any machine has cores for would only use up what the system grants."""
-
-NAMES = ("auto", "cpu", "gpu", "reference", "blocks", "dask")
+MOVED = {
+    "Assignment": "onmf.backend",
+    "BlocksEngine": "onmf.data:Blocks",
+    "CpuEngine": "onmf.backend:CpuBackend",
+    "DaskEngine": "onmf.data:Dask",
+    "Engine": "onmf.backend:Backend",
+    "GpuEngine": "onmf.backend:GpuBackend",
+    "PartError": "onmf.data",
+    "ReferenceEngine": "onmf.backend:ReferenceBackend",
+    "Rows": "onmf.data:Source",
+    "StepSums": "onmf.backend",
+    "available_cores": "onmf.backend",
+    "get_engine": "onmf.data",
+    "on_gpu": "onmf.backend",
+    "to_host": "onmf.backend",
+}
+"""Where each name is now, as ``module`` or ``module:name``."""
 
 
-def get_engine(engine: str | Engine, X: Any = None, n_threads: int | None = None) -> Engine:
-    """The engine of that name, if it can hold ``X``.
-
-    Parameters
-    ----------
-    engine : {"auto", "cpu", "gpu", "reference", "blocks", "dask"} or Engine
-        ``"auto"`` is the GPU engine for CuPy arrays, the Dask engine for Dask collections, ``"blocks"`` for batches
-        from a callable, and else the CPU engine. Those two work on their parts with the CPU engine;
-        ``DaskEngine(inner)`` takes another.
-    X : array, CSR or Rows, optional
-        The data it will have to hold.
-    n_threads : int or None
-        Threads of the CPU; None takes every core this process may use, and one for each partition of Dask. The GPU
-        engine needs them for starts.
-
-    Returns
-    -------
-    Engine
-    """
-    if n_threads is not None and not (isinstance(n_threads, Integral) and 1 <= n_threads <= MOST_THREADS):
-        raise ValueError(
-            f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer from 1 to {MOST_THREADS}."
-        )
-    if isinstance(engine, str):
-        if engine == "auto" and isinstance(X, Rows):
-            engine = "blocks" if callable(X.blocks) else "dask"
-        elif engine == "auto" and on_gpu(X):
-            engine = "gpu"
-        engine = _named(engine, n_threads)
-    elif not isinstance(engine, Engine):
-        raise ValueError(
-            f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object."
-        )
-    elif n_threads is not None:
-        raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
-    reason = None if X is None else engine.supports(X)
-    if reason is None and on_gpu(X) and engine.name != "gpu":
-        reason = "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
-    if reason is not None:
-        raise ValueError(f"engine={engine.name!r} cannot take this data: {reason}")
-    return engine
+def moved(name: str, old: str = __name__) -> Any:
+    """The object that an old name stands for, with a warning that says its new name."""
+    if name not in MOVED:
+        raise AttributeError(f"module {old!r} has no attribute {name!r}")
+    module, _, new = MOVED[name].partition(":")
+    new = new or name
+    warnings.warn(
+        f"{old}.{name} is deprecated and will be removed in onmf 1.0: use {module}.{new}.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return getattr(import_module(module), new)
 
 
-def _named(name: str, n_threads: int | None) -> Engine:
-    # Imported here because numba is slow to import and not every use of the package needs it.
-    match name:
-        case "auto" | "cpu":
-            from .cpu import CpuEngine
-
-            return CpuEngine(n_threads or available_cores())
-        case "gpu":
-            from .gpu import GpuEngine
-
-            return GpuEngine(n_threads or available_cores())
-        case "blocks":
-            return BlocksEngine(_named("cpu", n_threads))
-        case "dask":
-            return DaskEngine(_named("cpu", n_threads or 1))
-        case "reference":
-            from .reference import ReferenceEngine
-
-            if n_threads is not None:
-                raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
-
-            return ReferenceEngine()
-    raise unknown(name)
-
-
-def unknown(engine: object) -> ValueError:
-    """The refusal of what is no engine."""
-    return ValueError(f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
-
-
-def available_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def __getattr__(name: str) -> Any:
+    return moved(name)

@@ -23,7 +23,7 @@ from .reseed import refill
 class Iteration:
     """What one iteration did. ``change`` is ‖H − H_prev‖_F; ``objective`` is computed only if somebody watches.
 
-    ``seconds`` is the time in which the host asked and waited; a backend that works ahead computes two iterations in it.
+    ``seconds`` is the time in which the host asked and waited. A backend that works ahead computes two iterations then.
     """
 
     number: int
@@ -89,10 +89,12 @@ def alternate(
             stop_reason = "callback"
             break
         refilled = more and bool(step.empty.any()) and refill(data, steps, step, tried)
-        if not refilled and change < tol and step.moved <= tol * data.shape[0] and at_rest(data.divergence, step, drift):
+        if refilled:  # there is a new centroid to assign rows to
+            pass
+        elif change < tol and step.moved <= tol * data.shape[0] and at_rest(data.divergence, step, drift):
             stop_reason = "converged"
             break
-        if not refilled and step.moved == 0 and drift() <= FIXED:
+        elif step.moved == 0 and drift() <= FIXED:
             stop_reason = "fixed point"
             break
         previous = step

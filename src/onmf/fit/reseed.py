@@ -20,7 +20,7 @@ NOISE = 1e-10
 
 
 class Copies(NamedTuple):
-    """Equal rows of one cluster. Tuples are compared in order, so the smallest has the largest loss, then the first row.
+    """Equal rows of one cluster. Tuples compare in order: the smallest has the largest loss and then the first row.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
     groups = [group for part in parts for group in part.groups]
     filled = np.flatnonzero(~empty)
     changed = False
-    for c in np.flatnonzero(empty):
+    for c in map(int, np.flatnonzero(empty)):
         worst = min((group for group in groups if group.cluster == np.argmax(by_cluster)), default=None)
         if by_cluster.any() and worst is not None:
             steps.put(c, rows_at(data, worst.rows[:1])[0])

@@ -15,12 +15,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from operator import sub
+from typing import Any
 
 import numpy as np
 
 from onmf.backend import COUNTED, Block, StepSums, to_host, update_centroids
 from onmf.data import Data
 from onmf.divergence import Array, FloatArray
+
+from .describe import last_labels, margins_of
+from .loop import objective
+from .result import Clustering
 
 EMPTY = 1e-12
 """Share of its largest mass so far at which a cluster counts as empty, because the rest is rounding."""
@@ -141,3 +146,26 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
 def _nonnegative(*sums: FloatArray) -> bool:
     """Whether no sum has a negative entry, so that a difference below zero is rounding."""
     return all(bool((part >= 0).all()) for part in sums)
+
+
+def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[str, Any]) -> Clustering:
+    """The clustering of a batch that has just been learned from, under the centroids that all batches made."""
+    whole = stream.whole
+    assert whole is not None, "comes after learn()"
+    labels, scales = data.by_row(last_labels, whole.norms)
+    (margins,) = data.by_row(margins_of, stream.centroids, labels=labels)
+    centroids, masses = data.keep(stream.centroids.copy(), whole.scale_sums / whole.norms)
+    return Clustering(
+        labels=labels,
+        scales=scales,
+        centroids=centroids,
+        objective=objective(data, step),
+        n_iter=stream.steps,
+        stop_reason="batch",
+        history={},
+        masses=masses,
+        n_filled=int(np.count_nonzero(~whole.empty)),
+        init_rows=None,
+        parameters=parameters,
+        margins=margins,
+    )

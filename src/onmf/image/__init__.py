@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .cluster import ImageClustering, cluster_image, predict_image
+from .cluster import cluster_image, predict_image
 from .cube import Cube
 from .read import read_cube
+from .result import ImageClustering
 from .truth import Comparison, Truth, read_truth
 
 __all__ = [

@@ -14,7 +14,7 @@ from onmf.divergence import Array
 from .cube import Cube, Lines
 
 if TYPE_CHECKING:
-    from .cluster import ImageClustering
+    from .result import ImageClustering
 
 COLOURS = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a000", "#332288"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onmf.kinds import Kind
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, strings
+from onmf.kinds import Kind, get_kind
 
 
 def _rules(k: int, p: int) -> dict[str, Rule]:
@@ -40,3 +40,8 @@ def _bands(extra: Mapping[str, Any]) -> list[str]:
 
 
 IMAGE = Kind(predict="onmf.cli.image:map_image", rules=_rules, check=_check, feature_names=_bands)
+
+
+def is_image(parts: Mapping[str, Any]) -> bool:
+    """Whether the entries of a model are those of an image."""
+    return get_kind(parts.get("kind", "matrix")) is IMAGE

@@ -1,4 +1,4 @@
-"""Readers of HDF5 and raster files. They run in a separate process (see onmf.io.isolate) and import nothing from onmf."""
+"""Readers of HDF5 and raster files. They run in a separate process (see onmf.io.isolate): no import from onmf."""
 
 from __future__ import annotations
 

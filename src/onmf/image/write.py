@@ -19,7 +19,7 @@ from .envi import spectral
 from .figures import colours, plot_map, plot_spectra
 
 if TYPE_CHECKING:
-    from .cluster import ImageClustering
+    from .result import ImageClustering
 
 OURS = (
     *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
@@ -34,7 +34,7 @@ OUTSIDE = "no data"
 
 def write_files(clustering: ImageClustering, folder: Path) -> None:
     """Write maps, spectra, figures, the model and a summary into a folder."""
-    from .cluster import image_parts
+    from .result import image_parts
 
     write_map_geotiff(clustering, folder / "map.tif")
     write_map_envi(clustering, folder / "map.hdr")

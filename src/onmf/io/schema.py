@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onmf.data import NAMES as ENGINES
 from onmf.divergence import NAMES as DIVERGENCES
 from onmf.divergence import Array, Divergence
-from onmf.data import NAMES as ENGINES
 from onmf.fit import STARTS
 from onmf.kinds import get_kind
 
@@ -75,6 +75,7 @@ ARRAYS = {
     "agreement": ArrayRule("n", "f", required=False),
     "init_rows": ArrayRule("k", "i", required=False),
 }
+
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Refuse unknown parameters and values that the estimator does not accept."""

@@ -15,12 +15,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
+from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, engine_of_blocks, fit_by_blocks
+from onmf.estimator import ONMF, fit_model
 from onmf.io.schema import check_parts
 from onmf.metrics import clustering_accuracy, match_clusters
+from onmf.parameters import check_for_parts, check_parameters
 from onmf.select import Selection, select_n_clusters
 
+from .kind import is_documents
 from .read import STRIP, Text, Texts
 from .shards import ShardedCounts, count_in_shards
 from .words import Counts, count_known_words, count_words, make_vectorizer, restore_vectorizer, vectorizer_options
@@ -255,9 +258,9 @@ def cluster_documents(
         if n_clusters == "auto":
             raise ValueError("n_clusters='auto' needs all counts in memory: say a number of clusters, or no shards.")
         model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
-        model._check_parameters()
-        model._check_for_parts()
-        engine_of_blocks(model)  # what it refuses is said before the work, not after it
+        check_parameters(model)
+        check_for_parts(model.refine, model.init)
+        in_blocks(model.engine, model.n_threads)  # refuse an engine before the work, not after it
         counts = count_in_shards(
             texts,
             shards,
@@ -290,7 +293,7 @@ def cluster_documents(
     if isinstance(counts, Counts):
         model.fit(csr_array(counts.X[filled]))
     else:
-        fit_by_blocks(model, replace(counts.X, names=None), progress)
+        fit_model(model, replace(counts.X, names=None), engine=in_blocks(model.engine, model.n_threads, progress))
     assert model.margins_ is not None, "a fit finds them"
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
@@ -331,7 +334,7 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
 def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectorizer:
     """The vectorizer of a model of documents; for ``token_pattern`` see :func:`assign_documents`."""
     extra = getattr(model, "extra_", {"kind": "matrix"})
-    if extra["kind"] != KIND:
+    if not is_documents(extra):
         raise ValueError(f"This is a model of kind {extra['kind']!r}: documents need one that was made from documents.")
     try:
         check_parts(KIND, extra, *model.cluster_centers_.shape)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onmf.kinds import Kind
 from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, strings
+from onmf.kinds import Kind, get_kind
 
 LONGEST_RUN = 20
 """Words or letters of the longest n-gram: the memory that a document needs grows with this number."""
@@ -53,3 +53,8 @@ def _vocabulary(extra: Mapping[str, Any]) -> list[str]:
 
 
 DOCUMENTS = Kind(predict="onmf.cli.models:predict_documents", rules=_rules, feature_names=_vocabulary)
+
+
+def is_documents(parts: Mapping[str, Any]) -> bool:
+    """Whether the entries of a model are those of documents."""
+    return get_kind(parts.get("kind", "matrix")) is DOCUMENTS

@@ -1,4 +1,4 @@
-"""The GPU backend: CUDA kernels over CuPy arrays. Rows, templates, labels, scales, sums and centroids stay on the card."""
+"""The GPU backend: CUDA kernels over CuPy arrays. Everything that an iteration needs stays on the card."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..base import Backend, Block, Matrix, Templates
 from ..device import import_cupy, to_host
 from ..steps import Steps, StepsAhead
 from ..threads import Threads
-from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, null, or_null, processors
+from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
 from .rows import DenseRows, Rows, SparseRows, StreamedRows, place
 from .run import GpuRun
 

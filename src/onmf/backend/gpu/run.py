@@ -24,8 +24,8 @@ STRETCHES = 264
 """Groups of rows of an array that one kernel assigns and sums, at most."""
 
 _copies: deque[tuple[Any, FloatArray]] = deque()
-"""Copies to the host in flight, with the event that ends each. The host may drop a step before its copy is done, but the
-memory that the copy writes to must live until then."""
+"""Copies to the host in flight, with the event that ends each. The host may drop a step before its copy is done, but
+the memory that the copy writes to must live until then."""
 
 
 class GpuRun(Run):

@@ -92,9 +92,7 @@ def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
 
 
-def total_chances(
-    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool
-) -> tuple[float, float]:
+def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
     """The sum of the chances of a part's rows, and of the weights of those that no seed can explain."""
     both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
     return tuple(float(np.cumsum(chances)[-1]) if len(chances) else 0.0 for chances in both)  # type: ignore[return-value]
@@ -115,9 +113,7 @@ def row_at(
     return part.first + min(row, int(np.flatnonzero(chances)[-1]))
 
 
-def _chances(
-    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool
-) -> FloatArray:
+def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool) -> FloatArray:
     """The chance of each row of a part to be drawn; with smoothing=0 rows that no seed can explain come first."""
     known = part.scratch
     if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):

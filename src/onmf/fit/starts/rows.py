@@ -140,7 +140,7 @@ def fill_up(rows: list[int], k: int, spare: list[tuple[int, int]]) -> list[int]:
 def warn_directions(chosen: int, k: int) -> None:
     """Warn that X has fewer directions than clusters were asked for."""
     warn(
-        f"X has run out of directions after {chosen} of {k} seeds: the other {k - chosen} are the first rows not chosen "
-        "yet. Ask for fewer clusters, or remove duplicate rows.",
+        f"X has run out of directions after {chosen} of {k} seeds: the other {k - chosen} are the first rows not "
+        "chosen yet. Ask for fewer clusters, or remove duplicate rows.",
         ConvergenceWarning,
     )
