@@ -12,7 +12,7 @@ from typing import Any
 
 import sklearn
 
-import onmf
+from onmf.backend import available_cores
 
 from . import measure
 from .parts import PARTS, Row
@@ -62,7 +62,7 @@ def describe_machine() -> str:
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.processor(),
     )
-    cores = onmf.engine.available_cores()
+    cores = available_cores()
     return f"{model}, {cores} cores; Python {platform.python_version()}, scikit-learn {sklearn.__version__}"
 
 

@@ -17,13 +17,14 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from onmf import ONMF
-from onmf.alternate import alternate
+from onmf.backend import Block, GpuBackend, available_cores, to_host
+from onmf.backend.gpu.rows import DenseRows, SparseRows
+from onmf.data import InMemory, get_engine
 from onmf.divergence import KullbackLeibler, get_divergence
-from onmf.engine import available_cores, get_engine, to_host
-from onmf.engine.gpu import GpuEngine
-from onmf.engine.gpu_rows import DenseRows, SparseRows
+from onmf.fit.loop import alternate
 
 WORDS = 50_000
 
@@ -71,14 +72,14 @@ def wall(function: Callable[[], object], repeats: int) -> float:
     return median(times)
 
 
-def iteration(engine: Any, held: Any, C: Any, iterations: int, tries: int = 3) -> float:
+def iteration(block: Block, C: Any, iterations: int, tries: int = 3) -> float:
     """Return the milliseconds of an iteration: the median over ``tries`` of the extra time of ``iterations`` more."""
-    start = to_host(C)
+    start, data = to_host(C), InMemory(block)
 
     def run(max_iter: int) -> tuple[float, int]:
         began = perf_counter()
-        ended = alternate(engine, held, start.copy(), max_iter=max_iter, tol=0.0)
-        to_host(held.labels)
+        ended = alternate(data, start.copy(), max_iter=max_iter, tol=0.0)
+        to_host(data.part.run.collect()[0])
         return perf_counter() - began, len(ended.iterations)
 
     run(1)
@@ -116,6 +117,11 @@ def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
     return SparseRows(indptr, indices, data, (n, WORDS))
 
 
+def on_host(rows: SparseRows) -> csr_array:
+    """Copy sparse rows from the card."""
+    return csr_array((to_host(rows.data), to_host(rows.indices), to_host(rows.indptr)), shape=rows.shape)
+
+
 def ceilings(repeats: int) -> Iterator[Row]:
     """Measure the limits of the GPU: copied bytes, and multiply-adds in float64."""
     import cupy
@@ -134,31 +140,31 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth
     import cupy
     from cupyx.scipy.sparse import csr_matrix
 
-    engine, divergence = GpuEngine(), KullbackLeibler()
+    backend, divergence = GpuBackend(), KullbackLeibler()
     rows = rows_on_card(nnz, zipf)
     n, entries = rows.shape[0], len(rows.indices)
     what = f"{entries / 1e6:.0f} M nonzeros, r = {k}, {'Zipf' if zipf else 'uniform'}"
-    held = engine.hold(rows, divergence)
+    block = backend.hold(rows, divergence)
     C = cupy.random.default_rng(1).random((k, WORDS)) ** 8
-    T = engine.prepare(held, C, divergence.templates)
-    labels, _ = engine.best_template(rows, T)
+    T = block.prepare(C)
+    labels, _ = backend.best_template(rows, T)
     least = (8 * entries + 20 * n) / bandwidth / 1e9
     target = (lambda ms, at: {"target": f"< {at:g}", "met": ms < at}) if entries > 5e7 else (lambda ms, at: {})
-    ms = timed(lambda: engine.best_template(rows, T), repeats)
+    ms = timed(lambda: backend.best_template(rows, T), repeats)
     line = 16 * T.chunks + 32
     rate = entries * line / ms / 1e9
     note = f"{entries * k / ms / 1e9:.2f} T multiply-adds/s; {line} B a nonzero from the caches: {rate:.2f} TB/s"
     yield Row(f"assignment, {what}", ms, floor=least, note=note, **target(ms, targets[0]))
     began = perf_counter()
-    engine.sum_by_label(rows, labels, None, k)
+    backend.sum_by_label(rows, labels, None, k)
     cupy.cuda.Device().synchronize()
     yield Row(f"copy by feature, once, {what}", 1e3 * (perf_counter() - began))
-    ms = timed(lambda: engine.sum_by_label(rows, labels, None, k), repeats)
+    ms = timed(lambda: backend.sum_by_label(rows, labels, None, k), repeats)
     yield Row(f"sum by label, {what}", ms, floor=least, **target(ms, targets[1]))
     weights = cupy.random.random(n)
-    ms = timed(lambda: engine.sum_by_label(rows, labels, weights, k), repeats)
+    ms = timed(lambda: backend.sum_by_label(rows, labels, weights, k), repeats)
     yield Row(f"sum by label with weights, {what}", ms, floor=least)
-    whole = iteration(engine, held, C, repeats)
+    whole = iteration(block, C, repeats)
     yield Row(f"whole iteration, {what}", whole, note=f"{whole / least / 2:.1f} × two reads of the data")
     if entries < 2**31:
         X = csr_matrix((rows.data, rows.indices, rows.indptr.astype(cupy.int32)), shape=rows.shape)
@@ -175,12 +181,11 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth
 def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, divergence: Any) -> Iterator[Row]:
     """Measure the same iteration on the CPU of the same machine."""
     try:
-        engine = get_engine("cpu")
+        backend = get_engine("cpu").backend
     except ImportError as error:
         yield Row(f"the CPU engine: not available ({error})", float("nan"))
         return
-    X = rows.on_host()
-    ended = alternate(engine, engine.hold(X, divergence), C, max_iter=6, tol=0.0)
+    ended = alternate(InMemory(backend.hold(on_host(rows), divergence)), C, max_iter=6, tol=0.0)
     ms = 1e3 * median(one.seconds for one in ended.iterations[1:])
     at = 10 if k <= 20 else 15
     note = f"the GPU is {ms / whole:.1f} times as fast"
@@ -192,24 +197,25 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
     """Measure an iteration over an array."""
     import cupy
 
-    engine = GpuEngine()
+    backend = GpuBackend()
     rng = cupy.random.default_rng(0)
     rows = DenseRows(rng.random((n, p), dtype=cupy.float32))
     for loss in ("kullback-leibler", "frobenius"):
         divergence = get_divergence(loss)
-        held = engine.hold(rows, divergence)
+        block = backend.hold(rows, divergence)
         C = rng.random((k, p))
-        T = engine.prepare(held, C, divergence.templates)
+        T = block.prepare(C)
         least = rows.X.nbytes / bandwidth / 1e9
         what = f"array {n} × {p}, r = {k}, {loss}"
-        assign = timed(lambda held=held, T=T: engine.assign(held, T), repeats)
-        labels, best = engine.best_template(rows, T)
-        total = timed(lambda labels=labels, best=best: engine.sum_by_label(rows, labels, best, k), repeats)
+        assign = timed(lambda block=block, T=T: block.assign(T), repeats)
+        labels, best = backend.best_template(rows, T)
+        total = timed(lambda labels=labels, best=best: backend.sum_by_label(rows, labels, best, k), repeats)
         yield Row(f"assignment, {what}", assign, floor=least)
         yield Row(f"sum by label, {what}", total, floor=least)
-        ms = timed(lambda held=held, T=T: engine.step(held, T), repeats)
+        run = backend.begin(block)
+        ms = timed(lambda run=run, T=T: run.step(T), repeats)
         yield Row(f"step, {what}", ms, floor=least, note="assigned, added up and counted")
-        ms = iteration(engine, held, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
+        ms = iteration(block, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
         share = 2 * least / ms
         target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
         yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
@@ -236,12 +242,12 @@ def ng20(repeats: int) -> Iterator[Row]:
 
 def streamed(nnz: int, repeats: int) -> Iterator[Row]:
     """Measure an iteration over rows in host memory."""
-    rows = rows_on_card(nnz, True).on_host()
-    divergence, engine = KullbackLeibler(), GpuEngine(memory=nnz * 16)
-    held = engine.hold(rows, divergence)
-    C = np.random.default_rng(0).random((20, WORDS)) ** 8
-    ms = wall(lambda: engine.step(held, engine.prepare(held, C, divergence.templates)), max(2, repeats // 3))
-    note = f"{8 * rows.nnz / ms / 1e6:.1f} GB/s from the host, {len(held.data.cuts)} blocks"
+    rows = on_host(rows_on_card(nnz, True))
+    backend = GpuBackend(memory=nnz * 16)
+    block = backend.hold(rows, KullbackLeibler())
+    run, C = backend.begin(block), np.random.default_rng(0).random((20, WORDS)) ** 8
+    ms = wall(lambda: run.step_from(backend.bring(C)), max(2, repeats // 3))
+    note = f"{8 * rows.nnz / ms / 1e6:.1f} GB/s from the host, {len(block.rows.cuts)} blocks"
     yield Row(f"streamed step, {rows.nnz / 1e6:.0f} M nonzeros, r = 20", ms, note=note)
 
 

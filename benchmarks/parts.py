@@ -8,6 +8,7 @@ import sys
 import tempfile
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -207,23 +208,25 @@ def growth(quick: bool, repeats: int) -> Iterator[Row]:
 
 def floor(quick: bool, repeats: int) -> Iterator[Row]:
     """Compare the assignment with the limits of the machine."""
+    from onmf.backend import CpuBackend
     from onmf.divergence import KullbackLeibler
-    from onmf.engine import get_engine
 
     X = corpus(TINY if quick else "zipf-200000")
-    engine = get_engine("cpu", X, 2)
+    backend = CpuBackend(2)
     big = np.ones((1 << 20 if quick else 1 << 27,), dtype=np.float64)
     halves = np.array_split(big, 2)
-    bandwidth = big.nbytes / in_turns({"read": lambda: list(engine._threads().map(np.sum, halves))}, repeats)["read"]
+    with ThreadPoolExecutor(2) as pool:
+        bandwidth = big.nbytes / in_turns({"read": lambda: list(pool.map(np.sum, halves))}, repeats)["read"]
     side = 200 if quick else 1500
     A = np.ones((side, side))
     rate = side**3 / in_turns({"gemm": lambda: A @ A}, repeats)["gemm"]
     yield Row("floor", "memory read by two threads", bandwidth / 1e9, "GB/s")
     yield Row("floor", "multiply-adds of two threads (matrix product, float64)", rate / 1e9, "G/s")
     for k in (20, 100):
-        held = engine.hold(X, KullbackLeibler())
-        templates = engine.prepare(held, start_of(X, k), KullbackLeibler().templates)
-        spent = in_turns({"assign": lambda h=held, t=templates: engine.best_template(h.data, t)}, repeats)["assign"]
+        block = backend.hold(X, KullbackLeibler())
+        templates = block.prepare(start_of(X, k))
+        assign = lambda rows=block.rows, t=templates: backend.best_template(rows, t)  # noqa: E731
+        spent = in_turns({"assign": assign}, repeats)["assign"]
         stream = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / bandwidth
         work = X.nnz * k / rate
         gathered = X.nnz * k * 8

@@ -17,7 +17,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 from test_gpu import check_passes, check_step_at_once, made  # noqa: E402
 
 from onmf import ONMF  # noqa: E402
-from onmf.engine.gpu import GpuEngine  # noqa: E402
+from onmf.backend import GpuBackend  # noqa: E402
 
 # In a memory pool, an access beyond the end of an array could hit the next one and stay undetected.
 cupy.cuda.set_allocator(None)
@@ -37,7 +37,7 @@ for loss in ("kullback-leibler", "frobenius"):  # enough rows that each block lo
     check_step_at_once(70_000, 16, 20, loss, np.float32)
 check_passes(made(20, 9, density=0.5), 300)
 X = made(200, 30, density=0.3)
-for engine in ("gpu", GpuEngine(memory=200_000)):
+for engine in ("gpu", GpuBackend(memory=200_000)):
     for rows in (X, X.toarray()):
         ONMF(5, init="random", random_state=0, engine=engine).fit(rows)
 print("fits")

@@ -13,7 +13,7 @@ LOSSES += words("0 1 2 0.5 0.25 1.5 3 -1 -0.5 10 -10 0.05 0.99 1.01 40 -0.05 100
 STARTS = [*["'++'", "'random'", "'random-partition'"] * 2, "'consensus'", "'snpa'", *["CENTROIDS"] * 2]
 STARTS += ["lambda X, k, random_state: np.ones((k, P)) + np.eye(k, P)"]
 ENGINES = ["'cpu'", "'reference'", "'blocks'", "'dask'", "'gpu'"]
-ENGINES += ["ReferenceEngine()", "CpuEngine(2)", "BlocksEngine(CpuEngine(1))"]
+ENGINES += ["ReferenceBackend()", "CpuBackend(2)", "Blocks(CpuBackend(1))"]
 
 GOOD: dict[str, tuple[list[str], float]] = {
     "beta_loss": (LOSSES, 0.65),
@@ -50,7 +50,7 @@ BAD: dict[str, list[str]] = {
     "refine": words("'search' True ['local-search'] np.array(['local-search']) 0"),
     "n_consensus": words("0 -1 2.5 None"),
     "smoothing": words("-1 math.nan math.inf None '1e-3' 10**400 -5e-324 5e-324 1e-300 1e300"),
-    "engine": words("'cuda' None 5 CpuEngine '' ['cpu']"),
+    "engine": words("'cuda' None 5 CpuBackend '' ['cpu']"),
     "n_threads": words("0 -1 1.5 '2' 10**30 True np.array([1])"),
     "random_state": words("-1 'a' 1.5 2**40 np.random.default_rng(0) [1]"),
     "forgetting": words("0 -1 2 math.nan None '1' 10**400"),

@@ -24,9 +24,8 @@ import polars as pl
 import scipy.sparse as sp
 import onmf
 from onmf import ONMF
-from onmf.engine import BlocksEngine
-from onmf.engine.cpu import CpuEngine
-from onmf.engine.reference import ReferenceEngine
+from onmf.backend import CpuBackend, ReferenceBackend
+from onmf.data import Blocks
 """
 
 _imported: dict[str, Any] = {}

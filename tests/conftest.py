@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from onmf.engine.device import import_cupy
+from onmf.backend.device import import_cupy
+from onmf.data import get_engine
 
 DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
@@ -28,6 +29,16 @@ hypothesis.settings.register_profile(
     "any-speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any-speed")
+
+
+def hold(engine, X, divergence, weights=None, n_threads=None):
+    """Rows as a block of the backend of this engine."""
+    return get_engine(engine, X, n_threads).backend.hold(X, divergence, weights)
+
+
+def prepare(block, templates):
+    """Templates in the form that the backend of a block reads."""
+    return block.backend.prepare(block.rows, block.backend.bring(templates))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -7,10 +7,10 @@ import pytest
 
 from conftest import make_counts
 from onmf import ONMF
+from onmf.data import Blocks, get_engine
+from onmf.data.intake import clearly_allowed
+from onmf.data.validate import check_entries
 from onmf.divergence import get_divergence
-from onmf.engine import BlocksEngine, get_engine
-from onmf.intake import clearly_allowed
-from onmf.validate import check_entries
 
 LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5)
 
@@ -42,7 +42,7 @@ def test_a_fit_from_blocks_is_the_fit_from_memory(X, loss, inner):
     options = {"beta_loss": loss, "init": X[[0, 5, 9, 20]] + 0.5}
     expected = ONMF(4, **options, engine=inner).fit(X)
     blocks = Batches(X, [1, 70, 70, 150])
-    model = ONMF(4, **options, engine=BlocksEngine(get_engine(inner))).fit(blocks)
+    model = ONMF(4, **options, engine=Blocks(get_engine(inner).backend)).fit(blocks)
     assert np.array_equal(model.labels_, expected.labels_)
     assert model.n_iter_ == expected.n_iter_
     assert model.cluster_centers_ == pytest.approx(expected.cluster_centers_, rel=1e-12)
@@ -76,7 +76,7 @@ def test_a_drawn_row_costs_its_block_alone(X):
 
 def test_progress(X):
     said = []
-    engine = BlocksEngine(get_engine("cpu"), lambda what, share: said.append((what, share)))
+    engine = Blocks(get_engine("cpu").backend, lambda what, share: said.append((what, share)))
     model = ONMF(3, init="++", random_state=0, engine=engine).fit(Batches(X, [50, 150]))
     iterations = [(what, share) for what, share in said if what.startswith("iteration")]
     assert iterations[:4] == [("iteration 1", 0.0), ("iteration 1", 0.25), ("iteration 1", 0.75), ("iteration 1", 1.0)]
@@ -89,7 +89,7 @@ def test_progress(X):
 
 
 def test_refusals(X):
-    engine = BlocksEngine(get_engine("cpu"))
+    engine = Blocks(get_engine("cpu").backend)
     with pytest.raises(ValueError, match="cannot take this data: it reads batches from a callable"):
         ONMF(3, engine=engine).fit(X)
     with pytest.raises(ValueError, match="refine='local-search' needs all rows in memory"):

@@ -15,9 +15,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from onmf import ONMF
+from onmf.data import get_engine
 from onmf.datasets import make_counts
 from onmf.divergence import BetaAboveOne, BetaBelowOne, KullbackLeibler
-from onmf.engine import get_engine
 
 ALL_LOSSES = ("kullback-leibler", "frobenius", "cosine", "itakura-saito", 0.5, 1.5, 3, -1)
 
@@ -401,7 +401,7 @@ class TestRefusals:
 
     def test_an_engine_that_cannot(self, counts):
         engine = get_engine("cpu", counts[0])
-        engine.supports = lambda X: "it is too wide."
+        engine.refuses = lambda X: "it is too wide."
         with pytest.raises(ValueError, match="engine='cpu' cannot take this data: it is too wide"):
             ONMF(3, engine=engine).fit(counts[0])
         with pytest.raises(ValueError, match="an Engine object brings its own threads"):
@@ -519,14 +519,14 @@ class TestOnceWrong:
 
     def test_entries_times_clusters_beyond_32_bits(self):
         X = csr_array(np.ones((3000, 1000), dtype=np.uint8))
-        engine = get_engine("cpu", X, 2)
+        threads = get_engine("cpu", X, 2).backend.threads
         assert X.indptr.dtype == np.int32
-        engine.over_blocks(lambda start, stop: None, X.indptr, 1000)  # overflowed: 3 · 10⁶ · 10³
+        threads.over_blocks(lambda start, stop: None, X.indptr, 1000)  # overflowed: 3 · 10⁶ · 10³
 
     def test_an_engine_object_is_copied_and_pickled_after_a_fit(self):
         X = make_counts(3000, 200, 5, random_state=0).X
         model = ONMF(5, engine=get_engine("cpu", X, 2)).fit(X)
-        assert model.engine._pool is not None
+        assert model.engine.backend.threads._pool is not None
         for again in (pickle.loads(pickle.dumps(model)), clone(model).fit(X), copy.deepcopy(model)):
             assert np.array_equal(again.predict(X), model.labels_)
 

@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 
 from conftest import until
 from onmf import ONMF
+from onmf.backend import CpuBackend
+from onmf.data import Dask, PartError
+from onmf.data.dask import InDask
 from onmf.datasets import make_counts
-from onmf.engine import DaskEngine, PartError
-from onmf.engine.cpu import CpuEngine
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -142,24 +143,33 @@ def test_a_cluster_gives_the_bits_of_one_process(client):
     assert np.array_equal(found.predict(X).compute(), whole.labels_)
 
 
-class Killing(DaskEngine):
+class Killing(Dask):
     """Kills a worker in the third iteration, before the pass or in the middle of it (with a trap file)."""
 
     def __init__(self, process, trap):
-        super().__init__(CpuEngine(1))
+        super().__init__(CpuBackend(1))
         self.process, self.trap, self.killed_in = process, trap, []
 
-    def step(self, held, templates):
-        if held.iteration != 2:
-            return super().step(held, templates)
-        if self.process is None:
-            self.trap.touch()
+    def open(self, source, divergence):
+        return KillingData(self, source, divergence)
+
+
+class KillingData(InDask):
+    def __init__(self, engine, source, divergence):
+        super().__init__(engine.backend, source, divergence, engine.patience)
+        self.engine = engine
+
+    def step(self, templates, offsets=None):
+        if self.iteration != 2:
+            return super().step(templates, offsets)
+        if self.engine.process is None:
+            self.engine.trap.touch()
         else:
-            os.kill(self.process, signal.SIGKILL)
-        found = super().step(held, templates)
-        assert not self.trap.exists(), "the worker was killed within the pass"
-        self.killed_in.append(held.iteration)
-        return found
+            os.kill(self.engine.process, signal.SIGKILL)
+        step = super().step(templates, offsets)
+        assert not self.engine.trap.exists(), "the worker was killed within the pass"
+        self.engine.killed_in.append(self.iteration)
+        return step
 
 
 KINDS = {
@@ -184,7 +194,7 @@ def is_gone(process):
 )
 def test_a_killed_worker_changes_nothing(cluster, kind, when, monkeypatch, tmp_path):
     _, client = cluster
-    monkeypatch.setattr("onmf.engine.dask.WORTH_SENDING", 4000)  # a block is larger
+    monkeypatch.setattr("onmf.data.dask.WORTH_SENDING", 4000)  # a block is larger
     whole = ONMF(**FIT).fit(all_rows())
     assert whole.n_iter_ > 4
     X = KINDS[kind](tmp_path / "trap")
@@ -212,13 +222,13 @@ def test_a_partition_that_raises_is_named_in_one_process():
 @pytest.mark.parametrize("cluster", [{"memory_limit": "900MB"}], indirect=True)
 def test_a_partition_that_is_too_large_for_a_worker_is_named(cluster):
     with pytest.raises(PartError, match=r"partition (\d or )*3( or \d)*: .*memory"):
-        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=120)).fit(lazily(hungry))
+        ONMF(**FIT, engine=Dask(CpuBackend(1), patience=120)).fit(lazily(hungry))
 
 
 @pytest.mark.parametrize("cluster", [{"memory_limit": "900MB"}], indirect=True)
 def test_a_partition_that_becomes_too_large_is_named(cluster, tmp_path):
     with pytest.raises(PartError, match=r"In partition ([0-7] or )*3( or [0-7])*: every worker that took it died"):
-        ONMF(**FIT | {"init": all_rows()[:5], "engine": DaskEngine(CpuEngine(1), patience=120)}).fit(
+        ONMF(**FIT | {"init": all_rows()[:5], "engine": Dask(CpuBackend(1), patience=120)}).fit(
             lazily(growing, str(tmp_path))
         )
 
@@ -242,10 +252,9 @@ def test_what_is_in_this_process_is_sent_once(client, kind):
 
 
 def kept_here():
-    from onmf.engine import dask as engine
-    from onmf.engine import parts
+    from onmf.data import dask_worker
 
-    return len(engine._kept) + len(parts._last_prepared)
+    return len(dask_worker._memos)
 
 
 def test_workers_keep_nothing_of_a_fit_that_is_over(client):
@@ -264,5 +273,5 @@ def test_a_cluster_that_goes_away_ends_the_fit(cluster, tmp_path):
 def test_workers_that_go_away_end_the_fit(cluster, tmp_path):
     leaving = once_there(tmp_path / "begun", lambda: cluster[0].scale(0))
     with pytest.raises(PartError, match="The Dask cluster has had no worker for 3 seconds"):
-        ONMF(**FIT, engine=DaskEngine(CpuEngine(1), patience=3)).fit(lazily(slow, str(tmp_path / "begun")))
+        ONMF(**FIT, engine=Dask(CpuBackend(1), patience=3)).fit(lazily(slow, str(tmp_path / "begun")))
     leaving.join()

@@ -6,8 +6,8 @@ import pytest
 
 import onmf
 from conftest import command
-from onmf.kinds import KINDS, UNKNOWN, Kind, get_kind, resolve
 from onmf.io.rules import Rule
+from onmf.kinds import KINDS, UNKNOWN, Kind, get_kind, resolve
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -8,8 +8,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from onmf import ONMF
-from onmf.engine import get_engine, on_gpu, to_host
-from onmf.engine.gpu_rows import bytes_needed, narrowest
+from onmf.backend import on_gpu, to_host
+from onmf.backend.gpu.rows import bytes_needed, narrowest
+from onmf.data import get_engine
 
 
 def test_without_cupy_a_sentence_says_what_to_install(counts, monkeypatch):
@@ -76,7 +77,7 @@ def test_memory_that_rows_need(counts):
 @pytest.mark.parametrize("shared", [166_912, 232_448], ids=["A100", "H100"])
 def test_who_does_what_on_a_gpu(k, p, shared):
     """Every label has a warp that sums it, and a block keeps the limits of threads, registers and memory."""
-    from onmf.engine.gpu_crew import crew_for
+    from onmf.backend.gpu.crew import crew_for
 
     crew = crew_for(p, 4, k, shared)
     if crew is None:

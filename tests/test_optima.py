@@ -5,13 +5,13 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
+from conftest import hold
 from onmf import ONMF
-from onmf.consensus import agreement_of, votes_of
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
-from onmf.engine import get_engine
+from onmf.fit.consensus import agreement_of, votes_of
+from onmf.fit.search import Search, local_search
 from onmf.metrics import clustering_accuracy
-from onmf.refine import counts_of, local_search
 
 
 def kl_objective(X, labels, k):
@@ -57,10 +57,9 @@ def small():
 def test_no_single_move_improves_what_local_search_leaves(small, beta_loss, kind, seed):
     X, k = kinds(small)[kind], 4
     rng = np.random.default_rng(seed)
-    engine = get_engine("cpu", X)
-    held = engine.hold(X, get_divergence(beta_loss))
+    search = Search.over(hold("cpu", X, get_divergence(beta_loss)))
     start = rng.integers(k, size=len(small)).astype(np.int32)
-    found = local_search(engine, held, start, k, rng)
+    found = local_search(search, start, k, rng)
     objective = OBJECTIVES[beta_loss]
     before, after = objective(X, start, k), objective(X, found.labels, k)
     assert found.moved > 0
@@ -77,9 +76,8 @@ def test_no_single_move_improves_what_local_search_leaves(small, beta_loss, kind
 def test_weights_are_repeats(small, beta_loss):
     X = np.delete(small, 11, axis=0)
     weights = np.arange(len(X)) % 3 + 1.0
-    engine = get_engine("cpu", X)
-    held = engine.hold(X, get_divergence(beta_loss), weights)
-    found = local_search(engine, held, np.arange(len(X), dtype=np.int32) % 3, 3, np.random.default_rng(0))
+    search = Search.over(hold("cpu", X, get_divergence(beta_loss), weights))
+    found = local_search(search, np.arange(len(X), dtype=np.int32) % 3, 3, np.random.default_rng(0))
     often = np.repeat(X, weights.astype(int), axis=0)
     objective = OBJECTIVES[beta_loss]
     after = objective(often, np.repeat(found.labels, weights.astype(int)), 3)
@@ -91,15 +89,16 @@ def test_weights_are_repeats(small, beta_loss):
 
 
 def test_rows_of_counts_are_made_once_for_all_runs(small):
-    engine = get_engine("cpu", small)
-    held = engine.hold(small, get_divergence("kullback-leibler"))
-    counts = counts_of(engine, held)
-    assert counts is counts_of(engine, engine.fork(held))
+    kl = get_divergence("kullback-leibler")
+    block = hold("cpu", small, kl)
+    search = Search.over(block)
+    counts = search.shared
+    assert counts is search.on(hold("cpu", small, kl, n_threads=1)).shared
     for i, row in enumerate(small):
         here = slice(counts.bounds[i], counts.bounds[i + 1])
         assert np.array_equal(counts.counts[here][: counts.ones[i] - here.start], np.ones((row == 1).sum()))
         assert np.array_equal(np.bincount(counts.features[here], counts.counts[here], len(row)), row)
-    assert counts_of(engine, engine.hold(small + 0.5, get_divergence("kullback-leibler"))) is None
+    assert Search.over(hold("cpu", small + 0.5, kl)).shared is None
 
 
 @pytest.mark.parametrize("beta_loss", OBJECTIVES)
@@ -196,15 +195,12 @@ class TestHowSure:
         X = np.delete(small, 11, axis=0) + 1.0
         model = ONMF(4, beta_loss=beta_loss, engine=engine).fit(X)
         divergence = get_divergence(beta_loss)
-        oracle = get_engine("reference", X)
-        held = oracle.hold(X, divergence)
-        losses = np.stack(
-            [oracle.assign(held, divergence.templates(model.cluster_centers_[[c]])).losses for c in range(4)], axis=1
-        )
+        block = hold("reference", X, divergence)
+        losses = np.stack([block.assign(block.prepare(model.cluster_centers_[[c]])).losses for c in range(4)], axis=1)
         rows = np.arange(len(X))
         own = losses[rows, model.labels_]
         losses[rows, model.labels_] = np.inf
-        expected = (losses.min(axis=1) - own) / divergence.row_size(held.terms)
+        expected = (losses.min(axis=1) - own) / divergence.row_size(block.terms)
         assert model.margins_ == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
     def test_margins_of_rows_without_anything_and_of_one_cluster(self, small):

@@ -38,7 +38,7 @@ def run(code, **options):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_fit_after_fork(large):
-    engine = onmf.engine.get_engine("cpu", large, 2)
+    engine = onmf.data.get_engine("cpu", large, 2)
     expected = ONMF(5, engine=engine).fit(large).labels_  # starts the parent's thread pool before the fork
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert np.array_equal(pool.apply(fit_labels, (large, None)), expected)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
+from conftest import hold, prepare
 from onmf import ONMF, metrics, snpa
 from onmf.divergence import get_divergence
-from onmf.engine import get_engine
 
 LOSSES = st.sampled_from(["kullback-leibler", "frobenius", "cosine", 0.5, 0.25, 1.5, 3.0])
 STARTS = st.sampled_from(["snpa", "++", "random", "random-partition"])
@@ -64,10 +64,9 @@ def test_engines_agree_on_ugly_input(problem, loss, sparse):
     templates = divergence.templates(X[:k] + 0.1)
     losses = []
     for name in ("reference", "cpu"):
-        engine = get_engine(name, data)
-        held = engine.hold(data, divergence)
-        losses.append(engine.assign(held, templates).losses)
-        size = np.abs(held.constants) + np.abs(losses[-1]) + 1
+        block = hold(name, data, divergence)
+        losses.append(block.assign(prepare(block, templates)).losses)
+        size = np.abs(block.constants) + np.abs(losses[-1]) + 1
     assert np.all(np.abs(losses[0] - losses[1]) <= 1e-12 * size)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, csr_matrix, dia_array, lil_array
 
+from conftest import hold
 from onmf import ONMF, kl_onmf, select_n_clusters, snpa
+from onmf.backend import CpuBackend
+from onmf.data import Blocks, get_engine
 from onmf.divergence import get_divergence
-from onmf.engine import BlocksEngine, get_engine
-from onmf.engine.cpu import CpuEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -314,15 +315,14 @@ def test_weights_are_repeated_rows_where_clusters_start_again():
 def test_an_infinite_loss_of_weight_0_counts_as_nothing(engine):
     X, weights = np.array([[2, 2], [0, 1]]), [0.0, 1.0]
     divergence = get_divergence("kullback-leibler", 0.0)
-    runner = get_engine(engine)
-    held = runner.hold(X, divergence, np.array(weights))
-    step = runner.step(held, divergence.templates(np.array([[0.0, 1.0], [0.0, 2.0]])))
+    block = hold(engine, X, divergence, np.array(weights))
+    step = block.backend.begin(block).step_from(np.array([[0.0, 1.0], [0.0, 2.0]]))
     assert np.isfinite(step.loss).all()
     assert_finite(ONMF(2, smoothing=0, engine=engine).fit(X, sample_weight=weights), X[1:])
 
 
 class TestParameters:
-    @pytest.mark.parametrize("engine", [None, 5, CpuEngine, ["cpu"], b"cpu"])
+    @pytest.mark.parametrize("engine", [None, 5, CpuBackend, ["cpu"], b"cpu"])
     def test_engines(self, engine):
         with pytest.raises(
             ValueError, match=r"engine=.* is unknown: use one of 'auto', 'cpu', .*, or an Engine object"
@@ -389,4 +389,4 @@ class TestParameters:
             assert_finite(ONMF(8, engine=engine).fit(A), A)
 
     def test_an_engine_in_another(self):
-        assert ONMF(2, engine=BlocksEngine(CpuEngine())).fit(lambda: iter([np.eye(3)])).labels_.shape == (3,)
+        assert ONMF(2, engine=Blocks(CpuBackend())).fit(lambda: iter([np.eye(3)])).labels_.shape == (3,)

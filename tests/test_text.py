@@ -31,8 +31,9 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import onmf
 from onmf import ONMF, load
+from onmf.backend import ReferenceBackend
+from onmf.data import Blocks
 from onmf.datasets import docstring_texts
-from onmf.engine import BlocksEngine, get_engine
 from onmf.io import limits
 from onmf.io.csv_file import csv_line, plain
 from onmf.report import documents_report
@@ -826,7 +827,7 @@ class TestClusters:
         texts = ["tea tea", "milk", "green tea", "cold milk"]
         whole = cluster_documents(texts, 2)
         passes = []
-        own = BlocksEngine(get_engine("reference"), lambda name, share: passes.append(name))
+        own = Blocks(ReferenceBackend(), lambda name, share: passes.append(name))
         for number, engine in enumerate(("blocks", "reference", own)):
             result = cluster_documents(texts, 2, shards=tmp_path / str(number), engine=engine)
             assert result.clusters.tolist() == whole.clusters.tolist()

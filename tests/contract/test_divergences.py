@@ -5,9 +5,9 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import xlogy
 
+from conftest import hold
 from onmf import ONMF
 from onmf.divergence import get_divergence
-from onmf.engine import get_engine
 
 BETAS = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 ALL = (*BETAS, "cosine")
@@ -37,8 +37,8 @@ def positive():
 def test_label_scale_and_loss_are_the_minimum(positive, beta_loss, smoothing):
     X, C = positive
     divergence = get_divergence(beta_loss, smoothing)
-    engine = get_engine("reference", X)
-    labels, scales, losses = engine.assign(engine.hold(X, divergence), divergence.templates(C))
+    block = hold("reference", X, divergence)
+    labels, scales, losses = block.assign(block.prepare(C))
     used = divergence.smooth(C)  # the centroids behind template, scale and loss
     if beta_loss == 1 and smoothing:
         used = divergence.normalise(C) + smoothing  # the paper's surrogate: not normalised again
@@ -62,11 +62,10 @@ def test_centroid_is_the_minimum_for_its_rows(positive, beta_loss):
     X, _ = positive
     X = X[:12]
     divergence = get_divergence(beta_loss, 0.0)
-    engine = get_engine("reference", X)
-    held = engine.hold(X, divergence)
+    block = hold("reference", X, divergence)
     start = X.mean(axis=0, keepdims=True)
-    _, scales, _ = engine.assign(held, divergence.templates(start))
-    step = engine.step(held, divergence.templates(start))
+    _, scales, _ = block.assign(block.prepare(start))
+    step = block.backend.begin(block).step_from(start)
     centre = divergence.centers(step.sums, step.mass)[0]
 
     def total(log_c):
@@ -98,12 +97,12 @@ def test_loss_never_rises_without_smoothing(positive, beta_loss):
     """Checks 20 steps, both after the assignment and after the centroid update."""
     X, C = positive
     divergence = get_divergence(beta_loss, 0.0)
-    engine = get_engine("cpu", X, 1)
-    held = engine.hold(X, divergence)
+    block = hold("cpu", X, divergence, n_threads=1)
+    run = block.backend.begin(block)
     values = []
     for _ in range(20):
-        step = engine.step(held, divergence.templates(C))
-        values += [step.loss.sum(), divergence.objective(step.sums, step.mass, step.loss.sum(), held.constant)]
+        step = run.step_from(C)
+        values += [step.loss.sum(), divergence.objective(step.sums, step.mass, step.loss.sum(), block.constant)]
         C = np.where(step.empty[:, None], C, divergence.centers(step.sums, step.mass))
     assert np.all(np.diff(values) <= 1e-10 * np.abs(values[0]))
 
@@ -126,12 +125,12 @@ def test_zero_in_centroid_without_smoothing_costs_infinity_but_makes_no_nan(beta
     X = np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0], [0.0, 0.0, 2.0]])
     divergence = get_divergence(beta_loss, 0.0)
     for name in ("reference", "cpu"):
-        engine = get_engine(name, X)
-        held = engine.hold(X, divergence)
-        labels, scales, losses = engine.assign(held, divergence.templates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])))
+        block = hold(name, X, divergence)
+        C = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+        labels, scales, losses = block.assign(block.prepare(C))
         assert np.isfinite(scales).all()
         assert np.isinf(losses).tolist() == [False, True, True]
         assert labels.tolist() == [0, 0, 0]
-        step = engine.step(held, divergence.templates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])))
+        step = block.backend.begin(block).step_from(C)
         assert np.isfinite(step.sums).all()
-        assert np.isfinite(divergence.objective(step.sums, step.mass, step.loss.sum(), held.constant))
+        assert np.isfinite(divergence.objective(step.sums, step.mass, step.loss.sum(), block.constant))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from conftest import EXPECTED, needs_gpu
+from conftest import EXPECTED, hold, needs_gpu, prepare
 from onmf import ONMF, load, metrics
+from onmf.backend import on_gpu, to_host
+from onmf.data import Blocks, Dask
 from onmf.divergence import get_divergence
-from onmf.engine import get_engine, on_gpu, to_host
 
 LOSSES = ("frobenius", "kullback-leibler")
 FAMILY = (*LOSSES, "cosine", 1.5, 0.5, 3)
@@ -65,20 +66,23 @@ def check_passes(X, k):
     rng = np.random.default_rng(1)
     B = rng.normal(size=(k, X.shape[1]))
     n = X.shape[0]
-    gpu, reference = get_engine("gpu", X), get_engine("reference", X)
-    here, there = gpu.place(X), reference.place(X)
-    scores = reference.scores(there, B)
-    labels, best = gpu.best_template(here, B)
+    kl = get_divergence(2)
+    here, there = hold("gpu", X, kl), hold("reference", X, kl)
+    gpu, reference = here.backend, there.backend
+    T, U = prepare(here, B), prepare(there, B)
+    scores = reference.scores(there.rows, U)
+    labels, best = map(to_host, gpu.best_template(here.rows, T))
     assert np.array_equal(labels, scores.argmax(axis=1))
     assert best == pytest.approx(scores.max(axis=1), rel=1e-12, abs=1e-12)
     given = rng.integers(k, size=n).astype(np.int32)
-    for one, other in zip(gpu.own_and_next(here, B, given), reference.own_and_next(there, B, given), strict=True):
-        assert one == pytest.approx(other, rel=1e-12, abs=1e-12)
-    assert gpu.scores(here, B) == pytest.approx(scores, rel=1e-12, abs=1e-12)
+    ours, theirs = gpu.own_and_next(here.rows, T, given), reference.own_and_next(there.rows, U, given)
+    for one, other in zip(ours, theirs, strict=True):
+        assert to_host(one) == pytest.approx(other, rel=1e-12, abs=1e-12)
+    assert to_host(gpu.scores(here.rows, T)) == pytest.approx(scores, rel=1e-12, abs=1e-12)
     weights = rng.random(n)
-    expected = reference.sum_by_label(there, given, weights, k)
-    assert gpu.sum_by_label(here, given, weights, k) == pytest.approx(expected, rel=1e-12, abs=1e-14)
-    assert gpu.row_term(here, np.square) == pytest.approx(reference.row_term(there, np.square), rel=1e-13)
+    expected = there.sum_by_label(given, weights, k)
+    assert here.sum_by_label(given, weights, k) == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert here.host_term(np.square) == pytest.approx(there.host_term(np.square), rel=1e-13)
 
 
 @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])
@@ -109,24 +113,25 @@ def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
     X = (scale * X).astype(dtype)
     C = 1 + alike * rng.random((12, 40))
     C[[5, 7]] = C[[3, 1]]
-    gpu, divergence = get_engine("gpu", X), get_divergence(loss)
-    held, B = gpu.hold(X, divergence), divergence.templates(C)
-    assert gpu._step_at_once(held, gpu.prepare(held, B)) is not None
-    labels, scales = map(to_host, gpu.collect(held))
+    divergence = get_divergence(loss)
+    block, B = hold("gpu", X, divergence), divergence.templates(C)
+    run = block.backend.begin(block)
+    assert run.step_at_once(prepare(block, B)) is not None
+    labels, scales = map(to_host, run.collect())
     exact = X.astype(np.longdouble) @ B.T.astype(np.longdouble)
     chosen = exact[np.arange(len(X)), labels]
     assert (chosen >= exact.max(axis=1) - 1e-13 * np.abs(X).sum(axis=1)).all()
     assert not np.isin(labels, (5, 7)).any(), "of equal templates the lowest wins"
     assert (labels[::50] == 0).all()
-    step = gpu.step(held, gpu.prepare(held, B))
-    weights = divergence.weight(scales, {name: to_host(term) for name, term in held.terms.items()})
-    expected = get_engine("reference", X).sum_by_label(X.astype(np.float64), labels, weights, len(C))
+    step = run.step(prepare(block, B))
+    weights = divergence.weight(scales, {name: to_host(term) for name, term in block.terms.items()})
+    expected = hold("reference", X, divergence).sum_by_label(labels, weights, len(C))
     assert to_host(step.sums) == pytest.approx(expected, rel=1e-11, abs=1e-12 * np.abs(expected).max())
 
 
 def test_array_read_once_without_what_newer_cards_have(monkeypatch):
     """On GPUs before Hopper, threads copy rows into shared memory."""
-    from onmf.engine.gpu_crew import Crew
+    from onmf.backend.gpu.crew import Crew
 
     macros = Crew.macros.func
     monkeypatch.setattr(Crew, "macros", property(lambda crew: macros(crew) | {"HOPPER": 0}))
@@ -140,14 +145,13 @@ def check_step_at_once(n, p, k, loss, dtype):
     X = rng.poisson(0.7, size=(n, p)).astype(dtype)
     C = rng.random((k, p)) + 0.1
     for weights in (None, rng.random(n)):
-        gpu, reference = get_engine("gpu", X), get_engine("reference", X)
         divergence = get_divergence(loss)
-        here, there = gpu.hold(X, divergence, weights), reference.hold(X, divergence, weights)
-        assert gpu._step_at_once(here, gpu.prepare(here, C, divergence.templates)) is not None
+        here, there = hold("gpu", X, divergence, weights), hold("reference", X, divergence, weights)
+        ours, theirs = here.backend.begin(here), there.backend.begin(there)
+        assert ours.step_at_once(here.prepare(C)) is not None
         for _ in range(2):
-            one = gpu.step(here, gpu.prepare(here, C, divergence.templates))
-            other = reference.step(there, divergence.templates(C))
-        assert np.array_equal(to_host(here.labels), there.labels)
+            one, other = ours.step_from(here.backend.bring(C)), theirs.step_from(C)
+        assert np.array_equal(to_host(ours.collect()[0]), theirs.collect()[0])
         for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
             assert to_host(getattr(one, name)) == pytest.approx(getattr(other, name), rel=1e-11, abs=1e-11), name
 
@@ -161,7 +165,8 @@ def test_templates_that_hardly_differ(kind):
     B = np.array([b + 10.0**-e * rng.normal(size=60) for e in range(2, 14)] + [b, b] + [rng.normal(size=60)])
     order = rng.permutation(len(B))
     rows = kind(X)
-    labels, _ = get_engine("gpu").best_template(get_engine("gpu").place(rows), B[order])
+    block = hold("gpu", rows, get_divergence(2))
+    labels = to_host(block.backend.best_template(block.rows, prepare(block, B[order]))[0])
     exact = (X.astype(np.longdouble) @ B[order].T.astype(np.longdouble)).astype(np.longdouble)
     chosen = exact[np.arange(len(X)), labels]
     assert (chosen >= exact.max(axis=1) - 1e-12 * np.abs(exact).max()).all()
@@ -174,9 +179,9 @@ def test_infinite_templates(kind):
     X = np.array([[1.0, 0, 2], [0, 0, 3], [0, 4, 0], [0, 0, 0]])
     B = np.array([[-np.inf, -1, -1], [-1, -np.inf, -2], [-1, -np.inf, -3], [-5, -np.inf, -9]])
     for templates in (B, B[1:]):
-        gpu, reference = get_engine("gpu"), get_engine("reference")
-        labels, best = gpu.best_template(gpu.place(kind(X)), templates)
-        expected = reference.best_template(kind(X), templates)
+        here, there = (hold(name, kind(X), get_divergence(2)) for name in ("gpu", "reference"))
+        labels, best = here.backend.best_template(here.rows, prepare(here, templates))
+        expected = there.backend.best_template(there.rows, prepare(there, templates))
         assert labels.tolist() == expected[0].tolist()
         assert best.tolist() == expected[1].tolist()
 
@@ -212,12 +217,12 @@ def test_labels_of_the_cpu_engine(loss, sparse):
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("loss", FAMILY)
 def test_rows_streamed_through_the_card(loss, sparse):
-    from onmf.engine.gpu import GpuEngine
+    from onmf.backend import GpuBackend
 
     X = made(2000, 90, density=0.3)
     X = X if sparse else X.toarray()
     w = np.arange(2000) % 3 + 1.0
-    streamed = GpuEngine(memory=1_500_000)
+    streamed = GpuBackend(memory=1_500_000)
     assert len(streamed.place(X).cuts) > 4
     models = [ONMF(7, beta_loss=loss, engine=e, max_iter=300).fit(X, sample_weight=w) for e in ("gpu", streamed)]
     assert np.array_equal(models[0].labels_, models[1].labels_)
@@ -342,10 +347,9 @@ def test_empty_clusters_are_reseeded():
 
 def test_step_leaves_its_results_on_the_card():
     X = made(100, 20)
-    engine, divergence = get_engine("gpu", X), get_divergence(1)
-    held = engine.hold(X, divergence)
-    C = engine.bring(engine.rows(held.data, np.arange(5)) + 0.5)
-    step = engine.step(held, engine.prepare(held, C, divergence.templates))
+    block = hold("gpu", X, get_divergence(1))
+    C = block.backend.bring(block.dense(np.arange(5)) + 0.5)
+    step = block.backend.begin(block).step_from(C)
     assert on_gpu(step.sums)
     assert float(to_host(step.counts).sum()) == 100
     assert "cupy" in sys.modules
@@ -354,14 +358,13 @@ def test_step_leaves_its_results_on_the_card():
 @pytest.mark.parametrize("loss", FAMILY)
 @pytest.mark.parametrize("kind", ["blocks", "dask"])
 def test_parts_with_a_gpu_inside(loss, kind):
-    from onmf.engine import BlocksEngine, DaskEngine
-    from onmf.engine.gpu import GpuEngine
+    from onmf.backend import GpuBackend
 
     X = made(600, 60, density=0.3).toarray()
     if kind == "blocks":
-        parts, engine = (lambda: iter([X[:100], X[100:]])), BlocksEngine(GpuEngine())
+        parts, engine = (lambda: iter([X[:100], X[100:]])), Blocks(GpuBackend())
     else:
-        parts, engine = pytest.importorskip("dask.array").from_array(X, chunks=(170, -1)), DaskEngine(GpuEngine())
+        parts, engine = pytest.importorskip("dask.array").from_array(X, chunks=(170, -1)), Dask(GpuBackend())
     options = {"beta_loss": loss, "max_iter": 300}
     model, expected = ONMF(5, engine=engine, **options).fit(parts), ONMF(5, **options).fit(X)
     assert np.array_equal(np.asarray(model.labels_), expected.labels_)
@@ -396,7 +399,7 @@ def test_rows_are_taken_from_the_card_one_by_one(sparse):
     from cupyx.scipy.sparse import csr_matrix
 
     X = made(50, 20)
-    engine, index = get_engine("gpu"), np.array([3, 49, 3, 0])
-    rows = engine.place(csr_matrix(X) if sparse else cupy.asarray(X.toarray()))
-    assert np.array_equal(engine.rows(rows, index), X.toarray()[index])
-    assert rows.source is None, "the others have stayed there"
+    index = np.array([3, 49, 3, 0])
+    block = hold("gpu", csr_matrix(X) if sparse else cupy.asarray(X.toarray()), get_divergence(1))
+    assert np.array_equal(block.dense(index), X.toarray()[index])
+    assert "on_host" not in vars(block), "the other rows stayed there"

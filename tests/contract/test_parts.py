@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
-from conftest import EXPECTED
-from onmf import ONMF, intake, metrics, select_n_clusters, snpa
+from conftest import EXPECTED, hold, prepare
+from onmf import ONMF, metrics, select_n_clusters, snpa
+from onmf.backend import CpuBackend, ReferenceBackend
+from onmf.data import Blocks, Dask, Part, PartError, get_engine, intake
+from onmf.data.intake import check_parts
+from onmf.data.validate import as_rows
 from onmf.divergence import get_divergence
-from onmf.engine import BlocksEngine, DaskEngine, PartError, get_engine
-from onmf.engine.cpu import CpuEngine
-from onmf.engine.reference import ReferenceEngine
-from onmf.intake import check_parts
-from onmf.validate import as_rows
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -67,19 +66,18 @@ def test_a_step_agrees_with_the_reference(counts, engine, kind, loss):
     divergence = get_divergence(loss)
     first, again = (divergence.templates(X[rows] + 0.5) for rows in ([0, 5, 9, 20], [1, 5, 9, 20]))
     weights = np.random.default_rng(2).integers(0, 3, len(X)).astype(float)
-    reference = get_engine("reference")
-    held = reference.hold(as_rows(kind(X)), divergence, weights)
-    expected = [reference.step(held, first), reference.step(held, again)]
-    rows = check_parts(
+    block = hold("reference", as_rows(kind(X)), divergence, weights)
+    run = block.backend.begin(block)
+    expected = [run.step(prepare(block, first)), run.step(prepare(block, again))]
+    source = check_parts(
         in_parts(engine, kind(X), [17, 1, 30, 12]), divergence, estimator=None, reset=True, sample_weight=weights
     )
-    runner = get_engine("auto", rows)
-    parts = runner.hold(rows, divergence)
-    found = [replace(step, sums=step.sums.copy()) for step in (runner.step(parts, first), runner.step(parts, again))]
-    for step, other in zip(found, expected, strict=True):
+    data = get_engine("auto", source).hold(source, divergence)
+    steps = [replace(step, sums=step.sums.copy()) for step in (data.step(first), data.step(again))]
+    for step, other in zip(steps, expected, strict=True):
         for field in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
             assert getattr(step, field) == pytest.approx(getattr(other, field), rel=1e-12), field
-    assert parts.constant == pytest.approx(held.constant, rel=1e-13)
+    assert data.constant == pytest.approx(block.constant, rel=1e-13)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -217,12 +215,12 @@ def test_every_collection_of_dask(counts, kind):
     assert np.array_equal(model.predict(X).compute(), model.labels_.compute())
 
 
-@pytest.mark.parametrize("inner", [CpuEngine(1), ReferenceEngine()], ids=["cpu", "reference"])
+@pytest.mark.parametrize("inner", [CpuBackend(1), ReferenceBackend()], ids=["cpu", "reference"])
 @pytest.mark.parametrize("kind", list(collections(np.ones((60, 8)))))
 def test_a_model_takes_every_collection_of_dask(counts, kind, inner):
     whole = ONMF(3).fit(counts[0])
     X = collections(counts[0])[kind]
-    model = ONMF(3, engine=DaskEngine(inner)).fit(X)
+    model = ONMF(3, engine=Dask(inner)).fit(X)
     assert np.array_equal(model.predict(X).compute(), whole.predict(counts[0]))
     assert model.predict_proba(X, 10).compute() == pytest.approx(whole.predict_proba(counts[0], 10))
     assert abs(model.transform(X).compute() - whole.transform(counts[0])).max() < 1e-14
@@ -327,26 +325,24 @@ class TestWhatStays:
     def test_it_goes_with_the_fit(self, counts, engine):
         import gc
 
-        from onmf.engine import dask as engine_of_dask
-        from onmf.engine import parts
+        from onmf.data import dask_worker
 
         models = [ONMF(3, init=init, random_state=0).fit(in_parts(engine, counts[0], [30, 30])) for init in STARTS]
         gc.collect()
-        assert len(engine_of_dask._kept) == 0
-        assert parts._last_prepared == []
+        assert len(dask_worker._memos) == 0
         assert all(len(np.asarray(model.labels_)) == 60 for model in models)
 
     @pytest.mark.parametrize("start", ["snpa", "++"])
     def test_two_tasks_on_one_part(self, counts, start):
         from concurrent.futures import ThreadPoolExecutor
 
-        from onmf.initialize.random import total_chances
-        from onmf.initialize.snpa import farthest
+        from onmf.fit.starts.random import total_chances
+        from onmf.fit.starts.snpa import farthest
 
-        class Slow(CpuEngine):
-            def best_template(self, data, templates):
+        class Slow(CpuBackend):
+            def best_template(self, rows, templates):
                 time.sleep(0.05)
-                return super().best_template(data, templates)
+                return super().best_template(rows, templates)
 
         X = counts[0].astype(float)
         seeds = X[[0, 20, 40]]
@@ -359,13 +355,12 @@ class TestWhatStays:
             return total_chances, "a", seeds[:m], [0, 20, 40], True
 
         divergence = get_divergence("kullback-leibler")
-        rows = check_parts(in_parts("dask", X, [60]), divergence, estimator=None, reset=True)
+        source = check_parts(in_parts("dask", X, [60]), divergence, estimator=None, reset=True)
 
         def opened():
-            engine = DaskEngine(Slow(1))
-            held = engine.hold(rows, divergence)
-            engine.ask(held, 0, *task(1))  # all tasks read the state that this one left
-            return lambda _: engine.ask(held, 0, *task(3))
+            data = Dask(Slow(1)).hold(source, divergence)
+            data.ask(0, *task(1))  # all tasks read the state that this one left
+            return lambda _: data.ask(0, *task(3))
 
         alone = opened()(0)
         with ThreadPoolExecutor(3) as pool:
@@ -375,17 +370,17 @@ class TestWhatStays:
 
     def test_an_older_task_knows_of_no_later_vertex(self, counts):
         """A task of an abandoned pass can run after a task of a later pass."""
-        from onmf.initialize.snpa import farthest
+        from onmf.fit.starts.snpa import farthest
 
         X = counts[0].astype(float)
         seeds = X[[0, 20, 40]]
         gram = np.zeros((4, 4))
         gram[1:, 1:] = seeds @ seeds.T
-        engine, divergence = CpuEngine(1), get_divergence("kullback-leibler")
-        fresh, used = engine.hold(X, divergence), engine.hold(X, divergence)
-        farthest(engine, used, "a", 3, seeds, gram, 0.0)
-        expected = farthest(engine, fresh, "a", 3, seeds[:1], gram, 0.0)
-        found = farthest(engine, used, "a", 3, seeds[:1], gram, 0.0)
+        block = hold("cpu", X, get_divergence("kullback-leibler"), n_threads=1)
+        fresh, used = (Part(block, block.backend.begin(block)) for _ in range(2))
+        farthest(used, "a", 3, seeds, gram, 0.0)
+        expected = farthest(fresh, "a", 3, seeds[:1], gram, 0.0)
+        found = farthest(used, "a", 3, seeds[:1], gram, 0.0)
         assert np.array_equal(found.rows, expected.rows)
         assert np.array_equal(found.residuals, expected.residuals)
 
@@ -419,8 +414,8 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"engine='dask' cannot take this data: it takes Dask collections"):
             ONMF(3, engine="dask").fit(X)
         with pytest.raises(ValueError, match="engine='blocks' cannot take this data: it reads batches"):
-            ONMF(3, engine=BlocksEngine(CpuEngine(1))).fit(X)
-        assert ONMF(3, engine=DaskEngine(CpuEngine(1))).fit(in_parts("dask", X, [60])).engine_ == "dask"
+            ONMF(3, engine=Blocks(CpuBackend(1))).fit(X)
+        assert ONMF(3, engine=Dask(CpuBackend(1))).fit(in_parts("dask", X, [60])).engine_ == "dask"
 
     @pytest.mark.parametrize("engine", ENGINES)
     def test_bad_entries_name_the_part(self, counts, engine):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array
 
+from onmf.data.structure import check_structure
 from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import check_growth, most
-from onmf.structure import check_structure
 
 from .outside import load_matlab5
 

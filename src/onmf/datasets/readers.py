@@ -15,9 +15,9 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array, issparse, load_npz
 from sklearn.datasets import load_svmlight_file
 
+from onmf.data.structure import check_structure
 from onmf.divergence import Array
 from onmf.io.limits import Bounded, check_shape
-from onmf.structure import check_structure
 
 from .documents import Documents
 from .matlab import read_matlab5

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy.sparse import csr_array
 
+from onmf.data.structure import check_structure
 from onmf.divergence import Array
 from onmf.io.limits import check_shape, check_zip_growth
-from onmf.structure import check_structure
 
 
 @contextmanager

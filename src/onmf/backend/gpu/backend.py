@@ -75,6 +75,8 @@ class GpuBackend(Backend):
         return cupy
 
     def place(self, X: Matrix) -> Rows | StreamedRows:
+        if isinstance(X, SparseRows | DenseRows | StreamedRows):
+            return X
         if max(X.shape) >= 2**31:
             raise ValueError(
                 f"engine='gpu' cannot take this data: it is {X.shape[0]} × {X.shape[1]}, and this engine counts rows "

@@ -10,8 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from onmf.backend import to_host
 from onmf.data import Data, Part
 from onmf.divergence import Array, FloatArray, divide
-from onmf.fit.result import Agreement
 from onmf.warn import warn
+
+from ..result import Agreement
 
 COSINE = 1 - 5e-13
 """Cosine from which two rows count as one direction."""

@@ -1,0 +1,326 @@
+"""Every backend against the reference backend, for all containers, number types and index widths."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from examples.scipy_backend import SciPyBackend
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.exceptions import ConvergenceWarning
+
+from conftest import hold, needs_gpu, prepare
+from onmf import ONMF
+from onmf.backend import CpuBackend, ReferenceBackend, to_host
+from onmf.backend.cpu import exact
+from onmf.data import Blocks, Dask, get_engine
+from onmf.data.validate import as_rows
+from onmf.divergence import Frobenius, get_divergence
+from onmf.metrics import clustering_accuracy
+
+GPU = pytest.param("gpu", marks=needs_gpu)
+OTHERS = ("cpu", "scipy", GPU)
+BACKENDS = ("reference", *OTHERS)
+MADE = {
+    "reference": ReferenceBackend,
+    "cpu": lambda: CpuBackend(2),
+    "scipy": SciPyBackend,
+    "gpu": lambda: get_engine("gpu").backend,
+}
+LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5, 3)
+
+
+def container(kind, X, dtype, index):
+    X = X.astype(dtype)
+    if kind is np.ndarray:
+        return X
+    X = kind(X)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    return X
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("kind", [csr_array, csr_matrix, np.ndarray])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_step_agrees_with_the_reference(counts, name, kind, dtype, index, loss):
+    X, _ = counts
+    rows = as_rows(container(kind, X, dtype, index))
+    divergence = get_divergence(loss)
+    templates = divergence.templates(X[[0, 5, 9, 20]] + 0.5)
+    again = divergence.templates(X[[1, 5, 9, 20]] + 0.5)
+    weights = np.random.default_rng(2).integers(0, 3, len(X)).astype(float)
+    results = []
+    for backend in ("reference", name):
+        block = MADE[backend]().hold(rows, divergence, weights)
+        run = block.backend.begin(block)
+        first = run.step(prepare(block, templates))
+        first = replace(first, sums=first.sums.copy())  # it belongs to the run, until the next step
+        second = run.step(prepare(block, again))
+        results.append((first, second, *map(to_host, run.collect()), block.constant))
+    for step, reference in zip(results[1][:2], results[0][:2], strict=True):
+        for field in ("sums", "mass", "counts", "scale_squares", "overlap", "loss", "moved"):
+            assert to_host(getattr(step, field)) == pytest.approx(getattr(reference, field), rel=1e-12), field
+    assert np.array_equal(results[0][2], results[1][2])
+    assert results[1][3] == pytest.approx(results[0][3], rel=1e-13)
+    assert results[1][4] == pytest.approx(results[0][4], rel=1e-13)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("kind", [csr_array, np.ndarray])
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+@pytest.mark.parametrize("smoothing", [0, 1e-3])
+def test_own_and_next_agree_with_the_reference(counts, name, kind, k, smoothing):
+    X, _ = counts
+    rows = as_rows(container(kind, X, np.float64, np.int32))
+    templates = get_divergence(1, smoothing).templates(X[np.arange(k) * 5] + 0.0)  # zeros: −∞ without smoothing
+    labels = (np.arange(len(X)) % k).astype(np.int32)
+    kl = get_divergence(1)
+    block, oracle = MADE[name]().hold(rows, kl), hold("reference", rows, kl)
+    own, following = map(to_host, block.backend.own_and_next(block.rows, prepare(block, templates), labels))
+    theirs = oracle.backend.own_and_next(oracle.rows, prepare(oracle, templates), labels)
+    for found, expected in zip((own, following), theirs, strict=True):
+        assert np.array_equal(np.isinf(found), np.isinf(expected))
+        assert found[np.isfinite(found)] == pytest.approx(expected[np.isfinite(expected)], rel=1e-12)
+    scores = to_host(block.backend.scores(block.rows, prepare(block, templates)))
+    assert np.array_equal(scores[np.arange(len(X)), labels] == -np.inf, own == -np.inf)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_sums_of_two_halves_are_the_whole(counts, name, loss):
+    X, _ = counts
+    divergence = get_divergence(loss)
+    centroids = [X[[0, 5, 9]] + 0.5, X[[1, 5, 9]] + 0.5]
+
+    def two_steps(part):
+        block = MADE[name]().hold(part, divergence)
+        run = block.backend.begin(block)
+        run.step(prepare(block, divergence.templates(centroids[0])))
+        return run.step(prepare(block, divergence.templates(centroids[1])))
+
+    whole, halves = two_steps(X), two_steps(X[:25]) + two_steps(X[25:])
+    for field in ("sums", "mass", "counts", "scale_squares", "overlap", "loss", "moved"):
+        assert to_host(getattr(halves, field)) == pytest.approx(to_host(getattr(whole, field)), rel=1e-12), field
+    assert halves.change_from(halves) == pytest.approx(whole.change_from(whole), abs=1e-7)
+    if loss == "kullback-leibler":
+        assert np.array_equal(to_host(halves.sums), to_host(whole.sums)), "counts add exactly"
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_ties_go_to_the_lowest_cluster(name):
+    X = np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+    block = MADE[name]().hold(X, get_divergence("frobenius"))
+    labels, _, _ = block.assign(prepare(block, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])))
+    assert labels.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_blocks_and_threads_change_no_bit(kind, loss, monkeypatch):
+    """Tiny blocks give every thread several of them."""
+    monkeypatch.setattr("onmf.backend.threads.WORTH_A_THREAD", 256)
+    rng = np.random.default_rng(3)
+    X = kind(rng.gamma(0.3, size=(500, 30)) * (rng.random((500, 30)) < 0.4))
+    models = [ONMF(7, beta_loss=loss, n_threads=n, max_iter=300).fit(X) for n in (1, 2, 5)]
+    for other in models[1:]:
+        assert np.array_equal(models[0].labels_, other.labels_)
+        assert np.array_equal(models[0].cluster_centers_, other.cluster_centers_)
+        assert np.array_equal(models[0].scales_, other.scales_)
+        assert np.array_equal(models[0].init_rows_, other.init_rows_)
+        assert models[0].reconstruction_err_ == other.reconstruction_err_
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_are_repeated_rows(counts, name, loss):
+    X, _ = counts
+    w = np.random.default_rng(4).integers(0, 4, len(X))
+    weighted = ONMF(3, beta_loss=loss, engine=MADE[name]()).fit(X, sample_weight=w)
+    repeated = ONMF(3, beta_loss=loss, engine=MADE[name]()).fit(np.repeat(X, w, axis=0))
+    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
+    assert np.repeat(weighted.scales_, w) == pytest.approx(repeated.scales_, rel=1e-9)
+    assert weighted.cluster_centers_ == pytest.approx(repeated.cluster_centers_, rel=1e-9)
+    assert weighted.reconstruction_err_ == pytest.approx(repeated.reconstruction_err_, rel=1e-12)
+    assert weighted.n_iter_ == repeated.n_iter_
+    H = weighted.fit_transform(X, sample_weight=w).toarray()
+    assert pytest.approx(np.eye(3), abs=1e-12) == (w[:, None] * H).T @ H
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("init", ["++", "random"])
+def test_weights_are_repeated_rows_for_random_starts_too(counts, name, init):
+    X, _ = counts
+    w = np.random.default_rng(5).integers(0, 4, len(X))
+    options = {"init": init, "random_state": 0, "engine": MADE[name]()}
+    weighted = ONMF(3, **options).fit(X, sample_weight=w)
+    repeated = ONMF(3, **options).fit(np.repeat(X, w, axis=0))
+    assert np.array_equal(np.repeat(np.arange(len(X)), w)[repeated.init_rows_], weighted.init_rows_)
+    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_order_of_rows_does_not_matter(counts, name, loss):
+    X, _ = counts
+    order = np.random.default_rng(6).permutation(len(X))
+    one, other = (ONMF(3, beta_loss=loss, engine=MADE[name]()).fit(rows) for rows in (X, X[order]))
+    assert np.array_equal(one.labels_[order], other.labels_)
+    assert np.array_equal(one.init_rows_, order[other.init_rows_])
+    assert one.reconstruction_err_ == pytest.approx(other.reconstruction_err_, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_dense_and_sparse_agree(counts, name, loss):
+    X, _ = counts
+    dense, sparse = (ONMF(3, beta_loss=loss, engine=MADE[name]()).fit(rows) for rows in (X, csr_array(X)))
+    assert np.array_equal(dense.labels_, sparse.labels_)
+    assert dense.cluster_centers_ == pytest.approx(sparse.cluster_centers_, rel=1e-12)
+    assert dense.n_iter_ == sparse.n_iter_
+
+
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
+    """Compare the sums of every step of a fit with full sums."""
+    X = as_rows(kind(counts[0]))
+    w = np.arange(len(counts[0])) % 3 * 1.0 if weighted else None
+    block = hold("cpu", X, get_divergence("kullback-leibler"), w, n_threads=2)
+    run = block.backend.begin(block)
+    C = counts[0][[0, 5, 9]] + 0.5
+    followed, last = 0, None
+    for _ in range(8):
+        step = run.step_from(C)
+        followed += last is step.sums and run.exact
+        last = step.sums
+        labels, _ = run.collect()
+        expected = block.backend.sum_by_label(block.rows, labels, block.host_weights, 3)
+        assert np.array_equal(step.sums, expected)
+        C = step.sums.copy() + 0.01
+    assert followed >= 3
+
+
+def test_only_sums_of_whole_numbers_follow_moved_rows(counts):
+    ones, kl = np.ones(len(counts[0])), get_divergence(1)
+    assert exact(hold("cpu", counts[0].astype(np.float32), kl))
+    assert exact(hold("cpu", counts[0], kl, 3 * ones))
+    assert not exact(hold("cpu", counts[0] / 3, kl))
+    assert not exact(hold("cpu", counts[0] * 2.0**50, kl))
+    assert not exact(hold("cpu", counts[0], kl, ones / 3))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("loss", LOSSES)
+class TestEveryPlace:
+    """A backend gives the same fit wherever the rows lie."""
+
+    def test_blocks_and_dask(self, counts, name, loss):
+        X = csr_array(counts[0])
+        whole = ONMF(4, beta_loss=loss, init="++", random_state=3, engine=MADE[name]()).fit(X)
+        for engine, rows in places(MADE[name](), X):
+            model = ONMF(4, beta_loss=loss, init="++", random_state=3, engine=engine).fit(rows)
+            assert np.array_equal(np.asarray(model.labels_), whole.labels_)
+            assert np.array_equal(model.init_rows_, whole.init_rows_)
+            assert model.n_iter_ == whole.n_iter_
+            assert model.cluster_centers_ == pytest.approx(whole.cluster_centers_, rel=1e-9, abs=1e-12)
+            assert np.asarray(model.margins_) == pytest.approx(whole.margins_, rel=1e-9, abs=1e-12)
+            assert np.array_equal(np.asarray(model.predict(rows)), whole.predict(X))
+
+    def test_batches(self, counts, name, loss):
+        X = counts[0]
+        models = [ONMF(3, beta_loss=loss, engine=MADE[backend]()) for backend in ("reference", name)]
+        for model in models:
+            for _ in range(2):
+                for start in range(0, 60, 20):
+                    model.partial_fit(X[start : start + 20], batch=start)
+        assert np.array_equal(models[0].predict(X), models[1].predict(X))
+        assert models[1].cluster_centers_ == pytest.approx(models[0].cluster_centers_, rel=1e-9, abs=1e-12)
+
+
+def places(backend, X):
+    """The rows in blocks and as a Dask collection, each with its engine."""
+    blocks = [X[:25], X[25:30], X[30:]]
+    yield Blocks(backend), lambda: iter(blocks)
+    try:
+        import dask
+    except ImportError:
+        return
+    yield Dask(backend), [dask.delayed(block) for block in blocks]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
+def test_local_search_and_consensus(counts, name, loss):
+    options = {"beta_loss": loss, "init": "consensus", "n_consensus": 4, "refine": "local-search", "random_state": 0}
+    expected = ONMF(3, **options).fit(counts[0])
+    model = ONMF(3, engine=MADE[name](), **options).fit(counts[0])
+    assert clustering_accuracy(expected.labels_, model.labels_) == 1, "clusters may be numbered differently"
+    assert model.reconstruction_err_ == pytest.approx(expected.reconstruction_err_, rel=1e-10)
+    assert model.n_sweeps_ > 0
+
+
+def test_backends_share_no_templates(counts):
+    """Two backends that prepare templates differently, one after the other, over the same blocks."""
+    C = counts[0][[0, 5, 9]] + 0.5
+    models = [
+        ONMF(3, init=C, engine=Blocks(backend)).fit(lambda: iter([counts[0]]))
+        for backend in (CpuBackend(1), ReferenceBackend(), CpuBackend(1))
+    ]
+    for model in models[1:]:
+        assert np.array_equal(model.labels_, models[0].labels_)
+
+
+@dataclass(frozen=True)
+class SquaredDistance(Frobenius):
+    """Plain k-means: ‖x − c‖² without a scale. The score is ⟨x, c⟩ − ‖c‖² / 2, with an offset for each cluster."""
+
+    name = "squared distance"
+    score_weights = False
+
+    def templates(self, centroids):
+        return centroids.copy()
+
+    def offsets(self, centroids):
+        return -np.square(centroids).sum(axis=1) / 2
+
+    def scale(self, best, terms):
+        return np.ones_like(best)
+
+    def weight(self, scale, terms):
+        return np.ones_like(scale)
+
+    def gain(self, best, scale, terms):
+        return 2 * best
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("kind", [csr_array, np.asarray])
+def test_offsets_are_added_to_the_scores(counts, name, kind):
+    X = counts[0].astype(float)
+    C = X[[0, 5, 9, 20, 33]] + 0.5
+    block = MADE[name]().hold(as_rows(kind(X)), SquaredDistance())
+    labels, scales, losses = map(to_host, block.assign(block.prepare(C)))
+    distances = np.square(X[:, None] - C).sum(axis=2)
+    assert np.array_equal(labels, distances.argmin(axis=1))
+    assert losses == pytest.approx(distances.min(axis=1), rel=1e-10)
+    assert (scales == 1).all()
+    templates = block.prepare(C)
+    own, following = map(to_host, block.backend.own_and_next(block.rows, templates, labels))
+    scores = to_host(block.backend.scores(block.rows, templates))
+    assert own == pytest.approx(scores.max(axis=1), rel=1e-12)
+    assert following == pytest.approx(np.sort(scores, axis=1)[:, -2], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_divergence_with_offsets_runs_in_every_place(counts, name):
+    """One iteration of k-means from given centroids, against NumPy."""
+    X = counts[0].astype(float)
+    C = X[[0, 5, 9]] + 0.5
+    labels = np.square(X[:, None] - C).sum(axis=2).argmin(axis=1)
+    engines = [(MADE[name](), X), *((engine, rows) for engine, rows in places(MADE[name](), X))]
+    for engine, rows in engines:
+        model = ONMF(3, beta_loss=SquaredDistance(), init=C, max_iter=1, tol=1e300, engine=engine)
+        with pytest.warns(ConvergenceWarning, match="Not converged"):
+            model.fit(rows)
+        assert np.array_equal(np.asarray(model.labels_), labels)
