@@ -45,7 +45,7 @@ class StepsAhead(Steps):
     """Starts the next step before the counts of this one reach the host, for a backend that does not wait for results.
 
     The step ahead is dropped if the loop ends, or if a centroid is replaced. Until :meth:`next` returns it, the run has
-    the labels of the step before.
+    the labels of the step before. The run must not overwrite the sums of that step.
     """
 
     def __init__(self, run: Run, centroids: FloatArray) -> None:
