@@ -295,7 +295,7 @@ class TestWeights:
         kinds = collections(counts[0])
         for n in (2, 4):
             with pytest.raises(
-                ValueError, match=f"sample_weight has {n} chunks, but X has 3 partitions.*cut both alike"
+                ValueError, match=f"sample_weight has {n} chunks, but X has 3 partitions.*give both the same chunks"
             ):
                 ONMF(3).fit(kinds["delayed"], sample_weight=da.ones(n * 20, chunks=20))
         with pytest.raises(ValueError, match="sample_weight has 1 chunks, but X has 3 partitions"):

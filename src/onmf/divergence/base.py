@@ -169,7 +169,7 @@ def check_smoothing(smoothing: float) -> None:
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
     """Quotient of two arrays, and 0 where b = 0."""
-    if not isinstance(b, np.ndarray | np.generic):  # CuPy's
+    if not isinstance(b, np.ndarray | np.generic):  # CuPy
         return gpu_kernel("float64 a, float64 b", "c = b == 0 ? 0 : a / b")(a, b)
     zero = b == 0
     return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b

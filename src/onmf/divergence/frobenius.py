@@ -27,7 +27,7 @@ class Euclidean(Divergence):
         return terms["square"]
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        if not isinstance(vectors, np.ndarray):  # CuPy's
+        if not isinstance(vectors, np.ndarray):  # CuPy
             return lengths_on_gpu()(vectors, axis=1)
         return np.sqrt(np.square(vectors).sum(axis=1))
 

@@ -63,7 +63,7 @@ class KullbackLeibler(Divergence):
         return vectors.sum(axis=1)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
-        if not isinstance(centroids, np.ndarray):  # CuPy's
+        if not isinstance(centroids, np.ndarray):  # CuPy
             log = gpu_kernel(
                 "float64 c, float64 size, float64 e, float64 least", "b = log((c > 0 ? max(c / size, least) : 0) + e)"
             )
