@@ -85,8 +85,8 @@ __device__ __forceinline__ double score_of(
 
 #if !defined(LANES) && !defined(TILES)
 
-// A warp computes all scores of a row. Groups of `lanes` threads (a power of 2) handle that number of templates, and the
-// groups share the entries. Afterwards, thread c_lane of every group has the score of template c0 + c_lane.
+// A warp computes all scores of a row. Groups of `lanes` threads (a power of 2) handle that number of templates, and
+// the groups share the entries. Afterwards, thread own_lane of every group has the score of template c0 + own_lane.
 #define ROW_OF_A_WARP \
     int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) >> 5; \
     if (i >= n) return; \
@@ -616,8 +616,8 @@ extern "C" __global__ void combine_duties(
 
 #define FIXED 3.5527136788005009e-15  // as in backend/run.py
 
-// Write the centroids of the nonempty clusters, times the norms of their scales, to W, and the old W to `before`. Entries
-// that would change only by rounding stay, so W stays equal to the centroids that gave the labels (Run.update).
+// Write the centroids of the nonempty clusters, times the norms of their scales, to W, and the old W to `before`.
+// Entries that would change only by rounding stay, so W stays equal to the centroids that gave the labels (Run.update).
 extern "C" __global__ void put_filled(
     const double *table,                         // IN (KINDS, k) totals of a step
     int k, int p,
@@ -634,8 +634,8 @@ extern "C" __global__ void put_filled(
     if (mass > 0) W[at] = fresh[at];
 }
 
-// The totals of a step by cluster, over ranges of rows. With w the weight of a row, v its weight in the sums, a its scale
-// and a' its last scale: v a, w, w a, w a², w a a' of rows that stayed, w loss, and 1 for each row that moved.
+// The totals of a step by cluster, over ranges of rows. With w the weight of a row, v its weight in the sums, a its
+// scale and a' its last scale: v a, w, w a, w a², w a a' of rows that stayed, w loss, and 1 for each row that moved.
 #define KINDS 7
 
 extern "C" __global__ void tally_rows(

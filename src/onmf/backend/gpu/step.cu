@@ -8,11 +8,11 @@
 // the tile has arrived, its rows have labels, the place is free again.
 //
 // As for sparse rows, a screen finds the labels. With m_j the midrange of the templates, x_j and b_kj - m_j are each
-// split into a sum of two bfloat16 numbers (8 bits). The tensor cores compute the scores, up to Σ_j x_j m_j and an error
-// of at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each bfloat16 has a relative error of 2^-8, the product of the two
-// lower parts is left out, and the tensor cores truncate terms to 24 bits. Templates within two such bounds of the best
-// one are scored again in float64. If the bound is NaN or too large, every template passes. The adders compute the score
-// of the label in float64.
+// split into a sum of two bfloat16 numbers (8 bits). The tensor cores compute the scores, up to Σ_j x_j m_j and an
+// error of at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each bfloat16 has a relative error of 2^-8, the product of
+// the two lower parts is left out, and the tensor cores truncate terms to 24 bits. Templates within two such bounds of
+// the best one are scored again in float64. If the bound is NaN or too large, every template passes. The adders compute
+// the score of the label in float64.
 //
 // Macros set by the host, besides VALUE:
 //   FEATURES             p
@@ -72,8 +72,8 @@ __device__ __forceinline__ void multiply(float (&s)[4], const unsigned (&x)[4], 
         : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(b0), "r"(b1));
 }
 
-// The templates in the form of the screen, four features in 16 bytes, and d of each feature; d is infinite if a template
-// is too large for the screen.
+// The templates in the form of the screen, four features in 16 bytes, and d of each feature; d is infinite if a
+// template is too large for the screen.
 __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *screen, float *spread) {
     for (int at = threadIdx.x; at < PITCH / 4; at += blockDim.x) {
         double middle[4];
@@ -285,9 +285,9 @@ template <int ROWS> __device__ __forceinline__ void add_rows(
     }
 }
 
-// Give every label one duty, and labels with large counts several. Adders get a mix of heavy and light duties. Writes for
-// each duty its label (-1 for none), its part, and the number of parts of that label. Called by a whole warp. Requires
-// k <= 64 and k <= DUTIES <= 64.
+// Give every label one duty, and labels with large counts several. Adders get a mix of heavy and light duties. Writes
+// for each duty its label (-1 for none), its part, and the number of parts of that label. Called by a whole warp.
+// Requires k <= 64 and k <= DUTIES <= 64.
 __device__ void share_labels(const double *counts, int k, int *label, int *part, int *parts, float *loads) {
     int lane = threadIdx.x & 31, number[2], first[2], before = 0;
     float load[2], total = 0.f;
