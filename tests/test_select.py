@@ -69,7 +69,7 @@ def test_dense_counts_and_a_progress_bar(capsys):
 @pytest.mark.parametrize(
     ("X", "options", "message"),
     [
-        (np.ones((9, 3)) / 2, {}, "not whole.*not frequencies or tf-idf"),
+        (np.ones((9, 3)) / 2, {}, "not integers.*not frequencies or tf-idf"),
         (csr_array(np.ones((9, 3))), {"candidates": [2, 7]}, "from 1 to 6"),
         (np.ones((9, 3)), {"candidates": []}, "from 1 to 6"),
         (np.ones((9, 3)), {"candidates": [2], "n_init": 1}, "must both be at least 2"),

@@ -155,7 +155,7 @@ def select_n_clusters(
     values = rows.data if issparse(rows) else rows.reshape(-1)
     if not np.isfinite(kernels.total_if_whole(values, 0, len(values))):
         raise ValueError(
-            "X holds numbers that are not whole: held-out likelihood halves counts word by word. Pass the raw counts, "
+            "X holds numbers that are not integers: held-out likelihood halves counts word by word. Pass raw counts, "
             "not frequencies or tf-idf."
         )
     if len(values) and values.max() > 2**53:

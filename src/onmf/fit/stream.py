@@ -28,7 +28,7 @@ from .loop import objective
 from .result import Clustering
 
 EMPTY = 1e-12
-"""A cluster whose mass falls to this share of what it was counts as empty: the rest is rounding error."""
+"""A cluster whose mass falls to this fraction of its earlier mass counts as empty: the rest is rounding error."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def sweep_counts(
     S: Any,  # IN/OUT (p, k) sums
     slopes: Any,  # IN/OUT (p, k) f(S + 1) − f(S)
     T: Any,  # IN/OUT (k,) totals
-    sizes: Any,  # IN/OUT (k,) rows that hold something
+    sizes: Any,  # IN/OUT (k,) number of nonzero rows
     powers: Any,  # IN f(0), f(1), …
     steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
     doubt: Any,  # OUT (n,)
@@ -191,7 +191,7 @@ def sweep_entropy(
     labels: Any,  # IN/OUT (n,)
     S: Any,  # IN/OUT (p, k) sums
     T: Any,  # IN/OUT (k,) totals
-    sizes: Any,  # IN/OUT (k,) rows that hold something
+    sizes: Any,  # IN/OUT (k,) number of nonzero rows
     doubt: Any,  # OUT (n,)
 ) -> tuple[int, float]:
     """Sweep over any nonnegative numbers: every f takes a logarithm. → number of moves, and their gain"""
@@ -256,7 +256,7 @@ def sweep_length(
     labels: Any,  # IN/OUT (n,)
     S: Any,  # IN/OUT (p, k) sums
     squares: Any,  # IN/OUT (k,) ‖S_c‖²
-    sizes: Any,  # IN/OUT (k,) rows that hold something
+    sizes: Any,  # IN/OUT (k,) number of nonzero rows
     doubt: Any,  # OUT (n,)
 ) -> tuple[int, float]:
     """Sweep by the lengths of the sums. → number of moves, and their gain"""
