@@ -136,10 +136,7 @@ class DocumentClusters:
         return [[str(self.words[j]) for j in top if C[k, j] > 0] for k, top in enumerate(tops)]
 
     def typical(self, cluster: int, n: int = 5) -> Array:
-        """The documents of a cluster with the largest margins, among its longer half.
-
-        Short documents are left out because a single word can decide their cluster.
-        """
+        """The documents of a cluster with the largest margins; the shorter half, which few words decide, is left out."""
         return self._ends(cluster, 0.5)[::-1][:n]
 
     def doubtful(self, cluster: int, n: int = 5) -> Array:
@@ -281,9 +278,7 @@ def cluster_documents(
         most = len(filled) - -(-len(filled) // 3)
         numbers = [k for k in NUMBERS if k <= most]
         if not numbers:
-            raise ValueError(
-                f"{len(filled)} documents with words are too few to choose a number of clusters: give one."
-            )
+            raise ValueError(f"{len(filled)} documents with words are too few to choose n_clusters: give a number.")
         seed = options.get("random_state")
         selection = select_n_clusters(X, numbers, n_init=3, random_state=seed, n_threads=options.get("n_threads"))
         n_clusters = selection.n_clusters
