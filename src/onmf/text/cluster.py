@@ -136,7 +136,7 @@ class DocumentClusters:
         return [[str(self.words[j]) for j in top if C[k, j] > 0] for k, top in enumerate(tops)]
 
     def typical(self, cluster: int, n: int = 5) -> Array:
-        """The documents of a cluster with the largest margins; the shorter half, which few words decide, is left out."""
+        """The documents of a cluster with the largest margins; the shorter half, decided by few words, is left out."""
         return self._ends(cluster, 0.5)[::-1][:n]
 
     def doubtful(self, cluster: int, n: int = 5) -> Array:
