@@ -7,7 +7,7 @@ MINUTES ?= 10
 SEED    ?= 1
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
-# Tests that run every kernel, with all its types and with odd shapes.
+# Tests that run every kernel, on all its types and on odd shapes.
 KERNELS := $(addprefix tests/, contract/test_engines.py contract/test_paper.py contract/test_parts.py test_blocks.py \
              test_bounds.py test_estimator.py test_initialize.py test_optima.py test_properties.py test_select.py \
              test_sklearn.py test_sound.py test_stream.py)
