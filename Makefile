@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Each sets up what it needs in .venv.
+# On a fresh machine, run `make demo` or `make test`. Each target installs its requirements in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -17,10 +17,10 @@ KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_paper.py 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
 
-test: $(VENV)/.dev  ## run the tests; those on the paper's data run where $$ONMF_DATA points to it
+test: $(VENV)/.dev  ## run the tests; those on the paper's data run if $$ONMF_DATA points to it
 	$(PYTEST)
 
-# numba's cache does not tell checked kernels from others, so they have one of their own.
+# numba's cache does not distinguish kernels with bounds checks from others, so they get a separate cache.
 bounds: $(VENV)/.dev  ## run the tests of the kernels with every index checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-bounds \
 		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table"
@@ -30,26 +30,26 @@ check: $(VENV)/.dev docs  ## lint, types, docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.dev  ## build the documentation in docs/_build/html, warnings being errors
+docs: $(VENV)/.dev  ## build the documentation in docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-paper: $(VENV)/.dev  ## make the tables and figures of the docs again, from the data in $$ONMF_DATA
+paper: $(VENV)/.dev  ## recreate the tables and figures of the docs from the data in $$ONMF_DATA
 	$(BIN)/onmf reproduce all --out docs/_build/paper
 	$(BIN)/onmf reproduce family --out docs/_build/paper
 	cp docs/_build/paper/*.md docs/_build/paper/*.png docs/paper/
 
-bench: $(VENV)/.dev  ## measure against the peers, side by side; writes the tables and the figure of the docs
+bench: $(VENV)/.dev  ## benchmark against other libraries; writes the tables and the figure of the docs
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
-fuzz: $(VENV)/.dev  ## run ugly fits and damaged files for so many minutes: make fuzz MINUTES=10 SEED=1
+fuzz: $(VENV)/.dev  ## fit odd data and read damaged files for some minutes: make fuzz MINUTES=10 SEED=1
 	$(BIN)/python -m fuzz --minutes $(MINUTES) --seed $(SEED)
 
-sanitize:  ## on a machine with a GPU: all its kernels over odd sizes under compute-sanitizer
+sanitize:  ## run all GPU kernels on odd sizes under compute-sanitizer; needs a GPU
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 
-clean:  ## remove everything that make made
+clean:  ## remove everything that make created
 	rm -rf $(VENV) docs/_build docs/api demo-output fuzz-failures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

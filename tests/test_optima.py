@@ -32,7 +32,7 @@ OBJECTIVES = {"kullback-leibler": kl_objective, "cosine": cosine_objective}
 
 
 def kinds(X):
-    """The same rows in every form with a separate code path: whole numbers or not, sparse or dense, small or large."""
+    """The same rows in every form with a separate code path: integers or not, sparse or dense, small or large."""
     return {
         "counts": csr_array(X.astype(np.int32)),
         "counts in float32": csr_array(X.astype(np.float32)),
@@ -59,15 +59,15 @@ def test_no_single_move_improves_what_local_search_leaves(small, beta_loss, kind
     rng = np.random.default_rng(seed)
     search = Search.over(hold("cpu", X, get_divergence(beta_loss)))
     start = rng.integers(k, size=len(small)).astype(np.int32)
-    found = local_search(search, start, k, rng)
+    result = local_search(search, start, k, rng)
     objective = OBJECTIVES[beta_loss]
-    before, after = objective(X, start, k), objective(X, found.labels, k)
-    assert found.moved > 0
-    assert before - after == pytest.approx(found.gain, rel=1e-9)
-    assert set(found.labels) == set(range(k))
+    before, after = objective(X, start, k), objective(X, result.labels, k)
+    assert result.moved > 0
+    assert before - after == pytest.approx(result.gain, rel=1e-9)
+    assert set(result.labels) == set(range(k))
     for i in range(len(small)):
         for c in range(k):
-            other = found.labels.copy()
+            other = result.labels.copy()
             other[i] = c
             assert objective(X, other, k) >= after * (1 - 1e-9)
 
@@ -77,13 +77,13 @@ def test_weights_are_repeats(small, beta_loss):
     X = np.delete(small, 11, axis=0)
     weights = np.arange(len(X)) % 3 + 1.0
     search = Search.over(hold("cpu", X, get_divergence(beta_loss), weights))
-    found = local_search(search, np.arange(len(X), dtype=np.int32) % 3, 3, np.random.default_rng(0))
+    result = local_search(search, np.arange(len(X), dtype=np.int32) % 3, 3, np.random.default_rng(0))
     often = np.repeat(X, weights.astype(int), axis=0)
     objective = OBJECTIVES[beta_loss]
-    after = objective(often, np.repeat(found.labels, weights.astype(int)), 3)
+    after = objective(often, np.repeat(result.labels, weights.astype(int)), 3)
     for i in range(len(X)):
         for c in range(3):
-            other = found.labels.copy()
+            other = result.labels.copy()
             other[i] = c
             assert objective(often, np.repeat(other, weights.astype(int)), 3) >= after * (1 - 1e-9)
 
@@ -163,9 +163,9 @@ class TestConsensus:
 
     def test_agreement_by_hand(self):
         labels = np.array([[0, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=np.int32)  # rows × runs
-        found = agreement_of(votes_of(labels, 2), np.array([0, 0, 1]), 2)
-        assert found.rows.tolist() == pytest.approx([2 / 3, 2 / 3, 1.0])  # together in two of the three runs; alone
-        assert found.overall == pytest.approx(7 / 9)
+        agreement = agreement_of(votes_of(labels, 2), np.array([0, 0, 1]), 2)
+        assert agreement.rows.tolist() == pytest.approx([2 / 3, 2 / 3, 1.0])  # together in two of the three runs; alone
+        assert agreement.overall == pytest.approx(7 / 9)
 
     def test_runs_that_agree_agree(self):
         made = make_counts(200, 150, 3, overlap=0.0, length=200, random_state=0)

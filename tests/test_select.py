@@ -12,8 +12,8 @@ from onmf.select import _split
 @pytest.mark.parametrize("k", [3, 8, 16, 30])
 def test_held_out_likelihood_finds_well_separated_clusters(k):
     X = make_counts(20 * k, 400, k, length=120, overlap=0.3, random_state=k).X
-    found = select_n_clusters(X, range(max(2, k - 3), k + 4), random_state=0)
-    assert abs(found.n_clusters - k) <= 1
+    selection = select_n_clusters(X, range(max(2, k - 3), k + 4), random_state=0)
+    assert abs(selection.n_clusters - k) <= 1
 
 
 def test_halves_add_up_and_rows_are_held_out():
@@ -30,18 +30,18 @@ def test_halves_add_up_and_rows_are_held_out():
 
 def test_a_selection_tells():
     numbers = np.array([2, 3, 4])
-    found = Selection(
+    selection = Selection(
         numbers,
         np.array([-5.0, -4.0, -4.5]),
         np.array([0.1, 0.1, 0.1]),
         np.array([1.0, 0.9, 0.5]),
         np.array([30.0, 20.0, 10.0]),
     )
-    assert found.chosen == {"held-out": 3, "stability": 2, "bic": 4}
-    assert found.n_clusters == 3
-    assert [row["n_clusters"] for row in found.table()] == [2, 3, 4]
-    assert "← held-out" in str(found).splitlines()[2]
-    axes = found.plot()
+    assert selection.chosen == {"held-out": 3, "stability": 2, "bic": 4}
+    assert selection.n_clusters == 3
+    assert [row["n_clusters"] for row in selection.table()] == [2, 3, 4]
+    assert "← held-out" in str(selection).splitlines()[2]
+    axes = selection.plot()
     assert len(axes) == 3
     assert axes[0].get_title().endswith(": 3")
 
@@ -61,15 +61,15 @@ def test_the_same_seed_gives_the_same_answer_on_any_number_of_threads():
 
 def test_dense_counts_and_a_progress_bar(capsys):
     X = make_counts(60, 30, 2, random_state=0).X.toarray()
-    found = select_n_clusters(X, [2, 3], n_init=2, n_splits=2, random_state=0, verbose=1)
-    assert found.held_out.shape == (2,)
+    selection = select_n_clusters(X, [2, 3], n_init=2, n_splits=2, random_state=0, verbose=1)
+    assert selection.held_out.shape == (2,)
     assert "100%" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("X", "options", "message"),
     [
-        (np.ones((9, 3)) / 2, {}, "not whole.*not frequencies or tf-idf"),
+        (np.ones((9, 3)) / 2, {}, "not integers.*not frequencies or tf-idf"),
         (csr_array(np.ones((9, 3))), {"candidates": [2, 7]}, "from 1 to 6"),
         (np.ones((9, 3)), {"candidates": []}, "from 1 to 6"),
         (np.ones((9, 3)), {"candidates": [2], "n_init": 1}, "must both be at least 2"),

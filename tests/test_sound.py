@@ -35,7 +35,7 @@ class TestLocalSearch:
     def test_counts_near_the_end_of_the_table(self, X, k):
         model = ONMF(k, refine="local-search", random_state=0).fit(X)
         assert_finite(model, np.array(X))
-        logarithms = ONMF(k, refine="local-search", random_state=0).fit(np.array(X) * 1.5)  # not whole: no tables
+        logarithms = ONMF(k, refine="local-search", random_state=0).fit(np.array(X) * 1.5)  # not integers: no tables
         assert np.array_equal(model.labels_, logarithms.labels_)
 
     @pytest.mark.parametrize("weight", [None, 1e-30, 1e30])

@@ -119,7 +119,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="partial_fit takes one batch, in memory"):
             model.partial_fit(lambda: iter([made]))
         model.partial_fit(made[:100], batch="x")
-        with pytest.raises(ValueError, match="batch 'x' has 90 rows, and had 100 before"):
+        with pytest.raises(ValueError, match="batch 'x' has 90 rows, but had 100 before"):
             model.partial_fit(made[:90], batch="x")
         model.partial_fit(made[:50], sample_weight=np.arange(50.0), batch="w").partial_fit(made[:50], batch="plain")
         model.partial_fit(made[:50], sample_weight=np.arange(50.0), batch="w")

@@ -1,4 +1,4 @@
-"""What a fitted model says about rows: their clusters, scales, probabilities and losses."""
+"""The methods of a fitted model that take rows: clusters, scales, probabilities and losses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from onmf.fit.result import Assigned, Clustering, membership, telling
 from onmf.parameters import is_integer
 
 NEGLIGIBLE = 1e-12
-"""Weight of a feature that rounding can cause."""
+"""Weights of features up to this may be rounding errors."""
 
 UNSEEN = 1e-10
-"""The least smoothing of :meth:`AssignMixin.score`, also for models that were fitted without."""
+"""Least smoothing of :meth:`AssignMixin.score`, which also applies to models fitted without smoothing."""
 
 
 class AssignMixin:
@@ -40,8 +40,8 @@ class AssignMixin:
     def predict(self, X: Any) -> Array:
         """The cluster of each row of ``X``, by the assignment rule alone.
 
-        After ``refine="local-search"`` some training rows are better off in another cluster than the one the rule
-        gives them: ``labels_``, :meth:`fit_predict` and :meth:`fit_transform` have that one.
+        After ``refine="local-search"`` some training rows are in another cluster than the rule gives them, because that
+        lowers the objective. ``labels_``, :meth:`fit_predict` and :meth:`fit_transform` give the refined clusters.
 
         Parameters
         ----------
@@ -56,13 +56,13 @@ class AssignMixin:
         return labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
-        """The probability of each cluster for each row of ``X``, under the likelihood that the divergence stands for.
+        """The probability of each cluster for each row of ``X``, under the likelihood that belongs to the divergence.
 
         With loss_k the divergence of a row from cluster k, it is proportional to exp(−loss_k / temperature). For counts
-        and Kullback–Leibler at temperature 1 that is the posterior of a multinomial mixture with equal weights. Every
-        word of a long row counts as evidence of its own, so its probabilities are nearly always 0 and 1; words of
-        real texts are not independent, and a temperature of about the number of words that come together (10 to 100)
-        gives probabilities that can be compared.
+        and Kullback–Leibler at temperature 1 that is the posterior of a multinomial mixture with equal weights. That
+        model treats the words of a row as independent, so the probabilities of long rows are nearly always 0 or 1.
+        Words of real texts are not independent: a temperature of about the number of words that occur together (10 to
+        100) gives more useful probabilities.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class AssignMixin:
         return self._output(*self._by_row(X, labels_and_scales))
 
     def assign(self, X: Any) -> Assigned:
-        """The cluster of each row of ``X``, its scale, and how sure it is: :meth:`predict` and more, in one pass.
+        """The cluster, scale and margin of each row of ``X``, in one pass.
 
         Parameters
         ----------
@@ -123,14 +123,14 @@ class AssignMixin:
         Returns
         -------
         rows : (n, n_features) array, or sparse array
-            Sparse where ``X`` is sparse and the sparse form is the smaller one.
+            Sparse if ``X`` is sparse and the sparse form is smaller.
         """
         check_is_fitted(self)
         H: Any = X if on_gpu(X) else check_array(sound(X), accept_sparse="csr", dtype=np.float64)
         W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
-                f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: pass what transform returned."
+                f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: pass the result of transform."
             )
         if on_gpu(H):
             import cupy
@@ -150,7 +150,7 @@ class AssignMixin:
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the mean loss of the rows of ``X``: higher is better.
 
-        The centroids are smoothed and normalised first, so that a word that a cluster has never seen does not cost
+        The centroids are smoothed and normalised first. Otherwise a word that does not occur in a cluster would cost
         infinity.
 
         Parameters
@@ -173,16 +173,16 @@ class AssignMixin:
         return -float(losses / weights)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
-        """The most telling features of each cluster: those that set it apart from the data as a whole.
+        """The most distinctive features of each cluster: those that set it apart from the data as a whole.
 
-        With c the centroid and q the whole of the fitted data, both summing to one, the weight of feature j is ``c_j
-        log(c_j / q_j)``: what it adds to the Kullback–Leibler divergence of the cluster from the whole. Centroids
+        With c the centroid and q the sum of the fitted data, both normalised to sum 1, the weight of feature j is ``c_j
+        log(c_j / q_j)``: its contribution to the Kullback–Leibler divergence of the cluster from the whole. Centroids
         with negative entries are ranked by the size of their entries instead.
 
         Parameters
         ----------
         n : int, default=10
-            Features for each cluster.
+            Number of features for each cluster.
         feature_names : (n_features,) array of str, optional
             Names, for instance ``vectorizer.get_feature_names_out()``. By default those of the fitted data, else
             ``"x0"``, ``"x1"``, …
@@ -190,8 +190,8 @@ class AssignMixin:
         Returns
         -------
         list of dict
-            For each cluster, the weights of its features by name, the most telling first; fewer than ``n`` where fewer
-            set it apart.
+            For each cluster, the weights of its features by name, the most distinctive first; fewer than ``n`` if fewer
+            features set it apart.
         """
         check_is_fitted(self)
         if not is_integer(n) or n < 1:
@@ -204,7 +204,7 @@ class AssignMixin:
         if len(names) != p:
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if len(set(names)) < p:
-            raise ValueError("feature_names holds the same name twice: every feature needs one of its own.")
+            raise ValueError("feature_names holds the same name twice: give every feature its own name.")
         weights = telling(centroids, to_host(self.clustering_.masses))
         sizes = np.abs(weights) if (centroids < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
@@ -218,10 +218,10 @@ class AssignMixin:
         return data.by_row(function, data.backend.bring(self.cluster_centers_), *args)
 
     def _data(self, X: Any, sample_weight: Any = None) -> Data:
-        """New data in their place, with the features of the centroids."""
+        """New data as the engine holds them, with the features of the centroids."""
         data = take_in(self, X, self._divergence, sample_weight).data
         features = self.cluster_centers_.shape[1]
-        if data.shape[1] != features:  # one of them was overwritten, and kernels do not check
+        if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
             raise ValueError(
                 f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
             )
@@ -244,7 +244,7 @@ def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
 
 
 def _check_memory(needed: int, form: str, n: int, p: int) -> None:
-    """Refuse to make an array that cannot fit in memory."""
+    """Refuse to create an array that cannot fit in memory."""
     try:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not known on this system

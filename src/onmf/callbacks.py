@@ -52,7 +52,7 @@ class FitReporter(Listener):
         return self.iteration if self.listening or self.estimator.verbose else None
 
     def begin_run(self) -> None:
-        """Report that a run from a new start begins."""
+        """Report the beginning of a run."""
         self.end_run()
         self.run = self.root
         if self.root is not None and self.several:

@@ -1,4 +1,4 @@
-"""Cells by their molecules: clusters of an AnnData object, written where single-cell tools look for them."""
+"""Cluster the cells of an AnnData object, and write the clusters where single-cell tools look for them."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def cluster(
 ) -> ONMF:
     """Cluster the cells of an AnnData object by their counts, in place.
 
-    Counts as they were measured are best: neither normalised nor logarithmic. Backed objects are read in batches, and
-    Dask arrays stay where they are.
+    Use raw counts, neither normalised nor log-transformed. Backed objects are read in batches, and Dask arrays are
+    not loaded into memory.
 
     Parameters
     ----------
     adata : AnnData
-        Cells × genes. Written are ``adata.obs[key_added]`` (the cluster, a category), ``adata.obs[key_added +
-        "_scale"]``, ``adata.obs[key_added + "_margin"]`` (how sure each cell is of its cluster),
-        ``adata.varm[key_added]`` (centroids, genes × clusters) and ``adata.uns[key_added]`` (parameters, iterations,
-        objective).
+        Cells × genes. The result is written to ``adata.obs[key_added]`` (the cluster, a category),
+        ``adata.obs[key_added + "_scale"]``, ``adata.obs[key_added + "_margin"]`` (how much worse the best other
+        cluster is), ``adata.varm[key_added]`` (centroids, genes × clusters) and ``adata.uns[key_added]`` (parameters,
+        iterations, objective).
     n_clusters : int
         Number of clusters.
     layer : str, optional
         Layer with the counts; by default ``adata.X``.
     key_added : str, default="onmf"
-        Under which name the result is written.
+        Name under which the result is written.
     rows : int, default=10000
-        Cells of a batch, where ``adata`` is backed.
+        Cells per batch if ``adata`` is backed.
     **parameters
-        Of :class:`onmf.ONMF`.
+        Parameters of :class:`onmf.ONMF`.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def cluster(
         raise KeyError(f"adata has no layer {layer!r}: there are {', '.join(adata.layers) or 'none'}.")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
-        raise ValueError("adata has no X: say which layer has the counts with layer=.")
+        raise ValueError("adata has no X: name the layer that has the counts with layer=.")
     on_disk = not (isinstance(X, np.ndarray) or hasattr(X, "__dask_graph__") or hasattr(X, "tocsr"))
     model = ONMF(n_clusters, **parameters).fit(batches_of(X, rows) if on_disk else X)
     labels, scales, margins = (np.asarray(array) for array in (model.labels_, model.scales_, model.margins_))

@@ -1,4 +1,4 @@
-"""ONMF as a scikit-learn estimator: parameters, input and output; no mathematics."""
+"""ONMF as a scikit-learn estimator. It handles parameters, input and output, and has no mathematics."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class ONMF(
 ):
     """Cluster nonnegative data by orthogonal nonnegative matrix factorization.
 
-    Row i of X is approximated by ``scales_[i] * cluster_centers_[labels_[i]]``: one cluster each, times a scale of
-    its own. With the defaults this is KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
+    Row i of X is approximated by ``scales_[i] * cluster_centers_[labels_[i]]``: each row has one cluster and one
+    scale. With the defaults this is KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
 
     Parameters
     ----------
@@ -51,38 +51,38 @@ class ONMF(
         The divergence to minimise: ``"kullback-leibler"`` for counts, ``"frobenius"`` for Gaussian noise,
         ``"itakura-saito"``, or ``"cosine"``, which is exact spherical k-means. A number is the β of a β-divergence.
     init : str, array or callable, default="snpa"
-        Where to start. ``"snpa"``: the rows that the successive nonnegative projection algorithm chooses,
-        deterministic. ``"++"``: rows drawn with probability proportional to their loss under those drawn before.
-        ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition.
+        How to choose the first centroids. ``"snpa"``: the rows that the successive nonnegative projection algorithm
+        chooses, deterministic. ``"++"``: rows drawn with probability proportional to their loss under the rows drawn
+        before. ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition.
         ``"consensus"``: the clusters that ``n_consensus`` runs from random partitions agree on. It takes the time of
-        these runs and finds the best clusters, above all with ``refine="local-search"``. An array gives the centroids,
-        one row each, in any scale. A callable is called as ``init(X, n_clusters, random_state=...)`` and returns such
-        an array.
+        these runs and finds the best clusters, especially with ``refine="local-search"``. An array gives the
+        centroids, one row each, in any scale. A callable is called as ``init(X, n_clusters, random_state=...)`` and
+        returns such an array.
     n_init : int, default=1
         Number of runs from different random starts; the one with the lowest objective is kept.
     max_iter : int, default=100
-        Most iterations of a run.
+        Maximum number of iterations of a run.
     tol : float, default=1e-6
-        Stop when the matrix of scales changes by less than this in the Frobenius norm, and no larger share of the rows
-        changes its cluster; 0 runs to a fixed point.
+        Stop when the matrix of scales changes by less than this in the Frobenius norm, and the share of rows that
+        change cluster is not larger than this either; 0 runs to a fixed point.
     refine : None or "local-search", default=None
-        What follows the loop. None is the paper. ``"local-search"`` moves single rows to other clusters while the
-        objective falls, which finds better optima; for Kullback–Leibler and cosine.
+        Refinement after the loop. None does none, as in the paper. ``"local-search"`` moves single rows to other
+        clusters while the objective falls, which finds better optima; for Kullback–Leibler and cosine.
     n_consensus : int, default=30
-        Runs that vote if ``init="consensus"``.
+        Number of runs that vote if ``init="consensus"``.
     smoothing : float, default=1e-3
-        The ε that keeps a zero in a centroid from costing infinity (0 < β ≤ 1; the others need none). It is added to
-        centroids of sum 1.
+        The ε that keeps a zero in a centroid from costing infinity. Only 0 < β ≤ 1 needs it. It is added to centroids
+        of sum 1.
     engine : str, Engine or Backend, default="auto"
-        Where the rows lie and what computes there: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy;
-        for data in parts ``"blocks"`` or ``"dask"``. ``"auto"`` takes the one that the data need: the GPU for CuPy
-        arrays, whose results are CuPy arrays, and the CPU for all others in memory.
+        Where the rows are held and what computes on them: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain
+        NumPy; for data in parts ``"blocks"`` or ``"dask"``. ``"auto"`` chooses by the data: the GPU for CuPy arrays,
+        whose results are CuPy arrays, and the CPU for all others in memory.
     n_threads : int or None, default=None
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
     forgetting : float, default=0.9
-        What :meth:`partial_fit` keeps of the sums of earlier batches when the next one comes; 1 keeps all.
+        Factor by which :meth:`partial_fit` multiplies the sums of earlier batches at each new batch; 1 forgets nothing.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse array.
     verbose : int, default=0
@@ -110,14 +110,14 @@ class ONMF(
     engine_ : str
         Name of the engine that ran.
     init_rows_ : (n_clusters,) array of int or None
-        Rows of X that served as first centroids, where rows did.
+        Rows of X that were the first centroids; None if these were not rows.
     margins_ : (n,) array
-        How sure each row is of its cluster: by how much the best other one is worse, per unit of the row (per word, for
-        counts).
+        How much worse the best other cluster is for each row, per unit of the row (for counts: per word). A small
+        margin means an uncertain assignment.
     n_sweeps_ : int
         Sweeps of the local search over the rows; 0 without one.
     agreement_ : Agreement or None
-        With ``init="consensus"``, how far its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
+        With ``init="consensus"``, how well its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
     clustering_ : Clustering
         The result as one object, with the paper's ``W`` and ``H``.
     n_features_in_ : int
@@ -202,13 +202,13 @@ class ONMF(
     @available_if(lambda model: model._learns_from_batches())
     @interrupt.all_or_nothing
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
-        """Learn from a batch of rows, after those of earlier calls.
+        """Learn from a batch of rows, in addition to the batches of earlier calls.
 
-        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows; after :meth:`fit`, or in a
-        model from a file, the start are its centroids, though not the rows behind them. Every batch is assigned
-        under the centroids of the moment and added to the sums that they are made of, after these have been multiplied
-        by ``forgetting``. Pass over the batches several times, each time under the same names, and each batch replaces
-        what it gave before.
+        The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. A model that was fitted or
+        loaded starts from its centroids, and forgets the rows behind them. Each batch is assigned under the current
+        centroids. The sums by cluster, from which the centroids are computed, are multiplied by ``forgetting``, and
+        those of the batch are added. To pass over the batches several times, give each batch a name: a batch that
+        comes again under its name replaces its earlier sums.
 
         Parameters
         ----------
@@ -219,13 +219,13 @@ class ONMF(
         sample_weight : (n,) array, optional
             Weight of each row.
         batch : hashable, optional
-            Name of the batch. 12 bytes are kept for each row of a batch that has one, and its weights.
+            Name of the batch. A batch with a name keeps 12 bytes per row, and its weights.
 
         Returns
         -------
         self : ONMF
             ``labels_``, ``scales_`` and ``margins_`` are those of this batch; ``n_iter_`` counts batches. There is no
-            ``reconstruction_err_``: :meth:`score` tells how well any rows fit.
+            ``reconstruction_err_``: use :meth:`score` to see how well rows fit.
 
         Examples
         --------
@@ -255,7 +255,7 @@ class ONMF(
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             start = first_seeds(data, settings_of(self, seeds=np.array([seed])), Listener())
             known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
-        else:  # learning changes a copy, so that a failure loses nothing
+        else:  # learn() changes a copy, so a failure leaves the model as it was
             known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, data, float(self.forgetting), batch)
         self._stream, self._divergence = known, divergence
@@ -302,7 +302,7 @@ class ONMF(
         tags = super().__sklearn_tags__()
         try:
             domain = get_divergence(self.beta_loss).domain
-        except ValueError:  # fit() will say so
+        except ValueError:  # fit() raises it
             domain = "nonnegative"
         tags.input_tags.sparse = domain != "positive"
         tags.input_tags.positive_only = domain != "real"
@@ -316,7 +316,7 @@ class ONMF(
         return len(self.cluster_centers_)
 
     def _learns_from_batches(self) -> bool:
-        """Whether there is a :meth:`partial_fit`."""
+        """Whether :meth:`partial_fit` is available."""
         if self.refine is not None or by_runs(self.init):
             raise AttributeError(
                 "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
@@ -325,7 +325,7 @@ class ONMF(
         return True
 
     def _adopt(self, clustering: Clustering, engine: str) -> None:
-        """Take over a result as fitted attributes."""
+        """Set the fitted attributes from a result."""
         self.clustering_ = clustering
         self.labels_ = clustering.labels
         self.scales_ = clustering.scales
@@ -383,7 +383,7 @@ def _fit(
     reporter.searched(clustering)
     model._divergence = divergence
     model._adopt(clustering, chosen.name)
-    for stale in ("extra_", "provenance_", "_stream"):  # from a file or a stream of an earlier fit
+    for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
         model.__dict__.pop(stale, None)
     reporter.end()
     return model
@@ -392,18 +392,18 @@ def _fit(
 @interrupt.all_or_nothing
 @with_callbacks
 def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = None) -> ONMF:
-    """Fit an estimator with another engine, or another start, than its parameters say. The parameters do not change.
+    """Fit an estimator with another engine or start than its parameters name. The parameters do not change.
 
     Parameters
     ----------
     model : ONMF
-        To be fitted.
+        The estimator to fit.
     X : array, sparse matrix or callable
         The rows.
     engine : Engine, optional
-        Places the rows.
+        Replaces that of the estimator.
     init : array, optional
-        First centroids, of one run.
+        First centroids; the fit is then a single run.
 
     Returns
     -------
@@ -416,7 +416,7 @@ def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = 
 def load(path: str | os.PathLike[str]) -> ONMF:
     """Read a model that :meth:`ONMF.save` wrote.
 
-    Nothing in the file is executed, and nothing is believed before its checksum was right.
+    No code from the file is executed, and every part is checked against its checksum before use.
 
     Parameters
     ----------
@@ -426,13 +426,13 @@ def load(path: str | os.PathLike[str]) -> ONMF:
     Returns
     -------
     ONMF
-        Fitted, with all its attributes. ``extra_`` holds what was saved along with it and the ``"kind"`` of its data;
-        ``provenance_`` when and with what it was written.
+        The fitted model. ``extra_`` has the entries saved along with it and the ``"kind"`` of its data;
+        ``provenance_`` says when and with which versions it was written.
 
     Raises
     ------
     ValueError
-        If the file is no model, damaged, or written by a newer version.
+        If the file is not a model, is damaged, or was written by a newer version.
     """
     saved = read_model(path)
     try:

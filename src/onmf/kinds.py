@@ -1,8 +1,8 @@
-"""Kinds of models: what the file of each kind must hold, and how the commands use it.
+"""Kinds of models: the entries that the file of each kind must have, and the command that uses it.
 
 A model file names its kind, and ``extra_["kind"]`` of a loaded model repeats it. A new kind takes one entry in
-:data:`KINDS`. The entry is a reference, because the modules that define kinds lie above the model file: they are
-imported on first use, and ``import onmf`` stays light.
+:data:`KINDS`. The entry is a reference, because the modules that define kinds import the module of the model file. They
+are imported on first use, which keeps ``import onmf`` fast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Kind:
     ----------
     predict : str or None
         Function that runs ``onmf predict``, as ``module:name``; it takes the model and a
-        :class:`onmf.cli.options.Request`. Only the command line imports it. None if the command does not know the kind.
+        :class:`onmf.cli.options.Request`. Only the command line imports it. None if the command does not support the
+        kind.
     rules : callable
         A :class:`onmf.io.rules.Rule` for each entry of ``extra``, given the numbers of clusters and of features.
         Entries without a rule are not checked.

@@ -1,4 +1,4 @@
-"""The parameters of the estimator: checked, and turned into the settings of a fit."""
+"""Checks the parameters of the estimator, and turns them into the settings of a fit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from onmf.warn import warn
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse parameters that make no sense, before any data are touched."""
+    """Refuse invalid parameters before any data are read."""
 
-    def require(fine: bool, name: str, what: str) -> None:
-        if not fine:
+    def require(valid: bool, name: str, what: str) -> None:
+        if not valid:
             raise ValueError(f"{name}={getattr(model, name)!r} is not allowed: {name} must be {what}.")
 
     for name in ("n_clusters", "n_init", "n_consensus", "max_iter"):
@@ -39,7 +39,7 @@ def check_parameters(model: Any) -> None:
 def settings_of(model: Any, *, init: Any = None, seeds: Array | None = None) -> Settings:
     """The settings of a fit with these parameters.
 
-    ``init`` replaces the start of the model, for a single run. Random seeds are drawn unless they are given.
+    ``init`` replaces that of the model, for a single run. Without ``seeds``, random ones are drawn.
     """
     if seeds is None:
         runs = number_of_runs(model) if init is None else 1
@@ -55,7 +55,7 @@ def settings_of(model: Any, *, init: Any = None, seeds: Array | None = None) -> 
 
 
 def number_of_runs(model: Any) -> int:
-    """The number of runs that makes sense for the start."""
+    """The number of runs: ``n_init``, or 1 for a deterministic start."""
     start, n_init = get_start(model.init), int(model.n_init)
     assert start is not None, "init was checked"
     if n_init > 1 and start.by_runs:
@@ -75,7 +75,7 @@ def number_of_runs(model: Any) -> int:
 
 
 def by_runs(init: Any) -> bool:
-    """Whether a start is made of runs of its own."""
+    """Whether a start is computed from several runs, like a consensus."""
     start = get_start(init)
     return start is not None and start.by_runs
 
@@ -91,5 +91,5 @@ def check_for_parts(refine: Any, init: Any) -> None:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, and not a truth value."""
+    """Whether a value is an integer and not a boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""A fitted model in another place: in the memory of the host, or in a file."""
+"""The methods that copy a fitted model to host memory, or save it to a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onmf.io.model_file import SavedModel, provenance, write_model
 
 
 class SaveMixin:
-    """The methods that move a fitted model elsewhere."""
+    """Copies a fitted model to host memory, and saves it to a file."""
 
     if TYPE_CHECKING:
         clustering_: Clustering
@@ -29,38 +29,39 @@ class SaveMixin:
         def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
     def to_cpu(self) -> Self:
-        """The fitted model with its arrays in the memory of the host, for a machine without a GPU or a cluster.
+        """A copy of the fitted model with its arrays in host memory, for machines without a GPU or a Dask cluster.
 
         Returns
         -------
         model : ONMF
-            A copy, with ``engine="auto"`` where it was ``"gpu"``.
+            A copy, with ``engine="auto"`` if it was ``"gpu"``, or an engine or backend object.
         """
         check_is_fitted(self)
         model, own = copy(self), vars(self)
         arrays = {field.name: getattr(self.clustering_, field.name) for field in fields(self.clustering_)}
         values = {id(value): value for value in (*own.values(), *arrays.values())}
-        found = {key: _in_host_memory(value) for key, value in values.items()}
+        on_host = {key: _in_host_memory(value) for key, value in values.items()}
         for name, value in own.items():
-            setattr(model, name, found[id(value)])
-        model.clustering_ = replace(self.clustering_, **{name: found[id(value)] for name, value in arrays.items()})
+            setattr(model, name, on_host[id(value)])
+        model.clustering_ = replace(self.clustering_, **{name: on_host[id(value)] for name, value in arrays.items()})
         if isinstance(self.engine, Engine | Backend) or self.engine == "gpu":
             model.engine = "auto"
         return model
 
     def save(self, path: str | os.PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
-        """Write the fitted model into a file, whole or not at all; :func:`onmf.load` reads it.
+        """Write the fitted model to a file, atomically; :func:`onmf.load` reads it.
 
-        The file holds no pickle and no code: parameters and metadata as JSON, arrays as ``.npy``, each with a checksum,
-        in one zip.
+        The file has no pickle and no code. It is a zip of parameters and metadata as JSON, and arrays as ``.npy``, each
+        with a checksum.
 
         Parameters
         ----------
         path : str or path
-            Where to; ``.onmf`` is the usual ending.
+            The file; ``.onmf`` is the usual extension.
         extra : mapping, optional
-            More to keep with the model, by name: arrays of numbers, and whatever JSON can say. ``"kind"`` says what the
-            data are (``"matrix"`` by default). Loading gives it back as ``extra_``, which is saved again by default.
+            More entries to save with the model, by name: arrays of numbers, and values that JSON supports. ``"kind"``
+            says what the data are (``"matrix"`` by default). A loaded model has them as ``extra_``, and saves them
+            again by default.
 
         Examples
         --------
@@ -69,12 +70,12 @@ class SaveMixin:
         >>> model = onmf.ONMF(n_clusters=2).fit([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(os.path.join(folder, "model.onmf"))
-        ...     again = onmf.load(os.path.join(folder, "model.onmf"))
-        >>> again.predict([[5, 0, 0], [0, 0, 3]])
+        ...     loaded = onmf.load(os.path.join(folder, "model.onmf"))
+        >>> loaded.predict([[5, 0, 0], [0, 0, 3]])
         array([0, 1], dtype=int32)
         """
         check_is_fitted(self)
-        kept = getattr(self, "extra_", {}) if extra is None else extra
+        entries = getattr(self, "extra_", {}) if extra is None else extra
         names = getattr(self, "feature_names_in_", None)
         write_model(
             path,
@@ -84,7 +85,7 @@ class SaveMixin:
                 clustering=self.to_cpu().clustering_,
                 engine=self.engine_,
                 feature_names=None if names is None else [str(name) for name in names],
-                extra={"kind": "matrix", **kept},
+                extra={"kind": "matrix", **entries},
                 provenance=provenance(),
             ),
         )

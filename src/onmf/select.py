@@ -1,4 +1,4 @@
-"""How many clusters? Three criteria that need no labels, side by side."""
+"""Choose the number of clusters by three criteria that need no labels."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from onmf.fit.restarts import runs
 from onmf.fit.starts import Seeds, random_partition
 
 PRIOR = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
-"""Words of the whole that a cluster's profile is mixed with before it predicts; the best of these is taken."""
+"""Pseudo-counts, drawn from the whole data, that smooth a cluster's profile before it predicts; the best is used."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What each criterion says on each number of clusters.
+    """The value of each criterion for each number of clusters.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Selection:
     held_out_error : (m,) array
         Standard error of ``held_out`` over the folds.
     stability : (m,) array
-        Mean adjusted Rand index of two runs; 1 where all runs found the same clusters.
+        Mean adjusted Rand index of two runs; 1 if all runs found the same clusters.
     bic : (m,) array
         Bayesian information criterion; lower is better.
     """
@@ -59,11 +59,11 @@ class Selection:
             "stability": np.argmax(self.stability),
             "bic": np.argmin(self.bic),
         }
-        return {name: int(self.candidates[place]) for name, place in best.items()}
+        return {name: int(self.candidates[i]) for name, i in best.items()}
 
     @property
     def n_clusters(self) -> int:
-        """The number of clusters under which unseen counts are likeliest."""
+        """The number of clusters with the highest held-out likelihood."""
         return self.chosen["held-out"]
 
     def table(self) -> list[dict[str, float]]:
@@ -107,21 +107,22 @@ def select_n_clusters(
 ) -> Selection:
     """Try several numbers of clusters on counts, and judge each by three criteria.
 
-    *Held-out likelihood*: the rows are split into folds. The clusters are found without a fold; each of its rows is
-    then halved word by word at random (binomial thinning: for Poisson counts the halves are independent), one half
-    finds the row's cluster, and the other is predicted by it. *Stability*: how far runs from random partitions
-    agree. *BIC*: the likelihood of the fit with a price for every parameter, (log n) / 2 for each of the k (p − 1).
+    *Held-out likelihood*: the rows are split into folds, and the clusters are computed without one of them. Each row
+    of that fold is then halved at random, word by word (binomial thinning: for Poisson counts the halves are
+    independent). One half determines the cluster of the row, and the cluster predicts the other half. *Stability*: how
+    well runs from random partitions agree. *BIC*: the likelihood of the fit, with a penalty of (log n) / 2 for each of
+    the k (p − 1) parameters.
 
     Parameters
     ----------
     X : (n, n_features) array or sparse matrix of counts
-        Data: whole numbers ≥ 0.
+        Data: integers ≥ 0, of any numeric type.
     candidates : iterable of int, default=range(2, 21)
         Numbers of clusters to try.
     n_splits : int, default=3
-        Folds of the rows; at least 2.
+        Number of folds; at least 2.
     n_init : int, default=5
-        Runs for each fit; at least 2.
+        Number of runs for each fit; at least 2.
     refine : None or "local-search", default="local-search"
         As in :class:`onmf.ONMF`.
     max_iter : int, default=100
@@ -154,7 +155,7 @@ def select_n_clusters(
     values = rows.data if issparse(rows) else rows.reshape(-1)
     if not np.isfinite(kernels.total_if_whole(values, 0, len(values))):
         raise ValueError(
-            "X holds numbers that are not whole: held-out likelihood halves counts word by word. Pass the raw counts, "
+            "X holds numbers that are not integers: held-out likelihood halves counts word by word. Pass raw counts, "
             "not frequencies or tf-idf."
         )
     if len(values) and values.max() > 2**53:
@@ -219,9 +220,9 @@ def _fits(backend: Backend, rows: Matrix, k: int, n: int, plan: Plan, rng: np.ra
 
 
 def _predicted(backend: Backend, train: Matrix, labels: Array, k: int, first: Matrix, second: Matrix) -> float:
-    """Mean log-likelihood of a count of the second halves, in the clusters that the first halves choose."""
+    """Mean log-likelihood of a count of the second halves, in the clusters that the first halves determine."""
     sums = backend.sum_by_label(backend.place(train), labels, np.ones(len(labels)), k)
-    whole = sums.sum(axis=0) + 0.5  # a word that was never seen counts as half a word
+    whole = sums.sum(axis=0) + 0.5  # half a pseudo-count: words that never occur get a finite likelihood
     whole /= whole.sum()
     totals = sums.sum(axis=1, keepdims=True)
     halves = backend.place(first), backend.place(second)
@@ -236,7 +237,7 @@ def _predicted(backend: Backend, train: Matrix, labels: Array, k: int, first: Ma
 
 @contextmanager
 def _progress(steps: int, verbose: int) -> Iterator[Callable[[], None]]:
-    """A progress bar of so many steps, or none."""
+    """Yield the function that advances a progress bar by a step; without ``verbose`` it does nothing."""
     if not verbose:
         yield lambda: None
         return

@@ -55,7 +55,7 @@ def test_step_agrees_with_the_reference(counts, name, kind, dtype, index, loss):
         block = MADE[backend]().hold(rows, divergence, weights)
         run = block.backend.begin(block)
         first = run.step(prepare(block, templates))
-        first = replace(first, sums=first.sums.copy())  # it belongs to the run, until the next step
+        first = replace(first, sums=first.sums.copy())  # the next step of the run overwrites them
         second = run.step(prepare(block, again))
         results.append((first, second, *map(to_host, run.collect()), block.constant))
     for step, reference in zip(results[1][:2], results[0][:2], strict=True):
@@ -213,7 +213,7 @@ def test_only_sums_of_whole_numbers_follow_moved_rows(counts):
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("loss", LOSSES)
 class TestEveryPlace:
-    """A backend gives the same fit wherever the rows lie."""
+    """A backend gives the same fit for rows in memory, in blocks and in Dask."""
 
     def test_blocks_and_dask(self, counts, name, loss):
         X = csr_array(counts[0])

@@ -193,7 +193,7 @@ def test_same_bits_in_every_run(loss, sparse, whole):
     X = made(3000, 80, whole=whole)
     X = X if sparse else X.toarray()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # not converged after so few iterations
+        warnings.simplefilter("ignore")  # too few iterations to converge
         one, other = (ONMF(9, beta_loss=loss, engine="gpu", max_iter=15, tol=0).fit(X) for _ in range(2))
     for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name

@@ -92,7 +92,7 @@ def test_smoothed_objective_may_end_above_its_lowest_iterate(paper_set):
 def test_kl_finds_the_water_that_frobenius_misses(paper_set):
     X, endmembers = paper_set("jasper")
     water = endmembers[np.argmin(endmembers.sum(axis=1))]
-    found = {
+    angles = {
         loss: min(metrics.mrsa(water, w) for w in ONMF(4, beta_loss=loss).fit(X).cluster_centers_) for loss in LOSSES
     }
-    assert found["kullback-leibler"] < 10 < found["frobenius"]
+    assert angles["kullback-leibler"] < 10 < angles["frobenius"]

@@ -41,21 +41,21 @@ def in_parts(engine, X, sizes):
     return da.concatenate([da.from_delayed(dask.delayed(b, traverse=False), b.shape, meta=like) for b in blocks])
 
 
-def assert_same(found, whole, bits):
+def assert_same(fitted, whole, bits):
     """Check for the same clustering, to the last bit if sums are exact."""
-    assert np.array_equal(np.asarray(found.labels_), whole.labels_)
-    assert found.n_iter_ == whole.n_iter_
-    assert (found.init_rows_ is None) == (whole.init_rows_ is None)
+    assert np.array_equal(np.asarray(fitted.labels_), whole.labels_)
+    assert fitted.n_iter_ == whole.n_iter_
+    assert (fitted.init_rows_ is None) == (whole.init_rows_ is None)
     if whole.init_rows_ is not None:
-        assert np.array_equal(found.init_rows_, whole.init_rows_)
+        assert np.array_equal(fitted.init_rows_, whole.init_rows_)
     if bits:
-        assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
-        assert np.array_equal(np.asarray(found.scales_), whole.scales_)
-    assert found.cluster_centers_ == pytest.approx(whole.cluster_centers_, rel=1e-9, abs=1e-12)
-    assert found.reconstruction_err_ == pytest.approx(whole.reconstruction_err_, rel=1e-12)
-    assert np.asarray(found.scales_) == pytest.approx(whole.scales_, rel=1e-9)
-    assert np.asarray(found.margins_) == pytest.approx(whole.margins_, rel=1e-9, abs=1e-12)
-    assert found.clustering_.masses == pytest.approx(whole.clustering_.masses, rel=1e-9)
+        assert np.array_equal(fitted.cluster_centers_, whole.cluster_centers_)
+        assert np.array_equal(np.asarray(fitted.scales_), whole.scales_)
+    assert fitted.cluster_centers_ == pytest.approx(whole.cluster_centers_, rel=1e-9, abs=1e-12)
+    assert fitted.reconstruction_err_ == pytest.approx(whole.reconstruction_err_, rel=1e-12)
+    assert np.asarray(fitted.scales_) == pytest.approx(whole.scales_, rel=1e-9)
+    assert np.asarray(fitted.margins_) == pytest.approx(whole.margins_, rel=1e-9, abs=1e-12)
+    assert fitted.clustering_.masses == pytest.approx(whole.clustering_.masses, rel=1e-9)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -87,9 +87,9 @@ def test_a_fit_in_parts_is_the_fit_in_memory(counts, engine, start, loss):
     X = csr_array(counts[0])
     options = {"beta_loss": loss, "init": start, "random_state": 3}
     whole = ONMF(4, **options).fit(X)
-    found = ONMF(4, **options).fit(in_parts(engine, X, [25, 5, 30]))
-    assert found.engine_ == engine
-    assert_same(found, whole, bits=loss == "kullback-leibler")
+    fitted = ONMF(4, **options).fit(in_parts(engine, X, [25, 5, 30]))
+    assert fitted.engine_ == engine
+    assert_same(fitted, whole, bits=loss == "kullback-leibler")
 
 
 @settings(max_examples=25)
@@ -110,10 +110,10 @@ def test_any_cuts_give_the_same_bits(data):
     with np.errstate(all="raise", under="ignore"):
         whole = quiet(ONMF(k, **options), X)
         for engine in ENGINES:
-            found = quiet(ONMF(k, **options), in_parts(engine, X, sizes))
-            assert np.array_equal(np.asarray(found.labels_), whole.labels_)
-            assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
-            assert found.n_iter_ == whole.n_iter_
+            fitted = quiet(ONMF(k, **options), in_parts(engine, X, sizes))
+            assert np.array_equal(np.asarray(fitted.labels_), whole.labels_)
+            assert np.array_equal(fitted.cluster_centers_, whole.cluster_centers_)
+            assert fitted.n_iter_ == whole.n_iter_
 
 
 def quiet(model, X):
@@ -148,9 +148,9 @@ def test_other_divergences_give_the_same_labels_on_the_papers_data(paper_set, na
     k = len(EXPECTED[name]["snpa_rows"])
     whole = ONMF(k, beta_loss=loss, max_iter=300).fit(X)
     n = X.shape[0]
-    found = ONMF(k, beta_loss=loss, max_iter=300).fit(in_parts("dask", X, [n // 3, n // 3, n - 2 * (n // 3)]))
-    assert np.array_equal(found.labels_.compute(), whole.labels_)
-    assert found.n_iter_ == whole.n_iter_
+    fitted = ONMF(k, beta_loss=loss, max_iter=300).fit(in_parts("dask", X, [n // 3, n // 3, n - 2 * (n // 3)]))
+    assert np.array_equal(fitted.labels_.compute(), whole.labels_)
+    assert fitted.n_iter_ == whole.n_iter_
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -167,14 +167,14 @@ def test_weights_and_the_methods_of_a_model(counts, engine):
     X, weights = csr_array(counts[0]), np.random.default_rng(4).integers(0, 4, len(counts[0])).astype(float)
     parts = in_parts(engine, X, [20, 0, 40])
     whole = ONMF(3).fit(X, sample_weight=weights)
-    found = ONMF(3).fit(parts, sample_weight=weights)
-    assert_same(found, whole, bits=True)
-    assert np.array_equal(np.asarray(found.predict(parts)), whole.predict(X))
-    assert np.asarray(found.predict_proba(parts, 10)) == pytest.approx(whole.predict_proba(X, 10))
-    H = found.transform(parts)
+    fitted = ONMF(3).fit(parts, sample_weight=weights)
+    assert_same(fitted, whole, bits=True)
+    assert np.array_equal(np.asarray(fitted.predict(parts)), whole.predict(X))
+    assert np.asarray(fitted.predict_proba(parts, 10)) == pytest.approx(whole.predict_proba(X, 10))
+    H = fitted.transform(parts)
     H = H.compute() if engine == "dask" else H
     assert abs(H - whole.transform(X)).max() < 1e-15
-    assert found.score(parts, sample_weight=weights) == pytest.approx(whole.score(X, sample_weight=weights))
+    assert fitted.score(parts, sample_weight=weights) == pytest.approx(whole.score(X, sample_weight=weights))
     dense = ONMF(3, sparse_output=False).fit_transform(parts, sample_weight=weights)
     assert np.asarray(dense) == pytest.approx(whole.fit_transform(X, sample_weight=weights).toarray())
     several = ONMF(3, init="random", n_init=4, random_state=0)
@@ -242,10 +242,10 @@ def test_parts_without_rows(counts, empty):
     bag = dask.bag.from_delayed([dask.delayed(piece, traverse=False) for piece in pieces])
     whole = ONMF(3, init="++", random_state=0).fit(X)
     for parts in (bag, lambda: iter(pieces)):
-        found = ONMF(3, init="++", random_state=0).fit(parts)
-        assert_same(found, whole, bits=True)
-        assert np.array_equal(np.asarray(found.predict(parts)), whole.labels_)
-        assert found.score(parts) == pytest.approx(whole.score(X))
+        fitted = ONMF(3, init="++", random_state=0).fit(parts)
+        assert_same(fitted, whole, bits=True)
+        assert np.array_equal(np.asarray(fitted.predict(parts)), whole.labels_)
+        assert fitted.score(parts) == pytest.approx(whole.score(X))
     with pytest.raises(ValueError, match="X has no rows: no partition holds any"):
         ONMF(3).fit(dask.bag.from_delayed([dask.delayed([]), dask.delayed([])]))
 
@@ -295,7 +295,7 @@ class TestWeights:
         kinds = collections(counts[0])
         for n in (2, 4):
             with pytest.raises(
-                ValueError, match=f"sample_weight has {n} chunks, but X has 3 partitions.*cut both alike"
+                ValueError, match=f"sample_weight has {n} chunks, but X has 3 partitions.*give both the same chunks"
             ):
                 ONMF(3).fit(kinds["delayed"], sample_weight=da.ones(n * 20, chunks=20))
         with pytest.raises(ValueError, match="sample_weight has 1 chunks, but X has 3 partitions"):
@@ -311,9 +311,9 @@ class TestWeights:
     def test_one_number_is_the_weight_of_every_row(self, counts, kind):
         X = in_parts("blocks", counts[0], [20, 40]) if kind == "batches" else collections(counts[0])[kind]
         whole = ONMF(3).fit(counts[0], sample_weight=2.0)
-        found = ONMF(3).fit(X, sample_weight=2.0)
-        assert_same(found, whole, bits=True)
-        assert found.score(X, sample_weight=2.0) == pytest.approx(whole.score(counts[0]))
+        fitted = ONMF(3).fit(X, sample_weight=2.0)
+        assert_same(fitted, whole, bits=True)
+        assert fitted.score(X, sample_weight=2.0) == pytest.approx(whole.score(counts[0]))
         with pytest.raises(ValueError, match="a weight must be 0, or lie between"):
             ONMF(3).fit(X, sample_weight=-1.0)
 
@@ -364,8 +364,8 @@ class TestWhatStays:
 
         alone = opened()(0)
         with ThreadPoolExecutor(3) as pool:
-            for found in pool.map(opened(), range(3)):
-                for one, other in zip(found[:2], alone[:2], strict=True):
+            for result in pool.map(opened(), range(3)):
+                for one, other in zip(result[:2], alone[:2], strict=True):
                     assert np.array_equal(one, other)
 
     def test_an_older_task_knows_of_no_later_vertex(self, counts):
@@ -380,9 +380,9 @@ class TestWhatStays:
         fresh, used = (Part(block, block.backend.begin(block)) for _ in range(2))
         farthest(used, "a", 3, seeds, gram, 0.0)
         expected = farthest(fresh, "a", 3, seeds[:1], gram, 0.0)
-        found = farthest(used, "a", 3, seeds[:1], gram, 0.0)
-        assert np.array_equal(found.rows, expected.rows)
-        assert np.array_equal(found.residuals, expected.residuals)
+        front = farthest(used, "a", 3, seeds[:1], gram, 0.0)
+        assert np.array_equal(front.rows, expected.rows)
+        assert np.array_equal(front.residuals, expected.residuals)
 
 
 def test_a_model_without_a_cluster(counts):
@@ -518,10 +518,10 @@ class TestDataThatChange:
 
         def block(number):
             passes.append(number)
-            found = csr_array(source.blocks[number])
+            rows = csr_array(source.blocks[number])
             if len(passes) > 6:
-                found.indices[0] = 10**6
-            return found
+                rows.indices[0] = 10**6
+            return rows
 
         source.block = block
         with pytest.raises(ValueError, match=r"In (batch|partition) \d.*indices\[0\] = 1000000, in row 0"):

@@ -1,7 +1,7 @@
-"""The one door for data: what a user passes, checked and held by the engine that it needs.
+"""Takes in the data that a user passes: checks them, chooses an engine, and lets the engine hold them.
 
 Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. Dask collections and callables that
-return batches are rows in parts, each of which is checked where and when it is read.
+return batches are rows in parts. Each part is checked when it is read, by the process that reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .validate import (
 
 
 class Intake(NamedTuple):
-    """The engine that was chosen for data, and the data in its place."""
+    """The engine that was chosen for the data, and the data as it holds them."""
 
     engine: Engine
     data: Data
@@ -50,21 +50,21 @@ def take_in(
     reset: bool = False,
     warn: bool = False,
 ) -> Intake:
-    """Check ``X``, choose the engine for it, and place the rows.
+    """Check ``X``, choose an engine for it, and let the engine hold the rows.
 
     Parameters
     ----------
     estimator : ONMF
-        Its ``engine`` and ``n_threads`` decide, and its features are compared.
+        Its ``engine`` and ``n_threads`` are used, and its features are compared with those of ``X``.
     X, sample_weight
         As in :meth:`onmf.ONMF.fit`.
     divergence : Divergence
         Of the estimator.
     engine : str, Engine or Backend, optional
-        Overrides that of the estimator.
+        Replaces that of the estimator.
     reset : bool, default=False
-        Whether to set number and names of the features instead of comparing them. Data in parts are then read once, to
-        find out their sizes.
+        Whether to set the number and names of the estimator's features instead of comparing them. Data in parts are
+        then read once, to find their sizes.
     warn : bool, default=False
         Whether to warn about rows that are zero everywhere.
 
@@ -100,7 +100,7 @@ def in_parts(X: Any) -> bool:
 
 
 def check_in_memory(X: Any, what: str) -> None:
-    """Refuse data in parts, for ``what`` goes through the rows in any order."""
+    """Refuse data in parts for ``what``, a function that needs random access to the rows."""
     if in_parts(X):
         raise ValueError(f"{what} needs all rows in memory, and X comes in parts: pass a sample of its rows.")
 
@@ -108,7 +108,7 @@ def check_in_memory(X: Any, what: str) -> None:
 def check_parts(
     X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
 ) -> Source:
-    """``X`` in parts, as engines want it; each part is checked where and when it is read."""
+    """Describe ``X`` in parts for the engines; each part is checked when it is read."""
     read = partial(read_again, divergence=divergence)
     check = partial(check_block, divergence=divergence)
     if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
@@ -123,15 +123,15 @@ def check_parts(
         blocks, sizes, features, names = as_blocks(X)
         weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes, len(blocks))
     if not reset:
-        told = features if names is None else len(names)
-        if told is not None:
-            check_features(estimator, told, names, reset=False)
+        n_features = features if names is None else len(names)
+        if n_features is not None:
+            check_features(estimator, n_features, names, reset=False)
         features = estimator.n_features_in_
     return Source(blocks, read, check, weights, noun, one, sizes, features, names, X)
 
 
 def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
-    """Tell an estimator the number and names of the features of data in parts, or compare them."""
+    """Set the number and names of an estimator's features from data in parts, or compare them."""
     if reset:
         if names is not None and len(names) != features:
             raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
@@ -153,7 +153,7 @@ def check_features(estimator: Any, features: int, names: Array | None, *, reset:
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
-    """Sample weights, one delayed array for each partition, or one number for all rows of it."""
+    """Sample weights as one delayed array, or one number, for each partition."""
     from dask import delayed
 
     if hasattr(sample_weight, "to_dask_array"):  # a column of a frame
@@ -181,8 +181,8 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
         sample_weight = sample_weight.rechunk((tuple(sizes),))
     elif len(chunks) != parts:
         raise ValueError(
-            f"sample_weight has {len(chunks)} chunks, but X has {parts} partitions, and their sizes are not known: cut "
-            "both alike."
+            f"sample_weight has {len(chunks)} chunks, but X has {parts} partitions, and their sizes are not known: "
+            "give both the same chunks."
         )
     return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
 
@@ -192,20 +192,20 @@ def part_weights(weights: Any) -> FloatArray:
     weights = as_numbers(weights, "sample_weight")
     if not weights.any():
         return weights
-    found = check_weights(weights, len(weights))
-    assert found is not None
-    return found
+    checked = check_weights(weights, len(weights))
+    assert checked is not None
+    return checked
 
 
 def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
-    """A part of the rows as engines want it."""
+    """Convert a part of the rows for the engines."""
     if isinstance(block, Iterator | list | tuple):
         pieces = list(block)
         if len(pieces) == 0:
             return np.empty((0, features or 0))
         if not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
             raise ValueError(
-                "it holds something else than blocks of rows: make each element a 2-D array or CSR matrix."
+                "it holds something other than blocks of rows: make each element a 2-D array or CSR matrix."
             )
         pieces = [sound(piece) for piece in pieces]
         block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
@@ -217,13 +217,13 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
 
 
 def check_block(block: Any, divergence: Divergence, features: int | None = None) -> tuple[Matrix, int]:
-    """A part of the rows that is seen for the first time, and how many of its rows are zero."""
+    """Read and check a part of the rows for the first time. → the part, and the number of its zero rows"""
     X = read_block(block, divergence, features)
     return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
 
 
 def read_again(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
-    """A part of the rows that was checked before, and may have changed since."""
+    """Read a part of the rows that was checked before. It may have changed since, so it is checked again."""
     X = read_block(block, divergence, features)
     if X.shape[0] and not clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence):
         check_entries(X, divergence)
@@ -231,9 +231,9 @@ def read_again(block: Any, divergence: Divergence, features: int | None = None) 
 
 
 def clearly_allowed(x: Array, divergence: Divergence) -> bool:
-    """Whether one look at the entries shows that they are allowed; where it does not, they may still be.
+    """Whether a fast check shows that the entries are allowed. If it does not, they may still be allowed.
 
-    The look is a single fast pass, since every step of a fit takes one.
+    The check is a single fast pass, because every iteration of a fit repeats it.
     """
     if x.size == 0 or divergence.domain == "positive":
         return x.size == 0

@@ -1,4 +1,4 @@
-"""Checks of the structure of sparse matrices: compiled code follows their indices unchecked."""
+"""Checks of the structure of sparse matrices. Compiled code follows their indices unchecked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REMEDY = "Build it again from its entries, for example with scipy.sparse.coo_arr
 
 
 def check_structure(X: Any, name: str = "X") -> None:
-    """Refuse a sparse matrix whose index arrays point outside it; the error names the first fault.
+    """Refuse a sparse matrix whose index arrays point outside it. The error names the first fault.
 
     SciPy checks little of this when it creates a matrix and nothing when a matrix is changed later, and its own
     conversions crash on such a matrix. Formats without index arrays (lists of lists, dictionaries) pass: check the

@@ -1,4 +1,4 @@
-"""Input checks that every front door shares: each refusal says what is wrong, where, and what to do."""
+"""Input checks for all entry points. Each error says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .structure import check_structure
 NO_NUMBERS = "X holds {} values: leave out, or encode, the columns that are not numbers."
 
 WEIGHTS = (1e-30, 1e30)
-"""The least and the largest weight but 0: they keep sums of weighted squares inside float64."""
+"""Smallest and largest weight besides 0. These limits keep sums of weighted squares inside float64."""
 
 
 def check_data(
     X: Any, divergence: Divergence, *, estimator: Any = None, reset: bool = False, warn: bool = False
 ) -> Matrix:
-    """``X`` as engines want it: a C-contiguous array or canonical CSR of native numbers, inside the domain.
+    """Check ``X`` and convert it for the engines: a C-contiguous array or canonical CSR of native numbers.
 
-    The caller's arrays are never changed; they are used as they are where they already have that form.
+    The caller's arrays are never changed. They are not copied if they already have that form.
     """
     if isinstance(X, str | PathLike):
         raise ValueError(
@@ -42,8 +42,8 @@ def check_data(
     first = X[0] if isinstance(X, list | tuple) and len(X) else None
     if isinstance(X, Iterator) or getattr(first, "ndim", 0) == 2:
         raise ValueError(
-            f"X is a {type(X).__name__} of batches: pass a function without arguments that returns them one by one, "
-            "anew each time, or put them together to one matrix."
+            f"X is a {type(X).__name__} of batches: pass a function without arguments that returns a new iterator over "
+            "them at each call, or stack them into one matrix."
         )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
     X = sound(X)
@@ -60,19 +60,19 @@ def check_data(
 
 
 def sound(X: Any, name: str = "X") -> Any:
-    """``X``, whose indices lead nowhere else: refused if they do, before SciPy's or our compiled code follows them."""
+    """Return ``X``. Refuse sparse matrices with invalid indices before compiled code, SciPy's or ours, follows them."""
     if issparse(X):
-        if X.dtype.kind not in "buifc":  # SciPy's refusal does not say which
+        if X.dtype.kind not in "buifc":  # SciPy's error does not name the type
             raise ValueError(NO_NUMBERS.format(X.dtype))
         check_structure(X, name)
-        if X.format in ("lil", "dok"):  # their structure is Python's, and what they hold becomes indices here
+        if X.format in ("lil", "dok"):  # Python objects, which become index arrays only in the conversion
             X = X.tocsr()
     check_structure(X, name)
     return X
 
 
 def check_kind(X: Any, divergence: Divergence) -> None:
-    """Refuse what are no numbers, and sparse rows where zeros are forbidden."""
+    """Refuse values that are not numbers, and sparse rows if the divergence forbids zeros."""
     if X.dtype.kind not in "buif":
         raise ValueError(NO_NUMBERS.format(X.dtype))
     if hasattr(X, "indptr") and divergence.domain == "positive":
@@ -83,7 +83,7 @@ def check_kind(X: Any, divergence: Divergence) -> None:
 
 
 def warn_zero_rows(zeros: int, n: int) -> None:
-    """Say how many rows hold nothing."""
+    """Warn about rows that are zero everywhere."""
     if zeros:
         warn_user(
             f"{zeros} of {n} rows of X are zero everywhere: they get scale 0 and the label of the tie rule, the "
@@ -93,7 +93,7 @@ def warn_zero_rows(zeros: int, n: int) -> None:
 
 
 def check_gpu_array(X: Any, estimator: Any, reset: bool) -> Any:
-    """A CuPy array or sparse matrix, checked as scikit-learn checks those on the host; sparse ones as CSR."""
+    """Check a CuPy array as scikit-learn checks NumPy arrays, and convert sparse matrices to CSR."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
     for number, what in zip(X.shape, ("sample", "feature"), strict=True):
@@ -112,7 +112,7 @@ def first_of(X: Any) -> Any:
 
 
 def as_rows(X: Any) -> Matrix:
-    """Canonical CSR or a C-contiguous array, of native numbers of at most 64 bits; a copy only where X is neither."""
+    """Convert ``X`` to canonical CSR or a C-contiguous array of native numbers, 64 bits at most; avoid copies."""
     if on_gpu(X):
         return _gpu_rows(X)
     X = X.astype(_native(X.dtype), copy=False)
@@ -130,7 +130,7 @@ def as_rows(X: Any) -> Matrix:
 
 
 def _gpu_rows(X: Any) -> Matrix:
-    """The same of CuPy's."""
+    """The same for CuPy arrays."""
     import cupy
 
     if not hasattr(X, "indptr"):
@@ -152,7 +152,7 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatArray:
-    """Refuse what cannot be computed with, naming the first; → (n,) largest absolute entry of each row."""
+    """Refuse entries that cannot be computed with, naming the first. → (n,) largest absolute entry of each row"""
     low, high = row_extremes(X)
     sizes = np.maximum(high, -low)
 
@@ -195,7 +195,7 @@ def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatAr
 
 
 def row_extremes(X: Matrix) -> tuple[FloatArray, FloatArray]:
-    """Smallest and largest stored entry of each row; 0 where none is stored, NaN where one is. → 2 × (n,)"""
+    """Smallest and largest stored entry of each row; 0 if none is stored, NaN if an entry is NaN. → 2 × (n,)"""
     if on_gpu(X):
         from onmf.backend.gpu import GpuBackend
 
@@ -212,7 +212,7 @@ def row_extremes(X: Matrix) -> tuple[FloatArray, FloatArray]:
 
 
 def first_entry(X: Matrix, mask: Array) -> tuple[int, int, Any, int]:
-    """Row, column and value of the first entry in ``mask``, and how many there are."""
+    """Row, column and value of the first entry in ``mask``, and the number of such entries."""
     if issparse(X):
         entry = int(np.argmax(mask))
         row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
@@ -222,7 +222,7 @@ def first_entry(X: Matrix, mask: Array) -> tuple[int, int, Any, int]:
 
 
 def read_only(X: Matrix) -> Matrix:
-    """``X`` for eyes that must not write to it. CuPy's arrays have no such mark."""
+    """A read-only view of ``X``. CuPy arrays are returned as they are, since they have no such flag."""
     if on_gpu(X):
         return X
     if issparse(X):
@@ -240,7 +240,7 @@ def as_numbers(values: Any, name: str) -> FloatArray:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} holds something that is no number: {error}.") from error
+        raise ValueError(f"{name} holds something that is not a number: {error}.") from error
 
 
 def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
@@ -266,7 +266,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
 
 
 def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
-    """Starting centroids as a float64 array of the right shape inside the domain."""
+    """Check starting centroids, and convert them to a float64 array."""
     if issparse(centroids):
         centroids = sound(centroids, "init").toarray()
     C = np.array(as_numbers(centroids, "init"), order="C")

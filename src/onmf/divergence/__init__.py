@@ -1,4 +1,4 @@
-"""The closed forms of each divergence. See :class:`~onmf.divergence.Divergence` for what they have to say."""
+"""The closed forms of each divergence. See :class:`~onmf.divergence.Divergence` for the interface."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ __all__ = [
 NAMES = ("kullback-leibler", "frobenius", "itakura-saito", "cosine")
 
 LARGEST_BETA = 100
-"""Beyond this β, nearly no entry has a power inside float64."""
+"""Largest |β|. Beyond it, the powers of nearly all entries leave float64."""
 
 NEAR_ZERO, NEAR_ONE = 0.05, 1e-6
-"""Distances of β from 0 and 1 below which it is refused: p^(1/β), the size of a centroid with one entry among p in the
-gauge, leaves float64, and dividing by β − 1 leaves too few digits of a loss."""
+"""β closer to 0 or 1 than this is refused. Near 0, p^(1/β), the size in the gauge of a centroid with one nonzero entry,
+leaves float64. Near 1, the division by β − 1 leaves too few digits of a loss."""
 
 
 def number(value: object) -> float:
-    """A parameter as a float, NaN if it is no number or beyond float64."""
+    """A parameter as a float; NaN if it is not a number or outside float64."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return float("nan")
     try:
@@ -62,7 +62,7 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
     beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence
         A number is β: 1 is Kullback–Leibler, 2 Frobenius, 0 Itakura–Saito.
     smoothing : float, default=1e-3
-        ε of the divergences that need one (0 < β ≤ 1); the others, and a Divergence object, do without it.
+        ε of the divergences that need one (0 < β ≤ 1); the others, and a Divergence object, ignore it.
 
     Returns
     -------

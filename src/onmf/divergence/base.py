@@ -1,11 +1,11 @@
-"""What a divergence has to say, and what all of them share.
+"""The interface of a divergence, and the code that all divergences share.
 
-A divergence is a set of closed forms. It sees centroids ``C`` (k, p) and reductions of rows (n,), never the data ``X``:
-that is why every engine can run every divergence.
+A divergence is a set of closed forms. It sees centroids ``C`` (k, p) and reductions of rows (n,), never the data ``X``,
+so every engine can run every divergence.
 
-Row i of X is approximated by ``a_i · c_k`` with ``k = label_i``. Centroids may come in any scale; each method that
-takes them first brings them into the *gauge* of the divergence (``size(c) = 1``), where the scale ``a`` and the
-assignment have their simple forms.
+Row i of X is approximated by ``a_i · c_k`` with ``k = label_i``. Centroids may come in any scale. Each method that
+takes them first brings them into the *gauge* of the divergence (``size(c) = 1``), in which the scale ``a`` and the
+assignment have simple forms.
 """
 
 from __future__ import annotations
@@ -42,41 +42,41 @@ class Divergence(ABC):
     @property
     @abstractmethod
     def domain(self) -> Domain:
-        """Which entries X may have."""
+        """The entries that X may have."""
 
     @property
     @abstractmethod
     def row_terms(self) -> Mapping[str, Elementwise]:
-        """The reductions of a row it needs: name → elementwise φ, for Σ_j φ(x_j). On sparse data φ(0) = 0."""
+        """The reductions of a row that are needed: name → elementwise φ, for Σ_j φ(x_j). On sparse data φ(0) = 0."""
 
     @property
     def power(self) -> float:
-        """The highest power of an entry that is computed; it bounds the entries that float64 can take."""
+        """The highest power of an entry that is computed. Entries whose power leaves float64 are refused."""
         return 2.0
 
     @property
     def fixed_weights(self) -> bool:
-        """Whether :meth:`weight` does not depend on the scale, so that it is the same in every iteration."""
+        """Whether :meth:`weight` does not depend on the scale, and is the same in every iteration."""
         return False
 
     @property
     def score_weights(self) -> bool:
-        """Whether :meth:`weight` is the best score, or 0 where that is negative."""
+        """Whether :meth:`weight` is the best score, or 0 if that is negative."""
         return False
 
     @property
     def finite_templates(self) -> bool:
-        """Whether all templates are finite, whatever the centroids."""
+        """Whether the templates of all centroids are finite."""
         return False
 
     @property
     def moves(self) -> Moves | None:
-        """The closed form for what moving one row to another cluster gains, None if there is none."""
+        """The closed form for the gain of moving one row to another cluster; None if there is none."""
         return None
 
     @abstractmethod
     def row_size(self, terms: RowTerms) -> FloatArray:
-        """What the loss of a row is measured in, so that the losses of long rows and short ones compare. → (n,)"""
+        """The unit of the loss of a row, which makes the losses of long and short rows comparable. → (n,)"""
 
     @abstractmethod
     def size(self, vectors: FloatArray) -> FloatArray:
@@ -96,15 +96,15 @@ class Divergence(ABC):
 
     @abstractmethod
     def constant(self, terms: RowTerms) -> FloatArray:
-        """The part of each row's loss that no clustering changes. → (n,)"""
+        """The part of each row's loss that does not depend on the clustering. → (n,)"""
 
     @abstractmethod
     def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        """The part of each row's loss that its cluster takes away: loss = constant − gain. → (n,)"""
+        """The amount by which its cluster lowers the loss of each row: loss = constant − gain. → (n,)"""
 
     @abstractmethod
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
-        """D(X, WH) for the centroids that :meth:`centers` gives; a sum over the clusters, so that parts of it add up.
+        """D(X, WH) for the centroids that :meth:`centers` gives: a sum over the clusters.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Divergence(ABC):
         """
 
     def offsets(self, centroids: FloatArray) -> FloatArray | None:
-        """What is added to the score of each cluster, None for nothing. → (k,)"""
+        """The offsets that are added to the scores of the clusters; None if there are none. → (k,)"""
         return None
 
     def loss(
@@ -137,24 +137,24 @@ class Divergence(ABC):
         return divide(vectors, self.size(vectors)[:, None])
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
-        """Centroids in the gauge, smoothed by ε or ``at_least``: under them every row has a finite loss."""
+        """Centroids in the gauge, smoothed by ε or ``at_least``, under which every row has a finite loss."""
         return self.normalise(centroids)
 
     def unsmoothed(self) -> Self:
-        """The same divergence with ``smoothing=0``: its loss is zero exactly where x is a multiple of c."""
+        """The same divergence with ``smoothing=0``: its loss is zero if and only if x is a multiple of c."""
         return self
 
 
 SMOOTHINGS = (1e-20, 1e20)
-"""The least and the largest smoothing but 0: its powers, times the largest entries, stay inside float64."""
+"""Smallest and largest smoothing besides 0. Its powers, times the largest entries, then stay inside float64."""
 
 LEAST = float(np.nextafter(0.0, 1.0))
-"""Stands for a positive share of a whole that is too small for float64, so that its logarithm is finite."""
+"""Replaces positive shares that underflow to 0 in float64, to keep their logarithms finite."""
 
 
-def require(fine: bool, message: str) -> None:
-    """Refuse a parameter."""
-    if not fine:
+def require(valid: bool, message: str) -> None:
+    """Raise ValueError if a parameter is not valid."""
+    if not valid:
         raise ValueError(message)
 
 
@@ -168,8 +168,8 @@ def check_smoothing(smoothing: float) -> None:
 
 
 def divide(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Quotient of two arrays, and 0 where b = 0."""
-    if not isinstance(b, np.ndarray | np.generic):  # CuPy's
+    """Quotient of two arrays; 0 where b = 0."""
+    if not isinstance(b, np.ndarray | np.generic):  # CuPy
         return gpu_kernel("float64 a, float64 b", "c = b == 0 ? 0 : a / b")(a, b)
     zero = b == 0
     return np.where(zero, 0.0, a / np.where(zero, 1.0, b)) if zero.any() else a / b
@@ -177,7 +177,7 @@ def divide(a: FloatArray, b: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def gpu_kernel(given: str, formula: str) -> Callable[..., FloatArray]:
-    """An elementwise formula for CuPy arrays, as one kernel; what it sets comes before the sign of equality."""
+    """An elementwise formula for CuPy arrays, as one kernel. The result is named before the equals sign."""
     import cupy
 
     name = formula.partition("=")[0].strip()

@@ -13,7 +13,7 @@ from .base import Divergence, Domain, Elementwise, RowTerms, check_smoothing, di
 
 @dataclass(frozen=True)
 class Beta(Divergence):
-    """What every β ∉ {0, 1} shares: rows weigh a^(β−1), and the objective follows from the sums.
+    """Base of all β ∉ {0, 1}: rows have weight a^(β−1), and the objective follows from the sums.
 
     Divergence
         D(x, y) = Σ_j [x_j^β + (β − 1) y_j^β − β x_j y_j^(β−1)] / (β (β − 1))
@@ -27,7 +27,7 @@ class Beta(Divergence):
 
     @property
     def power(self) -> float:
-        # Below 0, templates hold the power β − 1 of a quotient of two entries.
+        # For β < 0, templates contain the power β − 1 of a quotient of two entries.
         return max(2.0, self.beta if self.beta > 0 else 2 * (1 - self.beta))
 
     @property
@@ -112,9 +112,9 @@ class BetaBelowOne(Beta):
     Reference
         Cichocki and Amari (2010) for the family; the *Method* page for the closed forms.
 
-    A zero in the centroid where the row is positive costs infinity, so template, scale and loss all come from c̃. ε
-    is added to the centroid at sum 1, as Kullback–Leibler does it, so that it means the same for the whole family. β
-    < 0 needs none: X is positive there and so are the centroids.
+    A zero in the centroid costs infinity if the row is positive there, so template, scale and loss all come from c̃. As
+    for Kullback–Leibler, ε is added to centroids of sum 1, so it means the same for the whole family. β < 0 needs no
+    smoothing: X is positive, and so are the centroids.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class BetaBelowOne(Beta):
             return -np.power(self.smooth(centroids), self.beta - 1)
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
-        # Where every centroid costs infinity any scale is as good: take the row's own size.
+        # If every centroid costs infinity, all scales are equally good: take the size of the row.
         own = np.power(terms["power"] / terms["features"], 1 / self.beta)
         return np.where(np.isfinite(best), -best / terms["features"], own)
 
@@ -156,7 +156,7 @@ class BetaBelowOne(Beta):
         return power(scale, self.beta)
 
     def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
-        # The scales belong to c̃, so the centroid keeps the gauge instead of refitting its size to them.
+        # The scales were computed for c̃, so the centroid stays in the gauge and its size is not fitted to them.
         return self.normalise(sums) if self.smoothing > 0 else super().centers(sums, mass)
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
@@ -169,7 +169,7 @@ class BetaBelowOne(Beta):
 
 @dataclass(frozen=True)
 class ItakuraSaito(BetaBelowOne):
-    """Itakura–Saito divergence, β = 0: the limit of the family, blind to the size of an entry.
+    """Itakura–Saito divergence, β = 0: the limit of the family, invariant to the scale of an entry.
 
     Domain
         x > 0.
@@ -184,7 +184,7 @@ class ItakuraSaito(BetaBelowOne):
     Reference
         Févotte, Bertin and Durrieu (2009) for the divergence; the *Method* page for the closed forms.
 
-    X is positive and so are the centroids: no smoothing is needed.
+    No smoothing is needed: X is positive, and so are the centroids.
     """
 
     beta: float = field(default=0.0, init=False)
@@ -220,13 +220,13 @@ class ItakuraSaito(BetaBelowOne):
 
 
 def power_mean(vectors: FloatArray, β: float) -> FloatArray:
-    """(mean_j v_j^β)^(1/β) of each row, whatever its unit; 0 where all are zero. → (k,)"""
-    # In units of the entry that counts most, so that no power leaves float64.
+    """(mean_j v_j^β)^(1/β) of each row; 0 if all entries are zero. → (k,)"""
+    # Divided by the dominant entry first, so that no power leaves float64.
     unit = vectors.max(axis=1) if β > 0 else vectors.min(axis=1)
     return unit * np.power(np.power(divide(vectors, unit[:, None]), β).mean(axis=1), 1 / β)
 
 
 def power(x: FloatArray, exponent: float) -> FloatArray:
-    """Powers, and 0 where x = 0 (or below, by rounding)."""
+    """Powers; 0 where x ≤ 0 (negative entries are rounding errors)."""
     positive = x > 0
     return np.where(positive, np.power(np.where(positive, x, 1.0), exponent), 0.0)

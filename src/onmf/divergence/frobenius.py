@@ -1,4 +1,4 @@
-"""The two divergences of geometry: the Frobenius norm, and the cosine of spherical k-means."""
+"""The two geometric divergences: the Frobenius norm, and the cosine of spherical k-means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .moves import LengthMoves
 
 @dataclass(frozen=True)
 class Euclidean(Divergence):
-    """What Frobenius and cosine share: unit ℓ2 centroids that are their own templates."""
+    """Base of Frobenius and cosine: centroids have unit ℓ2 norm and are their own templates."""
 
     domain = "real"
     finite_templates = True
@@ -27,7 +27,7 @@ class Euclidean(Divergence):
         return terms["square"]
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        if not isinstance(vectors, np.ndarray):  # CuPy's
+        if not isinstance(vectors, np.ndarray):  # CuPy
             return lengths_on_gpu()(vectors, axis=1)
         return np.sqrt(np.square(vectors).sum(axis=1))
 
@@ -69,13 +69,13 @@ class Frobenius(Euclidean):
         return np.square(scale)
 
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
-        # ‖X‖² − ‖W‖², since W = X Hᵀ. Divided first: the squares of the sums are fourth powers, and may leave float64.
+        # ‖X‖² − ‖W‖², since W = X Hᵀ. Divide before squaring: squares of the sums are fourth powers, and may overflow.
         return constant - float(np.square(divide(sums, np.sqrt(mass)[:, None])).sum())
 
 
 @dataclass(frozen=True)
 class Cosine(Euclidean):
-    """Cosine dissimilarity: exact spherical k-means, in which the length of a row counts for nothing.
+    """Cosine dissimilarity: exact spherical k-means, in which the length of a row does not matter.
 
     Domain
         any real x.

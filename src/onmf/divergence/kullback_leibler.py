@@ -1,4 +1,4 @@
-"""Kullback–Leibler: the maximum-likelihood choice for counts, and the paper's own."""
+"""Kullback–Leibler: the maximum-likelihood choice for counts, and the divergence of the paper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class KullbackLeibler(Divergence):
     Reference
         Nkurunziza, Nahayo and Gillis, Lemmas 1 and 2 and Algorithm 2.
 
-    With ε > 0 the assignment minimises a surrogate: c + ε is not normalised again, as in the paper.
+    As in the paper, c + ε is not normalised again. With ε > 0 the assignment therefore minimises a surrogate.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class KullbackLeibler(Divergence):
         return vectors.sum(axis=1)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
-        if not isinstance(centroids, np.ndarray):  # CuPy's
+        if not isinstance(centroids, np.ndarray):  # CuPy
             log = gpu_kernel(
                 "float64 c, float64 size, float64 e, float64 least", "b = log((c > 0 ? max(c / size, least) : 0) + e)"
             )

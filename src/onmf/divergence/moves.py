@@ -1,11 +1,11 @@
-"""Moving one row to another cluster: what it gains exactly, for divergences with a closed form for that.
+"""The exact gain of moving one row to another cluster, for divergences that have a closed form for it.
 
 With S_k the sum of the weighted rows of cluster k and T_k the sum of its entries, the objective is a constant minus
 
     Σ_kj f(S_kj) − Σ_k f(T_k),   f(t) = t log t        (entropy: Kullback–Leibler)
     Σ_k ‖S_k‖                                           (length: cosine)
 
-so that a move changes two terms of it. See :mod:`onmf.kernels.hartigan` for the sweeps over many rows.
+so a move changes the terms of two clusters only. See :mod:`onmf.kernels.hartigan` for the sweeps over many rows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from .arrays import Array, FloatArray
 
 LARGEST_TABLE = 1 << 22
-"""Largest sum up to which t log t of counts comes from a table."""
+"""Largest sum of counts for which t log t comes from a table."""
 
 Sweep = Callable[[Array, FloatArray], tuple[int, float]]
-"""``sweep(rows, doubt)`` tries to move these rows, in this order. It writes how much worse the second-best cluster of
-each is into ``doubt``, and returns the number of moves and their gain."""
+"""``sweep(rows, doubt)`` tries to move these rows, in this order. For each row it writes to ``doubt`` how much worse
+the second-best cluster is. It returns the number of moves and their gain."""
 
 
 class Entries(NamedTuple):
@@ -66,17 +66,17 @@ class Moves(ABC):
     """The moves of one divergence."""
 
     def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Any:
-        """A form of the rows that all searches over them can share; ``total()`` is the sum of all rows. → (p,)"""
+        """A form of the rows that all searches over them can share; ``total()`` is the sum of all rows, (p,)."""
         return None
 
     @abstractmethod
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Any) -> Sweep:
-        """The sweep over rows that changes these clusters."""
+        """A function that sweeps over rows and updates these clusters."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows of counts in the order in which sweeps read them, with tables of t log t and of its steps."""
+    """Rows of counts in the order in which sweeps read them, with tables of t log t and its differences."""
 
     bounds: Array
     ones: Array
@@ -88,7 +88,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class EntropyMoves(Moves):
-    """Moves under Kullback–Leibler: from tables if all entries are small whole numbers, else with logarithms."""
+    """Moves under Kullback–Leibler: with tables if all entries are small integers, else with logarithms."""
 
     def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Counts | None:
         from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel

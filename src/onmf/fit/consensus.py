@@ -1,4 +1,4 @@
-"""A start from many runs: rows that most of them put together start together."""
+"""A start from many runs: rows that most runs put together start together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .settings import Listener, Plan
 from .starts import Seeds, from_sums, random_partition
 
 VOTE_RUNS = 10
-"""Runs over the votes, of which the best is taken. The votes are few numbers, so this is fast."""
+"""Number of runs over the votes; the best is used. The votes are a small matrix, so this is fast."""
 
 
 def consensus_start(
@@ -23,8 +23,8 @@ def consensus_start(
 ) -> Seeds:
     """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
 
-    The labels of a row over the runs are counts, too: one for each cluster that it was in. They are clustered by
-    Kullback–Leibler, and the clusters of that are the start.
+    The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
+    Kullback–Leibler gives the start.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ def consensus_start(
     rng : Generator
         Random numbers.
     n_runs : int
-        Runs that vote.
+        Number of runs that vote.
     plan : Plan
         What each run does.
     listener : Listener
-        Hears about each run and iteration.
+        Is told about each run and iteration.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def votes_of(labels: Array, k: int) -> csr_array:
 
 
 def agreement_of(votes: csr_array, labels: Array, k: int) -> Agreement:
-    """How far the runs behind the votes agree with labels computed from them."""
+    """How well the runs behind the votes agree with labels computed from them."""
     n = len(labels)
     n_runs = votes.shape[1] // k
     members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))

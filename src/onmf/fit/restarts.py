@@ -1,4 +1,4 @@
-"""Runs from several starts, one after the other or at the same time, and the best of them."""
+"""Runs from several starts, one after the other or in parallel, and the choice of the best."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .starts import Seeds
 T = TypeVar("T")
 
 PROMISING = 5
-"""Runs, the best so far, that splits and merges are tried on."""
+"""Number of runs, those with the lowest objective, on which splits and merges are tried."""
 
 
 def best_run(
     data: Data, start: Callable[[int], Seeds], seeds: Array, plan: Plan, watch: Watch | None = None
 ) -> Clustering:
-    """The run of the lowest objective, the first of equals, after splits and merges of the most promising ones."""
+    """The run of the lowest objective, after splits and merges of the most promising ones; ties go to the first run."""
     promising: list[tuple[int, Clustering]] = []
     search = searcher(data, plan)
     for run in enumerate(runs(data, start, seeds, plan, watch, search)):
@@ -47,7 +47,7 @@ def best_run(
 
 
 def searcher(data: Data, plan: Plan) -> Search | None:
-    """The rows as local searches read them, prepared once for all runs; None if no run searches."""
+    """The rows as local searches read them, prepared once for all runs; None if the plan has no local search."""
     if plan.refine is None:
         return None
     part = data.whole()
@@ -63,22 +63,22 @@ def runs(
     watch: Watch | None = None,
     search: Search | None = None,
 ) -> Iterator[Clustering]:
-    """The result of each run, in their order.
+    """Yield the result of each run, in order.
 
     Parameters
     ----------
     data : Data
         The rows.
     start : callable
-        The start of run i.
+        Returns the seeds of run i: ``start(i)``.
     seeds : (runs,) array of int
-        Random numbers of each run.
+        Random seed of each run.
     plan : Plan
         What a run does after its start.
     watch : callable, optional
         As in :class:`onmf.fit.settings.Listener`.
     search : Search, optional
-        The rows as local searches read them, if they have been prepared.
+        The rows as local searches read them, if they are prepared already.
     """
     search = search or searcher(data, plan)
     searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
@@ -108,10 +108,11 @@ def in_parallel(
     *,
     in_turn: bool = False,
 ) -> Iterator[Clustering]:
-    """``run(begin(i), data)`` for each i, in their order; ``begin`` is called by the calling thread.
+    """Yield ``run(begin(i), data)`` for each i, in order. The calling thread calls ``begin``.
 
-    Runs at the same time need no threads that wait for each other within an iteration. If there are fewer runs than
-    threads, or if they must go in turn, the threads share the rows of one run. The results are the same.
+    One thread per run is fastest, because threads then do not wait for each other within an iteration. If there are
+    fewer runs than threads, or if the runs must go in turn, the threads share the rows of one run. The results are the
+    same.
     """
     at_once = min(data.parallel_runs, number)
     if in_turn or at_once < max(data.parallel_runs, 2):
@@ -128,13 +129,13 @@ def in_parallel(
         while pending:
             yield pending.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)  # after an interrupt, runs that have not begun do not begin
+        pool.shutdown(cancel_futures=True)  # after an interrupt, start no more runs
 
 
 def searched(
     data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
 ) -> Clustering:
-    """The clustering that a search reaches from another one."""
+    """The clustering that a search reaches from this one."""
     part = data.whole()
     assert part is not None
     k = len(clustering.centroids)
@@ -168,7 +169,7 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
 
 
 def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
-    """The entries of a clustering that follow from a step and the centroids computed from it, in the gauge H Hᵀ = I."""
+    """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I."""
     labels, scales = data.by_row(last_labels, step.norms)
     return {
         "labels": labels,

@@ -1,4 +1,4 @@
-"""What a clustering is, once found."""
+"""The results of a fit and of an assignment."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from onmf.divergence import Array, FloatArray, divide
 
 
 class Agreement(NamedTuple):
-    """How far several runs agree with a consensus of theirs.
+    """How well several runs agree with their consensus.
 
     Attributes
     ----------
     overall : float
-        The mean over the rows: 1 where all runs found the same clusters, whatever they call them.
+        The mean over the rows: 1 if all runs found the same clusters, up to the order of the labels.
     rows : (n,) array
-        For each row: take another row of its cluster and one of the runs at random; the probability that this run, too,
-        has them together.
+        For each row, the probability that a random run puts it together with a random other row of its cluster.
     """
 
     overall: float
@@ -30,7 +29,7 @@ class Agreement(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """What a model says of new rows.
+    """The assignment of new rows.
 
     Attributes
     ----------
@@ -56,32 +55,32 @@ class Clustering:
     labels : (n,) array of int
         Cluster of each row.
     scales : (n,) array
-        Scale of each row; within a cluster their squares sum to one (weighted, where rows have weights).
+        Scale of each row; within a cluster their squares sum to one (weighted, if rows have weights).
     centroids : (k, p) array
         One row for each cluster: the paper's Wᵀ.
     objective : float
         D(X, WH), or ‖X − WH‖_F².
     n_iter : int
-        Iterations, the one that found convergence included.
+        Iterations, including the one that detected convergence.
     stop_reason : str
         ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
     history : dict of str to array
-        For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if asked
-        for.
+        For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if it was
+        computed.
     masses : (k,) array
-        Sum of the scales of each cluster, with the rows' weights: ``masses @ centroids`` is the fitted sum of all rows.
+        Sum of the scales of each cluster, weighted: ``masses @ centroids`` is the fitted sum of all rows.
     n_filled : int
-        Clusters that hold rows of positive scale.
+        Number of clusters that have rows of positive scale.
     init_rows : (k,) array of int or None
-        The rows of X that the centroids started from, where they started from rows.
+        The rows of X that were the first centroids; None if these were not rows.
     parameters : dict
-        What it was found with.
+        The parameters of the fit.
     margins : (n,) array
         How much worse the best other cluster is than the row's own, in units of the row (for counts: per word).
     n_sweeps : int
         Sweeps of the local search over the rows; 0 without one.
     agreement : Agreement or None
-        How far the runs behind a consensus agreed.
+        How well the runs behind a consensus agreed.
     """
 
     labels: Array
@@ -126,8 +125,8 @@ def membership(labels: Array, scales: FloatArray, k: int) -> Any:
 def telling(centroids: FloatArray, masses: FloatArray) -> FloatArray:
     """How much each feature sets each cluster apart from the whole. → (k, p)
 
-    With c a centroid and q the whole, ``masses @ centroids``, both summing to one: c log(c / q). Centroids with
-    negative entries stand for themselves, at unit length.
+    With c a centroid and q the whole, ``masses @ centroids``, both normalised to sum 1: c log(c / q). Centroids with
+    negative entries are returned at unit length instead.
     """
     if (centroids < 0).any():
         return divide(centroids, np.linalg.norm(centroids, axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Local search after the loop: single rows change their cluster while the objective falls."""
+"""Local search after the loop: move single rows to other clusters while the objective falls."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from onmf.backend import Block, to_host
 from onmf.divergence import Array, Clusters, Divergence, Entries, FloatArray
 
 WORTH = 1e-10
-"""Share of the objective that a split with a merge must gain, above rounding."""
+"""Least gain of a split and merge, relative to the objective; smaller gains may be rounding errors."""
 
 TRIES = 3
-"""Clusters that are split on trial, those with the largest gain, before split and merge gives up."""
+"""Number of clusters, those with the largest gain by a split, that are tried before split and merge gives up."""
 
 UNSURE = 0.25
-"""Share of the rows, those whose second-best cluster is nearest, that are tried again before all are."""
+"""Share of the rows, those whose second-best cluster is closest, that are tried again before the next full sweep."""
 
 MOST_SWEEPS = 1000
-"""A local search ends long before. This bounds what rounding errors could do."""
+"""Limit for the case that rounding errors keep a local search going. Searches end long before it."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Where a local search ended: the labels, and the number of its sweeps and moves, and their gain."""
+    """The result of a local search: the labels, the numbers of sweeps and moves, and the gain of the moves."""
 
     labels: Array
     n_sweeps: int
@@ -38,7 +38,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Search:
-    """The rows of a block as local searches read them; several searches at the same time may share it.
+    """The rows of a block as local searches read them. Concurrent searches can share it.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Search:
 
     @classmethod
     def over(cls, block: Block) -> Search:
-        """Prepare the rows of a block, whose divergence has moves."""
+        """Prepare the rows of a block. Its divergence must have moves."""
         entries, weights = Entries.of(block.on_host), to_host(block.fixed_weights)
         moves = block.divergence.moves
         assert moves is not None, "refused for other divergences"
@@ -81,7 +81,7 @@ class Search:
         return self.block.sum_by_label(labels, self.weights, k)
 
     def values(self, sums: FloatArray) -> list[float]:
-        """What clusters of these sums add to the objective, up to a constant."""
+        """The contributions of clusters with these sums to the objective, up to a constant."""
         return [value_of(self.block.divergence, each) for each in sums]
 
 
@@ -91,15 +91,15 @@ SearchFrom = Callable[[Search, Array, int, np.random.Generator], SearchResult]
 def local_search(search: Search, labels: Array, k: int, rng: np.random.Generator) -> SearchResult:
     """Move single rows to the cluster that lowers the objective most, until no move lowers it.
 
-    A sweep tries all rows in a random order. Sweeps over the rows that were least sure of their cluster come between,
-    as long as these move.
+    A sweep tries all rows in a random order. Between full sweeps, the rows with the smallest margins are swept until
+    none of them moves.
 
     Parameters
     ----------
     search : Search
         The rows.
     labels : (n,) array of int
-        Where to start.
+        Labels to start from.
     k : int
         Number of clusters.
     rng : Generator
@@ -136,7 +136,7 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
     """Leave a local optimum: split one cluster in two, merge two others, and search again, while the objective falls.
 
     Single moves cannot separate two groups of rows that share a cluster while a third group is divided between two
-    clusters. Which cluster gains most by a split, and which two lose least by a merge, is known exactly.
+    clusters. The gain of each split and the loss of each merge are computed exactly.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
     changed = set(range(k)) if k >= 3 else set()
     sums = search.sums(labels, k)
     values = search.values(sums)
-    # This ends: the objective, computed from the labels, falls each time, and there are finitely many labellings.
+    # The loop ends: each round lowers the objective, which depends only on the labels, and there are finitely many.
     while changed:
         for c in changed:
             halves[c] = halve(search.block, np.flatnonzero(labels == c), values[c], rng)
@@ -184,12 +184,12 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
 
 
 def value_of(divergence: Divergence, sums: FloatArray) -> float:
-    """What a cluster of these sums adds to the objective, up to a constant."""
+    """The contribution of a cluster with these sums to the objective, up to a constant."""
     return divergence.objective(sums[None], sums.sum(keepdims=True), 0.0, 0.0)
 
 
 def halve(block: Block, rows: Array, value: float, rng: np.random.Generator) -> tuple[float, Array]:
-    """What splitting these rows in two gains, and the rows of the second half."""
+    """Split a cluster, given its rows, in two. → the gain, and the rows of the second half"""
     if len(rows) < 2:
         return 0.0, rows[:0]
     search = Search.over(block.subset(rows))

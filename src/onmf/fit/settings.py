@@ -1,4 +1,4 @@
-"""What a fit does, apart from the data: parameters that were checked, as one value."""
+"""The settings of a fit: checked parameters, without the data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Watch = Callable[[int, Iteration, FloatArray], bool]
 class Plan:
     """What every run does after its start: the parameters of :class:`onmf.ONMF` of the same names.
 
-    Splits and merges follow the local search of the best runs; of every run, if it is to be ``thorough``.
+    The local search of the best runs is followed by splits and merges; if ``thorough``, that of every run is.
     """
 
     max_iter: int = 100
@@ -31,7 +31,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a fit does.
+    """The settings of a fit.
 
     Attributes
     ----------
@@ -40,13 +40,13 @@ class Settings:
     init : str, array or callable
         The start, as in :class:`onmf.ONMF`.
     seeds : (runs,) array of int
-        Random numbers of each run.
+        Random seed of each run.
     plan : Plan
         What each run does after its start.
     n_consensus : int
-        Runs that vote if ``init="consensus"``.
+        Number of runs that vote if ``init="consensus"``.
     parameters : dict
-        Kept in the result.
+        Parameters to record in the result.
     """
 
     n_clusters: int
@@ -58,26 +58,26 @@ class Settings:
 
 
 class Listener:
-    """Hears how a fit goes on. This one ignores it; subclass it to show progress or to stop early."""
+    """Is told about the progress of a fit. This one ignores it; subclass it to show progress or to stop early."""
 
     @property
     def watch(self) -> Watch | None:
-        """Called after each iteration, None if nobody wants to know."""
+        """The function to call after each iteration; None for no calls."""
         return None
 
     def begin_run(self) -> None:
-        """A run from another start begins."""
+        """Called when a run begins."""
 
 
 def check_refine(refine: str | None, divergence: Divergence) -> None:
-    """Refuse a refinement that is unknown, or that the divergence has no closed form for."""
+    """Refuse a refinement that is unknown or that the divergence does not support."""
     if refine is None:
         return
     if not (isinstance(refine, str) and refine == "local-search"):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
     if divergence.moves is None:
         raise ValueError(
-            f"refine='local-search' needs a closed form for what moving one row gains, and {divergence.name} has none: "
+            f"refine='local-search' needs a closed form for the gain of moving a row, and {divergence.name} has none: "
             "use beta_loss='kullback-leibler' or 'cosine', or refine=None with a larger n_init."
         )
 

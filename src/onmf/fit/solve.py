@@ -1,4 +1,4 @@
-"""One function does a fit: from data and settings to a clustering."""
+"""The fit as one function, from data and settings to a clustering."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .starts import Seeds
 
 
 def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clustering:
-    """Run the loop from one or several starts, and keep the result of the lowest objective, the first of equals.
+    """Run the loop from one or several starts, and return the result of the lowest objective; ties go to the first run.
 
     Parameters
     ----------
     data : Data
         The rows, as an engine of :mod:`onmf.data` holds them.
     settings : Settings
-        What the fit does.
+        The settings of the fit.
     listener : Listener, optional
-        Hears how the fit goes on.
+        Is told about the progress.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def first_seeds(data: Data, settings: Settings, listener: Listener, run: int = 0
     start = get_start(settings.init)
     assert start is not None, "init was checked"
     begin = Begin(data, settings, int(settings.seeds[run]), listener)
-    if start.by_runs:  # it announces its own runs
+    if start.by_runs:  # such a start reports its own runs to the listener
         seeds = start.seeds(begin)
         listener.begin_run()
         return seeds
@@ -69,14 +69,14 @@ def first_seeds(data: Data, settings: Settings, listener: Listener, run: int = 0
 
 
 def kept(data: Data, clustering: Clustering) -> Clustering:
-    """The clustering with its arrays computed, in the memory that the data came from."""
+    """The clustering with its arrays computed, in the memory of the data (host or GPU)."""
     names = ("labels", "scales", "centroids", "masses", "margins")
     arrays = data.keep(*(getattr(clustering, name) for name in names))
     return replace(clustering, **dict(zip(names, arrays, strict=True)))
 
 
 def warn_about(clustering: Clustering, max_iter: int) -> None:
-    """Warn about what a user should know before trusting the result."""
+    """Warn about empty clusters and a fit that did not converge."""
     k = len(clustering.centroids)
     if clustering.n_filled < k:
         why = f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."

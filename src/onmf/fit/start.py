@@ -1,4 +1,4 @@
-"""The starts by name, and starts that a user gives: all of them make the seeds of a run."""
+"""The starts by name, and those that a user gives. Each of them computes the seeds of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .starts import Seeds, plus_plus, random_partition, random_rows, snpa_start,
 
 
 class Begin(NamedTuple):
-    """What a start is made from."""
+    """The input of a start."""
 
     data: Data
     settings: Settings
@@ -33,11 +33,11 @@ class Start:
     Attributes
     ----------
     seeds : callable
-        Finds them: ``seeds(begin) -> Seeds``.
+        Computes them: ``seeds(begin) -> Seeds``.
     random : bool
-        Whether runs from it differ, so that several are worth their time.
+        Whether it depends on the seed, so that several runs make sense.
     by_runs : bool
-        Whether it is made of runs of its own: it then needs all rows in memory, and cannot itself be one of several.
+        Whether it is computed from several runs. It then needs all rows in memory, and ``n_init`` must be 1.
     """
 
     seeds: Callable[[Begin], Seeds]
@@ -68,7 +68,7 @@ STARTS: dict[str, Start] = {
 
 
 def get_start(init: Any) -> Start | None:
-    """The start that the parameter ``init`` stands for, None if it stands for none."""
+    """The start for the parameter ``init``; None if ``init`` is not valid."""
     if isinstance(init, str):
         return STARTS.get(init)
     if callable(init):

@@ -1,13 +1,13 @@
-"""Learning from batches as they come: the sums behind the centroids, some of them forgotten, some replaced.
+"""Learning from a stream of batches.
 
-The sums by cluster are all that centroids are made of, and sums of batches add up. A batch is assigned under the
-centroids of the moment, and
+Centroids depend on the data only through the sums by cluster, and the sums of batches add up. A batch is assigned under
+the current centroids, and
 
     S ← γ S + S_batch
 
-with γ the share that is remembered: early batches were assigned under centroids that knew little. If a batch comes
-again, under the name it had before, what it gave then is taken away, γ^age of it: its labels of that time are kept, and
-with the batch at hand they give its sums of that time.
+The factor γ forgets early batches, which were assigned under poor centroids. If a batch comes again under the same
+name, its earlier contribution, γ^age of its sums at that time, is subtracted. These sums are computed from the batch
+and its labels at that time, which are kept.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .loop import objective
 from .result import Clustering
 
 EMPTY = 1e-12
-"""Share of its largest mass so far at which a cluster counts as empty, because the rest is rounding."""
+"""A cluster whose mass falls to this fraction of its earlier mass counts as empty: the rest is rounding error."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a batch gave when it was last seen: labels, scales and weights of its rows, and in which step."""
+    """Labels, scales and weights of a batch when it was last seen, and the step in which that was."""
 
     labels: Array
     scales: FloatArray
@@ -43,18 +43,18 @@ class Seen:
 
 @dataclass
 class Stream:
-    """What has been learned from batches.
+    """The state of a stream.
 
     Attributes
     ----------
     centroids : (k, p) array
-        As they are now.
+        The current centroids.
     whole : StepSums or None
-        The remembered sums.
+        The sums over the batches so far.
     steps : int
-        Batches so far.
+        Number of batches so far.
     seen : dict
-        What each batch with a name gave.
+        For each batch with a name, its assignment when it was last seen.
     """
 
     centroids: FloatArray
@@ -64,23 +64,23 @@ class Stream:
 
 
 def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None) -> StepSums:
-    """Take in a batch, in place.
+    """Learn from a batch. Changes ``stream`` in place.
 
     Parameters
     ----------
     stream : Stream
-        What has been learned so far.
+        The state so far.
     data : Data
         The batch, in memory.
     share : float
-        γ, the share of the sums that is remembered; 1 remembers all.
+        γ, the share of earlier sums that is kept; 1 keeps all.
     name : hashable, optional
-        Name of the batch; one that was seen under this name before is replaced.
+        Name of the batch. It replaces an earlier batch of this name.
 
     Returns
     -------
     StepSums
-        Of the batch alone.
+        The sums of the batch alone.
     """
     part, k = data.whole(), len(stream.centroids)
     assert part is not None, "refused for rows in parts"
@@ -95,14 +95,14 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
         if before is not None:
             if len(before.labels) != len(labels):
                 raise ValueError(
-                    f"batch {name!r} has {len(labels)} rows, and had {len(before.labels)} before: give other rows "
-                    "another name."
+                    f"batch {name!r} has {len(labels)} rows, but had {len(before.labels)} before: give a different "
+                    "batch another name."
                 )
             if not same_weights(block.weights, before.weights):
                 raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
             age = stream.steps - before.step + 1
             weight = share**age
-            whole = _without(whole, _again(block, before, k).each(lambda array: weight * array))
+            whole = _without(whole, _earlier_sums(block, before, k).each(lambda array: weight * array))
     stream.steps += 1
     if name is not None:
         weights = None if block.weights is None else block.weights.copy()
@@ -113,24 +113,24 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
 
 
 def same_weights(one: FloatArray | None, other: FloatArray | None) -> bool:
-    """Whether two batches have the same weights, None being that of no weights."""
+    """Whether two batches have the same weights; None means no weights."""
     return one is other if one is None or other is None else np.array_equal(one, other)
 
 
-def _again(block: Block, before: Seen, k: int) -> StepSums:
-    """What the batch gave when it had other labels."""
+def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
+    """The sums of a batch with its earlier labels."""
     weights: FloatArray = to_host(block.row_weights(block.backend.bring(before.scales)))
     sums = block.sum_by_label(before.labels, weights, k)
     own, a = block.host_weights, before.scales
     values = (weights * a, own, own * a, own * a * a)
     table = np.zeros((len(COUNTED), k))
-    for row, value in zip(table, values, strict=False):  # what the whole is not asked for stays 0
+    for row, value in zip(table, values, strict=False):  # totals that a stream does not use stay 0
         row += np.bincount(before.labels, weights=value, minlength=k)
     return StepSums(sums, table)
 
 
 def _without(step: StepSums, other: StepSums) -> StepSums:
-    """A difference, in which clusters that lose all they had become empty, not full of rounding."""
+    """The difference of two sums. Clusters that lose all their rows become exactly empty, without rounding errors."""
     rest = step.each(sub, other)
     gone = rest.mass <= EMPTY * np.maximum(step.mass, other.mass)
     sums, table = rest.sums, rest.table
@@ -144,12 +144,12 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
 
 
 def _nonnegative(*sums: FloatArray) -> bool:
-    """Whether no sum has a negative entry, so that a difference below zero is rounding."""
+    """Whether no sum has a negative entry. A negative difference is then a rounding error."""
     return all(bool((part >= 0).all()) for part in sums)
 
 
 def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[str, Any]) -> Clustering:
-    """The clustering of a batch that has just been learned from, under the centroids that all batches made."""
+    """The clustering of the last batch, under the centroids of all batches."""
     whole = stream.whole
     assert whole is not None, "comes after learn()"
     labels, scales = data.by_row(last_labels, whole.norms)

@@ -1,4 +1,4 @@
-"""Leaf functions over arrays, compiled by numba: no validation, no random numbers, no divergence."""
+"""Kernels over arrays, compiled by numba. They do no validation, draw no random numbers and know no divergence."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     label_i = argmax_k score_ik,  best_i = max_k score_ik,  score_ik = ⟨x_i, b_k⟩ + offset_k        (ties: the lowest k)
 
-Only the scores of one row, or of four dense ones, exist at a time. They are summed in float64, for every row in the
-same order, so they depend on the row and the templates alone: not on blocks, threads or neighbours. For sparse rows the
-templates come transposed, ``BT`` (p, k), which makes the inner loop run over adjacent numbers.
+Only the scores of one row, or of four dense ones, exist at a time. They are summed in float64, in the same order for
+every row. They depend only on the row and the templates, not on blocks, threads or neighbouring rows. For sparse rows
+the templates are transposed, ``BT`` (p, k), so the inner loop reads contiguous memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from .jit import jit, jit_any_order
 
 INFINITE = -1e300
-"""Stands for −∞ in a template: its product with 0 is 0, and with any other entry it is below every finite score."""
+"""Replaces −∞ in a template: its product with 0 is 0, and that with any other entry is below all finite scores."""
 
 
 @jit
@@ -37,7 +37,7 @@ def transpose_templates(B: Any, BT: Any, start: int) -> bool:
 
 @jit
 def best_but(scores: Any, k: int, label: int) -> float:
-    """The largest of the first k scores but one; −∞ if there is no other."""
+    """The largest of the first k scores other than that of ``label``; −∞ if there is no other."""
     best = -np.inf
     for c in range(k):
         if c != label and scores[c] > best:
@@ -99,7 +99,7 @@ def own_and_next_csr(
 
 @jit
 def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, starts: Any, scores: Any) -> None:
-    """Scores of the sparse row that is entries e to end."""
+    """Scores of the sparse row with entries e to end."""
     width = BT.shape[1]
     for c in range(width):
         scores[c] = starts[c]
@@ -164,8 +164,7 @@ def own_and_next_dense(
 def score_dense(X: Any, B: Any, starts: Any, first: int, last: int, scores: Any) -> None:
     """Scores of rows first to first + 3 of an array: inner products of four rows with two templates at once.
 
-    Where rows are missing at the end, the last one is scored again in their place: a score is the same in whatever
-    company.
+    If fewer than four rows are left, the last one is scored several times. A score does not depend on the other rows.
     """
     x0, x1, x2, x3 = X[first], X[min(first + 1, last)], X[min(first + 2, last)], X[min(first + 3, last)]
     for c in range(0, len(B), 2):

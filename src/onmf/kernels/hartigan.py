@@ -1,18 +1,18 @@
 """Moves of single rows between clusters, each judged by the exact change of the objective (Hartigan's moves).
 
-With S (p, k) the sums of the clusters, transposed, every kernel goes through some rows in their given order. It takes
-row x out of its cluster a, computes for every cluster c what it costs to put it in,
+With S (p, k) the sums of the clusters, transposed, each sweep visits the given rows in order. It removes row x from its
+cluster, computes the cost of adding it to each cluster c,
 
     cost_c = Σ_j [f(S_jc) − f(S_jc + x_j)] + f(T_c + |x|) − f(T_c),   f(t) = t log t       (sweep_counts, sweep_entropy)
     cost_c = ‖S_c‖ − ‖S_c + x‖                                                             (sweep_length)
 
-with |x| = Σ_j x_j and T_c = Σ_j S_jc, and puts it where that is lowest. A row leaves its cluster only for a gain beyond
-rounding, and the last row of a cluster stays. ``doubt_i`` is by how much the second-best cluster is worse than the
-best.
+with |x| = Σ_j x_j and T_c = Σ_j S_jc, and adds it to the cluster of the lowest cost. A row leaves its cluster only for
+a gain larger than rounding errors, and the last row of a cluster stays. ``doubt_i`` is how much worse the second-best
+cluster is than the best.
 
-A row is entries ``indptr[i]`` to ``indptr[i + 1]`` of ``data``; their features are ``indices`` at the same places, or,
-if ``dense``, counted from the start of the row. ``weights`` multiply the rows. Counts are put in order first
-(ones_first).
+Row i has the entries ``indptr[i]`` to ``indptr[i + 1]`` of ``data``. Their features are at the same positions of
+``indices``; if ``dense``, at positions counted from the start of the row. ``weights`` multiply the rows. Counts are
+reordered first (ones_first).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 from .jit import jit
 
 WORTH = 1e-10
-"""Share of a row's costs that a move must gain, above rounding."""
+"""Least gain of a move, relative to the costs of the row; smaller gains may be rounding errors."""
 
 ROUNDING = 4e-15
-"""Share of the terms of a cost that their rounding can make: they may be far larger than the cost itself."""
+"""Rounding error of a cost, relative to its terms. The terms can be far larger than the cost itself."""
 
 
 @jit
@@ -38,7 +38,7 @@ def f(t: float) -> float:
 
 @jit
 def choose(cost: Any, k: int, own: int, rounding: float) -> tuple[int, float]:
-    """The cluster of the lowest cost, ``own`` unless another gains more than rounding; how much worse the next is."""
+    """The cluster of the lowest cost, and how much worse the next one is; ``own`` if the gain may be rounding."""
     best = own
     for c in range(k):
         if c != own and cost[c] < cost[best] - WORTH * (abs(cost[c]) + abs(cost[best])) - rounding:
@@ -52,7 +52,7 @@ def choose(cost: Any, k: int, own: int, rounding: float) -> tuple[int, float]:
 
 @jit
 def decide(i: int, own: int, cost: Any, rounding: float, labels: Any, sizes: Any, doubt: Any) -> int:
-    """Give row i the cluster of the lowest cost, unless its own would become empty. → that cluster"""
+    """Move row i to the cluster of the lowest cost, unless its own would become empty. → its cluster"""
     new, doubt[i] = choose(cost, len(cost), own, rounding)
     if new == own or sizes[own] == 1:
         return own
@@ -74,7 +74,7 @@ def ones_first(
     features: Any,  # OUT (entries,)
     counts: Any,  # OUT (entries,)
 ) -> None:
-    """The entries of each row times its weight, zeros left out: first the ones, then the others, in their order."""
+    """The entries of each row times its weight, without zeros: first the ones, then the others, in their order."""
     place = 0
     for i in range(len(weights)):
         start, stop = indptr[i], indptr[i + 1]
@@ -95,7 +95,7 @@ def ones_first(
 
 @jit
 def sweep_counts(
-    bounds: Any,  # IN (n + 1,) as of ones_first
+    bounds: Any,  # IN (n + 1,) from ones_first
     ones: Any,  # IN (n,)
     features: Any,  # IN
     counts: Any,  # IN
@@ -104,14 +104,14 @@ def sweep_counts(
     S: Any,  # IN/OUT (p, k) sums
     slopes: Any,  # IN/OUT (p, k) f(S + 1) − f(S)
     T: Any,  # IN/OUT (k,) totals
-    sizes: Any,  # IN/OUT (k,) rows that hold something
+    sizes: Any,  # IN/OUT (k,) number of nonzero rows
     powers: Any,  # IN f(0), f(1), …
     steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
     doubt: Any,  # OUT (n,)
 ) -> tuple[int, float]:
-    """Counts: f comes from tables, and for the many ones of a row from ``slopes``. → moved rows, and their gain
+    """Sweep over counts: f comes from tables, and for entries of 1 from ``slopes``. → number of moves, and their gain
 
-    All that indexes a table is unsigned, since a number that could be negative would be looked at first.
+    Table indices are unsigned, because numba adds a check for negative indices to signed ones.
     """
     k = len(T)
     cost, entropies = np.empty(k), np.empty(k)
@@ -131,7 +131,7 @@ def sweep_counts(
             mass += np.int64(x)
             s = np.uint64(sums[own])
             back += powers[s - x] - powers[s]
-            # The table ends at the largest sum. A sum and one of its own entries may lie beyond: leave out own.
+            # The table ends at the largest sum, and the own sum plus x may lie beyond it, so own is left out.
             for c in range(own):
                 t = np.uint64(sums[c])
                 cost[c] += powers[t] - powers[t + x]
@@ -191,10 +191,10 @@ def sweep_entropy(
     labels: Any,  # IN/OUT (n,)
     S: Any,  # IN/OUT (p, k) sums
     T: Any,  # IN/OUT (k,) totals
-    sizes: Any,  # IN/OUT (k,) rows that hold something
+    sizes: Any,  # IN/OUT (k,) number of nonzero rows
     doubt: Any,  # OUT (n,)
 ) -> tuple[int, float]:
-    """Any numbers: every f is a logarithm. → moved rows, and their gain"""
+    """Sweep over any nonnegative numbers: every f takes a logarithm. → number of moves, and their gain"""
     k = len(T)
     cost = np.empty(k)
     moved, gain = 0, 0.0
@@ -238,7 +238,7 @@ def sweep_entropy(
 
 @jit
 def rise(t: float, x: float) -> float:
-    """f(t + x) − f(t) without cancellation, and without the quotient x / t where that is beyond float64."""
+    """f(t + x) − f(t) without cancellation, and without the quotient x / t if that leaves float64."""
     if t == 0.0:
         return x * np.log(x)
     ratio = x / t
@@ -256,10 +256,10 @@ def sweep_length(
     labels: Any,  # IN/OUT (n,)
     S: Any,  # IN/OUT (p, k) sums
     squares: Any,  # IN/OUT (k,) ‖S_c‖²
-    sizes: Any,  # IN/OUT (k,) rows that hold something
+    sizes: Any,  # IN/OUT (k,) number of nonzero rows
     doubt: Any,  # OUT (n,)
 ) -> tuple[int, float]:
-    """Lengths of the sums. → moved rows, and their gain"""
+    """Sweep by the lengths of the sums. → number of moves, and their gain"""
     k = len(squares)
     cost, products = np.empty(k), np.empty(k)
     moved, gain = 0, 0.0

@@ -1,4 +1,4 @@
-"""The one way kernels are compiled: serial, without the GIL, cached where a cache can be written."""
+"""Compiles kernels with numba: serial, without the GIL, and cached if a cache folder is writable."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def jit(function: F) -> F:
 
 
 def jit_any_order(function: F) -> F:
-    """Compile a kernel whose sums may be added in any order, which lets them run in vectors.
+    """Compile a kernel whose sums may be added in any order, which lets the compiler vectorise them.
 
-    Only for kernels that send every row through the same instructions: the order is then the same for every row,
-    whatever block or thread it is in.
+    Only for kernels that execute the same instructions for every row. The order is then the same for all rows and does
+    not depend on the block or thread.
     """
     return _compiled(function, fastmath={"reassoc", "contract", "nsz"})
 

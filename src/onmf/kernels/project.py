@@ -2,12 +2,12 @@
 
     min_h ‖x − Σ_c h_c s_c‖²   subject to   h ≥ 0, Σ h ≤ 1
 
-The origin, as vertex 0, takes the weight that is left, so h lives on a simplex. Two moves alternate. The first shifts
-weight from one vertex to another: to the vertex of the smallest derivative, from the one that gains most; it brings
-vertices in. The second goes to the minimum over the face of the vertices in use, or as far as h ≥ 0 allows; it finds
-the weights at once and drops vertices. With d the derivatives, max{d_c : h_c > 0} − min d bounds how far the
-objective is from its minimum; the moves stop when that is negligible. The distance only falls as vertices are added,
-so h and the distance of an earlier call are a good start and an upper bound.
+The origin, as vertex 0, takes the remaining weight, so h lies on a simplex. Two moves alternate. The first shifts
+weight to the vertex with the smallest derivative, from the vertex for which that gains most; it adds vertices. The
+second goes to the minimum over the face of the vertices in use, or as far as h ≥ 0 allows; it solves for the weights
+and drops vertices. With d the derivatives, max{d_c : h_c > 0} − min d bounds how far the objective is from its minimum.
+The moves stop when that is negligible. Distances can only fall as vertices are added, so h and the distance of an
+earlier call are a good start and an upper bound.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def project_on_hull(
     rows: Any,  # IN rows to project
     start: int,  # IN first of them
     stop: int,  # IN one past the last of them
-    enough: float,  # IN distance below which a row is of no interest: its moves stop there
+    enough: float,  # IN stop the moves of a row once its squared distance is below this
     weights: Any,  # IN/OUT (n, r + 1) h of each row, from the last call
-    residuals: Any,  # OUT (n,) squared distances, or what is below enough
+    residuals: Any,  # OUT (n,) squared distances, or an upper bound below enough
 ) -> None:
     """Project rows[start:stop]."""
     vertices = gram.shape[0]
@@ -75,14 +75,14 @@ def project_on_hull(
 
 @jit
 def minimise_over_face(gram: Any, d: Any, h: Any, used: Any, L: Any, move: Any) -> None:
-    """Move h towards the minimum over the face of the vertices with h > 0, as far as it stays ≥ 0."""
+    """Move h towards the minimum over the face of the vertices with h > 0, as far as h ≥ 0 allows."""
     m = -1  # directions of the face: from its first vertex, the base, to each of the others
     for c in range(len(h)):
         if h[c] > 0.0:
             m += 1
             used[m] = c
     base = used[0]
-    # Cholesky factor L of the Gram matrix of the directions; a direction that depends on those before is left out.
+    # Cholesky factor L of the Gram matrix of the directions. Linearly dependent directions are left out.
     for a in range(m):
         u = used[a + 1]
         for b in range(a + 1):

@@ -1,12 +1,11 @@
-"""Sum of weighted rows by label: what a centroid is made of.
+"""Sums of weighted rows by label, from which centroids are computed.
 
     sums_k = Σ_{i : label_i = k} w_i x_i
 
-Sparse rows come sorted by label, in their own order within a label. Each call sums whole clusters, so every sum is
-added up in the order of the rows whatever runs at the same time. Dense rows are read in their order, once; each call
-sums a part of them.
+Sparse rows are sorted by label, and by index within a label. Each call sums whole clusters, so every sum is added in
+the order of the rows, on any number of threads. Dense rows are read once, in order; each call sums a part of them.
 
-Where sums are exact, as with counts, they can follow the rows that changed their label instead:
+If sums are exact, as with counts, they can be updated for the rows that changed their label instead:
 
     sums_old −= w_i x_i,  sums_new += w_i x_i
 """
@@ -26,7 +25,7 @@ def total_if_whole(
     start: int,  # IN first entry
     stop: int,  # IN one past the last entry
 ) -> float:
-    """Σ |x| of entries start to stop if all are whole numbers, else infinity."""
+    """Σ |x| of entries start to stop if all are integers, else infinity."""
     total = fraction = 0.0
     for i in range(start, stop):
         x = np.float64(values[i])
@@ -39,9 +38,9 @@ def total_if_whole(
 def order_by_label(
     labels: Any,  # IN (n,)
     bounds: Any,  # OUT (k + 1,) where each label starts in order; zero on entry
-    order: Any,  # OUT (n,) rows sorted by label, in their own order within a label
+    order: Any,  # OUT (n,) rows sorted by label, and by index within a label
 ) -> None:
-    """Sort rows by label, by counting."""
+    """Sort rows by label, with a counting sort."""
     k = len(bounds) - 1
     for label in labels:
         bounds[label + 1] += 1
@@ -102,7 +101,7 @@ def move_rows_csr(
     weights: Any,  # IN (n,) float64
     sums: Any,  # IN/OUT (k, p) float64
 ) -> None:
-    """Let the sums follow the moved rows of a CSR matrix."""
+    """Update the sums for the moved rows of a CSR matrix."""
     for i in moved:
         w = weights[i]
         old, new = sums[before[i]], sums[labels[i]]
@@ -121,7 +120,7 @@ def move_rows_dense(
     weights: Any,  # IN (n,) float64
     sums: Any,  # IN/OUT (k, p) float64
 ) -> None:
-    """Let the sums follow the moved rows of an array."""
+    """Update the sums for the moved rows of an array."""
     for i in moved:
         w = weights[i]
         old, new = sums[before[i]], sums[labels[i]]

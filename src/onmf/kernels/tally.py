@@ -1,9 +1,9 @@
-"""What a step counts by cluster, in one pass over the rows.
+"""The totals of a step by cluster, in one pass over the rows.
 
     mass_k = Σ v a,  counts_k = Σ w,  sums_k = Σ w a,  squares_k = Σ w a²,
     overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss,  moved_k = Σ_{moved} 1
 
-over the rows of cluster k, with w the weight of a row, v its weight in the sums, a its scale and a' the one before.
+over the rows of cluster k, with w the weight of a row, v its weight in the sums, a its scale and a' its last scale.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .jit import jit
 @jit
 def tally(
     labels: Any,  # IN (n,)
-    before: Any,  # IN (n,) labels of the last step, or () if there was none
+    before: Any,  # IN (n,) labels of the last step, or () in the first
     scales: Any,  # IN (n,)
     scales_before: Any,  # IN (n,), or ()
     losses: Any,  # IN (n,)
     weights: Any,  # IN (n,) v
-    own: Any,  # IN (n,) w, or () where all are one
-    table: Any,  # OUT (7, k) what is COUNTED (backend/sums.py), in that order; zero on entry
+    own: Any,  # IN (n,) w, or () if all are one
+    table: Any,  # OUT (7, k) the rows named in COUNTED (backend/sums.py), in that order; zero on entry
 ) -> None:
     """Fill the table."""
     first, weighted = len(before) == 0, len(own) > 0

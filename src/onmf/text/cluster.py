@@ -1,4 +1,4 @@
-"""From documents to clusters that a person can read, and from new documents to those clusters."""
+"""Cluster documents by their words, and assign new documents to the clusters."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 """Numbers of clusters that ``n_clusters="auto"`` tries."""
 
 NOBODY = -1
-"""Cluster of a document that has none of the words."""
+"""Label of a document that has none of the words."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Clusters beside known classes, over the documents that have both.
+    """Clusters compared with known classes, over the documents that have both.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Comparison:
     counts : (classes, clusters) array of int
         Documents of each class in each cluster.
     accuracy : float
-        Share of the documents in the cluster that is matched with their class, one to one.
+        Share of the documents whose cluster is matched with their class; the matching is one to one.
     nmi : float
         Normalized mutual information.
     matched : dict of int to str
@@ -62,39 +62,39 @@ class Comparison:
 
     @property
     def n_documents(self) -> int:
-        """Documents that were compared."""
+        """Number of documents that were compared."""
         return int(self.counts.sum())
 
 
 @dataclass(frozen=True)
 class DocumentClusters:
-    """Documents in clusters.
+    """The clusters of a collection of documents.
 
     Attributes
     ----------
     model : ONMF
         The fitted model; its rows are the documents that are not set aside.
     words : (words,) array of str
-        The words that count.
+        The words that are counted.
     ids : sequence of str
-        What the documents are called.
+        Names of the documents.
     clusters : (documents,) array of int
-        Cluster of each document; -1 where it is set aside, since it has none of the words.
+        Cluster of each document; -1 for documents without any of the words, which are set aside.
     scales, margins : (documents,) arrays
-        How much of the cluster's profile a document takes, and how much worse the best other cluster is, per word. 0
-        for documents that are set aside.
+        Scale of each document, and how much worse the best other cluster is, per word. 0 for documents that are set
+        aside.
     lengths : (documents,) array of int
-        Words of each document that count.
+        Number of counted words in each document.
     excerpts : sequence of str
-        How the documents begin.
+        Beginnings of the documents.
     classes : list of str or None
         Known class of each document.
     vectorizer : CountVectorizer
-        What counted the words.
+        The vectorizer that counted the words.
     source : dict
         Where the documents came from, and what was repaired or left out.
     selection : Selection or None
-        How the number of clusters was chosen, where it was.
+        How the number of clusters was chosen; None if it was given.
     """
 
     model: ONMF
@@ -117,7 +117,7 @@ class DocumentClusters:
 
     @property
     def set_aside(self) -> list[str]:
-        """What the documents are called that have none of the words."""
+        """Names of the documents that have none of the words."""
         return [self.ids[int(i)] for i in np.flatnonzero(self.clusters == NOBODY)]
 
     @cached_property
@@ -126,7 +126,7 @@ class DocumentClusters:
         return np.bincount(self.clusters[self.clusters != NOBODY], minlength=self.n_clusters)
 
     def distinctive(self, n: int = 10) -> list[dict[str, float]]:
-        """The words that lift the likelihood of each cluster over that of the whole most, with their weights."""
+        """The words that set each cluster apart from the whole collection, with their weights."""
         return self.model.top_features(n, self.words)
 
     def frequent(self, n: int = 10) -> list[list[str]]:
@@ -136,11 +136,11 @@ class DocumentClusters:
         return [[str(self.words[j]) for j in top if C[k, j] > 0] for k, top in enumerate(tops)]
 
     def typical(self, cluster: int, n: int = 5) -> Array:
-        """The documents that a cluster is surest of, among its longer half: in a short one a single word decides."""
+        """The documents of a cluster with the largest margins; the shorter half, decided by few words, is left out."""
         return self._ends(cluster, 0.5)[::-1][:n]
 
     def doubtful(self, cluster: int, n: int = 5) -> Array:
-        """The documents that would nearly be in another cluster, the shortest quarter left out."""
+        """The documents of a cluster with the smallest margins; the shortest quarter is left out."""
         return self._ends(cluster, 0.25)[:n]
 
     def _ends(self, cluster: int, shorter: float) -> Array:
@@ -152,20 +152,20 @@ class DocumentClusters:
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """The clusters beside the known classes, where there are any."""
+        """The clusters compared with the known classes; None if there are none."""
         both = [i for i, label in enumerate(self.classes) if label is not None and self.clusters[i] != NOBODY]
         if not both:
             return None
         y = np.array([self.classes[i] for i in both])
-        found = self.clusters[both]
+        labels = self.clusters[both]
         counts = np.zeros((len(np.unique(y)), self.n_clusters), dtype=np.int64)
-        counts[:, np.unique(found)] = contingency_matrix(y, found)
+        counts[:, np.unique(labels)] = contingency_matrix(y, labels)
         return Comparison(
             classes=[str(name) for name in np.unique(y)],
             counts=counts,
-            accuracy=float(clustering_accuracy(y, found)),
-            nmi=float(normalized_mutual_info_score(y, found)),
-            matched={int(cluster): str(name) for cluster, name in match_clusters(y, found).items()},
+            accuracy=float(clustering_accuracy(y, labels)),
+            nmi=float(normalized_mutual_info_score(y, labels)),
+            matched={int(cluster): str(name) for cluster, name in match_clusters(y, labels).items()},
         )
 
     def notes(self) -> list[str]:
@@ -190,7 +190,7 @@ class DocumentClusters:
         return notes
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with its vocabulary; :func:`assign_documents` takes what :func:`onmf.load` reads from it."""
+        """Write the model with its vocabulary. Load it with :func:`onmf.load` for :func:`assign_documents`."""
         extra = {
             "kind": KIND,
             "vocabulary": [str(word) for word in self.words],
@@ -216,20 +216,20 @@ def cluster_documents(
     Parameters
     ----------
     texts : iterable of Text or str
-        Documents, for instance from :func:`read_texts`; they are gone through once and not kept.
+        Documents, for instance from :func:`read_texts`. They are read once and not kept.
     n_clusters : int or "auto", default=8
-        Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes its time.
+        Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes many fits.
     vectorizer, automatic
         As in :func:`count_words`.
     shards : path, optional
-        A folder for the counts of documents that do not fit in memory; it must not exist, or be empty. They are
-        counted in pieces of 10,000 documents and fitted from there, a piece at a time, with the same clusters.
+        Folder for the counts, if they do not fit in memory; it must be empty or not exist yet. The documents are
+        counted in shards of 10,000, and the fit reads one shard at a time. The clusters are the same.
         ``n_clusters="auto"``, ``refine`` and ``init="consensus"`` need all counts in memory.
     force : bool, default=False
         Whether to replace a folder of shards that an earlier call wrote.
     progress : callable, optional
-        Called with the name of each step (``"counting"``, ``"choosing"``, ``"fitting"``; with shards ``"writing"`` and
-        the passes of the fit, too) and the share of it that is done, None where that is not known.
+        Called with the name of each step (``"counting"``, ``"choosing"``, ``"fitting"``; with shards also
+        ``"writing"`` and the passes of the fit) and the share of the step that is done, None if that is not known.
     **options
         Parameters of :class:`onmf.ONMF`.
 
@@ -241,10 +241,10 @@ def cluster_documents(
     --------
     >>> from onmf.text import cluster_documents
     >>> texts = ["red tea green tea", "tea tea", "cow milk", "milk of a cow", "black tea", "fresh milk"]
-    >>> found = cluster_documents(texts, 2)
-    >>> found.clusters.tolist()
+    >>> result = cluster_documents(texts, 2)
+    >>> result.clusters.tolist()
     [0, 0, 1, 1, 0, 1]
-    >>> [list(words) for words in found.distinctive(1)]
+    >>> [list(words) for words in result.distinctive(1)]
     [['tea'], ['milk']]
     """
     if force and shards is None:
@@ -256,11 +256,11 @@ def cluster_documents(
         counts = count_words(texts, vectorizer, automatic=automatic)
     else:
         if n_clusters == "auto":
-            raise ValueError("n_clusters='auto' needs all counts in memory: say a number of clusters, or no shards.")
+            raise ValueError("n_clusters='auto' needs all counts in memory: give a number, or leave out shards.")
         model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
         check_parameters(model)
         check_for_parts(model.refine, model.init)
-        in_blocks(model.engine, model.n_threads)  # refuse an engine before the work, not after it
+        in_blocks(model.engine, model.n_threads)  # refuse an unsuitable engine before counting starts
         counts = count_in_shards(
             texts,
             shards,
@@ -278,7 +278,7 @@ def cluster_documents(
         most = len(filled) - -(-len(filled) // 3)
         numbers = [k for k in NUMBERS if k <= most]
         if not numbers:
-            raise ValueError(f"{len(filled)} documents with words are too few to choose a number of clusters: say one.")
+            raise ValueError(f"{len(filled)} documents with words are too few to choose n_clusters: give a number.")
         seed = options.get("random_state")
         selection = select_n_clusters(X, numbers, n_init=3, random_state=seed, n_threads=options.get("n_threads"))
         n_clusters = selection.n_clusters
@@ -294,7 +294,7 @@ def cluster_documents(
         model.fit(csr_array(counts.X[filled]))
     else:
         fit_model(model, replace(counts.X, names=None), engine=in_blocks(model.engine, model.n_threads, progress))
-    assert model.margins_ is not None, "a fit finds them"
+    assert model.margins_ is not None, "a fit computes them"
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
         source |= describe(texts)
@@ -302,7 +302,7 @@ def cluster_documents(
 
 
 def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern: str | None = None) -> DocumentClusters:
-    """Assign documents to the clusters of a model of documents.
+    """Assign documents to the clusters of a document model.
 
     Parameters
     ----------
@@ -311,8 +311,8 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     texts : iterable of Text or str
         Documents. Headers and the like must be dropped as they were for the model: see :func:`options_of`.
     token_pattern : str, optional
-        The pattern of the model's words. It has to be given where it is more than a run of one kind of character: such
-        a pattern can take forever on some texts, and one from a file is not used unasked.
+        The token pattern of the model. It is required if the pattern is more than a run of one kind of character. Such
+        a pattern can take exponential time on some texts, so one from a file is not used without your consent.
 
     Returns
     -------
@@ -322,20 +322,20 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     counts = count_known_words(texts, vectorizer_of(model, token_pattern))
     filled = np.flatnonzero(counts.lengths)
     if len(filled):
-        found: tuple[Array, ...] = model.assign(csr_array(counts.X[filled]))
+        assigned: tuple[Array, ...] = model.assign(csr_array(counts.X[filled]))
     else:
-        found = (np.empty(0, np.int32), np.empty(0), np.empty(0))
+        assigned = (np.empty(0, np.int32), np.empty(0), np.empty(0))
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
         source |= describe(texts)
-    return _described(model, counts, filled, found, source, None)
+    return _described(model, counts, filled, assigned, source, None)
 
 
 def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectorizer:
-    """The vectorizer of a model of documents; for ``token_pattern`` see :func:`assign_documents`."""
+    """The vectorizer of a document model; for ``token_pattern`` see :func:`assign_documents`."""
     extra = getattr(model, "extra_", {"kind": "matrix"})
     if not is_documents(extra):
-        raise ValueError(f"This is a model of kind {extra['kind']!r}: documents need one that was made from documents.")
+        raise ValueError(f"This is a model of kind {extra['kind']!r}: documents need one of kind 'documents'.")
     try:
         check_parts(KIND, extra, *model.cluster_centers_.shape)
     except ValueError as error:
@@ -349,13 +349,13 @@ def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectori
 
 
 def options_of(model: ONMF) -> dict[str, Any]:
-    """What :func:`read_texts` has to be told so that new documents are read as those of the model were."""
+    """Options for :func:`read_texts` that read new documents as those of the model were read."""
     dropped = getattr(model, "extra_", {}).get("source", {}).get("strip", [])
     return {"strip": [name for name in dropped if name in STRIP]}
 
 
 def describe(texts: Texts) -> dict[str, Any]:
-    """What was met while reading, for people and files."""
+    """Summary of the reading: the source, and what was repaired, dropped or skipped."""
     return {
         "name": texts.name,
         "kind": texts.kind,
@@ -367,7 +367,7 @@ def describe(texts: Texts) -> dict[str, Any]:
 
 
 def so_many(n: int, name: str) -> str:
-    """A number of things, in words that agree with it."""
+    """A count and its noun, such as ``1 document`` or ``2 documents``."""
     return f"{n:,} {name}{'' if n == 1 else 's'}"
 
 
@@ -379,13 +379,13 @@ def _described(
     model: ONMF,
     counts: Counts | ShardedCounts,
     filled: Array,
-    found: Sequence[Array],
+    assigned: Sequence[Array],
     source: dict[str, Any],
     selection: Selection | None,
 ) -> DocumentClusters:
     n = len(counts.ids)
     labels, scales, margins = np.full(n, NOBODY, dtype=np.int32), np.zeros(n), np.zeros(n)
-    labels[filled], scales[filled], margins[filled] = found
+    labels[filled], scales[filled], margins[filled] = assigned
     return DocumentClusters(
         model=model,
         words=counts.words,

@@ -1,14 +1,15 @@
-// What the kernels of the GPU backend share. They do no validation, draw no random numbers and know no divergence; the host
-// side is gpu.py, which puts this file before each of the others.
+// Definitions that the kernels of the GPU backend share. Kernels do no validation, draw no random numbers and know no
+// divergence. The host side is launch.py, which puts this file before each of the others.
 //
-// Symbols: X (n, p) rows, B (k, p) templates, BT (p, k) their transpose, w (n,) weights. VALUE is the type of the entries.
-// Every sum is added in an order that the data, what came before and the card fix: no atomics, the same bits in every run.
+// Symbols: X (n, p) rows, B (k, p) templates, BT (p, k) their transpose, w (n,) weights. VALUE is the type of an entry.
+// There are no atomics. Every sum is added in an order that depends only on the data, the step before and the GPU, so
+// results are bitwise reproducible.
 
 typedef long long int64;
 typedef unsigned long long size;
 
-#define INFINITE (-1e300)         // stands for minus infinity in a template: its product with 0 is 0
-#define INFINITE_SCORE (-1e150)   // scores below this hold an infinite cost
+#define INFINITE (-1e300)         // replaces minus infinity in a template: its product with 0 is 0
+#define INFINITE_SCORE (-1e150)   // scores below this include an infinite cost
 #define NEVER (__longlong_as_double(0xfff0000000000000LL))
 #define NOBODY 0x7fffffff
 #define ALL 0xffffffffu

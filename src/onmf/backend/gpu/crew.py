@@ -1,4 +1,4 @@
-"""Who does what in a block of the kernel that labels and adds up the rows of an array at once, gpu_step.cu."""
+"""Division of work among the warps of a block in step.cu, the kernel that labels and sums dense rows in one pass."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
 MOST_PLACES = 6
-"""Tiles of rows that a block has in shared memory, at most."""
+"""Maximum number of tiles of rows that a block has in shared memory."""
 
 MOST_ADDERS = 15
-"""Warps of a block that add rows up while others label them, at most."""
+"""Maximum number of warps of a block that sum rows while others label them."""
 
 MOST_CLUSTERS = 48
-"""Clusters whose scores a warp can keep in registers."""
+"""Maximum number of clusters whose scores a warp can keep in registers."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """The warps of a block and what they have to work with. The names are those of the kernel."""
+    """The numbers of warps, tiles and labels of a block. The names are those of the kernel."""
 
     scorers: int
     adders: int
@@ -38,16 +38,16 @@ class Crew:
 
     @property
     def duties(self) -> int:
-        """Labels that adders can take on."""
+        """Number of labels that the adders can handle."""
         return self.adders * self.labels
 
     @cached_property
     def macros(self) -> dict[str, int]:
-        """What the kernel is compiled for."""
+        """The macros that the kernel is compiled with."""
         return {field.name.upper(): getattr(self, field.name) for field in fields(self)}
 
     def asked_for(self, itemsize: int) -> int:
-        """Bytes of shared memory that the host must ask for: the places of tiles of rows, and the templates."""
+        """Bytes of dynamic shared memory that the host must request: tiles of rows, and templates."""
         return self.places * (self.tile * self.features + 16) * itemsize + 32 * self.tiles * self.pitch
 
     def shared(self, itemsize: int) -> int:
@@ -63,23 +63,23 @@ class Crew:
 
 @lru_cache(maxsize=64)
 def crew_for(p: int, itemsize: int, k: int, shared: int) -> Crew | None:
-    """A crew for k clusters of p features whose registers and tiles fit, None if there is none.
+    """A crew for k clusters of p features whose registers and tiles fit; None if there is none.
 
-    ``itemsize`` is that of an entry, ``shared`` the bytes of shared memory that a block can have.
+    ``itemsize`` is the size of an entry, ``shared`` the bytes of shared memory that a block can have.
     """
     if k > MOST_CLUSTERS or p * itemsize % 16:
         return None
     slices, tiles = -(-p // 32), -(-k // 8)
     for scorers in (4, 3, 2):
         for labels in (1, 2, 3, 4):
-            # What an adder keeps in registers, templates and sums of its labels and two rows, and what a scorer does.
+            # Registers of an adder (templates and sums of its labels, and two rows), and of a scorer.
             registers = max(4 * slices * (labels + 1) + 40, 12 * tiles + 50)
             warps = 4 * (512 // (-(-registers // 8) * 8))
             adders = min(warps - scorers - 1, MOST_ADDERS)
             if registers > 248 or adders * labels < k:
                 continue
             crews = (Crew(scorers, adders, labels, tiles, places, p) for places in range(MOST_PLACES, 2, -1))
-            found = next((crew for crew in crews if crew.shared(itemsize) <= shared), None)
-            if found is not None:
-                return found
+            fitting = next((crew for crew in crews if crew.shared(itemsize) <= shared), None)
+            if fitting is not None:
+                return fitting
     return None

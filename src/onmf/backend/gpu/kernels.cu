@@ -1,23 +1,23 @@
-// Kernels of the GPU backend, all but the one of step.cu.
+// Kernels of the GPU backend, except for that in step.cu.
 //
 // Macros set by the host, besides VALUE:
 //   TEAM             threads that share a sparse row: 8, 16 or 32
-//   LANES, PARTS     of a team, threads that share an entry, and 16-byte parts of the table that each of them reads
+//   LANES, PARTS     threads of a team that share an entry, and 16-byte parts of the table that each of them reads
 //   TILES, ROWTILES  tiles of 8 templates, and of 8 rows (an even number), that a warp multiplies at once
 
 __device__ __forceinline__ void publish(int64 i, double best, int winner, int *labels, double *scores) {
-    // A row that no template can explain is a tie.
+    // If all templates cost infinity, they tie.
     bool hopeless = !(best >= INFINITE_SCORE);
     labels[i] = hopeless ? 0 : winner;
     scores[i] = hopeless ? NEVER : best;
 }
 
-// BT = Bᵀ, and the table of the screen, for 32 features in each block:
+// BT = Bᵀ, and the table of the screen. Each block handles 32 features.
 //
-//   b_kj = m_j + s_j q_kj + error,   |error| <= s_j / 2,   q_kj a whole number of at most 16 bits
+//   b_kj = m_j + s_j q_kj + error,   |error| <= s_j / 2,   q_kj an integer of at most 16 bits
 //
-// m_j is the same for all templates and changes no argmax. A line of the table is s_j as a float, then q_kj + 2^15.
-// An infinite template makes s_j infinite, and then the screen lets every template pass.
+// m_j is the same for all templates and does not change the argmax. A line of the table is s_j as a float, then q_kj +
+// 2^15. If a template is infinite, s_j is infinite, and every template passes the screen.
 extern "C" __global__ void template_table(
     const double *B,            // IN (k, p)
     int k, int p,
@@ -58,7 +58,7 @@ extern "C" __global__ void template_table(
                 BT[(size)(first + r) * k + c0 + tx] = b;
                 if (chunks) {
                     double q = rint((b - middle[r]) / (double)scale[r]);
-                    q = fmin(fmax(q, -32767.0), 32767.0);  // infinite scale: NaN becomes a bound, and is not used
+                    q = fmin(fmax(q, -32767.0), 32767.0);  // infinite scale: clamps NaN; q is then not used
                     table[(size)(first + r) * chunks * 8 + 2 + c0 + tx] = (unsigned short)((int)q + 32768);
                 }
             }
@@ -68,7 +68,7 @@ extern "C" __global__ void template_table(
 
 #ifdef VALUE
 
-// score = Σ_j x_j b_cj over the entries of a row, of which each group of a warp takes every so many.
+// score = Σ_j x_j b_cj over the entries of a row, with a stride of `step`.
 __device__ __forceinline__ double score_of(
     int64 begin, int64 end, int step, const int *indices, const VALUE *data, const double *BT, int k, int c)
 {
@@ -85,8 +85,8 @@ __device__ __forceinline__ double score_of(
 
 #if !defined(LANES) && !defined(TILES)
 
-// All scores of a row by a warp: `lanes` threads (a power of 2) side by side take as many templates, and the groups
-// of them share the entries. After it, thread c_lane of every group has the score of template c0 + c_lane.
+// A warp computes all scores of a row. Groups of `lanes` threads (a power of 2) handle that number of templates, and
+// the groups share the entries. Afterwards, thread own_lane of every group has the score of template c0 + own_lane.
 #define ROW_OF_A_WARP \
     int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) >> 5; \
     if (i >= n) return; \
@@ -141,7 +141,7 @@ extern "C" __global__ void own_and_next_csr(
     }
 }
 
-// All scores, for callers that bring few rows at a time.
+// All scores, for calls with few rows.
 extern "C" __global__ void scores_csr(
     const int64 *indptr, const int *indices, const VALUE *data,   // IN rows
     const double *BT, int k, int64 n, int lanes,                  // IN
@@ -154,7 +154,7 @@ extern "C" __global__ void scores_csr(
     }
 }
 
-// Smallest and largest stored entry of each row, 0 where none is stored, NaN where one is.
+// Smallest and largest stored entry of each row; 0 if none is stored, NaN if an entry is NaN.
 extern "C" __global__ void extremes_csr(
     const int64 *indptr, const VALUE *data, int64 n,   // IN
     double *low, double *high)                         // OUT (n,)
@@ -199,13 +199,13 @@ extern "C" __global__ void row_sums(
 
 // partial_uc = Σ w_i x over the entries of unit u whose row i has label first + c.
 //
-// A unit is a stretch of entries of one feature, for a warp. Every thread has a count of its own for each label, so
-// that nothing is shared while adding: thread t adds entries t, t + 32, ... and the 32 counts are added at the end.
+// A unit is a range of entries of one feature, for one warp. Each thread has a separate sum for each label, so threads
+// share nothing while adding: thread t adds entries t, t + 32, ... and the 32 sums are added at the end.
 extern "C" __global__ void sum_units(
-    const int64 *starts, const int64 *stops, int64 units,   // IN (units,) the entries of each
+    const int64 *starts, const int64 *stops, int64 units,   // IN (units,) entries of each unit
     const int *rows,                                        // IN (nnz,) row of each entry
     const VALUE *data,                                      // IN (nnz,)
-    const int *labels, const double *weights,               // IN (n,); weights 0 where all are one
+    const int *labels, const double *weights,               // IN (n,); weights is null if all are one
     int first, int count,                                   // IN labels first to first + count
     double *partial)                                        // OUT (units, count)
 {
@@ -220,7 +220,7 @@ extern "C" __global__ void sum_units(
         int row[8], label[8];
         double x[8];
         #pragma unroll
-        for (int t = 0; t < 8; t++) {  // past the end zeros are added: to leave loads out takes longer
+        for (int t = 0; t < 8; t++) {  // adds zeros past the end: faster than skipping loads
             bool inside = e + 32 * t < stop;
             int64 at = inside ? e + 32 * t : stop - 1;
             row[t] = rows[at];
@@ -243,10 +243,10 @@ extern "C" __global__ void sum_units(
     }
 }
 
-// partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c; a thread has a feature to itself.
+// partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c; one thread per feature.
 extern "C" __global__ void sum_dense(
     const VALUE *X, int p, int64 n,              // IN (n, p)
-    const int *labels, const double *weights,    // IN (n,); weights 0 where all are one
+    const int *labels, const double *weights,    // IN (n,); weights is null if all are one
     int first, int count, int64 rows,            // IN labels first to first + count; rows of a part
     double *partial)                             // OUT (parts, count, p)
 {
@@ -276,13 +276,13 @@ extern "C" __global__ void sum_dense(
 
 #ifdef LANES
 
-// label_i = argmax_k <x_i, b_k>: a screen in 16 bits, then the scores in float64 of those that pass, mostly one.
+// label_i = argmax_k <x_i, b_k>: a screen in 16 bits, then float64 scores of the templates that pass, usually one.
 //
 //   screened_k = Σ_j (x_j s_j) q_kj,   |screened_k + Σ_j x_j m_j - <x, b_k>| <= bound
 //   bound      = Σ_j |x_j| s_j · (1/2 + 2^15 (m + 4) 2^-24)
 //
-// The second term is float32's rounding in sums of m entries. A template can only win if its screened score lies
-// within 2 bounds of the largest, so the label is that of float64.
+// The second term bounds the float32 rounding error in sums of m entries. A template can only win if its screened score
+// is within 2 bounds of the largest, so the label is the same as with float64 scores.
 #define GROUPS (TEAM / LANES)
 #define AHEAD 4
 
@@ -308,7 +308,8 @@ extern "C" __global__ void best_template_screened(
             int64 at = e + u * GROUPS + group;
             int j = at < end ? indices[at] : 0;
             x[u] = at < end ? (float)data[at] : 0.0f;
-            if (at < end && x[u] == 0.0f && data[at] != (VALUE)0) x[u] = 1e-30f;  // too small for a float: a larger bound
+            // An entry too small for a float enlarges the bound instead.
+            if (at < end && x[u] == 0.0f && data[at] != (VALUE)0) x[u] = 1e-30f;
             #pragma unroll
             for (int part = 0; part < PARTS; part++) {
                 int chunk = own_lane + part * LANES;
@@ -326,7 +327,7 @@ extern "C" __global__ void best_template_screened(
                 unsigned words[4] = {line[u][part].x, line[u][part].y, line[u][part].z, line[u][part].w};
                 #pragma unroll
                 for (int w = 0; w < 4; w++) {
-                    // 2^23 + q + 2^15 as a float, made of bytes
+                    // 2^23 + q + 2^15 as a float, assembled from bytes
                     float a = __uint_as_float(__byte_perm(words[w], 0x4B000000u, 0x7410)) - 8421376.0f;
                     float b = __uint_as_float(__byte_perm(words[w], 0x4B000000u, 0x7432)) - 8421376.0f;
                     sums[part][2 * w] = fmaf(xs, a, sums[part][2 * w]);
@@ -359,7 +360,7 @@ extern "C" __global__ void best_template_screened(
     float bound = 1.01f * size_of_row * (0.5f + chain * 0.001953125f) + 1e-30f;
     float enough = most - 2.02f * bound;
 
-    // The templates that pass, the lowest first. Comparisons are such that NaN passes.
+    // The templates that pass, the lowest index first. The comparisons let NaN pass.
     double best = NEVER;
     int winner = NOBODY, last = -1;
     while (true) {
@@ -391,11 +392,11 @@ extern "C" __global__ void best_template_screened(
 
 #ifdef TILES
 
-// Scores of dense rows by the matrix units, in float64.
+// Scores of dense rows on the tensor cores, in float64.
 //
-// Each warp has ROWTILES · 8 rows and TILES · 8 templates. A thread reads 4 features of a row at once; which features
-// go together in a product does not matter as long as rows and templates agree.
-//   mode 0: labels, best    (templates before `first` have been seen if first > 0)
+// Each warp has ROWTILES · 8 rows and TILES · 8 templates. A thread reads 4 features of a row at once. The order of the
+// features in a product does not matter, as long as it is the same for rows and templates.
+//   mode 0: labels, best    (updates the results for templates before `first` if first > 0)
 //   mode 1: own, following  (likewise)
 //   mode 2: all scores (n, k)
 __device__ __forceinline__ void four(const VALUE *x, int left, bool whole, VALUE (&out)[4]) {
@@ -445,7 +446,7 @@ __device__ __forceinline__ void score_rows(
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
     bool whole = p % 4 == 0;
     int stop = p - j0 < width ? p - j0 : width;
-    __align__(16) VALUE ahead[ROWTILES][4];  // still as they are: converting would wait for them
+    __align__(16) VALUE ahead[ROWTILES][4];  // not converted yet: that would wait for the loads
     #pragma unroll
     for (int m = 0; m < ROWTILES; m++) {
         int64 row = row0 + m * 8 + r;
@@ -469,7 +470,7 @@ __device__ __forceinline__ void score_rows(
     }
 }
 
-// Of the scores of a row, the one of the template of its label, and the best of the others; all four threads of it know.
+// The score of a row's own template, and the best of the others. All four threads of the row get both.
 __device__ __forceinline__ void best_of_row(
     const double (&sums)[TILES][2], int first, int k, int label, double &mine, double &top, int &winner)
 {
@@ -499,7 +500,7 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
     int mode,
     int *labels, double *best, double *out)   // IN/OUT
 {
-    extern __shared__ double templates[];     // (8 TILES, width + 1): the odd pitch keeps threads on different banks
+    extern __shared__ double templates[];     // (8 TILES, width + 1): the odd pitch avoids bank conflicts
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
     bool once = width >= p;
     int64 rows_of_a_block = (blockDim.x >> 5) * ROWTILES * 8;
@@ -569,7 +570,7 @@ extern "C" __global__ void combine_units(
     sums[(size)(first + c) * p + j] = s;
 }
 
-// 32 warps share a sum over parts, always in the same way: each takes every 32nd part, and the first adds them up.
+// 32 warps share a sum over parts, always in the same order: each takes every 32nd part, and the first warp adds these.
 __device__ __forceinline__ double sum_of_parts(const double *__restrict__ first, int64 parts, int64 apart) {
     double s = 0.0;
     #pragma unroll 8
@@ -596,7 +597,7 @@ extern "C" __global__ void combine_parts(
     if (threadIdx.x < 32 && m < count) out[m] = s;
 }
 
-// sums_cj = Σ of the partial sums of the duties that are label c's.
+// sums_cj = Σ of the partial sums of the duties of label c.
 extern "C" __global__ void combine_duties(
     const double *partial, int parts,            // IN (parts, duties, p)
     const int *owners, int duties,               // IN (duties,)
@@ -613,12 +614,12 @@ extern "C" __global__ void combine_duties(
     if (threadIdx.x < 32 && c < k) sums[at] = s;
 }
 
-#define FIXED 3.5527136788005009e-15  // as in base.py
+#define FIXED 3.5527136788005009e-15  // as in backend/run.py
 
-// Centroids of the clusters that hold something, times the norms of their scales, into W; before = what was there.
-// An entry that only rounding would change stays, so that W remains what the labels were found with (Engine.update).
+// Write the centroids of the nonempty clusters, times the norms of their scales, to W, and the old W to `before`.
+// Entries that would change only by rounding stay, so W stays equal to the centroids that gave the labels (Run.update).
 extern "C" __global__ void put_filled(
-    const double *table,                         // IN (KINDS, k) what a step has counted
+    const double *table,                         // IN (KINDS, k) totals of a step
     int k, int p,
     double *fresh,                               // IN/OUT (k, p)
     double *W, double *before)                   // IN/OUT, OUT (k, p)
@@ -626,25 +627,25 @@ extern "C" __global__ void put_filled(
     int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (int64)k * p) return;
     int c = at / p;
-    double mass = table[c], squares = table[3 * k + c];   // rows 0 and 3 of what is COUNTED (base.py)
+    double mass = table[c], squares = table[3 * k + c];   // rows 0 and 3 of COUNTED (backend/sums.py)
     before[at] = W[at];
     if (squares > 0) fresh[at] *= sqrt(squares);
     if (fabs(fresh[at] - before[at]) <= FIXED * fabs(fresh[at])) fresh[at] = before[at];
     if (mass > 0) W[at] = fresh[at];
 }
 
-// What a step counts by cluster, over stretches of rows. With w the weight of a row, v its weight in the sums, a its
-// scale and a' the one before: v a, w, w a, w a², w a a' of rows that stayed, w loss, 1 for a row that moved.
+// The totals of a step by cluster, over ranges of rows. With w the weight of a row, v its weight in the sums, a its
+// scale and a' its last scale: v a, w, w a, w a², w a a' of rows that stayed, w loss, and 1 for each row that moved.
 #define KINDS 7
 
 extern "C" __global__ void tally_rows(
-    const int *labels, const int *before,                    // IN (n,); before 0 in the first step
+    const int *labels, const int *before,                    // IN (n,); before is null in the first step
     const double *scales, const double *scales_before,       // IN (n,)
     const double *losses,                                    // IN (n,)
-    const double *weights, const double *own,                // IN (n,) v and w; own 0 where all are one
-    int64 n, int64 rows,                                     // IN rows of a stretch
+    const double *weights, const double *own,                // IN (n,) v and w; own is null if all are one
+    int64 n, int64 rows,                                     // IN rows of a range
     int first, int count,                                    // IN labels first to first + count
-    double *partial)                                         // OUT (stretches, KINDS, count)
+    double *partial)                                         // OUT (ranges, KINDS, count)
 {
     extern __shared__ double bins[];
     const int ahead = 8;                                     // rows that a thread reads at once

@@ -1,6 +1,6 @@
-"""Rows as the GPU backend keeps them: sparse or dense on the card, or in host memory and streamed through the card.
+"""Rows as the GPU backend keeps them: sparse or dense on the GPU, or in host memory and streamed through the GPU.
 
-Entries are float32 where that holds every one of them exactly, as it does for counts, else float64.
+Entries are float32 if that represents all of them exactly, as it does for most counts, else float64.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from onmf.divergence import Array
 from ..device import on_gpu
 
 EXACT_FLOAT32 = 2**24
-"""Whole numbers up to this are exact in float32."""
+"""Integers up to this are exact in float32."""
 
 ENTRIES_AT_A_TIME = 1 << 26
-"""Entries of a block that is streamed, and of one that is looked through on the host."""
+"""Entries of a streamed block, and of a block that is scanned on the host."""
 
 
 @dataclass
 class SparseRows:
-    """CSR on the card, with 64-bit row pointers."""
+    """CSR on the GPU, with 64-bit row pointers."""
 
     indptr: Any
     indices: Any
     data: Any
     shape: tuple[int, int]
     columns: Any = None
-    """The same entries by feature, once they have been needed."""
+    """The same entries by feature, set on first use."""
 
 
 @dataclass
 class DenseRows:
-    """A C-contiguous array on the card."""
+    """A C-contiguous array on the GPU."""
 
     X: Any
     norms: Any = None
-    """ℓ2 norms of the rows in float32, once they have been needed."""
+    """ℓ2 norms of the rows in float32, set on first use."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,9 +56,9 @@ Rows = SparseRows | DenseRows
 
 
 class StreamedRows:
-    """Rows on the host that pass through the card block by block, the next being copied while one is worked on.
+    """Rows on the host that are streamed through the GPU in blocks. The next block is copied during the work on one.
 
-    Iterating gives ``(start, stop, rows)``; the rows are only good until the next.
+    Iterating gives ``(start, stop, rows)``; the rows are valid until the next iteration.
     """
 
     def __init__(self, cupy: Any, source: Any, entries: int) -> None:
@@ -96,7 +96,7 @@ class StreamedRows:
 
 
 class _Slot:
-    """Room for one block, on the host in memory that the card can read by itself, and on the card."""
+    """Buffers for one block: page-locked memory on the host, and memory on the GPU."""
 
     def __init__(self, cupy: Any, rows: StreamedRows) -> None:
         self.values = pinned(cupy, rows.largest, rows.dtype), cupy.empty(rows.largest, rows.dtype)
@@ -110,11 +110,11 @@ class _Slot:
     def fill(
         self, rows: StreamedRows, cut: tuple[int, int], stream: Any, device: Any, pool: ThreadPoolExecutor
     ) -> None:
-        """Copy a block to the card, without waiting for its arrival."""
+        """Copy a block to the GPU, without waiting for its arrival."""
         (start, stop), X = cut, rows.source
         with device:
-            self.copied.synchronize()  # the block before has left the host's half
-            stream.wait_event(self.used)  # and is no longer needed on the card
+            self.copied.synchronize()  # the last block has been copied from the host buffer,
+            stream.wait_event(self.used)  # and is no longer needed on the GPU
             if issparse(X):
                 first, last = int(X.indptr[start]), int(X.indptr[stop])
                 parts = [
@@ -149,14 +149,14 @@ class _Slot:
 
 
 def pinned(cupy: Any, size: int, dtype: Any) -> Array:
-    """An array in page-locked memory, which the card copies from by itself."""
+    """An array in page-locked memory, from which the GPU can copy asynchronously."""
     dtype = np.dtype(dtype)
     memory = cupy.cuda.alloc_pinned_memory(max(1, size) * dtype.itemsize)
     return np.frombuffer(memory, dtype, size)
 
 
 def narrowest(values: Any) -> np.dtype[Any]:
-    """float32 if it holds all these numbers exactly, else float64."""
+    """float32 if it represents all these numbers exactly, else float64."""
     dtype = values.dtype
     if dtype == np.float32 or (dtype.kind in "iub" and dtype.itemsize <= 2):
         return np.dtype(np.float32)
@@ -174,13 +174,13 @@ def narrowest(values: Any) -> np.dtype[Any]:
 
 
 def bytes_needed(X: Any) -> int:
-    """What rows take on the card at most, with the copy by feature and the room to sort it."""
+    """Upper bound of the GPU memory that rows take, including the copy by feature and the space to sort it."""
     entries = X.nnz if hasattr(X, "nnz") else X.size
     return int(entries) * (48 if hasattr(X, "nnz") else 16) + 64 * int(X.shape[0])
 
 
 def place(cupy: Any, X: Any, budget: int) -> Rows | StreamedRows:
-    """Rows on the card; streamed from the host if they need more than ``budget`` bytes there."""
+    """Rows on the GPU; streamed from the host if they would need more than ``budget`` bytes there."""
     if not on_gpu(X) and bytes_needed(X) > budget:
         entries = max(1, min(ENTRIES_AT_A_TIME, budget // 160))
         return StreamedRows(cupy, X, entries)

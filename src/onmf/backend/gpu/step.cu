@@ -1,45 +1,46 @@
-// Label and best score of each row, and partial_tcj = Σ v_i x_ij over the rows of stretch t and label c: one read of X.
+// Label and best score of each row, and partial_tcj = Σ v_i x_ij over the rows of stretch t and label c, in one read of
+// X. A stretch is a number of consecutive tiles.
 //
-// A block takes tiles of rows through PLACES places in shared memory. SCORERS of its warps find the labels of a tile;
-// then ADDERS others go through its rows: each has LABELS duties, which are a label, or a part of its rows, and keeps
-// the templates and sums of these in registers. Labels that had many rows in the step before are shared by several
-// duties. One more warp fetches tiles and writes labels and scores. They wait for each other at three barriers of a
-// place: it is full, its rows have labels, it is free again.
+// A block moves tiles of rows through PLACES places in shared memory. SCORERS of its warps find the labels of a tile;
+// then ADDERS other warps add its rows to the sums. Each adder has LABELS duties. A duty is a label, or a part of the
+// rows of a label; its template and sums are in registers. Labels that had many rows in the last step get several
+// duties. One more warp fetches tiles and writes labels and scores. The warps synchronise at three barriers per place:
+// the tile has arrived, its rows have labels, the place is free again.
 //
-// Labels are found as those of sparse rows are, by a screen. With m_j in the middle of the templates, and x_j and b_kj -
-// m_j each as the sum of two numbers of 8 bits, the matrix units compute the scores but for Σ_j x_j m_j and an error of
-// at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each number of 8 bits leaves 2^-8 of what it stands for, the product
-// of the two rests is left out, and the matrix units cut what they add to 24 bits. Templates within two such bounds of
-// the best one are scored again in float64. A bound that is no number or too large lets every template pass. The score
-// of the label is computed in float64 by who adds up.
+// As for sparse rows, a screen finds the labels. With m_j the midrange of the templates, x_j and b_kj - m_j are each
+// split into a sum of two bfloat16 numbers (8 bits). The tensor cores compute the scores, up to Σ_j x_j m_j and an
+// error of at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each bfloat16 has a relative error of 2^-8, the product of
+// the two lower parts is left out, and the tensor cores truncate terms to 24 bits. Templates within two such bounds of
+// the best one are scored again in float64. If the bound is NaN or too large, every template passes. The adders compute
+// the score of the label in float64.
 //
 // Macros set by the host, besides VALUE:
 //   FEATURES             p
 //   TILES                tiles of 8 templates
-//   SCORERS, ADDERS      warps that label rows, and that add them up
+//   SCORERS, ADDERS      numbers of warps that label rows, and that sum them
 //   LABELS               duties of an adder
 //   PLACES               tiles of rows in shared memory
-//   WEIGHTED, BY_SCORE   whether rows are weighted by given numbers, and by their scores
+//   WEIGHTED, BY_SCORE   whether rows are weighted by given weights, and by their scores
 
 #define TILE (16 * SCORERS)                                                      // rows of a tile
 #define DUTIES (ADDERS * LABELS)
 #define WARPS (SCORERS + ADDERS + 1)
-#define SLICES ((FEATURES + 31) / 32)                                            // features of a row that a lane has
-#define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // an odd multiple of 16: no bank twice
+#define SLICES ((FEATURES + 31) / 32)                                            // features of a row per lane
+#define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // odd multiple of 16: no conflicts
 #define ROOM (TILE * FEATURES + 16)                                              // entries of a place
-#define AT_ONCE (BY_SCORE ? 2 : 4)                                               // rows of a label that are added
-#define CHUNKS (FEATURES * (int)sizeof(VALUE) / 16)                              // of 16 bytes in a row
-#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 19 + 8) * 0x1p-23)                    // of three products of 8 bits, and of sums
-#define TOO_LARGE 1e30f                                                          // for float to bound its errors
-#define LARGEST_TEMPLATE 1e5f                                                    // that is screened
-#define TINY 0x1p-90f                                                            // more than what float cannot hold adds up to
+#define AT_ONCE (BY_SCORE ? 2 : 4)                                               // rows of a label added at once
+#define CHUNKS (FEATURES * (int)sizeof(VALUE) / 16)                              // 16-byte chunks of a row
+#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 19 + 8) * 0x1p-23)                    // of three products, and of sums
+#define TOO_LARGE 1e30f                                                          // float cannot bound such errors
+#define LARGEST_TEMPLATE 1e5f                                                    // larger ones are not screened
+#define TINY 0x1p-90f                                                            // bounds the sum of float underflows
 
 #ifndef HOPPER
 #define HOPPER (__CUDA_ARCH__ >= 900)
 #endif
 
 #if TILES <= 4
-typedef unsigned Set;                          // of templates
+typedef unsigned Set;                          // a set of templates, as bits
 __device__ __forceinline__ int first_of(Set set) { return __ffs(set) - 1; }
 #else
 typedef unsigned long long Set;
@@ -47,20 +48,20 @@ __device__ __forceinline__ int first_of(Set set) { return __ffsll(set) - 1; }
 #endif
 
 __device__ __forceinline__ double wide(double x) { return x; }
-__device__ __forceinline__ double wide(float x) {  // a cast would take a step more, since CuPy makes tiny numbers zero
-    double out;
+__device__ __forceinline__ double wide(float x) {
+    double out;  // a cast would take one more instruction, because CuPy flushes denormals
     asm("cvt.f64.f32 %0, %1;" : "=d"(out) : "f"(x));
     return out;
 }
 
-// Two numbers of 8 bits in one register, the first in its lower half.
+// Two numbers as bfloat16 in one register, the first in its lower half.
 __device__ __forceinline__ unsigned packed(float first, float second) {
     unsigned out;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
     return out;
 }
 
-// What two such numbers leave of what they stand for.
+// The rounding errors of two such numbers, as bfloat16.
 __device__ __forceinline__ unsigned rest(float first, float second, unsigned both) {
     return packed(first - __uint_as_float(both << 16), second - __uint_as_float(both & 0xffff0000u));
 }
@@ -71,7 +72,8 @@ __device__ __forceinline__ void multiply(float (&s)[4], const unsigned (&x)[4], 
         : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(b0), "r"(b1));
 }
 
-// The templates as they are screened, four features in 16 bytes, and d of each feature; infinite where float cannot do it.
+// The templates in the form of the screen, four features in 16 bytes, and d of each feature; d is infinite if a
+// template is too large for the screen.
 __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *screen, float *spread) {
     for (int at = threadIdx.x; at < PITCH / 4; at += blockDim.x) {
         double middle[4];
@@ -104,7 +106,7 @@ __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *scree
     }
 }
 
-// ERROR ‖d‖, and a little more for the rounding of the norms.
+// ERROR ‖d‖, with a margin for the rounding errors of the norms.
 __device__ __forceinline__ float error_of(const float *spread) {
     double s = 0.0;
     for (int j = threadIdx.x & 31; j < FEATURES; j += 32) s += wide(spread[j]) * wide(spread[j]);
@@ -113,7 +115,7 @@ __device__ __forceinline__ float error_of(const float *spread) {
     return (float)(1.001 * ERROR * sqrt(s)) + TINY;
 }
 
-// The best of some templates for a row, by the whole warp, in float64.
+// The best of the candidate templates for a row, in float64. Called by a whole warp.
 __device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candidates) {
     int lane = threadIdx.x & 31, winner = NOBODY;
     double best = NEVER;
@@ -133,14 +135,14 @@ __device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candida
     return best >= INFINITE_SCORE ? winner : 0;
 }
 
-// Of 8 rows, the one that a thread of the matrix units has: two that are read together lie on different banks, if possible.
+// Which of 8 rows a thread reads for the tensor cores. Rows that are read together lie on different banks, if possible.
 __device__ __forceinline__ int row_of(int r) {
     if (CHUNKS % 4 == 2) return r & 4 | (r & 1) << 1 | (r & 2) >> 1;
     if (CHUNKS % 2 == 1) return (r & 1) << 2 | r >> 1;
     return r;
 }
 
-// Labels of 16 rows, of which the first so many are rows; -1 for the others. Lane i knows the error of row i.
+// Labels of 16 rows; -1 from row `inside` on. Lane i has the error bound of row i.
 __device__ __forceinline__ void find_labels(
     const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int k, int *found)
 {
@@ -216,12 +218,12 @@ __device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
     __syncwarp();
 }
 
-// What a thread has read and written before is done. All of them say so: one could speak for itself only.
+// Arrive at a barrier. Every thread must call this, because it covers only the reads and writes of that thread.
 __device__ __forceinline__ void arrive(unsigned barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }
 
-// Let rows come into shared memory; the barrier falls when they are there. By a whole warp.
+// Copy rows to shared memory asynchronously; the barrier completes when they have arrived. Called by a whole warp.
 __device__ __forceinline__ void fetch(const VALUE *from, int count, VALUE *to, unsigned barrier) {
     unsigned bytes = count * FEATURES * sizeof(VALUE), there = __cvta_generic_to_shared(to), lane = threadIdx.x & 31;
 #if HOPPER
@@ -236,7 +238,7 @@ __device__ __forceinline__ void fetch(const VALUE *from, int count, VALUE *to, u
 #endif
 }
 
-// Score some rows of one label, and add them up: ROWS at a time, of which the first `count` are meant.
+// Score ROWS rows of one label and add them to the sums. Only the first `count` of them are used.
 template <int ROWS> __device__ __forceinline__ void add_rows(
     const VALUE *tile, const unsigned char *members, int count, const double (&b)[SLICES],
     const double *weights, double (&sums)[SLICES], double *scores)
@@ -257,7 +259,7 @@ template <int ROWS> __device__ __forceinline__ void add_rows(
             s[m] += x[m][u] * b[u];
             if (!BY_SCORE) sums[u] += v[m] * x[m][u];
         }
-    // Of 2 rows, each half of the warp ends with the score of one; of 4 rows, each quarter.
+    // With 2 rows, each half of the warp ends with the score of one row; with 4 rows, each quarter.
     int which = 0;
     #pragma unroll
     for (int apart = 16, left = ROWS; apart; apart >>= 1) {
@@ -283,8 +285,9 @@ template <int ROWS> __device__ __forceinline__ void add_rows(
     }
 }
 
-// Give every label a duty, and those of large counts more than one; heavy duties go to adders that have light ones besides.
-// By a whole warp: label c and its part of so many parts for each duty, label -1 for none. k <= 64, k <= DUTIES <= 64
+// Give every label one duty, and labels with large counts several. Adders get a mix of heavy and light duties. Writes
+// for each duty its label (-1 for none), its part, and the number of parts of that label. Called by a whole warp.
+// Requires k <= 64 and k <= DUTIES <= 64.
 __device__ void share_labels(const double *counts, int k, int *label, int *part, int *parts, float *loads) {
     int lane = threadIdx.x & 31, number[2], first[2], before = 0;
     float load[2], total = 0.f;
@@ -329,7 +332,7 @@ __device__ void share_labels(const double *counts, int k, int *label, int *part,
         }
 }
 
-// The places of shared memory, one after the other, and whether they have been filled an even number of times before.
+// Cycles through the places in shared memory. `phase` is the parity of the number of times a place has been filled.
 struct Place {
     int at = 0;
     unsigned phase = 0;
@@ -340,9 +343,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
     const VALUE *X, int64 n,                  // IN (n, FEATURES)
     const float *norms,                       // IN (n,) ‖x‖
     const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES, k <= DUTIES
-    const double *counts,                     // IN (k,) of the labels in the step before, 0 if there was none
+    const double *counts,                     // IN (k,) rows of each label in the last step; null in the first
     const double *weights,                    // IN (n,), if WEIGHTED
-    int tiles, int stretches,                 // IN tiles of a stretch, and stretches of a block
+    int tiles, int stretches,                 // IN tiles per stretch, and stretches per block
     int *labels, double *best,                // OUT (n,)
     int *owners, double *partial)             // OUT (DUTIES,) labels of the duties, (all stretches, DUTIES, FEATURES)
 {
@@ -364,7 +367,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         unsigned warps = threadIdx.x < PLACES ? 1 : threadIdx.x < 2 * PLACES ? SCORERS : ADDERS;
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(full + 8 * threadIdx.x), "r"(32 * warps) : "memory");
     }
-    // What lies behind a row is multiplied by 0, so it must be a number.
+    // The padding after the rows is multiplied by 0, so it must not be NaN.
     for (int at = threadIdx.x; at < PLACES * ROOM * sizeof(VALUE) / 16; at += blockDim.x) ((uint4 *)shared)[at] = uint4();
     if (warp == WARPS - 1) {
         share_labels(counts, k, label_of, part_of, parts_of, spread);
@@ -400,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         labels += start;
         best += start;
         for (int t = 0; t < number + PLACES; t++, place.next()) {
-            if (t >= PLACES) {                // the adders are done with what was there before
+            if (t >= PLACES) {                // wait until the adders have finished the last tile here
                 wait_for(vacant + 8 * place.at, place.phase ^ 1);
                 for (int i = lane; i < TILE; i += 32) {
                     int row = (t - PLACES) * TILE + i;
@@ -418,7 +421,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         return;
     }
     int adder = warp - SCORERS, label[LABELS];
-    unsigned mine[LABELS][2];                 // which rows of a tile, if they have the label
+    unsigned mine[LABELS][2];                 // rows of a tile that the duty adds if they have its label
     double b[LABELS][SLICES], sums[LABELS][SLICES] = {};
     #pragma unroll
     for (int l = 0; l < LABELS; l++) {

@@ -1,4 +1,4 @@
-"""Starts: where the first centroids come from. See :mod:`onmf.fit.start` for their names."""
+"""Starts: how the first centroids are chosen. See :mod:`onmf.fit.start` for their names."""
 
 from .random import plus_plus, random_partition, random_rows
 from .rows import Seeds, from_sums, rows_at, tie_parallel

@@ -29,8 +29,8 @@ from .rows import (
 def plus_plus(data: Data, k: int, rng: np.random.Generator) -> Seeds:
     """Draw each row with probability proportional to its loss under the rows drawn so far.
 
-    This is k-means++ with the divergence in the place of the squared distance. The losses are those of smoothed seeds,
-    which are finite also for rows with words that no seed has.
+    This is k-means++ with the divergence instead of the squared distance. The losses are computed with smoothed seeds,
+    so they are finite even for rows with words that no seed has.
     """
     return _draw(data, k, rng, by_loss=True)
 
@@ -41,9 +41,9 @@ def random_rows(data: Data, k: int, rng: np.random.Generator) -> Seeds:
 
 
 def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
-    """Give every row a random cluster; the centroids are the sums of the clusters' rows."""
+    """Assign every row to a random cluster; the centroids are the sums of the clusters."""
     states = []
-    for n in data.sizes:  # each part draws its labels from here, so that they do not depend on how rows are divided
+    for n in data.sizes:  # each part draws from its own state, so the labels do not depend on the parts
         states.append(rng.bit_generator.state)
         rng.integers(k, size=n)
     centroids: FloatArray = data.total(sums_at_random, states, k)
@@ -62,7 +62,7 @@ def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
 
 @dataclass
 class Draws:
-    """What a part keeps while rows are drawn: which of its rows may still be drawn, and their losses."""
+    """The state of a part while rows are drawn: which of its rows can still be drawn, and their losses."""
 
     draw: str
     squares: FloatArray
@@ -72,7 +72,7 @@ class Draws:
 
 
 def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
-    """Draw k rows of different directions, by weight, or by weight times the smallest loss under the rows before."""
+    """Draw k rows of different directions, by weight, or by weight times the smallest loss under earlier rows."""
     draw = uuid4().hex
     room, chosen = np.empty((k, data.shape[1])), list[int]()
     while len(chosen) < k:
@@ -80,20 +80,20 @@ def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
         seeds = room[: len(chosen)]
         totals = np.array(data.map(total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
         hopeless = bool(totals[:, 1].any())
-        cumulated = np.cumsum(totals[:, int(hopeless)])
-        if not cumulated[-1] > 0:
+        cumulative = np.cumsum(totals[:, int(hopeless)])
+        if not cumulative[-1] > 0:
             break
-        target = rng.random() * cumulated[-1]
+        target = rng.random() * cumulative[-1]
         filled = np.flatnonzero(totals[:, int(hopeless)])
-        part = min(int(np.searchsorted(cumulated, target, side="right")), int(filled[-1]))
-        target -= cumulated[part - 1] if part else 0.0
+        part = min(int(np.searchsorted(cumulative, target, side="right")), int(filled[-1]))
+        target -= cumulative[part - 1] if part else 0.0
         chosen.append(data.ask(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
         room[len(chosen) - 1] = rows_at(data, chosen[-1:])
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
 
 
 def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
-    """The sum of the chances of a part's rows, and of the weights of those that no seed can explain."""
+    """The sum of the chances of the rows of a part, and the sum of the weights of rows with infinite loss."""
     both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
     return tuple(float(np.cumsum(chances)[-1]) if len(chances) else 0.0 for chances in both)  # type: ignore[return-value]
 
@@ -107,14 +107,17 @@ def row_at(
     hopeless: bool,
     target: float,
 ) -> int:
-    """The row of a part at which the cumulated chances pass the target; its index in the whole."""
+    """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
     chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
     row = int(np.searchsorted(np.cumsum(chances), target, side="right"))
     return part.first + min(row, int(np.flatnonzero(chances)[-1]))
 
 
 def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool) -> FloatArray:
-    """The chance of each row of a part to be drawn; with smoothing=0 rows that no seed can explain come first."""
+    """The chance of each row of a part to be drawn.
+
+    With smoothing=0 rows can have an infinite loss. They are drawn first: the caller then sets ``hopeless``.
+    """
     known = part.scratch
     if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
         squares = squared_norms(part)

@@ -1,4 +1,4 @@
-"""Rows of X as first centroids: what the starts have in common."""
+"""Rows of X as first centroids, and other code that the starts share."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from onmf.warn import warn
 from ..result import Agreement
 
 COSINE = 1 - 5e-13
-"""Cosine from which two rows count as one direction."""
-
+"""Two rows whose cosine is at least this count as one direction."""
 
 LARGEST_SUM = 1e120
-"""Entry of a centroid up to which its square, and sums of such squares, are inside float64."""
+"""Entries of centroids up to this have squares, and sums of squares, inside float64."""
 
 
 @dataclass(frozen=True)
 class Seeds:
-    """Where a run starts.
+    """The start of a run.
 
     Attributes
     ----------
     centroids : (k, p) array
         First centroids, in any scale.
     rows : (k,) array of int or None
-        The rows of X that they are, if they are rows.
+        Their indices in X; None if they are not rows.
     agreement : Agreement or None
-        How far the runs behind a consensus agreed.
+        How well the runs behind a consensus agreed.
     """
 
     centroids: FloatArray
@@ -42,7 +41,7 @@ class Seeds:
 
 
 def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) -> Seeds:
-    """The chosen rows, which are ``centroids``; if X ran out of directions, the first rows not chosen yet are added."""
+    """Seeds from the chosen rows. If X ran out of directions, the first rows not chosen yet are added."""
     chosen = len(rows)
     if chosen < k:
         warn_directions(chosen, k)
@@ -54,23 +53,26 @@ def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) 
 
 
 def from_sums(sums: FloatArray) -> FloatArray:
-    """Sums of weighted rows by cluster as centroids; a cluster without rows starts from the sum of all. → (k, p)"""
+    """Centroids from sums by cluster; a cluster without rows starts from the sum of all rows. → (k, p)"""
     largest = np.abs(sums).max()
-    if largest > LARGEST_SUM:  # smaller by a power of two, which changes no digit
+    if largest > LARGEST_SUM:  # scale by a power of two, which is exact
         sums = np.ldexp(sums, -int(np.frexp(largest)[1]))
     sums[~sums.any(axis=1)] = sums.sum(axis=0)
     return sums
 
 
 def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
-    """Make centroids of one direction equal to the last bit, so that rounding cannot divide rows between them.
+    """Make parallel centroids identical, so that rounding errors cannot divide rows between them.
 
-    In place, from the centroid of index ``first`` on. Only centroids with equal random projections are compared.
+    Works in place, from the centroid of index ``first`` on. Only centroids with nearly equal random projections are
+    compared.
     """
     squares = np.square(centroids).sum(axis=1)
     norms = np.sqrt(squares)
     direction = np.random.default_rng(0).random(centroids.shape[1])
-    shadows = divide(np.einsum("kp,p->k", centroids, direction), norms)  # BLAS threads would spin on for a while
+    shadows = divide(
+        np.einsum("kp,p->k", centroids, direction), norms
+    )  # not BLAS: its threads keep spinning for a while
     for c in range(max(first, 1), len(centroids)):
         alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
         for other in alike[
@@ -80,7 +82,10 @@ def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
 
 
 def parallel(products: FloatArray, squares: FloatArray) -> Array:
-    """Which rows have the direction of the last one: ``products`` with it, ``squares`` of all and of it. → bool"""
+    """Which rows are parallel to another one. → (n,) bool
+
+    ``products`` are their inner products with it; ``squares`` are their squared norms, followed by its own.
+    """
     norms = np.sqrt(squares)
     return products >= COSINE * norms[:-1] * norms[-1]
 
@@ -105,23 +110,23 @@ def usable_rows(part: Part, squares: FloatArray) -> Array:
 
 
 def rows_at(data: Data, rows: list[int]) -> FloatArray:
-    """Rows of the whole, by their index, as a dense array."""
+    """Rows of X, by their index, as a dense array."""
     ends = np.cumsum(data.sizes)
     numbers = np.searchsorted(ends, rows, side="right")
     out = np.empty((len(rows), data.shape[1]))
     for number in np.unique(numbers):
-        mine = np.flatnonzero(numbers == number)
-        out[mine] = data.ask(int(number), dense_rows, [rows[i] for i in mine])
+        inside = np.flatnonzero(numbers == number)
+        out[inside] = data.ask(int(number), dense_rows, [rows[i] for i in inside])
     return out
 
 
 def dense_rows(part: Part, rows: list[int]) -> FloatArray:
-    """Rows of a part, by their index in the whole."""
+    """Rows of a part, by their index in X."""
     return part.block.dense(np.asarray(rows) - part.first)
 
 
 def spare_rows(part: Part, k: int) -> list[tuple[int, int]]:
-    """The first 2k usable rows of a part, and how many times each may serve; a row of weight w counts as w rows."""
+    """The first 2k usable rows of a part, and how often each can be used: a row of weight w counts as w rows."""
     usable = np.flatnonzero(usable_rows(part, squared_norms(part)))[: 2 * k]
     weights = part.block.weights
     copies = np.ones(len(usable)) if weights is None else np.minimum(np.ceil(weights[usable]), k)
@@ -129,17 +134,17 @@ def spare_rows(part: Part, k: int) -> list[tuple[int, int]]:
 
 
 def fill_up(rows: list[int], k: int, spare: list[tuple[int, int]]) -> list[int]:
-    """``rows`` and, up to k, the lowest spare rows that are left."""
+    """``rows``, filled up to k with the first spare rows that are left."""
     filled = list(rows)
     for row, copies in spare:
         filled += [row] * max(copies - rows.count(row), 0)
     filled = filled[:k]
-    # With fewer usable rows than clusters, the others start in the same place and stay empty.
+    # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
     return filled + [filled[-1] if filled else 0] * (k - len(filled))
 
 
 def warn_directions(chosen: int, k: int) -> None:
-    """Warn that X has fewer directions than clusters were asked for."""
+    """Warn that X has fewer directions than there are clusters."""
     warn(
         f"X has run out of directions after {chosen} of {k} seeds: the other {k - chosen} are the first rows not "
         "chosen yet. Ask for fewer clusters, or remove duplicate rows.",

@@ -1,4 +1,4 @@
-"""The successive nonnegative projection algorithm (SNPA): r rows of X that are far apart.
+"""The successive nonnegative projection algorithm (SNPA), which chooses r rows of X that are far apart.
 
 Reference: Gillis, Successive nonnegative projection algorithm for robust nonnegative blind source separation (2014).
 """
@@ -23,24 +23,24 @@ from onmf.divergence import Array, FloatArray, Frobenius
 from .rows import Seeds, inner_products, seeds_from_rows, squared_norms, usable_rows
 
 EXHAUSTED = 1e-12
-"""Largest squared residual, in units of the largest squared norm, at which X has no direction left."""
+"""X has no direction left if its largest squared residual, relative to its largest squared norm, is at most this."""
 
 FIRST_BLOCK = 64
-"""Rows projected first in each round; then twice as many, and so on. Fixed, so that threads change nothing."""
+"""Number of rows projected first in each round; it then doubles. Fixed, so that threads do not change the result."""
 
 TIE = 1e-6
 """Rows whose residuals are this close, relatively, to the largest compete by their norm."""
 
 
 def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
-    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left; deterministic.
+    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left. Deterministic.
 
-    Each time the row farthest from the convex hull of the chosen rows and the origin is taken.
+    Each round takes the row farthest from the convex hull of the chosen rows and the origin.
     """
     choice = uuid4().hex
     chosen: list[int] = []
     vertices = np.empty((k, data.shape[1]))
-    gram = np.zeros((k + 1, k + 1))  # vertex 0 is the origin: it has no product with anything
+    gram = np.zeros((k + 1, k + 1))  # vertex 0 is the origin: all its products are 0
     largest = 0.0
     stored: Matrix = None
     while len(chosen) < k:
@@ -69,7 +69,7 @@ def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
 
 
 class Front(NamedTuple):
-    """Rows of a part that may be the farthest of all: none farther is as long, none as long is farther."""
+    """Candidates of a part for the farthest row of all: no other row of the part is both farther and longer."""
 
     residuals: FloatArray
     squares: FloatArray
@@ -79,7 +79,7 @@ class Front(NamedTuple):
 
 @dataclass
 class Hull:
-    """What a part keeps about the hull: products of its rows with the vertices, their weights, and the distances."""
+    """The state of a part: products of its rows with the vertices of the hull, their weights, and the distances."""
 
     choice: str
     squares: FloatArray
@@ -93,8 +93,8 @@ class Hull:
 def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatArray, largest: float) -> Front:
     """The rows of a part that are farthest from the hull.
 
-    Distances only fall as the hull grows, so those of earlier rounds are upper bounds: rows are projected in the order
-    of their bounds, until the next bound is below the largest distance found.
+    Distances can only fall as the hull grows, so those of earlier rounds are upper bounds. Rows are projected in the
+    order of their bounds, until the next bound is below the largest distance found.
     """
     from onmf.kernels import project_on_hull
 
@@ -123,7 +123,7 @@ def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatA
 
 
 def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
-    """Of these rows, those that no other one beats in residual, length and index at once."""
+    """The Pareto front of these rows: those that no other row beats in residual, length and index at once."""
     order = np.lexsort((rows, -squares, -residuals))
     longest = np.maximum.accumulate(squares[order])
     order = order[squares[order] == longest]
@@ -132,7 +132,7 @@ def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
 
 
 def _hull(part: Part, choice: str, k: int, vertices: int) -> Hull:
-    """What is known of the hull of that many vertices, or fewer."""
+    """The state of a part for this choice, with at most this number of vertices; a new one if there is none."""
     known = part.scratch
     if not isinstance(known, Hull) or known.choice != choice or known.vertices > vertices:
         n = len(part.block)
@@ -141,13 +141,13 @@ def _hull(part: Part, choice: str, k: int, vertices: int) -> Hull:
         residuals = np.zeros(n)
         residuals[usable] = squares[usable]
         products, weights = np.zeros((n, k + 1)), np.zeros((n, k + 1))
-        weights[:, 0] = 1.0  # the origin holds all the weight at first
+        weights[:, 0] = 1.0  # at first, the origin has all the weight
         known = part.scratch = Hull(choice, squares, usable, residuals, products, weights)
     return known
 
 
 def _below(rows: Matrix, row: Matrix) -> Matrix:
-    """Rows and one more, in the form they are stored in; SciPy's own vstack takes as long as a projection."""
+    """Append a row in the stored format. SciPy's vstack takes as long as a projection."""
     if not issparse(rows):
         return np.vstack([rows, row])
     indptr = np.append(rows.indptr, rows.indptr[-1] + row.indptr[-1])
@@ -159,22 +159,22 @@ def _below(rows: Matrix, row: Matrix) -> Matrix:
 def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     """Choose ``r`` rows of ``X`` that are far apart, by the successive nonnegative projection algorithm.
 
-    Each time the row farthest from the convex hull of the chosen rows and the origin is taken.
+    Each round takes the row farthest from the convex hull of the chosen rows and the origin.
 
     Parameters
     ----------
     X : (n, p) array or sparse matrix
         Data.
     r : int
-        Number of rows, at most n. Two n × r arrays of float64 are needed while choosing.
+        Number of rows, at most n. The algorithm needs two n × r arrays of float64.
     n_threads : int or None, default=None
         Threads; None uses all cores. The choice does not depend on it.
 
     Returns
     -------
     rows : (r,) array of int
-        Indices of the rows, in the order of choice. If X runs out of directions before, a warning says so and the
-        others are the first rows not chosen yet.
+        Indices of the rows, in the order of choice. If X runs out of directions first, the function warns and fills up
+        with the first rows not chosen yet.
 
     References
     ----------
