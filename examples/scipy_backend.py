@@ -1,6 +1,6 @@
 """A backend in plain SciPy: the six methods that a backend has to write.
 
-Use it as ``ONMF(engine=SciPyBackend())``, or as ``Blocks(SciPyBackend())`` and ``Dask(SciPyBackend())`` for rows in parts.
+Use it as ``ONMF(engine=SciPyBackend())``, or in parts as ``Blocks(SciPyBackend())`` and ``Dask(SciPyBackend())``.
 """
 
 import numpy as np
