@@ -168,7 +168,7 @@ class AssignMixin:
         """
         check_is_fitted(self)
         data = self._data(X, sample_weight)
-        smoothed = self._divergence.smooth(data.backend.bring(self.cluster_centers_), at_least=UNSEEN)
+        smoothed = self._divergence.smooth(data.bring(self.cluster_centers_), at_least=UNSEEN)
         losses, weights = data.total(total_loss, smoothed)
         return -float(losses / weights)
 
@@ -210,12 +210,18 @@ class AssignMixin:
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE} for k, top in enumerate(tops)]
 
+    @property
+    def divergence_(self) -> Divergence:
+        """The divergence that the fit minimised."""
+        check_is_fitted(self)
+        return self._divergence
+
     @interrupt.heeding
     def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
         check_is_fitted(self)
         data = self._data(X)
-        return data.by_row(function, data.backend.bring(self.cluster_centers_), *args)
+        return data.by_row(function, data.bring(self.cluster_centers_), *args)
 
     def _data(self, X: Any, sample_weight: Any = None) -> Data:
         """New data as the engine holds them, with the features of the centroids."""

@@ -25,7 +25,7 @@ from onmf.fit.solve import first_seeds, warn_about
 from onmf.fit.stream import Stream, describe_batch, learn
 from onmf.io.container import damaged
 from onmf.io.model_file import SavedModel, read_model
-from onmf.parameters import by_runs, check_for_parts, check_parameters, settings_of
+from onmf.parameters import by_runs, check_for_parts, check_parameters, number_of_runs, settings_of
 from onmf.save import SaveMixin
 
 
@@ -372,12 +372,14 @@ def _fit(
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
     check_refine(model.refine, divergence)
-    settings = settings_of(model, init=init)
+    n_runs = number_of_runs(model) if init is None else 1
+    start = model.init if init is None else init
     if in_parts(X):
-        check_for_parts(model.refine, settings.init)
+        check_for_parts(model.refine, start)
     chosen, data = take_in(model, X, divergence, sample_weight, engine=engine, reset=True, warn=True)
     check_rows(data.shape[0], model.n_clusters)
-    voters = settings.n_consensus if by_runs(settings.init) else 0
+    settings = settings_of(model, init=start, n_runs=n_runs)
+    voters = settings.n_consensus if by_runs(start) else 0
     reporter = FitReporter(model, divergence, X, sample_weight, len(settings.seeds) * (1 + voters))
     clustering = fit(data, settings, reporter)
     reporter.searched(clustering)

@@ -36,14 +36,13 @@ def check_parameters(model: Any) -> None:
     )
 
 
-def settings_of(model: Any, *, init: Any = None, seeds: Array | None = None) -> Settings:
+def settings_of(model: Any, *, init: Any = None, n_runs: int = 1, seeds: Array | None = None) -> Settings:
     """The settings of a fit with these parameters.
 
     ``init`` replaces that of the model, for a single run. Without ``seeds``, random ones are drawn.
     """
     if seeds is None:
-        runs = number_of_runs(model) if init is None else 1
-        seeds = check_random_state(model.random_state).randint(np.iinfo(np.int32).max, size=runs)
+        seeds = check_random_state(model.random_state).randint(np.iinfo(np.int32).max, size=n_runs)
     return Settings(
         n_clusters=model.n_clusters,
         init=model.init if init is None else init,
@@ -75,9 +74,8 @@ def number_of_runs(model: Any) -> int:
 
 
 def by_runs(init: Any) -> bool:
-    """Whether a start is computed from several runs, like a consensus."""
-    start = get_start(init)
-    return start is not None and start.by_runs
+    """Whether a start is made of runs of its own."""
+    return isinstance(init, str) and init in STARTS and STARTS[init].by_runs
 
 
 def check_for_parts(refine: Any, init: Any) -> None:

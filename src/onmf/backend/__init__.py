@@ -8,8 +8,8 @@ from .base import Assignment, Backend, Block, Matrix, Templates
 from .device import on_gpu, to_host
 from .reference import ReferenceBackend
 from .run import FIXED, Drift, Run, RunState, update_centroids
-from .steps import Steps, StepsAhead
-from .sums import COUNTED, StepSums
+from .steps import Steps, StepsAhead, StepsInTurn
+from .sums import COUNTED, StepSums, table_of
 from .threads import Threads, available_cores
 
 __all__ = [
@@ -28,10 +28,12 @@ __all__ = [
     "StepSums",
     "Steps",
     "StepsAhead",
+    "StepsInTurn",
     "Templates",
     "Threads",
     "available_cores",
     "on_gpu",
+    "table_of",
     "to_host",
     "update_centroids",
 ]

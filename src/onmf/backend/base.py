@@ -15,17 +15,21 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .device import take_rows, to_host
 from .run import Run
-from .steps import Steps
+from .steps import Steps, StepsInTurn
 from .threads import Threads
 
 Matrix: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
+
+
+BY_ROW = ("own_weights", "fixed_weights", "constant")
+"""Cached properties of a block that do not need its rows."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +125,12 @@ class Backend(ABC):
         return Block(self, rows, X, X.shape, divergence, weights, terms, divergence.constant(terms))
 
     def begin(self, block: Block) -> Run:
-        """Start a run over a block. Only the run opens its own state."""
+        """Start a run over a block. What it keeps besides ``state`` is its own."""
         return Run(block)
 
     def steps(self, run: Run, centroids: FloatArray) -> Steps:
         """The steps of a run from these centroids, which are overwritten."""
-        return Steps(run, centroids)
+        return StepsInTurn(run, centroids)
 
     def alone(self) -> Backend | None:
         """The same backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
@@ -194,6 +198,10 @@ class Block:
         centroids = self.backend.bring(centroids)
         return self.backend.prepare(self.rows, centroids, divergence.templates, divergence.offsets(centroids))
 
+    def prepare_templates(self, B: FloatArray, offsets: FloatArray | None = None) -> Templates:
+        """Templates that were computed elsewhere, in the form that the backend reads."""
+        return self.backend.prepare(self.rows, self.backend.bring(B), None, offsets)
+
     def assign(self, templates: Templates) -> Assignment:
         """Assign every row to its best template."""
         labels, best = self.backend.best_template(self.rows, templates)
@@ -234,7 +242,8 @@ class Block:
     @cached_property
     def on_host(self) -> Matrix:
         """The rows in the memory of the host."""
-        return to_host(self.source)
+        X = to_host(self.source)
+        return csr_array(X) if issparse(X) else X
 
     def take(self, index: Array) -> Matrix:
         """Some of the rows as they are stored, on the host."""
@@ -252,8 +261,19 @@ class Block:
 
     def without_rows(self) -> Block:
         """Only what has one number for each row."""
-        return replace(self, rows=None, source=None)
+        return self._again(rows=None, source=None)
 
     def with_rows(self, X: Matrix) -> Block:
         """The block with its rows read again."""
-        return replace(self, rows=self.backend.place(X), source=X)
+        return self._again(rows=self.backend.place(X), source=X)
+
+    def held_by(self, backend: Backend) -> Block:
+        """The same rows for another backend of the same kind."""
+        return self._again(backend=backend)
+
+    def _again(self, **changes: Any) -> Block:
+        """A changed copy, with the numbers by row that have been computed."""
+        copy = replace(self, **changes)
+        computed = {name: value for name, value in vars(self).items() if name in BY_ROW}
+        vars(copy).update(computed)
+        return copy

@@ -14,7 +14,7 @@ import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray, divide
 
-from .sums import StepSums
+from .sums import StepSums, table_of
 from .threads import Threads
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Run:
             overlaps = own * scales * self.state.scales * stayed
         counted = own * np.where(own > 0, losses, 0.0)  # a row of weight 0 may have an infinite loss
         values = (weights * scales, own, own * scales, own * scales * scales, overlaps, counted, moved)
-        return np.array([np.bincount(labels, weights=value, minlength=k) for value in values], dtype=np.float64)
+        return table_of(labels, values, k)
 
     def update(self, step: StepSums, W: FloatArray) -> Drift:
         """Overwrite W with the centroids that follow from a step; see :func:`update_centroids`."""

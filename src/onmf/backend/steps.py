@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,33 +16,48 @@ if TYPE_CHECKING:
     from .run import Run
 
 
-class Steps:
-    """Alternates between assignment and centroids over one block.
+class Steps(ABC):
+    """The steps of a run, from the first centroids on.
 
     Attributes
     ----------
     centroids : (k, p) array
-        The current centroids, where the backend computes.
+        The current centroids, in the memory in which the steps are computed.
     """
+
+    centroids: FloatArray
+
+    @abstractmethod
+    def next(self) -> StepSums:
+        """Assign every row under the current centroids, and sum by label."""
+
+    @abstractmethod
+    def update(self, step: StepSums, *, more: bool) -> Drift:
+        """Compute the centroids from the step that :meth:`next` returned; ``more`` says whether another will follow."""
+
+    @abstractmethod
+    def put(self, cluster: int, centroid: FloatArray) -> None:
+        """Replace one centroid."""
+
+
+class StepsInTurn(Steps):
+    """One step after the other over one block."""
 
     def __init__(self, run: Run, centroids: FloatArray) -> None:
         self.run = run
         self.centroids = run.block.backend.bring(np.ascontiguousarray(centroids, dtype=np.float64))
 
     def next(self) -> StepSums:
-        """Assign every row under the current centroids, and sum by label."""
         return self.run.step_from(self.centroids)
 
     def update(self, step: StepSums, *, more: bool) -> Drift:
-        """Compute the centroids from the step that :meth:`next` returned; ``more`` says whether another will follow."""
         return self.run.update(step, self.centroids)
 
     def put(self, cluster: int, centroid: FloatArray) -> None:
-        """Replace one centroid."""
         self.centroids[cluster] = self.run.block.backend.bring(centroid)
 
 
-class StepsAhead(Steps):
+class StepsAhead(StepsInTurn):
     """Starts the next step before the counts of this one reach the host, for a backend that does not wait for results.
 
     The step ahead is dropped if the loop ends, or if a centroid is replaced. Until :meth:`next` returns it, the run has

@@ -5,7 +5,7 @@ Symbols: a (n,) scales, w (n,) sample weights, N_k² = Σ w a² over cluster k.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add, iadd
@@ -19,6 +19,14 @@ from .device import to_host
 
 COUNTED = ("mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved")
 """Rows of the table of a step, in the order in which the kernels fill and read them."""
+
+
+def table_of(labels: Array, values: Sequence[FloatArray], k: int) -> FloatArray:
+    """Sum values of the rows by label, one row of the table for each; rows without values stay 0. → (7, k)"""
+    table = np.zeros((len(COUNTED), k))
+    for row, value in zip(table, values, strict=False):
+        row += np.bincount(labels, weights=value, minlength=k)
+    return table
 
 
 def _counted(name: str) -> Any:

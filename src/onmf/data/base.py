@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onmf.backend import Backend, Block, Run, Steps, Templates
+from onmf.backend import Backend, Block, Run, Steps, Templates, to_host
 from onmf.divergence import Divergence, FloatArray
 
 
@@ -30,7 +30,7 @@ class Part:
     first : int
         Index of the first of these rows in the whole.
     scratch : object
-        What a start keeps from one pass to the next. It can be lost between passes, and is dropped by the first step.
+        What a start keeps from one pass to the next. It can be lost between passes, and is dropped when a run begins.
     """
 
     block: Block
@@ -56,7 +56,7 @@ class Data(ABC):
     shape : tuple of int
         Rows and features.
     origin : object
-        The rows as the user passed them, or a read-only view of them.
+        What a callable start gets: rows in parts as the user passed them, rows in memory checked and read-only.
     """
 
     backend: Backend
@@ -97,6 +97,10 @@ class Data(ABC):
     @abstractmethod
     def steps(self, centroids: FloatArray) -> Steps:
         """Begin a run from these centroids."""
+
+    def bring(self, array: Any) -> Any:
+        """Bring an array to where functions over parts take it from: the host, if there are many parts."""
+        return to_host(array)
 
     def keep(self, *arrays: Any) -> tuple[Any, ...]:
         """Arrays of a result, computed, in the memory that the data came from."""

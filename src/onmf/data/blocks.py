@@ -93,23 +93,27 @@ class InBlocks(InParts):
         """The result of the function for each block, one after the other."""
         source, sizes = self.source, self._sizes
         task, first = self.task(function), 0
+        # Without a survey there will be no other pass, so nothing needs to be kept.
+        memo = self._memo if self._checked or function is survey else Memo()
         report = self._reporter(function)
         blocks = self._blocks()
         for number in count():  # ends with the caller's iterator
             interrupt.check()
             with naming(source.noun, number):
-                block = next(blocks, END)
-            if block is END:
+                raw = next(blocks, END)
+            if raw is END:
                 break
             if sizes and number >= len(sizes):
                 raise self._changed("more")
             extra = args if labels is None else (*args, labels[first : first + sizes[number]])
             weights = partial(source.weights_of, first)
+            load = [raw].pop  # hands the block over: one is in memory at a time
+            del raw
             result, n = task(
-                self._memo,
+                memo,
                 number,
                 first,
-                lambda block=block: block,  # type: ignore[misc]
+                load,
                 weights,
                 self.last.templates,
                 extra,
@@ -152,4 +156,9 @@ class InBlocks(InParts):
                 f"X() returned {type(blocks).__name__}, not batches: pass a function without arguments that returns "
                 "an iterator over arrays or CSR matrices, anew each time."
             )
-        return (list(block) if isinstance(block, Iterator) else block for block in blocks)
+        return map(_listed, blocks)
+
+
+def _listed(block: Any) -> Any:
+    """A block of several pieces that can be read more than once."""
+    return list(block) if isinstance(block, Iterator) else block

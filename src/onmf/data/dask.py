@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 from weakref import finalize, ref
@@ -72,16 +73,19 @@ class InDask(InParts):
     def __init__(self, backend: Backend, source: Source, divergence: Divergence, patience: float) -> None:
         super().__init__(backend, source, divergence)
         self._patience = patience
-        self._blocks = inlined(source.blocks)
         self._key = ""  # under which workers keep what they know of the parts; nothing is kept without one
         self._sent: list[tuple[Any, Any]] = []
         self._pinned = True
+
+    @cached_property
+    def _blocks(self) -> list[Any]:
+        """The partitions as tasks take them."""
+        return inlined(self.source.blocks)
 
     def survey(self) -> None:
         client = current_client()
         if client is not None:
             self.source = self._sent_once(client)
-            self._blocks = inlined(self.source.blocks)
         super().survey()
         # Only now, because the first pass finds out where parts begin: what it kept would not know.
         self._key = uuid4().hex

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from onmf.backend import Backend, Block, Matrix, Steps, on_gpu, to_host
@@ -74,6 +73,9 @@ class InMemory(Data):
         extra = () if labels is None else (self.backend.bring(labels),)
         return self.keep(*function(self.part, *args, *extra))
 
+    def bring(self, array: Any) -> Any:
+        return self.backend.bring(array)
+
     def keep(self, *arrays: Any) -> tuple[Any, ...]:
         return tuple(map(self.backend.bring if on_gpu(self.block.source) else to_host, arrays))
 
@@ -90,4 +92,6 @@ class InMemory(Data):
         return 1 if self.backend.alone() is None else self.backend.threads.number
 
     def fork(self) -> InMemory:
-        return InMemory(replace(self.block, backend=self.backend.alone() or self.backend))
+        if self.divergence.fixed_weights:
+            _ = self.block.fixed_weights  # computed once for all forks
+        return InMemory(self.block.held_by(self.backend.alone() or self.backend))

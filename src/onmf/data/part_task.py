@@ -30,7 +30,7 @@ class Kept:
 
     block: Block
     state: RunState
-    step: int
+    step_number: int
     scratch: Any
 
 
@@ -47,7 +47,7 @@ class Memo:
         return self._locks.setdefault(number, Lock())
 
     def prepare(self, block: Block, templates: FloatArray, offsets: FloatArray | None) -> Templates:
-        """Templates as the backend reads them, prepared once for all parts that this process works on in a step."""
+        """Templates as the backend reads them, prepared once for parts that this process works on in turn."""
         kind, last = type(block.source), self._prepared
         if last is not None and last[0] is templates and last[1] is kind:
             return last[2]
@@ -61,7 +61,7 @@ class MemoPart(Part):
     """A part of a process that works on several."""
 
     memo: Memo = field(default_factory=Memo)
-    step: int = 0
+    step_number: int = 0
     """Number of the step that its labels are of."""
     zeros: int = 0
     """Rows that are zero everywhere; counted when the part is read for the first time."""
@@ -91,7 +91,7 @@ def step_of(part: MemoPart, number: int, templates: FloatArray, offsets: FloatAr
     """Step ``number`` over a part."""
     part.scratch = None
     step = part.run.step(part.prepare(templates, offsets)).each(to_host)
-    part.step = number
+    part.step_number = number
     return step
 
 
@@ -114,7 +114,7 @@ class PartTask:
         What messages call a part.
     divergence : Divergence
         Of the fit.
-    step : int
+    step_number : int
         Number of the last step; the labels that are kept must be those of it.
     offsets : (k,) array or None
         Offsets of the last step.
@@ -131,7 +131,7 @@ class PartTask:
     check: Callable[..., tuple[Matrix, int]]
     noun: str
     divergence: Divergence
-    step: int
+    step_number: int
     offsets: FloatArray | None
     function: Callable[..., Any]
     sizes: list[int]
@@ -160,36 +160,37 @@ class PartTask:
             Rows of the part.
         """
         with naming(self.noun, number):
-            block = load()
+            raw = load()
             with memo.lock(number):
-                part = self._part(memo, number, first, block, weights)
-                if self.step == 0:
-                    part.run.state = RunState()
-                elif part.step != self.step:
+                part = self._part(memo, number, first, raw, weights)
+                del raw  # the block is all that is needed of it
+                if self.step_number == 0:
+                    part.run.state, part.step_number = RunState(), 0
+                elif part.step_number != self.step_number:
                     assert last is not None
-                    labels, scales, _ = part.block.assign(part.prepare(last, self.offsets))
-                    part.run.state, part.step = RunState(labels, scales), self.step
+                    labels, scales, _ = part.block.assign(part.block.prepare_templates(last, self.offsets))
+                    part.run.state, part.step_number = RunState(labels, scales), self.step_number
                 result = self.function(part, *args)
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
-                    memo.parts[number] = Kept(part.block.without_rows(), part.run.state, part.step, part.scratch)
+                    memo.parts[number] = Kept(part.block.without_rows(), part.run.state, part.step_number, part.scratch)
                 return result, n
 
-    def _part(self, memo: Memo, number: int, first: int, block: Any, weights: Any) -> MemoPart:
+    def _part(self, memo: Memo, number: int, first: int, raw: Any, weights: Any) -> MemoPart:
         """The part, with what is kept of it."""
         kept = memo.parts.get(number)
         with noticing_change(self.checked or kept is not None):
-            rows, zeros = self.check(block) if kept is None else (self.read(block), 0)
+            rows, zeros = self.check(raw) if kept is None else (self.read(raw), 0)
         n = rows.shape[0]
         if self.sizes and n != self.sizes[number]:
             raise ValueError(
                 f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same rows."
             )
         if kept is None:
-            held = self.backend.hold(rows, self.divergence, checked_weights(weights, n))
-            return MemoPart(held, self.backend.begin(held), number, first, None, memo, zeros=zeros)
-        held = kept.block.with_rows(rows)
-        part = MemoPart(held, self.backend.begin(held), number, first, kept.scratch, memo, kept.step)
+            block = self.backend.hold(rows, self.divergence, checked_weights(weights, n))
+            return MemoPart(block, self.backend.begin(block), number, first, None, memo, zeros=zeros)
+        block = kept.block.with_rows(rows)
+        part = MemoPart(block, self.backend.begin(block), number, first, kept.scratch, memo, kept.step_number)
         part.run.state = kept.state
         return part
 

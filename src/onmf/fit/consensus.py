@@ -11,6 +11,7 @@ from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
 
 from .restarts import best_run, runs
 from .result import Agreement
+from .search import Search
 from .settings import Listener, Plan
 from .starts import Seeds, from_sums, random_partition
 
@@ -19,7 +20,14 @@ VOTE_RUNS = 10
 
 
 def consensus_start(
-    data: Data, k: int, rng: np.random.Generator, *, n_runs: int, plan: Plan, listener: Listener
+    data: Data,
+    k: int,
+    rng: np.random.Generator,
+    *,
+    n_runs: int,
+    plan: Plan,
+    listener: Listener,
+    search: Search | None = None,
 ) -> Seeds:
     """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
 
@@ -40,6 +48,8 @@ def consensus_start(
         What each run does.
     listener : Listener
         Is told about each run and iteration.
+    search : Search, optional
+        The rows as local searches read them, if they have been prepared.
 
     Returns
     -------
@@ -58,7 +68,7 @@ def consensus_start(
         return partition(data, int(seeds[number]))
 
     seeds = rng.integers(np.iinfo(np.int32).max, size=n_runs)
-    labels = np.stack([to_host(run.labels) for run in runs(data, voter, seeds, plan, listener.watch)], axis=1)
+    labels = np.stack([to_host(run.labels) for run in runs(data, voter, seeds, plan, listener.watch, search)], axis=1)
     votes = votes_of(labels, k)
     ballot = InMemory(data.backend.hold(votes, KullbackLeibler(), block.weights))
     again = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)

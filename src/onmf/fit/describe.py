@@ -48,13 +48,6 @@ def labels_scales_and_margins(part: Part, centroids: FloatArray) -> tuple[Array,
     return labels, scales, *margins_of(part, centroids, labels)
 
 
-def residuals_of(part: Part, centroids: FloatArray, divergence: Divergence, labels: Array) -> tuple[FloatArray]:
-    """The loss of each row in the cluster of its label, in units of the row, under another divergence. → (n,)"""
-    block = part.block
-    own, _ = block.backend.own_and_next(block.rows, block.prepare(centroids, divergence), labels)
-    return (np.maximum(divide(block.losses(own), block.divergence.row_size(block.terms)), 0.0),)
-
-
 def losses_of(block: Block, centroids: FloatArray) -> FloatArray:
     """The loss of each row under each centroid, up to a common value for rows with infinite losses only. → (n, k)"""
     scores = block.backend.scores(block.rows, block.prepare(centroids))

@@ -28,11 +28,16 @@ PROMISING = 5
 
 
 def best_run(
-    data: Data, start: Callable[[int], Seeds], seeds: Array, plan: Plan, watch: Watch | None = None
+    data: Data,
+    start: Callable[[int], Seeds],
+    seeds: Array,
+    plan: Plan,
+    watch: Watch | None = None,
+    search: Search | None = None,
 ) -> Clustering:
     """The run of the lowest objective, after splits and merges of the most promising ones; ties go to the first run."""
     promising: list[tuple[int, Clustering]] = []
-    search = searcher(data, plan)
+    search = search or searcher(data, plan)
     for run in enumerate(runs(data, start, seeds, plan, watch, search)):
         promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
     if search is None or plan.thorough:

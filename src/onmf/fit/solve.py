@@ -10,8 +10,9 @@ from onmf.data import Data
 from onmf.warn import warn
 
 from .describe import margins_of
-from .restarts import best_run
+from .restarts import best_run, searcher
 from .result import Clustering
+from .search import Search
 from .settings import Listener, Settings, check_rows
 from .start import Begin, get_start
 from .starts import Seeds
@@ -45,21 +46,24 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     """
     listener = listener or Listener()
     check_rows(data.shape[0], settings.n_clusters)
+    search = searcher(data, settings.plan)  # once, also for the runs behind a consensus
 
     def start(run: int) -> Seeds:
-        return first_seeds(data, settings, listener, run)
+        return first_seeds(data, settings, listener, run, search)
 
-    best = best_run(data, start, settings.seeds, settings.plan, listener.watch)
+    best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
     (margins,) = data.by_row(margins_of, best.centroids, labels=best.labels)
     return kept(data, replace(best, parameters=settings.parameters, margins=margins))
 
 
-def first_seeds(data: Data, settings: Settings, listener: Listener, run: int = 0) -> Seeds:
+def first_seeds(
+    data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None
+) -> Seeds:
     """The seeds of a run."""
     start = get_start(settings.init)
     assert start is not None, "init was checked"
-    begin = Begin(data, settings, int(settings.seeds[run]), listener)
+    begin = Begin(data, settings, int(settings.seeds[run]), listener, search)
     if start.by_runs:  # such a start reports its own runs to the listener
         seeds = start.seeds(begin)
         listener.begin_run()

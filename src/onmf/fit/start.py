@@ -13,6 +13,7 @@ from onmf.data import Data
 from onmf.data.validate import check_centroids
 
 from .consensus import consensus_start
+from .search import Search
 from .settings import Listener, Settings
 from .starts import Seeds, plus_plus, random_partition, random_rows, snpa_start, tie_parallel
 
@@ -24,6 +25,7 @@ class Begin(NamedTuple):
     settings: Settings
     seed: int
     listener: Listener
+    search: Search | None = None
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,10 @@ def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Calla
 
 
 def _consensus(begin: Begin) -> Seeds:
-    data, settings, seed, listener = begin
+    data, settings, seed, listener, search = begin
     rng = np.random.default_rng(seed)
     plan, n_runs = settings.plan, settings.n_consensus
-    return consensus_start(data, settings.n_clusters, rng, n_runs=n_runs, plan=plan, listener=listener)
+    return consensus_start(data, settings.n_clusters, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
 
 
 STARTS: dict[str, Start] = {

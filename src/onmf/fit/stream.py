@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.backend import COUNTED, Block, StepSums, to_host, update_centroids
+from onmf.backend import COUNTED, Block, StepSums, table_of, to_host, update_centroids
 from onmf.data import Data
 from onmf.divergence import Array, FloatArray
 
@@ -123,10 +123,7 @@ def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
     sums = block.sum_by_label(before.labels, weights, k)
     own, a = block.host_weights, before.scales
     values = (weights * a, own, own * a, own * a * a)
-    table = np.zeros((len(COUNTED), k))
-    for row, value in zip(table, values, strict=False):  # totals that a stream does not use stay 0
-        row += np.bincount(before.labels, weights=value, minlength=k)
-    return StepSums(sums, table)
+    return StepSums(sums, table_of(before.labels, values, k))  # nobody asks the whole for the other rows
 
 
 def _without(step: StepSums, other: StepSums) -> StepSums:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from onmf.data import Blocks, Part, Source, get_engine, in_blocks
-from onmf.divergence import Array, Divergence, FloatArray, divide, get_divergence
+from onmf.data.blocks import Progress
+from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import snpa
-from onmf.fit.describe import best_labels, margins, residuals_of
+from onmf.fit.describe import margins
 from onmf.parameters import check_parameters
 
 from .choose import choose_n_clusters
@@ -24,7 +24,8 @@ from .read import read_cube
 from .result import ImageClustering, image_parts, with_truth
 from .truth import Truth, read_truth
 
-Progress = Callable[[str, float], None]
+WithOffsets = tuple[FloatArray, FloatArray | None]
+"""Templates, and their offsets if there are any."""
 
 IN_MEMORY = 512 << 20
 """Bytes of pixels up to which they are clustered in memory."""
@@ -105,7 +106,7 @@ def cluster_image(
         if progress is not None:
             progress("clustering", 0.0)
         model.fit(pixels.array())
-    clustering = _describe(model, divergence, pixels, model.labels_, progress)
+    clustering = _describe(model, pixels, model.labels_, progress)
     clustering = replace(clustering, notes=notes, negatives=negatives)
     return clustering if known is None else with_truth(clustering, known)
 
@@ -137,9 +138,8 @@ def predict_image(
         raise ValueError("This model is of no image: fit one with onmf.image.cluster_image, or with 'onmf image'.")
     cube = match_bands(read_cube(cube), parts)
     negatives = negatives or parts["negatives"]
-    divergence = get_divergence(fitted.beta_loss, fitted.smoothing)
-    pixels = Pixels(cube, divergence, negatives, progress)
-    clustering = _describe(fitted, divergence, pixels, None, progress)
+    pixels = Pixels(cube, fitted.divergence_, negatives, progress)
+    clustering = _describe(fitted, pixels, None, progress)
     spectra = np.asarray(parts["spectra"])
     # Brightness is relative to the model's clusters, so that two images can be compared.
     own = divide((clustering.spectra * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
@@ -232,20 +232,22 @@ def _fit_blocks(model: ONMF, pixels: Pixels, progress: Progress | None) -> str:
     )
 
 
-def _describe(
-    model: ONMF, divergence: Divergence, pixels: Pixels, labels: Array | None, progress: Progress | None
-) -> ImageClustering:
+def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progress | None) -> ImageClustering:
     """The maps and spectra of a fitted model, in one pass over the pixels; without labels, pixels are assigned."""
-    centroids = model.cluster_centers_
+    divergence, centroids = model.divergence_, model.cluster_centers_
     k = len(centroids)
     exact = divergence.normalise(centroids)
     if divergence.domain == "nonnegative":
         exact = exact + UNSEEN
+    pairs = ((divergence, centroids), (divergence.unsmoothed(), exact))
+    templates = [(family.templates(C), family.offsets(C)) for family, C in pairs]
     show = None if progress is None else (lambda name, share: progress("drawing maps", share))
     backend = get_engine(model.engine, None, model.n_threads).backend
-    source = Source(pixels, _as_read, _as_read_first, sizes=pixels.sizes, features=pixels.shape[1])
+    source = Source(
+        pixels, _as_read, _as_read_first, noun="block of pixels", sizes=pixels.sizes, features=pixels.shape[1]
+    )
     rows = Blocks(backend, show).open(source, divergence)
-    labels, scales, residuals, distances = rows.by_row(describe_pixels, centroids, exact, labels=labels)
+    labels, scales, residuals, distances = rows.by_row(describe_pixels, *templates, labels=labels)
     labels = labels.astype(np.int16 if k < 2**15 else np.int32)
     counts = np.bincount(labels, minlength=k).astype(np.float64)
     mean = divide(np.bincount(labels, weights=scales, minlength=k).astype(np.float64), counts)
@@ -274,14 +276,14 @@ def _as_read_first(block: Array, features: int) -> tuple[Array, int]:
 
 
 def describe_pixels(
-    part: Part, centroids: FloatArray, exact: FloatArray, labels: Array | None = None
+    part: Part, templates: WithOffsets, exact: WithOffsets, labels: Array | None = None
 ) -> tuple[Array, Array, Array, Array]:
-    """Label, scale, residual and margin of each pixel; ``exact`` are the centroids for residuals. → 4 × (n,)"""
+    """Label, scale, residual and margin of each pixel; ``exact`` are the templates for residuals. → 4 × (n,)"""
     block, divergence = part.block, part.block.divergence
-    if labels is None:
-        (labels,) = best_labels(part, centroids)
-    labels = block.backend.bring(labels).astype(np.int32)
-    own, following = block.backend.own_and_next(block.rows, block.prepare(centroids), labels)
-    (residuals,) = residuals_of(part, exact, divergence.unsmoothed(), labels)
+    prepared = block.prepare_templates(*templates)
+    labels = block.assign(prepared).labels if labels is None else block.backend.bring(labels).astype(np.int32)
+    own, following = block.backend.own_and_next(block.rows, prepared, labels)
+    best, _ = block.backend.own_and_next(block.rows, block.prepare_templates(*exact), labels)
+    residuals = np.maximum(divide(block.losses(best), divergence.row_size(block.terms)), 0.0)
     measured = (divergence.scale(own, block.terms), residuals, margins(divergence, own, following, block.terms))
     return labels, *(values.astype(np.float32) for values in measured)  # type: ignore[return-value]

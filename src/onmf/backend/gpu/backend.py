@@ -13,7 +13,7 @@ from onmf.divergence import Array, FloatArray
 
 from ..base import Backend, Block, Matrix, Templates
 from ..device import import_cupy, to_host
-from ..steps import Steps, StepsAhead
+from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
 from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
 from .rows import DenseRows, Rows, SparseRows, StreamedRows, place
@@ -95,7 +95,7 @@ class GpuBackend(Backend):
         return GpuRun(block)
 
     def steps(self, run: Any, centroids: FloatArray) -> Steps:
-        return Steps(run, centroids) if isinstance(run.block.rows, StreamedRows) else StepsAhead(run, centroids)
+        return StepsInTurn(run, centroids) if isinstance(run.block.rows, StreamedRows) else StepsAhead(run, centroids)
 
     def prepare(
         self,

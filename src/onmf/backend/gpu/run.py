@@ -73,6 +73,8 @@ class GpuRun(Run):
             terms={name: cut(term) for name, term in self.block.terms.items()},
             constants=self.block.constants[where],
         )
+        if self.block.own_weights is not None:
+            vars(block)["own_weights"] = self.block.own_weights[where]  # on the card already
         part = GpuRun(block)
         if self.state.labels is not None and self.state.scales is not None:
             part.state = RunState(self.state.labels[where], self.state.scales[where])

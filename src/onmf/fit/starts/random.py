@@ -131,7 +131,8 @@ def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_los
         if 0 <= own < len(known.open):
             known.open[own] = False
         if by_loss:
-            templates = block.prepare(divergence.smooth(seed), divergence.unsmoothed())
+            exact, smoothed = divergence.unsmoothed(), divergence.smooth(seed)
+            templates = block.prepare_templates(exact.templates(smoothed), exact.offsets(smoothed))
             new = np.maximum(to_host(block.assign(templates).losses), 0.0)
             known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
         known.seeds += 1
