@@ -93,8 +93,7 @@ class InBlocks(InParts):
         """The result of the function for each block, one after the other."""
         source, sizes = self.source, self._sizes
         task, first = self.task(function), 0
-        # Without a survey there will be no other pass, so nothing needs to be kept.
-        memo = self._memo if self._checked or function is survey else Memo()
+        several = self._checked or function is survey  # passes; else nothing needs to be kept
         report = self._reporter(function)
         blocks = self._blocks()
         for number in count():  # ends with the caller's iterator
@@ -109,15 +108,8 @@ class InBlocks(InParts):
             weights = partial(source.weights_of, first)
             load = [raw].pop  # hands the block over: one is in memory at a time
             del raw
-            result, n = task(
-                memo,
-                number,
-                first,
-                load,
-                weights,
-                self.last.templates,
-                extra,
-            )
+            memo = self._memo if several else Memo()
+            result, n = task(memo, number, first, load, weights, self.last.templates, extra)
             yield result
             first += n
             report(first)
