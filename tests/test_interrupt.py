@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from onmf import ONMF, interrupt
-from onmf.backend import StepsInTurn
+from onmf.backend import update_centroids
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -77,14 +77,13 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was():
 
 def test_an_interrupted_batch_leaves_the_stream_as_it_was(monkeypatch):
     model, other = (ONMF(3, random_state=0).partial_fit(X[:30]) for _ in range(2))
-    update = StepsInTurn.update
 
-    def interrupted(self, divergence, step, W):
-        update(self, divergence, step, W)
+    def interrupted(divergence, step, W, threads):
+        update_centroids(divergence, step, W, threads)
         W[0] = 99.0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(StepsInTurn, "update", interrupted)
+    monkeypatch.setattr("onmf.fit.stream.update_centroids", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(X[30:])
     monkeypatch.undo()
