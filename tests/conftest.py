@@ -30,6 +30,10 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any-speed")
 
+# A shell that runs a job in the background lets it ignore Ctrl-C, which many tests send to themselves and to commands.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def hold(engine, X, divergence, weights=None, n_threads=None):
     """Rows as a block of the backend of this engine."""
