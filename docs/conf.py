@@ -32,7 +32,8 @@ numpydoc_validation_checks = {"GL08"}  # a public name without a docstring fails
 numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
-    r"engine\.(?!Engine)\w+\.",  # the methods of an engine are documented once, in Engine
+    r"backend\.(Cpu|Gpu|Reference)Backend\.",  # the methods of a backend are documented once, in Backend
+    r"data\.(Memory|Blocks|Dask)\.",  # those of an engine in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
