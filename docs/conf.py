@@ -48,6 +48,7 @@ PAGES = (
     "hyperspectral",
     "gallery",
     "model-file",
+    "backend",
     "method",
     "optima",
     "clusters",
