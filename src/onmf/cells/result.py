@@ -1,0 +1,125 @@
+"""Results of clustering cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onmf.divergence import Array, FloatArray
+from onmf.estimator import ONMF
+
+
+@dataclass(frozen=True)
+class Markers:
+    """Marker genes of each cluster, the best first. All arrays are clusters × genes shown.
+
+    Attributes
+    ----------
+    genes : ndarray of int
+        Columns of the counts.
+    scores : ndarray
+        Effect: how far the gene's share of the counts in the cluster is from its share outside.
+    log_fold_changes : ndarray
+        Logarithm (base 2) of the ratio of the gene's mean share of the counts inside and outside.
+    share_inside, share_outside : ndarray
+        Share of cells with at least one count of the gene, inside the cluster and outside.
+    p_values, adjusted : ndarray
+        p-values of Welch's test on normalised logarithms, as they are and adjusted (Benjamini–Hochberg).
+    """
+
+    genes: Array
+    scores: FloatArray
+    log_fold_changes: FloatArray
+    share_inside: FloatArray
+    share_outside: FloatArray
+    p_values: FloatArray
+    adjusted: FloatArray
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """Clusters against known classes: scores, and the table of both (classes × clusters)."""
+
+    ari: float
+    nmi: float
+    homogeneity: float
+    completeness: float
+    classes: list[str]
+    table: Array
+
+
+@dataclass
+class CellClustering:
+    """Clusters of cells.
+
+    Attributes
+    ----------
+    model : ONMF
+        The fitted model, on the columns ``genes``.
+    X : array or sparse array of shape (n_cells, n_genes)
+        The counts, in memory or lazy (rows can be sliced).
+    barcodes, gene_names : list of str
+        Names of the rows and columns of ``X``.
+    genes : ndarray of int
+        Columns of ``X`` that the model uses.
+    deviance : ndarray of shape (n_genes,)
+        Deviance of each gene from a constant share of the cells' counts.
+    labels : ndarray of shape (n_cells,)
+        Cluster of each cell; -1 for cells that were left out.
+    confidence : ndarray of shape (n_cells,)
+        How sure the label is, from 0 to 1; NaN for cells that were left out.
+    margins : ndarray of shape (n_cells,)
+        How much worse the best other cluster is, for each count.
+    runners_up : ndarray of shape (n_cells,)
+        The best other cluster of each cell; -1 for cells that were left out.
+    depths, genes_per_cell : ndarray of shape (n_cells,)
+        Sum of the counts of each cell, and number of its genes.
+    names : list of str
+        A short name of each cluster, made of its best marker genes.
+    markers : Markers
+        Marker genes of each cluster.
+    embedding : ndarray of shape (n_cells, 2) or None
+        A map of the cells; NaN for cells that were left out.
+    map_method : str
+        How the map was made, for people to read.
+    classes : list or None
+        Known class of each cell (None if unknown), if classes are known.
+    comparison : CellComparison or None
+        Comparison with the known classes.
+    notes : list of str
+        Things to know about the data and the fit.
+    source : str
+        Name of the file, or empty.
+    """
+
+    model: ONMF
+    X: Any
+    barcodes: list[str]
+    gene_names: list[str]
+    genes: Array
+    deviance: FloatArray
+    labels: Array
+    confidence: FloatArray
+    margins: FloatArray
+    runners_up: Array
+    depths: FloatArray
+    genes_per_cell: Array
+    names: list[str]
+    markers: Markers
+    embedding: FloatArray | None = None
+    map_method: str = ""
+    classes: list[str | None] | None = None
+    comparison: CellComparison | None = None
+    notes: list[str] = field(default_factory=list)
+    source: str = ""
+
+    @property
+    def sizes(self) -> Array:
+        """Number of cells in each cluster."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=len(self.names))
+
+    def __repr__(self) -> str:
+        n, k = len(self.labels), len(self.names)
+        return f"<CellClustering of {self.source or 'cells'}: {n:,} cells, {len(self.genes):,} genes, {k} clusters>"
