@@ -1,4 +1,4 @@
-"""``onmf fetch`` and ``onmf reproduce``: download the paper's data, and reproduce its tables and figures."""
+"""``onmf fetch`` and ``onmf reproduce``: download data sets, and reproduce the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from onmf.datasets import DownloadError, data_home, list_datasets
 from onmf.datasets import fetch as fetch_data
-from onmf.datasets.catalogue import DOCUMENTS, IMAGES
+from onmf.datasets.catalogue import members
 
 from .common import app, checked_folder, fail, say
 
@@ -34,16 +34,15 @@ Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each fit; the 
 def fetch(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of data sets, or 'documents', 'hyperspectral' or 'all' (the default)."),
+        typer.Argument(help="Names of data sets, or 'documents', 'hyperspectral', 'cells' or 'all' (the default)."),
     ] = None,
 ) -> None:
-    """Download the paper's data sets into $ONMF_DATA or the user's cache, and verify them.
+    """Download the paper's data sets, and sets of labelled cells, into $ONMF_DATA or the user's cache, and verify them.
 
     Example: onmf fetch tr11 k1b
     """
-    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
     failed = False
-    for name in (member for group in names or ["all"] for member in groups.get(group, (group,))):
+    for name in (member for group in names or ["all"] for member in members(group)):
         try:
             print(*fetch_data(name))
         except DownloadError as error:
@@ -79,7 +78,7 @@ def all_command(out: Out = None, runs: Runs = 1) -> None:
     """
     out = checked_folder(out)
     _names(None, None)  # fails if there is no data set at all
-    kinds = {info.kind for info in list_datasets() if info.available}
+    kinds = {info.kind for info in list_datasets() if info.available and info.in_paper}
     agrees = []
     for kind, run in (("documents", _documents), ("hyperspectral", _images)):
         if kind in kinds:
@@ -141,7 +140,7 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
 
     All of ``only`` must be available, or else at least one of the kind.
     """
-    known = [info for info in list_datasets() if kind in (None, info.kind)]
+    known = [info for info in list_datasets() if info.in_paper and kind in (None, info.kind)]
     by_name = {info.name.lower(): info for info in known}
     chosen = []
     for name in only or []:

@@ -1,4 +1,4 @@
-"""The paper's data sets: their names, and the public files that hold them."""
+"""The data sets, the paper's and those of cells: their names, and the public files that hold them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 DOCUMENTS = (
@@ -31,18 +32,31 @@ DOCUMENTS = (
 IMAGES = ("moffett", "samson", "jasper")
 """The hyperspectral scenes, in the order of the paper's second table."""
 
+CELLS = (
+    "zheng_facs10",
+    "hash_4lines",
+    "sc_celseq2",
+    "sc_dropseq",
+    "worm_neuron",
+    "worm_embryo",
+    "marques_oligo",
+    "pbmc4k_top2000",
+    "hmp_site18",
+)
+"""The sets of labelled cells, and one of a microbiome. The paper has none of them."""
+
 HOST = "https://raw.githubusercontent.com"
 """Server of the files of public repositories; ``$ONMF_MIRROR`` replaces it."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A public file at a commit of its repository, with its hashes and, if known, its length."""
+    """A public file at a commit of its repository, with its hashes and its length, as far as they are known."""
 
     repository: str
     commit: str
     path: str
-    git_blob_sha1: str
+    git_blob_sha1: str | None = None
     sha256: str | None = None
     bytes: int | None = None
 
@@ -60,13 +74,13 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """A data set of the paper.
+    """A data set.
 
     Attributes
     ----------
     name : str
-        Its name in the paper.
-    kind : {"documents", "hyperspectral"}
+        Its name; for a set of the paper, its name there.
+    kind : {"documents", "hyperspectral", "cells"}
         Kind of data.
     path : Path
         Path on this machine, once it is downloaded.
@@ -81,6 +95,11 @@ class DatasetInfo:
         """Whether it is on this machine."""
         return self.path.exists()
 
+    @property
+    def in_paper(self) -> bool:
+        """Whether the paper uses it."""
+        return self.kind != "cells"
+
 
 def data_home() -> Path:
     """Return the folder of the data sets: ``$ONMF_DATA`` if set, else a folder in the user's cache."""
@@ -91,7 +110,7 @@ def data_home() -> Path:
 
 
 def list_datasets() -> list[DatasetInfo]:
-    """List the paper's data sets, and whether each is on this machine.
+    """List the data sets, and whether each is on this machine: the paper's first, then those of cells.
 
     Returns
     -------
@@ -103,22 +122,33 @@ def list_datasets() -> list[DatasetInfo]:
     >>> [info.name for info in list_datasets()][:3]
     ['NG20', 'ng3sim', 'classic']
     """
-    return [info_of(name) for name in (*DOCUMENTS, *IMAGES)]
+    return [info_of(name) for name in members("all")]
+
+
+def members(name: str) -> tuple[str, ...]:
+    """Return the names of the data sets of a kind, or of ``"all"`` kinds; any other name stands for itself."""
+    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "cells": CELLS, "all": (*DOCUMENTS, *IMAGES, *CELLS)}
+    return groups.get(name, (name,))
 
 
 def info_of(name: str) -> DatasetInfo:
     """Return the data set of this name; upper and lower case are the same."""
-    for kind, names in (("documents", DOCUMENTS), ("hyperspectral", IMAGES)):
-        for known in names:
+    for kind in ("documents", "hyperspectral", "cells"):
+        for known in members(kind):
             if known.lower() == str(name).lower():
                 return DatasetInfo(known, kind, data_home() / kind / f"{known}.npz")
     raise ValueError(
-        f"{name!r} is not a data set: choose one of {', '.join((*DOCUMENTS, *IMAGES))}; or fetch 'documents', "
-        "'hyperspectral' or 'all'."
+        f"{name!r} is not a data set: choose one of {', '.join(members('all'))}; or fetch 'documents', "
+        "'hyperspectral', 'cells' or 'all'."
     )
 
 
 def remote_files(info: DatasetInfo) -> list[RemoteFile]:
     """Return the public files that a data set is made from; none if it is a part of another set."""
-    sources = json.loads(files("onmf.datasets").joinpath("sources.json").read_text())
-    return [RemoteFile(**entry) for entry in sources[info.kind][info.name].get("files", [])]
+    return [RemoteFile(**entry) for entry in facts_of(info).get("files", [])]
+
+
+def facts_of(info: DatasetInfo) -> dict[str, Any]:
+    """Return what is recorded of a data set: its public files and, for cells, the numbers that they must give."""
+    sources = json.loads(files("onmf.datasets").joinpath("sources.json").read_text(encoding="utf-8"))
+    return sources[info.kind][info.name]

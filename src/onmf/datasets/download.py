@@ -1,4 +1,4 @@
-"""Downloads the paper's data sets, verifies and converts them, and writes each file completely or not at all."""
+"""Downloads the data sets, verifies and converts them, and writes each file completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from onmf.divergence import Array
 from onmf.io.files import scratch_folder, write_whole
 
-from .catalogue import DOCUMENTS, IMAGES, DatasetInfo, RemoteFile, info_of, remote_files
+from .catalogue import DatasetInfo, RemoteFile, facts_of, info_of, members, remote_files
+from .cell_files import check_converter, convert_cells
+from .cells import CellSet
 from .documents import Documents
 from .readers import read_documents, read_scene, smallest_indices
 from .scene import Scene
@@ -32,8 +36,8 @@ SECONDS = 30
 SLOWEST = 10_000
 """Lowest average speed of a server, in bytes per second."""
 
-LARGEST = 50_000_000
-"""Largest file of unknown length, in bytes; NG20, the largest set, takes about 20 MB by the number of its entries."""
+LARGEST = 100_000_000
+"""Largest file of unknown length, in bytes: the host of the files takes no larger ones."""
 
 
 class DownloadError(OSError):
@@ -41,17 +45,21 @@ class DownloadError(OSError):
 
 
 def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
-    """Download data sets of the paper that are not on this machine yet.
+    """Download data sets that are not on this machine yet.
 
     If one set fails, the others are still downloaded; a :class:`DownloadError` then names those that failed.
 
     Files come from public repositories and are verified by their hash. They are stored in ``$ONMF_DATA`` if set, else
-    in the user's cache. This needs pooch: ``pip install 'onmf[data]'``.
+    in the user's cache. This needs pooch, and for cells also rdata and h5py: ``pip install 'onmf[data]'``.
+
+    The files of cells are converted, and the result is verified, too: the numbers of rows, columns and entries, the sum
+    of all counts, and the size of each class. For ``pbmc4k_top2000`` and the map of ``hmp_site18`` no hash is known, so
+    that this is their only check.
 
     Parameters
     ----------
     name : str, default="all"
-        A data set (see :func:`list_datasets`), ``"documents"``, ``"hyperspectral"`` or ``"all"``.
+        A data set (see :func:`list_datasets`), ``"documents"``, ``"hyperspectral"``, ``"cells"`` or ``"all"``.
     progress : bool, optional
         Whether to show progress bars; by default only on a terminal.
 
@@ -60,8 +68,7 @@ def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
     list of Path
         Paths of the data sets.
     """
-    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "all": (*DOCUMENTS, *IMAGES)}
-    infos = [info_of(member) for member in groups.get(str(name), (name,))]
+    infos = [info_of(member) for member in members(str(name))]
     if progress is None:
         progress = sys.stderr.isatty()
     failed = []
@@ -82,11 +89,15 @@ def _make(info: DatasetInfo, progress: bool) -> None:
         [ng20] = fetch("NG20", progress=progress)
         save_documents(cut_ng3sim(read_documents(ng20)), info.path)
         return
+    if info.kind == "cells":
+        check_converter(info.name)
     try:
         with scratch_folder(info.path) as folder:
             originals = [_download(file, folder, info, progress) for file in remote_files(info)]
             if info.kind == "documents":
                 save_documents(read_documents(originals[0]), info.path)
+            elif info.kind == "cells":
+                save_cells(_converted(info, originals), info.path)
             else:
                 save_scene(read_scene(*originals, name=info.name), info.path)
     except DownloadError:
@@ -96,6 +107,26 @@ def _make(info: DatasetInfo, progress: bool) -> None:
             f"{info.name} could not be written to {info.path}: {error}. "
             "Free some space, or set ONMF_DATA to a writable folder."
         ) from error
+
+
+def _converted(info: DatasetInfo, originals: list[Path]) -> CellSet:
+    """Convert the downloaded files of a set of cells; if that fails, say where they are and what reads them."""
+    facts = facts_of(info)
+    try:
+        return convert_cells(info.name, originals, facts)
+    except Exception as error:  # the readers raise many kinds of errors for files that they do not know
+        reason = str(error).rstrip(".")
+        urls = " and ".join(file.url for file in remote_files(info))
+        raise DownloadError(
+            f"{info.name}: its files were downloaded, but could not be converted: {reason}. You can convert {urls} "
+            f"yourself: {facts['read']}. {_remedy(info)}"
+        ) from error
+
+
+def _remedy(info: DatasetInfo) -> str:
+    return (
+        f"Try again later, or put {info.name}.npz into a folder {info.kind}/ and set ONMF_DATA to the folder above it."
+    )
 
 
 def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool) -> Path:
@@ -116,9 +147,7 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         urls={file.name: file.url},
         retry_if_failed=RETRIES,
     )
-    remedy = (
-        f"Try again later, or put {info.name}.npz into a folder {info.kind}/ and set ONMF_DATA to the folder above it."
-    )
+    remedy = _remedy(info)
 
     def downloader(url: str, target: str, _: Any) -> None:
         limit = file.bytes or LARGEST
@@ -157,7 +186,7 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
             f"{info.name}: the file from {file.url} is not the expected one (its hash differs), and was deleted. "
             f"{remedy}"
         ) from error
-    if git_blob_sha1(path) != file.git_blob_sha1:
+    if file.git_blob_sha1 is not None and git_blob_sha1(path) != file.git_blob_sha1:
         path.unlink()
         raise DownloadError(
             f"{info.name}: the file from {file.url} is not the expected one (its git hash differs), and was deleted. "
@@ -251,11 +280,20 @@ def cut_ng3sim(ng20: Documents) -> Documents:
 
 def save_documents(documents: Documents, path: Path) -> None:
     """Write counts and classes as npz, completely or not at all."""
-    X = documents.X
+    _save_counts(path, documents.X, documents.y)
+
+
+def save_cells(cells: CellSet, path: Path) -> None:
+    """Write counts, classes and genes as npz, completely or not at all."""
+    names = {"classes": cells.classes, "genes": cells.genes}
+    _save_counts(path, cells.X, cells.y, **{key: value for key, value in names.items() if value is not None})
+
+
+def _save_counts(path: Path, X: csr_array, y: Array | None, **names: Array) -> None:
     indices, indptr = smallest_indices(X)
-    arrays = {"data": X.data, "indices": indices, "indptr": indptr, "shape": np.array(X.shape)}
-    if documents.y is not None:
-        arrays["y"] = documents.y.astype(np.uint8)
+    arrays = {"data": X.data, "indices": indices, "indptr": indptr, "shape": np.array(X.shape), **names}
+    if y is not None:
+        arrays["y"] = y.astype(np.uint8)
     write_whole(path, lambda file: np.savez_compressed(file, **arrays))
 
 

@@ -89,7 +89,7 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
 def sniff(path: Path) -> Format:
     """Detect the format of a file from its first bytes."""
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             head = file.read(4096)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is a damaged gzip file: {error}") from error
@@ -173,11 +173,11 @@ def _matlab(path: Path) -> dict[str, Any]:
     content = _load_mat(path)
     if "dtm" not in content:
         raise ValueError(f"it has no variable dtm, but {', '.join(_names(content))}.")
-    return {"X": _counts(content["dtm"]), "y": _classes(content.get("classid"))}
+    return {"X": as_counts(content["dtm"]), "y": _classes(content.get("classid"))}
 
 
 def _cluto(path: Path) -> dict[str, Any]:
-    with _opened(path) as file:
+    with opened(path) as file:
         header = [int(word) for word in file.readline(1000).split()]
         if len(header) not in (2, 3):
             raise ValueError("its first line must give the number of rows, of columns and of entries.")
@@ -192,7 +192,7 @@ def _cluto(path: Path) -> dict[str, Any]:
             counts = csr_array(X)
         else:
             counts = _cluto_rows(file, n, p, header[2])
-    parts: dict[str, Any] = {"X": _counts(counts)}
+    parts: dict[str, Any] = {"X": as_counts(counts)}
     for key, suffix in (("y", ".rclass"), ("ids", ".rlabel"), ("words", ".clabel")):
         beside = path.with_name(path.name.removesuffix(".gz") + suffix)
         if beside.is_file():
@@ -224,16 +224,16 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
 
 
 def _svmlight(path: Path) -> dict[str, Any]:
-    with _opened(path) as file:
+    with opened(path) as file:
         X, y = load_svmlight_file(file)
     n, p = X.shape
     check_shape("it", n, p, path.stat().st_size)
-    return {"X": _counts(X), "y": _classes(y)}
+    return {"X": as_counts(X), "y": _classes(y)}
 
 
 def _matrix_market(path: Path) -> dict[str, Any]:
     """Read entries, or a dense matrix column by column. SciPy's reader is faster, but crashes on damaged files."""
-    with _opened(path) as file:
+    with opened(path) as file:
         _, kind, layout, field, symmetry = file.readline(1000).decode().lower().split()
         if kind != "matrix" or field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"it has a {field} {kind}: expected a real or integer matrix.")
@@ -264,7 +264,7 @@ def _matrix_market(path: Path) -> dict[str, Any]:
         off_diagonal, sign = np.flatnonzero(i != j), -1 if symmetry == "skew-symmetric" else 1
         i, j = np.concatenate([i, j[off_diagonal]]), np.concatenate([j, i[off_diagonal]])
         values = np.concatenate([values, sign * values[off_diagonal]])
-    return {"X": _counts(coo_array((values, (i, j)), shape=(n, p)))}
+    return {"X": as_counts(coo_array((values, (i, j)), shape=(n, p)))}
 
 
 def _indices(numbers: Array, size: int) -> Array:
@@ -300,7 +300,7 @@ def _npz(path: Path) -> dict[str, Any]:
             return {"X": X, "y": _classes(file.get("y"))}
         for name in {"indices", "indptr", "row", "col", "offsets"} & set(file):
             check_indices(name, file[name].ndim, file[name].dtype)
-    return {"X": _counts(load_npz(path))}
+    return {"X": as_counts(load_npz(path))}
 
 
 def _classes(y: Any) -> Array | None:
@@ -315,7 +315,7 @@ def _classes(y: Any) -> Array | None:
     return y
 
 
-def _counts(X: Any) -> csr_array:
+def as_counts(X: Any) -> csr_array:
     """Convert counts to canonical CSR, with an integer type if all entries are integers."""
     check_structure(X, "it")
     X = X if issparse(X) else np.asarray(X)
@@ -331,7 +331,7 @@ def _counts(X: Any) -> csr_array:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, and decompress it if it is gzipped."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"

@@ -26,8 +26,9 @@ def paper_tables() -> dict[str, Any]:
 
 
 def available_and_missing(kind: str | None, only: list[str] | None) -> tuple[list[str], list[str]]:
-    """Return the names of the data sets of a kind that are on this machine, and of those that are not."""
-    chosen = [info for info in list_datasets() if kind in (None, info.kind) and (not only or info.name in only)]
+    """Return the names of the paper's data sets of a kind that are on this machine, and of those that are not."""
+    paper = [info for info in list_datasets() if info.in_paper]
+    chosen = [info for info in paper if kind in (None, info.kind) and (not only or info.name in only)]
     return [info.name for info in chosen if info.available], [info.name for info in chosen if not info.available]
 
 
