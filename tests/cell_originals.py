@@ -125,22 +125,8 @@ def write_body_sites(cells, table, sites):
     with zipfile.ZipFile(table, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("__MACOSX/._otutable.txt", b"\0")
         archive.writestr("otutable.txt", text.getvalue())
-    fields = [
-        "SampleID",
-        "RSID",
-        "PSN",
-        "SN",
-        "NAP",
-        "Experiment",
-        "Run",
-        "SRS_SampleID",
-        "Region",
-        "Barcode",
-        "Primer",
-        "Sex",
-        "SubsiteSite",
-        "VisitNo",
-    ]
+    before, after = ["."] * 7, ["Region", "Barcode", "Primer", "Sex", "SubsiteSite", "VisitNo"]
+    fields = [*before, "SRS_SampleID", *after]
     lines = ["\t".join(fields)]
     for i, label in enumerate(labels[:61]):
         line = ["."] * 15

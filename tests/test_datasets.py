@@ -24,7 +24,7 @@ from onmf.datasets import (
     read_documents,
     read_scene,
 )
-from onmf.datasets.catalogue import DOCUMENTS, IMAGES
+from onmf.datasets.catalogue import CELLS, DOCUMENTS, IMAGES
 from onmf.datasets.download import cut_ng3sim
 
 
@@ -119,7 +119,8 @@ class TestScene:
 
 class TestPaperSets:
     def test_names(self):
-        assert [info.name for info in list_datasets()] == [*DOCUMENTS, *IMAGES]
+        assert [info.name for info in list_datasets() if info.in_paper] == [*DOCUMENTS, *IMAGES]
+        assert [info.name for info in list_datasets()] == [*DOCUMENTS, *IMAGES, *CELLS]
         assert len(DOCUMENTS) == 15
 
     @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "sports"])

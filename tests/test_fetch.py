@@ -13,7 +13,8 @@ import pytest
 from scipy.io import savemat
 from scipy.sparse import csr_array
 
-from onmf.datasets import DownloadError, fetch, load_documents, load_hyperspectral
+from cell_originals import small_set, write_originals
+from onmf.datasets import DownloadError, fetch, list_datasets, load_cells, load_documents, load_hyperspectral
 from onmf.datasets.catalogue import HOST, RemoteFile, info_of, remote_files
 
 pytest.importorskip("pooch", reason="pooch is not installed")
@@ -165,7 +166,7 @@ class TestLimits:
             file = RemoteFile("github.com/o/r", "c" * 40, "tr11.mat", blob)
             monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
         server.trouble = [trouble]
-        limit = len(content) if known else 50_000_000
+        limit = len(content) if known else 100_000_000
         with pytest.raises(
             DownloadError, match=rf"sends more than the expected {limit} bytes; the download was stopped"
         ):
@@ -240,7 +241,7 @@ def test_temporary_trouble(server, small, tmp_path, trouble):
 
 def test_the_others_are_downloaded_if_one_fails(server, small, tmp_path, monkeypatch):
     server.trouble = [404] * 3
-    monkeypatch.setattr("onmf.datasets.download.DOCUMENTS", ("tr23", "tr11"))
+    monkeypatch.setattr("onmf.datasets.catalogue.DOCUMENTS", ("tr23", "tr11"))
     with pytest.raises(DownloadError, match=r"^tr23: the server answered 404"):
         fetch("documents")
     assert left_in_cache(tmp_path) == ["documents/tr11.npz"]
@@ -318,11 +319,99 @@ def test_ng3sim_is_cut_from_a_fetched_ng20(server, original, tmp_path):
     assert np.array_equal(cut.y, expected["y"])
 
 
+@pytest.fixture
+def cells_server(server, monkeypatch, tmp_path):
+    """Put small files in the layout of a set of cells on the server, with their own hashes and numbers."""
+
+    def offer(name, change=lambda cells, facts: None):
+        pytest.importorskip("rdata", reason="rdata is not installed")
+        cells, facts = small_set(name)
+        files = []
+        (tmp_path / "originals").mkdir(exist_ok=True)
+        for file, path in zip(remote_files(info_of(name)), write_originals(cells, tmp_path / "originals"), strict=True):
+            content = server.contents[file.name] = path.read_bytes()
+            blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            files.append({"repository": file.repository, "commit": file.commit, "path": file.path})
+            files[-1] |= {"git_blob_sha1": blob if file.git_blob_sha1 else None}
+        facts["files"] = files
+        change(cells, facts)
+        for module in ("catalogue", "download"):
+            monkeypatch.setattr(f"onmf.datasets.{module}.facts_of", lambda info: facts)
+        return cells
+
+    return offer
+
+
+class TestCells:
+    @pytest.mark.parametrize("name", ["zheng_facs10", "sc_dropseq", "worm_neuron", "worm_embryo", "hmp_site18"])
+    def test_a_set_is_downloaded_and_converted(self, server, cells_server, tmp_path, name):
+        expected = cells_server(name)
+        cells = load_cells(name)
+        assert (cells.X != expected.X).nnz == 0
+        assert np.array_equal(cells.y, expected.y)
+        assert cells.classes.tolist() == expected.classes.tolist()
+        assert (cells.genes is None) == (expected.genes is None)
+        assert len(server.requests) == len(remote_files(info_of(name)))
+        assert left_in_cache(tmp_path) == [f"cells/{name}.npz"]
+
+    def test_a_wrong_hash(self, cells_server, server, tmp_path):
+        cells_server("sc_celseq2")
+        server.trouble = ["wrong"]
+        with pytest.raises(DownloadError, match=r"sc_celseq2: the file from .* .its git hash differs"):
+            fetch("sc_celseq2")
+        assert left_in_cache(tmp_path) == []
+
+    def test_other_numbers_than_the_recorded_ones(self, cells_server, tmp_path):
+        cells_server("worm_embryo", lambda cells, facts: facts["classes"].update(ADL=999))
+        with pytest.raises(
+            DownloadError,
+            match=r"worm_embryo: its files were downloaded, but could not be converted: the counts are not the "
+            r"recorded ones: there are \d+ cells of class ADL instead of 999. You can convert http.*_matrix.rds and "
+            r"http.*coldata.rds yourself: in R, readRDS .* Then put worm_embryo.npz into a folder cells/",
+        ):
+            fetch("worm_embryo")
+        assert left_in_cache(tmp_path) == []
+
+    def test_a_file_of_another_layout(self, cells_server, server, tmp_path):
+        def change(cells, facts):
+            facts["files"] = [{**file, "git_blob_sha1": None} for file in facts["files"]]
+            server.contents["sce_chcl.rda"] = b"not a file of R"
+
+        cells_server("hash_4lines", change)
+        with pytest.raises(
+            DownloadError,
+            match=r"hash_4lines: .* could not be converted: sce_chcl.rda cannot be read: it is not a file of R, or is",
+        ):
+            fetch("hash_4lines")
+        assert left_in_cache(tmp_path) == []
+
+    def test_the_others_are_downloaded_if_one_fails(self, cells_server, monkeypatch, tmp_path, server):
+        cells_server("sc_dropseq")
+        monkeypatch.setattr("onmf.datasets.catalogue.CELLS", ("sc_celseq2", "sc_dropseq"))
+        server.trouble = [404] * 3
+        with pytest.raises(DownloadError, match=r"^sc_celseq2: the server answered 404"):
+            fetch("cells")
+        assert left_in_cache(tmp_path) == ["cells/sc_dropseq.npz"]
+
+    @pytest.mark.parametrize(("name", "package"), [("zheng_facs10", "rdata"), ("worm_neuron", "h5py")])
+    def test_without_the_package_that_converts(self, server, monkeypatch, name, package):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=rf"Converting {name} needs {package}: pip install 'onmf\[data\]'"):
+            fetch(name)
+        assert server.requests == [], "nothing is downloaded that cannot be converted"
+
+
 def test_every_set_has_a_source(monkeypatch):
     monkeypatch.delenv("ONMF_MIRROR", raising=False)
-    for info in map(info_of, ("NG20", "sports", "la12", "moffett", "tr45")):
-        for file in remote_files(info):
+    unhashed = []
+    for info in list_datasets():
+        files = remote_files(info)
+        assert files or info.name == "ng3sim"
+        for file in files:
             assert file.url.startswith(f"{HOST}/")
-            assert len(file.git_blob_sha1) == 40
+            assert len(file.commit) == 40
+            assert file.git_blob_sha1 is None or len(file.git_blob_sha1) == 40
+            unhashed += [file.name] if file.git_blob_sha1 is None else []
             assert file.bytes is None or 0 < file.bytes < 50_000_000
             assert " " not in file.url
+    assert unhashed == ["10X_PBMC_top2000.h5", "ppAll_V35_map.txt"]

@@ -76,7 +76,12 @@ def convert_cells(name: str, paths: list[Path], facts: dict[str, Any]) -> CellSe
     CellSet
     """
     read, _ = READERS[name]
-    X, labels, genes, keeps_empty = read(*paths)
+    try:
+        X, labels, genes, keeps_empty = read(*paths)
+    except Exception as error:  # the libraries raise many kinds of errors for files that they do not know
+        reason = error.args[0] if isinstance(error, KeyError) and error.args else error
+        files = " and ".join(path.name for path in paths)
+        raise ValueError(f"{files} cannot be read: {str(reason) or type(error).__name__}") from error
     if len(labels) != X.shape[0]:
         raise ValueError(f"there are {X.shape[0]} rows of counts, but {len(labels)} labels.")
     if genes is not None and len(genes) != X.shape[1]:
@@ -102,16 +107,22 @@ def convert_cells(name: str, paths: list[Path], facts: dict[str, Any]) -> CellSe
 
 def _check(X: csr_array, y: Array, facts: dict[str, Any]) -> None:
     """Refuse a set that is not the recorded one."""
-    found = {"rows": X.shape[0], "columns": X.shape[1], "entries": X.nnz, "total": int(X.data.sum(dtype=np.int64))}
-    sizes = np.bincount(y, minlength=len(facts["classes"])).tolist()
-    found |= {f"cells of class {name}": size for name, size in zip(facts["classes"], sizes, strict=True)}
-    recorded = {key: facts[key] for key in ("rows", "columns", "entries", "total")}
-    recorded |= {f"cells of class {name}": size for name, size in facts["classes"].items()}
-    wrong = [f"{found[key]} {key} instead of {number}" for key, number in recorded.items() if found[key] != number]
-    if wrong:
-        raise ValueError(f"the counts are not the recorded ones: there are {', '.join(wrong[:3])}.")
     if X.data.dtype.kind != "u":
         raise ValueError("the counts are not whole numbers.")
+    sizes = np.bincount(y, minlength=len(facts["classes"])).tolist()
+    compared = [
+        (X.shape[0], "rows", facts["rows"]),
+        (X.shape[1], "columns", facts["columns"]),
+        (X.nnz, "nonzero counts", facts["entries"]),
+        (int(X.data.sum(dtype=np.int64)), "molecules", facts["total"]),
+        *(
+            (size, f"cells of class {name}", facts["classes"][name])
+            for size, name in zip(sizes, facts["classes"], strict=True)
+        ),
+    ]
+    wrong = [f"{found} {what} instead of {recorded}" for found, what, recorded in compared if found != recorded]
+    if wrong:
+        raise ValueError(f"the counts are not the recorded ones: there are {', '.join(wrong[:3])}.")
 
 
 def _facs(path: Path) -> Original:

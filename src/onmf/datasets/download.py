@@ -114,19 +114,17 @@ def _converted(info: DatasetInfo, originals: list[Path]) -> CellSet:
     facts = facts_of(info)
     try:
         return convert_cells(info.name, originals, facts)
-    except Exception as error:  # the readers raise many kinds of errors for files that they do not know
+    except ValueError as error:
         reason = str(error).rstrip(".")
         urls = " and ".join(file.url for file in remote_files(info))
         raise DownloadError(
             f"{info.name}: its files were downloaded, but could not be converted: {reason}. You can convert {urls} "
-            f"yourself: {facts['read']}. {_remedy(info)}"
+            f"yourself: {facts['read']}. Then {_by_hand(info)}"
         ) from error
 
 
-def _remedy(info: DatasetInfo) -> str:
-    return (
-        f"Try again later, or put {info.name}.npz into a folder {info.kind}/ and set ONMF_DATA to the folder above it."
-    )
+def _by_hand(info: DatasetInfo) -> str:
+    return f"put {info.name}.npz into a folder {info.kind}/ and set ONMF_DATA to the folder above it."
 
 
 def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool) -> Path:
@@ -147,7 +145,7 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, progress: bool)
         urls={file.name: file.url},
         retry_if_failed=RETRIES,
     )
-    remedy = _remedy(info)
+    remedy = f"Try again later, or {_by_hand(info)}"
 
     def downloader(url: str, target: str, _: Any) -> None:
         limit = file.bytes or LARGEST
