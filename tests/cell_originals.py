@@ -6,10 +6,12 @@ import io
 import zipfile
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
 from onmf.datasets import CellSet
 from onmf.datasets.catalogue import facts_of, info_of, remote_files
+from onmf.datasets.cell_files import READERS
 from r_files import S4, Environment, data_frame, dense, factor, frame, save_rda, save_rds, sparse
 
 
@@ -40,7 +42,13 @@ def with_waste(cells):
 
 
 def write_originals(cells, folder):
-    """Write the public files of a set into a folder, and return their paths in the order of the catalogue."""
+    """Write the public files of a set into a folder, and return their paths in the order of the catalogue.
+
+    Skips the test if the package that converts them is not installed.
+    """
+    _, package = READERS[cells.name]
+    if package is not None:
+        pytest.importorskip(package, reason=f"{package} is not installed")
     paths = [folder / file.name for file in remote_files(info_of(cells.name))]
     WRITERS[cells.name](cells, *paths)
     return paths

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 
 from cell_originals import small_set, write_mixture, write_originals
+from conftest import command
 from onmf.datasets import list_datasets, load_cells, load_documents
 from onmf.datasets.catalogue import CELLS, facts_of, info_of
 from onmf.datasets.cell_files import convert_cells
 from onmf.datasets.download import save_cells
+from onmf.datasets.r_objects import read_matrix, read_texts
+from onmf.reproduce.compare import available_and_missing
 from r_files import S4, Environment, save_rda, save_rds
 
 DATA = os.environ.get("ONMF_DATA")
@@ -81,6 +85,20 @@ class TestNames:
         assert [info.name for info in list_datasets()][-len(CELLS) :] == list(CELLS)
         assert not any(info.in_paper for info in list_datasets() if info.kind == "cells")
 
+    def test_the_papers_tables_have_none_of_them(self):
+        assert not {*CELLS} & {name for names in available_and_missing(None, None) for name in names}
+
+    def test_fetch_prints_where_it_is(self, tmp_path, monkeypatch):
+        pytest.importorskip("typer", reason="typer is not installed")
+        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
+        monkeypatch.setattr("onmf.datasets.catalogue.CELLS", ("sc_dropseq",))
+        (tmp_path / "cells").mkdir()
+        cells, _ = small_set("sc_dropseq")
+        save_cells(cells, info_of("sc_dropseq").path)
+        done = command("fetch", "cells")
+        assert done.returncode == 0
+        assert done.stdout.strip() == str(tmp_path / "cells" / "sc_dropseq.npz")
+
     def test_refusals(self, monkeypatch, tmp_path):
         monkeypatch.setenv("ONMF_DATA", str(tmp_path))
         with pytest.raises(ValueError, match=r"'zheng' is not a data set: choose .* zheng_facs10.*'cells' or"):
@@ -110,7 +128,6 @@ class TestConversion:
     @pytest.mark.parametrize("name", CELLS)
     def test_each_layout(self, tmp_path, monkeypatch, name):
         """Cells without a class and genes without a count are left out, and nothing else changes."""
-        pytest.importorskip("rdata", reason="rdata is not installed")
         expected, cells = convert(name, tmp_path)
         assert_same(cells, expected)
         assert cells.X.dtype == np.uint8
@@ -155,12 +172,32 @@ class TestConversion:
             convert_cells("worm_neuron", [path], facts)
 
 
+def test_files_written_by_r():
+    """rdata's own tests come with files of R: S4 objects, factors, tables and matrices with names."""
+    rdata = pytest.importorskip("rdata", reason="rdata is not installed")
+    folder = Path(rdata.__file__).parent / "tests" / "data" / "generated"
+    if not folder.is_dir():
+        pytest.skip("this version of rdata comes without its tests")
+
+    def path(name):
+        return str(folder / f"test_{name}__xdr__version_3.rda")
+
+    assert read_texts(path("s4"), "test_s4", "name") == ["Carlos"]
+    assert read_texts(path("s4"), "age") == ["28"]
+    assert read_texts(path("dataframe"), "test_dataframe", "class") == ["a", "b", "b"]
+    assert read_texts(path("altrep_deferred_string"), "test_altrep_deferred_string")[:2] == ["1", "2.3"]
+    matrix = read_matrix(path("full_named_matrix"), "test_full_named_matrix")
+    X = csc_array((matrix["data"], matrix["indices"], matrix["indptr"]), shape=tuple(matrix["shape"]))
+    assert X.toarray().tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert matrix["rows"] == ["dim0_0", "dim0_1"]
+    assert matrix["columns"] == ["dim1_0", "dim1_1", "dim1_2"]
+
+
 class TestStrangeFiles:
     """Files that are damaged, or are not what their name says, get a sentence."""
 
     @pytest.mark.parametrize("name", ["hash_4lines", "sc_celseq2", "worm_neuron", "worm_embryo", "hmp_site18"])
     def test_damage(self, tmp_path, name):
-        pytest.importorskip("rdata", reason="rdata is not installed")
         cells, facts = small_set(name)
         paths = write_originals(cells, tmp_path)
         good = paths[0].read_bytes()

@@ -324,7 +324,6 @@ def cells_server(server, monkeypatch, tmp_path):
     """Put small files in the layout of a set of cells on the server, with their own hashes and numbers."""
 
     def offer(name, change=lambda cells, facts: None):
-        pytest.importorskip("rdata", reason="rdata is not installed")
         cells, facts = small_set(name)
         files = []
         (tmp_path / "originals").mkdir(exist_ok=True)

@@ -38,17 +38,11 @@ def read_matrix(path: str, *names: str) -> dict[str, Any]:
         data, indptr = dense.T[columns, indices], np.searchsorted(columns, np.arange(dense.shape[1] + 1))
     else:
         raise ValueError(f"{_joined(names)} is not a matrix: expected a dgCMatrix, or a matrix of numbers.")
-    names_of = slots.get("Dimnames", slots.get("dimnames"))
-    both = [] if names_of is None else [_texts(part) for part in _elements(names_of)]
-    rows, columns_names = both if len(both) == 2 else (None, None)
-    return {
-        "shape": shape,
-        "data": data,
-        "indices": indices,
-        "indptr": indptr,
-        "rows": rows,
-        "columns": columns_names,
-    }
+    both = slots.get("Dimnames", slots.get("dimnames"))
+    names_of = [] if both is None else [_texts(part) for part in _elements(both)]
+    rows_names, columns_names = names_of if len(names_of) == 2 else (None, None)
+    matrix = {"shape": shape, "data": data, "indices": indices, "indptr": indptr}
+    return {**matrix, "rows": rows_names, "columns": columns_names}
 
 
 def read_texts(path: str, *names: str) -> list[str | None]:
