@@ -101,7 +101,7 @@ class TestNames:
 
     def test_refusals(self, monkeypatch, tmp_path):
         monkeypatch.setenv("ONMF_DATA", str(tmp_path))
-        with pytest.raises(ValueError, match=r"'zheng' is not a data set: choose .* zheng_facs10.*'cells' or"):
+        with pytest.raises(ValueError, match=r"'zheng' is not a data set: choose .* zheng_facs10.*'cells', 'paper' or"):
             load_cells("zheng")
         with pytest.raises(ValueError, match="hash_4lines is a cells data set: load it with load_cells"):
             load_documents("hash_4lines")

@@ -34,15 +34,17 @@ Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each fit; the 
 def fetch(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of data sets, or 'documents', 'hyperspectral', 'cells' or 'all' (the default)."),
+        typer.Argument(
+            help="Names of data sets, or 'documents', 'hyperspectral', 'paper' (both, the default), 'cells' or 'all'."
+        ),
     ] = None,
 ) -> None:
-    """Download the paper's data sets, and sets of labelled cells, into $ONMF_DATA or the user's cache, and verify them.
+    """Download data sets, the paper's or those of cells, into $ONMF_DATA or the user's cache, and verify them.
 
     Example: onmf fetch tr11 k1b
     """
     failed = False
-    for name in (member for group in names or ["all"] for member in members(group)):
+    for name in (member for group in names or ["paper"] for member in members(group)):
         try:
             print(*fetch_data(name))
         except DownloadError as error:
@@ -154,7 +156,7 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
     if not only:
         if not any(info.available for info in known):
             what = f"{kind} data set" if kind else "data set"
-            fail(f"No {what} was found in {data_home()}. Run 'onmf fetch {kind or 'all'}', or set ONMF_DATA.")
+            fail(f"No {what} was found in {data_home()}. Run 'onmf fetch {kind or 'paper'}', or set ONMF_DATA.")
         chosen = [info.name for info in known]
     return chosen
 

@@ -126,8 +126,9 @@ def list_datasets() -> list[DatasetInfo]:
 
 
 def members(name: str) -> tuple[str, ...]:
-    """Return the names of the data sets of a kind, or of ``"all"`` kinds; any other name stands for itself."""
-    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "cells": CELLS, "all": (*DOCUMENTS, *IMAGES, *CELLS)}
+    """Return the names of a group of data sets: a kind, ``"paper"`` or ``"all"``. Another name stands for itself."""
+    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "cells": CELLS}
+    groups |= {"paper": (*DOCUMENTS, *IMAGES), "all": (*DOCUMENTS, *IMAGES, *CELLS)}
     return groups.get(name, (name,))
 
 
@@ -139,7 +140,7 @@ def info_of(name: str) -> DatasetInfo:
                 return DatasetInfo(known, kind, data_home() / kind / f"{known}.npz")
     raise ValueError(
         f"{name!r} is not a data set: choose one of {', '.join(members('all'))}; or fetch 'documents', "
-        "'hyperspectral', 'cells' or 'all'."
+        "'hyperspectral', 'cells', 'paper' or 'all'."
     )
 
 

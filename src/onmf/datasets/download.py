@@ -44,7 +44,7 @@ class DownloadError(OSError):
     """A data set could not be downloaded; the message says why and what to do."""
 
 
-def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
+def fetch(name: str = "paper", *, progress: bool | None = None) -> list[Path]:
     """Download data sets that are not on this machine yet.
 
     If one set fails, the others are still downloaded; a :class:`DownloadError` then names those that failed.
@@ -58,8 +58,9 @@ def fetch(name: str = "all", *, progress: bool | None = None) -> list[Path]:
 
     Parameters
     ----------
-    name : str, default="all"
-        A data set (see :func:`list_datasets`), ``"documents"``, ``"hyperspectral"``, ``"cells"`` or ``"all"``.
+    name : str, default="paper"
+        A data set (see :func:`list_datasets`) or a group: ``"documents"`` and ``"hyperspectral"``, both of them as
+        ``"paper"``, ``"cells"``, or ``"all"``.
     progress : bool, optional
         Whether to show progress bars; by default only on a terminal.
 
