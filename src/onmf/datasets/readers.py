@@ -89,7 +89,7 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
 def sniff(path: Path) -> Format:
     """Detect the format of a file from its first bytes."""
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             head = file.read(4096)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is a damaged gzip file: {error}") from error
@@ -177,7 +177,7 @@ def _matlab(path: Path) -> dict[str, Any]:
 
 
 def _cluto(path: Path) -> dict[str, Any]:
-    with _opened(path) as file:
+    with opened(path) as file:
         header = [int(word) for word in file.readline(1000).split()]
         if len(header) not in (2, 3):
             raise ValueError("its first line must give the number of rows, of columns and of entries.")
@@ -224,7 +224,7 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
 
 
 def _svmlight(path: Path) -> dict[str, Any]:
-    with _opened(path) as file:
+    with opened(path) as file:
         X, y = load_svmlight_file(file)
     n, p = X.shape
     check_shape("it", n, p, path.stat().st_size)
@@ -233,7 +233,7 @@ def _svmlight(path: Path) -> dict[str, Any]:
 
 def _matrix_market(path: Path) -> dict[str, Any]:
     """Read entries, or a dense matrix column by column. SciPy's reader is faster, but crashes on damaged files."""
-    with _opened(path) as file:
+    with opened(path) as file:
         _, kind, layout, field, symmetry = file.readline(1000).decode().lower().split()
         if kind != "matrix" or field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"it has a {field} {kind}: expected a real or integer matrix.")
@@ -331,7 +331,7 @@ def _counts(X: Any) -> csr_array:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, and decompress it if it is gzipped."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
