@@ -212,9 +212,7 @@ def _check_description(description: dict[str, Any], length: int, transposed: boo
     if arrays["indptr"]["shape"] != [lines + 1]:
         raise ValueError(f"its shape has {lines} {line}, but its indptr has {arrays['indptr']['shape'][0]} entries.")
     entries = min(arrays[key]["shape"][0] for key in ("data", "indices"))
-    return Stored(
-        (n, p), False, data.str, data.itemsize + indices.itemsize, entries, length, transposed, by_columns
-    )
+    return Stored((n, p), False, data.str, data.itemsize + indices.itemsize, entries, length, transposed, by_columns)
 
 
 def read_rows(kind: foreign.Kind, path: Path, name: str, stored: Stored, start: int, stop: int) -> Any:
