@@ -103,8 +103,10 @@ def _index_name(store: Store, frame: str) -> str | None:
     """Name of the column that holds the names of the rows of a table."""
     about = store.look(frame)
     names = about.get("members", about.get("fields", []))
-    wanted = (about["attributes"].get("_index"), "_index", "index")
-    return next((name for name in wanted if name in names), None)
+    if "_index" in names:
+        return "_index"
+    named = None if about.get("fields") else store.attribute(frame, "_index")
+    return named if named in names else "index" if "index" in names else None
 
 
 def _index(store: Store, frame: str, count: int) -> Values | None:

@@ -39,6 +39,11 @@ class Store:
         """Names of the members of a group; none if it is an array."""
         return list(self.look(name).get("members", []))
 
+    def attribute(self, name: str, key: str) -> str | None:
+        """Read an attribute as text; None if it is not there."""
+        value: str | None = self._call(foreign.attribute, name, key)
+        return value
+
     def has(self, name: str) -> bool:
         """Whether there is a group or array at a path."""
         folder, _, last = name.rpartition("/")

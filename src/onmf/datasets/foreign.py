@@ -27,9 +27,6 @@ CODECS |= {"fletcher32", "jenkins_lookup3"}
 TEXT_CODECS = {"vlen-utf8", "vlen-bytes"}
 """Zarr codecs of texts. They allocate what their first bytes say, so only :func:`texts` allows them."""
 
-ATTRIBUTES = ("_index", "encoding-type", "encoding-version")
-"""Attributes that :func:`look` reads."""
-
 
 def describe(path: str, kind: Kind, name: str) -> dict[str, Any]:
     """Describe a matrix in a file without reading its entries.
@@ -105,15 +102,21 @@ def look(path: str, kind: Kind, name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``attributes``, and for a group ``members``, the names of its groups and arrays; for an array ``shape``,
-        ``dtype``, ``chunks`` and ``fields``, the names of the columns in it, if it is a table.
+        For a group ``members``, the names of its groups and arrays; for an array ``shape``, ``dtype``, ``chunks`` and
+        ``fields``, the names of its columns if it is a table.
     """
     with opened(path, kind) as file:
         item = take(file, name)
-        attributes = {key: _text(item.attrs[key]) for key in ATTRIBUTES if key in item.attrs}
         if hasattr(item, "keys"):
-            return {"attributes": attributes, "members": sorted(item.keys())}
-        return {"attributes": attributes, "fields": list(item.dtype.names or ()), **about(item, texts=True)}
+            return {"members": sorted(item.keys())}
+        return {"fields": list(item.dtype.names or ()), **about(item, texts=True)}
+
+
+def attribute(path: str, kind: Kind, name: str, key: str) -> str | None:
+    """Read an attribute of a group or an array as text; None if it has none of this name."""
+    with opened(path, kind) as file:
+        item = take(file, name)
+        return _text(item.attrs[key]) if key in item.attrs else None
 
 
 def texts(path: str, kind: Kind, name: str, field: str | None = None) -> list[str | None]:

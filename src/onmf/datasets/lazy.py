@@ -28,6 +28,12 @@ from .stored import as_csr, check_indices, check_values, shape_of
 READERS = 2
 """Number of HDF5 files whose reader process is kept running."""
 
+QUICK = (foreign.describe, foreign.look, foreign.attribute, foreign.texts)
+"""Functions that read no numbers, but names and attributes."""
+
+QUICK_SECONDS = 30.0
+"""Time limit for reading names and attributes, besides the time that the size of the file allows."""
+
 
 def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
     """Open the counts of an h5ad file (AnnData) as a lazy Dask array.
@@ -142,7 +148,9 @@ def call(function: Callable[..., Any], kind: foreign.Kind, path: Path, *argument
         while len(_readers) > READERS:
             _readers.popitem(last=False)
         reader = _readers[path, length]
-    return reader(function, str(path), kind, *arguments)
+    # HDF5 follows damaged texts in circles, and undamaged ones are short.
+    seconds = QUICK_SECONDS + length / 1e6 if function in QUICK else None
+    return reader(function, str(path), kind, *arguments, seconds=seconds)
 
 
 def check_installed(kind: foreign.Kind) -> None:
