@@ -24,7 +24,7 @@ from .runner import in_child
 from .specimens import Specimen, make_specimens
 from .stage import Stage, ignored_errors, quiet
 
-APART, SHARE = (".mat", ".tif", ".h5", ".loom", "matrix.mtx", "tenx"), 0.2
+APART, SHARE = (".mat", ".tif", ".h5", ".loom", "matrix.mtx", "-apart"), 0.2
 """Files that a separate process reads take a hundred times as long, so they are chosen less often, by this factor."""
 
 

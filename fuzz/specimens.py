@@ -258,11 +258,11 @@ def cells(root: Path) -> Iterator[Specimen]:
     obs = pd.DataFrame({"kind": pd.Categorical(kinds)}, index=barcodes)
     adata = anndata.AnnData(X.tocsc(), obs=obs, var=pd.DataFrame(index=genes))
     adata.layers["counts"] = X.toarray()
-    adata.write_h5ad(root / "columns.h5ad")
-    yield take_file(root, "columns.h5ad", "cells")
+    adata.write_h5ad(root / "columns.h5")
+    yield take_file(root, "columns.h5", "cells")
     adata.X = X.astype(np.float32)
-    adata.write_h5ad(root / "rows.h5ad")
-    yield take_file(root, "rows.h5ad", "classes")
+    adata.write_h5ad(root / "rows.h5")
+    yield take_file(root, "rows.h5", "classes")
     with h5py.File(root / "tenx.h5", "w") as file:
         group = file.create_group("matrix")
         for name, array in (("data", X.data), ("indices", X.indices), ("indptr", X.indptr), ("shape", [7, 12])):
@@ -280,10 +280,10 @@ def cells(root: Path) -> Iterator[Specimen]:
     mmwrite(root / "matrix.mtx", X.T)
     matrix = take_file(root, "matrix.mtx", "cells")
     yield matrix
-    folder = {"tenx/matrix.mtx.gz": gzip.compress(matrix.files["matrix.mtx"], mtime=0)}
+    folder = {"tenx-apart/matrix.mtx.gz": gzip.compress(matrix.files["matrix.mtx"], mtime=0)}
     for name, lines in (("barcodes", barcodes), ("features", [f"{gene}\t{gene}\tGene Expression" for gene in genes])):
-        folder[f"tenx/{name}.tsv.gz"] = gzip.compress("\n".join([*lines, ""]).encode(), mtime=0)
-    yield Specimen("tenx", "cells", folder)
+        folder[f"tenx-apart/{name}.tsv.gz"] = gzip.compress("\n".join([*lines, ""]).encode(), mtime=0)
+    yield Specimen("tenx-apart", "cells", folder)
     frame = pd.DataFrame(X.toarray(), index=barcodes, columns=genes)
     yield Specimen("genes.tsv", "cells", {"genes.tsv": frame.T.to_csv(sep="\t").encode()})
     table = frame.assign(kind=kinds).to_csv().encode()
@@ -292,8 +292,8 @@ def cells(root: Path) -> Iterator[Specimen]:
     arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     np.savez(root / "cells.npz", **arrays, genes=np.array(genes), y=np.arange(12) % 3, classes=np.array(list("abc")))
     yield take_file(root, "cells.npz", "cells")
-    adata.write_zarr(root / "classes.zarr")
-    yield folder_of(root, "classes.zarr", "classes")
+    adata.write_zarr(root / "zarr-apart")
+    yield folder_of(root, "zarr-apart", "classes")
 
 
 def paper(folder: str | None, root: Path) -> Iterator[Specimen]:

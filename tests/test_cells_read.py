@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import anndata
+import dask.array
 import h5py
 import numpy as np
 import pandas as pd
@@ -610,6 +611,14 @@ class TestNpz:
         with pytest.raises(ValueError, match="expected a list of length 20"):
             read_cells(path)
 
+    def test_characters_that_do_not_exist(self, tmp_path):
+        X = counts(np.uint8)
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        genes = np.full(20, 0x7FFFFFFF, dtype=np.uint32).view("U1")
+        np.savez(path := tmp_path / "x.npz", **parts, genes=genes)
+        with pytest.raises(ValueError, match="characters that do not exist"):
+            read_cells(path)
+
     def test_our_data(self):
         path = Path(DATA or ".", "cells", "zheng_facs10.npz")
         if not path.exists():
@@ -742,6 +751,18 @@ class TestCounts:
         assert whole_layers_of(data, "counts") == ["csc"]
         assert whole_layers_of(anndata.read_h5ad(path, backed="r")) == ["counts", "csc"]
 
+    def test_a_loom_file_is_searched_for_counts(self, tmp_path):
+        path = loom(tmp_path / "x.loom")
+        with h5py.File(path, "r+") as file:
+            file["matrix"][...] = np.log1p(file["matrix"][...])
+        with pytest.raises(ValueError, match=r"the counts were log-transformed.* layer 'spliced': use it instead"):
+            check_counts(read_cells(path))
+
+    def test_dask(self):
+        lazy = dask.array.from_array(counts().toarray(), chunks=(7, 20))
+        assert check_counts(lazy) == []
+        assert check_counts(lazy.map_blocks(csr_array), rows=7) == []
+
     def test_the_sentence_names_cell_and_gene(self, tmp_path):
         X = counts().toarray()
         X[1, 2] = -1
@@ -759,6 +780,7 @@ class TestOtherFiles:
             ("x.RData", gzip.compress(b"RDX3\nX\n"), "file of R"),
             ("x.parquet", b"PAR1\0\0", "Parquet"),
             ("x.csv.bz2", b"BZh91AY", "bzip2"),
+            ("x.h5ad.gz", gzip.compress(b"\x89HDF\r\n\x1a\n\0"), "compressed with gzip: decompress it"),
             ("x.xlsx", b"PK\3\4\0\0", "unknown format"),
             ("x.bin", b"ab\0\1\2", "unknown format: expected .h5ad"),
             ("x.npz", b"PK\3\4\0\0", "cannot be read as npz"),

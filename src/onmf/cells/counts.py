@@ -9,7 +9,6 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from onmf.data.structure import check_structure
-from onmf.datasets.lazy import batches_of
 from onmf.datasets.pieces import ROWS
 
 from .matrix import are_whole
@@ -80,12 +79,12 @@ def check_counts(
     """
     if isinstance(X, Cells):
         source, at = X.source, X.place
-        check = CountCheck(f"{source}, {at},", lambda: whole_layers(source, at), X.barcodes, X.genes)
+        check = CountCheck(f"{source}, {at}", lambda: whole_layers(source, at), X.barcodes, X.genes)
         X = X.X
     else:
         check = CountCheck(place, elsewhere, barcodes, genes)
-    for batch in batches_of(X, rows)():
-        check.add(batch)
+    for start in range(0, X.shape[0], rows):
+        check.add(X[start : start + rows])
     return check.finish()
 
 
@@ -187,7 +186,7 @@ class CountCheck:
             remedy += "one of these instead." if first else "it instead."
         else:
             remedy = "Use the counts as they were measured, before normalisation, logarithms and scaling."
-        return f"{self.place} holds no counts: {finding} {remedy}".replace(", holds", " holds")
+        return f"{self.place} holds no counts: {finding} {remedy}"
 
 
 def describe(X: csr_array, largest: float) -> str:
@@ -252,5 +251,7 @@ def _multiples(X: csr_array) -> bool:
 
 
 def _csr(batch: Any) -> csr_array:
+    """Rows as CSR; those of Dask are computed."""
+    batch = batch.compute() if hasattr(batch, "compute") else batch
     check_structure(batch, "the matrix")
     return csr_array(batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .draft import Draft, Values
-from .matrix import are_whole, read_matrix
+from .matrix import read_matrix
 from .names import stable_ids
 from .store import Store, listed
 
@@ -44,59 +44,31 @@ def read_h5ad(store: Store, layer: str | None = None) -> Draft:
     return draft
 
 
-def whole_places(store: Store, besides: str = "") -> list[str]:
-    """Layers whose first entries are whole numbers, as counts are.
-
-    Parameters
-    ----------
-    store : Store
-        The file.
-    besides : str
-        A place that is not looked at.
-
-    Returns
-    -------
-    list of str
-        Names for ``layer``: ``"X"``, names of layers, ``"raw"``.
-    """
-    found = []
-    for name, place in _places(store).items():
-        if place == besides:
-            continue
-        try:
-            values = store.head(place)
-        except (ValueError, OSError):  # a damaged layer is no place to send anyone to
-            continue
-        if are_whole(values):
-            found.append(name)
-    return found
-
-
-def _places(store: Store) -> dict[str, str]:
-    """The matrices of cells × genes in the file: the name of each for ``layer``, and its place."""
+def places(store: Store) -> dict[str, str]:
+    """The matrices of cells × genes in a file: the name of each for ``layer``, and its place."""
     root = store.members()
-    places = {"X": "X"} if "X" in root else {}
+    found = {"X": "X"} if "X" in root else {}
     if "raw" in root and "X" in store.members("raw"):
-        places["raw"] = "raw/X"
+        found["raw"] = "raw/X"
     elif "raw.X" in root:  # before AnnData 0.7
-        places["raw"] = "raw.X"
+        found["raw"] = "raw.X"
     layers = store.members("layers") if "layers" in root else []
-    return {**places, **{name: f"layers/{name}" for name in layers}}
+    return {**found, **{name: f"layers/{name}" for name in layers}}
 
 
 def _place(store: Store, layer: str | None) -> str:
-    places = _places(store)
+    present = places(store)
     if layer is None:
-        if "X" not in places:
+        if "X" not in present:
             raise ValueError(
-                f"{store.path} has no X. Name the layer that holds the counts: it has {listed(list(places))}."
+                f"{store.path} has no X. Name the layer that holds the counts: it has {listed(list(present))}."
             )
         return "X"
-    if layer in places.values():
+    if layer in present.values():
         return layer
-    if layer not in places:
-        raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(list(places))}.")
-    return places[layer]
+    if layer not in present:
+        raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(list(present))}.")
+    return present[layer]
 
 
 def _index_name(store: Store, frame: str) -> str | None:

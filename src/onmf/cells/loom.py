@@ -33,13 +33,11 @@ def read_loom(store: Store, layer: str | None = None) -> Draft:
     -------
     Draft
     """
-    layers = store.members("layers") if store.has("layers") else []
-    place = "matrix"
-    if layer is not None and layer not in ("", "matrix"):
-        name = layer.removeprefix("layers/")
-        if name not in layers:
-            raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(['matrix', *layers])}.")
-        place = f"layers/{name}"
+    present = places(store)
+    name = "matrix" if layer is None else layer.removeprefix("layers/")
+    if name not in present:
+        raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(list(present))}.")
+    place = present[name]
     X = read_matrix(store, place, transposed=True)
     n, p = X.shape
     rows, columns = (store.members(part) if store.has(part) else [] for part in ("row_attrs", "col_attrs"))
@@ -50,6 +48,12 @@ def read_loom(store: Store, layer: str | None = None) -> Draft:
     draft.columns = columns
     draft.column = lambda name: store.texts(f"col_attrs/{name}", n)
     return draft
+
+
+def places(store: Store) -> dict[str, str]:
+    """The matrices of genes × cells in a file: the name of each for ``layer``, and its place."""
+    layers = store.members("layers") if store.has("layers") else []
+    return {"matrix": "matrix", **{name: f"layers/{name}" for name in layers}}
 
 
 def _first(store: Store, group: str, wanted: Sequence[str], present: Sequence[str], count: int) -> Values | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,10 @@ def _texts(arrays: dict[str, Any], key: str, path: Path, count: int | None) -> l
     if array.ndim != 1 or array.dtype.kind not in "buifUS" or (count is not None and len(array) != count):
         wanted = "" if count is None else f" of length {count:,}"
         raise ValueError(f"{path}: {key} has shape {array.shape} and type {array.dtype}: expected a list{wanted}.")
+    if array.dtype.kind == "U" and array.nbytes:
+        characters = np.ascontiguousarray(array).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if characters.max() > sys.maxunicode:  # Python would make texts of them that crash it
+            raise ValueError(f"{path}: {key} has characters that do not exist: the file is damaged.")
     if array.dtype.kind == "S":
         return [text.decode(errors="replace") for text in array.tolist()]
     return [str(value).encode(errors="replace").decode() for value in array.tolist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from onmf.datasets.readers import opened
 from . import h5ad, loom
 from .draft import Draft
 from .labels import classes_of
+from .matrix import are_whole
 from .names import complete
 from .npz import read_npz
 from .orientation import check_orientation
@@ -23,6 +25,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 """The first bytes of an HDF5 file."""
 
 OTHERS = {
+    HDF5: "is an HDF5 file that is compressed with gzip: decompress it",
     b"BZh": "is compressed with bzip2: decompress it, or use gzip",
     b"\xfd7zXZ": "is compressed with xz: decompress it, or use gzip",
     b"\x28\xb5\x2f\xfd": "is compressed with zstd: decompress it, or use gzip",
@@ -149,7 +152,7 @@ def whole_layers(path: str | Path, besides: str = "") -> list[str]:
     Parameters
     ----------
     path : path
-        A file of cells; only AnnData files have layers that are looked at.
+        A file of cells. Only AnnData and loom files have layers.
     besides : str
         A place that is not looked at, as in :class:`Cells`.
 
@@ -159,9 +162,16 @@ def whole_layers(path: str | Path, besides: str = "") -> list[str]:
         Names for ``layer``.
     """
     store = _store(Path(path))
-    if store is None or _reader(store) is not h5ad.read_h5ad:
+    if store is None:
         return []
-    return h5ad.whole_places(store, besides)
+    reader = _reader(store)
+    places = h5ad.places(store) if reader is h5ad.read_h5ad else loom.places(store) if reader is loom.read_loom else {}
+    found = []
+    for name, place in places.items():
+        with suppress(ValueError, OSError):  # a damaged layer is no place to send anyone to
+            if place != besides and are_whole(store.head(place)):
+                found.append(name)
+    return found
 
 
 def _draft(path: Path, layer: str | None, labels: str | None, orientation: str | None) -> Draft:
