@@ -24,7 +24,7 @@ from .runner import in_child
 from .specimens import Specimen, make_specimens
 from .stage import Stage, ignored_errors, quiet
 
-APART, SHARE = (".mat", ".tif"), 0.2
+APART, SHARE = (".mat", ".tif", ".h5", ".loom", "matrix.mtx", "-apart"), 0.2
 """Files that a separate process reads take a hundred times as long, so they are chosen less often, by this factor."""
 
 
@@ -39,6 +39,7 @@ HEADER = """
 import numpy as np
 import onmf
 from onmf import ONMF
+from onmf.cells import check_counts, read_cells
 from onmf.cli.models import app
 from onmf.datasets import open_h5ad, open_shards, open_zarr, read_documents
 from onmf.image import cluster_image, read_cube, read_truth
@@ -76,6 +77,11 @@ READERS = {
         ),
     ),
     "truth": Reader("truth = read_truth(PATH, (4, 5, 6))"),
+    "cells": Reader(
+        "cells = read_cells(PATH)",
+        ("if small(cells.X.shape): check_counts(cells)", "if small(cells.X.shape): ONMF(2, max_iter=5).fit(cells.X)"),
+    ),
+    "classes": Reader("cells = read_cells(PATH, labels='kind')"),
     "shards": Reader("X = open_shards(PATH)", ("if small(X.shape): list(X())", FIT)),
     "h5ad": Reader("X = open_h5ad(PATH)", (SOME, BRIEFLY)),
     "zarr": Reader("X = open_zarr(PATH, 'X')", (SOME, BRIEFLY)),

@@ -44,7 +44,7 @@ def make_specimens() -> list[Specimen]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         root = Path(folder)
-        specimens = [*models(root), *counts(root), *texts(), *tables(root), *images(root), *pieces(root)]
+        specimens = [*models(root), *counts(root), *texts(), *tables(root), *images(root), *pieces(root), *cells(root)]
         return [*specimens, *paper(os.environ.get("ONMF_DATA"), root)]
 
 
@@ -243,6 +243,57 @@ def pieces(root: Path) -> Iterator[Specimen]:
     yield take_file(root, "cells.h5ad", "h5ad")
     adata.write_zarr(root / "cells.zarr")
     yield folder_of(root, "cells.zarr", "zarr")
+
+
+def cells(root: Path) -> Iterator[Specimen]:
+    """Make counts of 12 cells and 7 genes in the formats of the field."""
+    import anndata
+    import h5py
+    import pandas as pd
+    from scipy.io import mmwrite
+
+    X = small_counts()
+    genes, kinds = ["ACTB", "CD3E", "CD8A", "NKG7", "CD14", "IL7R", "MT-CO1"], list("abc" * 4)
+    barcodes = [f"{'ACGT'[i % 4]}{'ACGT'[i // 4]}ACGTTGCA-1" for i in range(12)]
+    obs = pd.DataFrame({"kind": pd.Categorical(kinds)}, index=barcodes)
+    adata = anndata.AnnData(X.tocsc(), obs=obs, var=pd.DataFrame(index=genes))
+    adata.layers["counts"] = X.toarray()
+    adata.write_h5ad(root / "columns.h5")
+    yield take_file(root, "columns.h5", "cells")
+    adata.X = X.astype(np.float32)
+    adata.write_h5ad(root / "rows.h5")
+    yield take_file(root, "rows.h5", "classes")
+    with h5py.File(root / "tenx.h5", "w") as file:
+        group = file.create_group("matrix")
+        for name, array in (("data", X.data), ("indices", X.indices), ("indptr", X.indptr), ("shape", [7, 12])):
+            group[name] = array
+        group["barcodes"] = np.array(barcodes, dtype="S12")
+        for name in ("id", "name"):
+            group[f"features/{name}"] = np.array(genes, dtype="S8")
+        group["features/feature_type"] = np.array(["Gene Expression"] * 6 + ["Antibody Capture"], dtype="S16")
+    yield take_file(root, "tenx.h5", "cells")
+    with h5py.File(root / "cells.loom", "w") as file:
+        file.create_dataset("matrix", data=X.toarray().T, chunks=(4, 4), compression="gzip")
+        file["row_attrs/Gene"], file["col_attrs/CellID"] = np.array(genes, object), np.array(barcodes, object)
+        file["col_attrs/kind"] = np.array(kinds, object)
+    yield take_file(root, "cells.loom", "classes")
+    mmwrite(root / "matrix.mtx", X.T)
+    matrix = take_file(root, "matrix.mtx", "cells")
+    yield matrix
+    folder = {"tenx-apart/matrix.mtx.gz": gzip.compress(matrix.files["matrix.mtx"], mtime=0)}
+    for name, lines in (("barcodes", barcodes), ("features", [f"{gene}\t{gene}\tGene Expression" for gene in genes])):
+        folder[f"tenx-apart/{name}.tsv.gz"] = gzip.compress("\n".join([*lines, ""]).encode(), mtime=0)
+    yield Specimen("tenx-apart", "cells", folder)
+    frame = pd.DataFrame(X.toarray(), index=barcodes, columns=genes)
+    yield Specimen("genes.tsv", "cells", {"genes.tsv": frame.T.to_csv(sep="\t").encode()})
+    table = frame.assign(kind=kinds).to_csv().encode()
+    yield Specimen("cells.csv", "classes", {"cells.csv": table})
+    yield Specimen("cells.csv.gz", "classes", {"cells.csv.gz": gzip.compress(table, mtime=0)})
+    arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+    np.savez(root / "cells.npz", **arrays, genes=np.array(genes), y=np.arange(12) % 3, classes=np.array(list("abc")))
+    yield take_file(root, "cells.npz", "cells")
+    adata.write_zarr(root / "zarr-apart")
+    yield folder_of(root, "zarr-apart", "classes")
 
 
 def paper(folder: str | None, root: Path) -> Iterator[Specimen]:

@@ -28,6 +28,12 @@ from .stored import as_csr, check_indices, check_values, shape_of
 READERS = 2
 """Number of HDF5 files whose reader process is kept running."""
 
+QUICK = (foreign.describe, foreign.look, foreign.attribute, foreign.texts)
+"""Functions that read no numbers, but names and attributes."""
+
+QUICK_SECONDS = 30.0
+"""Time limit for reading names and attributes, besides the time that the size of the file allows."""
+
 
 def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
     """Open the counts of an h5ad file (AnnData) as a lazy Dask array.
@@ -78,34 +84,61 @@ def _lazy(kind: foreign.Kind, path: Path, name: str, rows: int) -> Any:
     dask, da = import_dask()
     if not isinstance(rows, Integral) or rows < 1:
         raise ValueError(f"rows={rows} is not allowed: a chunk needs at least 1 row.")
-    with _naming(path, name):
-        _check_installed(kind)
-        stored = _check_description(_call(foreign.describe, kind, path, name), _length(path))
+    stored = inspect(kind, path, name)
+    with naming(path, name):
         n, p = stored.shape
+        if stored.by_columns:
+            raise ValueError(
+                "it is stored by columns (CSC), so it cannot be read row by row: convert it with adata.X = "
+                "adata.X.tocsr() and write it again."
+            )
         if stored.dense:
             meta: Any = np.empty((0, p), dtype=stored.dtype)
-            _check_memory(min(rows, n) * p * stored.width, stored.length)
+            check_memory(min(rows, n) * p * stored.width, stored.length)
         else:
             meta = csr_array((0, p), dtype=stored.dtype)
     if n == 0:
         raise ValueError(f"{path} has no rows.")
     blocks = [
-        da.from_delayed(dask.delayed(_read_rows, pure=False)(kind, path, name, stored, a, b), (b - a, p), meta=meta)
+        da.from_delayed(dask.delayed(read_rows, pure=False)(kind, path, name, stored, a, b), (b - a, p), meta=meta)
         for a, b in pairwise([*range(0, n, rows), n])
     ]
     return da.concatenate(blocks)
+
+
+def inspect(kind: foreign.Kind, path: Path, name: str, *, transposed: bool = False) -> Stored:
+    """Describe a matrix in an HDF5 file or Zarr store; refuse one whose description is inconsistent.
+
+    Parameters
+    ----------
+    kind : {"hdf5", "zarr"}
+        Format of the file.
+    path : path
+        The file or store.
+    name : str
+        Path of the matrix within the file.
+    transposed : bool, default=False
+        The columns in the file are the rows of the matrix.
+
+    Returns
+    -------
+    Stored
+    """
+    with naming(path, name):
+        check_installed(kind)
+        return _check_description(call(foreign.describe, kind, path, name), length_of(path), transposed)
 
 
 _readers: OrderedDict[tuple[Path, int], Isolated] = OrderedDict()
 _lock = Lock()
 
 
-def _call(function: Callable[..., Any], kind: foreign.Kind, path: Path, *arguments: Any) -> Any:
-    """Call a function of :mod:`.foreign`; for HDF5 files it runs in a separate process."""
-    if kind == "zarr":
+def call(function: Callable[..., Any], kind: foreign.Kind, path: Path, *arguments: Any) -> Any:
+    """Call a function of :mod:`.foreign` in a separate process; in this one to read numbers from a Zarr store."""
+    if kind == "zarr" and function is not foreign.texts:
         return function(str(path), kind, *arguments)
     path = path.resolve()  # the other process may have a different working folder
-    length = path.stat().st_size
+    length = length_of(path)
     with _lock:
         if (path, length) not in _readers:
             _readers[path, length] = Isolated(
@@ -115,10 +148,12 @@ def _call(function: Callable[..., Any], kind: foreign.Kind, path: Path, *argumen
         while len(_readers) > READERS:
             _readers.popitem(last=False)
         reader = _readers[path, length]
-    return reader(function, str(path), kind, *arguments)
+    # HDF5 follows damaged texts in circles, and undamaged ones are short.
+    seconds = QUICK_SECONDS + length / 1e6 if function in QUICK else None
+    return reader(function, str(path), kind, *arguments, seconds=seconds)
 
 
-def _check_installed(kind: foreign.Kind) -> None:
+def check_installed(kind: foreign.Kind) -> None:
     """Raise an error that names the missing package, if it is not installed."""
     module, reason = {"hdf5": ("h5py", "h5ad files need h5py"), "zarr": ("zarr", "Zarr stores need zarr")}[kind]
     if find_spec(module) is None:
@@ -126,7 +161,7 @@ def _check_installed(kind: foreign.Kind) -> None:
 
 
 @contextmanager
-def _naming(path: Path, name: str) -> Iterator[None]:
+def naming(path: Path, name: str) -> Iterator[None]:
     """Add the name of the file to errors."""
     try:
         yield
@@ -138,7 +173,7 @@ def _naming(path: Path, name: str) -> Iterator[None]:
         raise ValueError(f"{path}, {name or 'the store itself'}, cannot be read: {error}") from error
 
 
-class _Stored(NamedTuple):
+class Stored(NamedTuple):
     """A matrix in a file, with a consistent description."""
 
     shape: tuple[int, int]
@@ -150,9 +185,13 @@ class _Stored(NamedTuple):
     """Number of entries of a sparse matrix."""
     length: int
     """Bytes of the file."""
+    transposed: bool
+    """Whether the rows of the matrix are columns in the file."""
+    by_columns: bool
+    """Whether it is a sparse matrix that can be read only as a whole or column by column."""
 
 
-def _length(path: Path) -> int:
+def length_of(path: Path) -> int:
     """Return the size of a file, or of all files in a folder, in bytes."""
     if path.is_file():
         return path.stat().st_size
@@ -160,39 +199,38 @@ def _length(path: Path) -> int:
     return sum(os.path.getsize(file) for file in files if os.path.isfile(file))
 
 
-def _check_description(description: dict[str, Any], length: int) -> _Stored:
+def _check_description(description: dict[str, Any], length: int, transposed: bool) -> Stored:
     """Check what :func:`.foreign.describe` returned for a matrix, and refuse it if it is inconsistent."""
     arrays = description["arrays"]
     for array in arrays.values():
-        _check_memory(prod(array["chunks"]) * np.dtype(array["dtype"]).itemsize, length)
+        check_memory(prod(array["chunks"]) * np.dtype(array["dtype"]).itemsize, length)
+    order = -1 if transposed else 1
     if "" in arrays:
         shape, dtype = arrays[""]["shape"], np.dtype(arrays[""]["dtype"])
         check_values(len(shape), dtype, 2)
-        return _Stored(shape_of(shape, length), True, dtype.str, dtype.itemsize, 0, length)
-    if "csr" not in description["encoding"]:
-        raise ValueError(
-            f"it is stored by columns ({description['encoding'][:80]}), so it cannot be read row by row: convert it "
-            "with adata.X = adata.X.tocsr() and write it again."
-        )
-    n, p = shape_of(description["shape"], length)
+        n, p = shape_of(shape, length)[::order]
+        return Stored((n, p), True, dtype.str, dtype.itemsize, 0, length, transposed, False)
+    n, p = shape_of(description["shape"], length)[::order]
+    by_columns = ("csr" not in description["encoding"]) != transposed
     data, indices = (np.dtype(arrays[key]["dtype"]) for key in ("data", "indices"))
     check_values(len(arrays["data"]["shape"]), data)
     for key in ("indices", "indptr"):
         check_indices(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
-    if arrays["indptr"]["shape"] != [n + 1]:
-        raise ValueError(f"its shape has {n} rows, but its indptr has {arrays['indptr']['shape'][0]} entries.")
+    lines, line = (p, "columns") if by_columns else (n, "rows")
+    if arrays["indptr"]["shape"] != [lines + 1]:
+        raise ValueError(f"its shape has {lines} {line}, but its indptr has {arrays['indptr']['shape'][0]} entries.")
     entries = min(arrays[key]["shape"][0] for key in ("data", "indices"))
-    return _Stored((n, p), False, data.str, data.itemsize + indices.itemsize, entries, length)
+    return Stored((n, p), False, data.str, data.itemsize + indices.itemsize, entries, length, transposed, by_columns)
 
 
-def _read_rows(kind: foreign.Kind, path: Path, name: str, stored: _Stored, start: int, stop: int) -> Any:
+def read_rows(kind: foreign.Kind, path: Path, name: str, stored: Stored, start: int, stop: int) -> Any:
     """Read the rows from ``start`` to ``stop``."""
-    with _naming(path, name):
+    with naming(path, name):
         if stored.dense:
-            [rows] = _call(foreign.read, kind, path, (name, start, stop))
+            [rows] = call(foreign.read, kind, path, (name, start, stop, int(stored.transposed)))
             check_values(rows.ndim, rows.dtype, 2)
-            return rows
-        [starts] = _call(foreign.read, kind, path, (f"{name}/indptr", start, stop + 1))
+            return rows.T if stored.transposed else rows
+        [starts] = call(foreign.read, kind, path, (f"{name}/indptr", start, stop + 1))
         check_indices("indptr", starts.ndim, starts.dtype)
         if len(starts) != stop - start + 1:
             raise ValueError(f"its shape has {stored.shape[0]} rows, but its indptr ends before that.")
@@ -200,12 +238,12 @@ def _read_rows(kind: foreign.Kind, path: Path, name: str, stored: _Stored, start
         a, b = int(starts[0]), int(starts[-1])
         if not 0 <= a <= b <= stored.entries:
             raise ValueError(f"rows {start} to {stop} are entries {a} to {b}, but there are only {stored.entries}.")
-        _check_memory((b - a) * stored.width, stored.length)
-        data, indices = _call(foreign.read, kind, path, (f"{name}/data", a, b), (f"{name}/indices", a, b))
+        check_memory((b - a) * stored.width, stored.length)
+        data, indices = call(foreign.read, kind, path, (f"{name}/data", a, b), (f"{name}/indices", a, b))
         return as_csr(data, indices, starts - a, (stop - start, stored.shape[1]))
 
 
-def _check_memory(size: int, length: int) -> None:
+def check_memory(size: int, length: int) -> None:
     """Refuse to read ``size`` bytes at once from a file that is far smaller."""
     if size > most(length):
         raise ValueError(

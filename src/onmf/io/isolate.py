@@ -89,7 +89,7 @@ class Isolated:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def __call__(self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
         """Call a function in the worker.
 
         Parameters
@@ -99,6 +99,8 @@ class Isolated:
             or lists and dicts of these.
         *arguments
             JSON values.
+        seconds : float, optional
+            Time limit of this call, if it is shorter than that of others.
 
         Returns
         -------
@@ -113,6 +115,7 @@ class Isolated:
         """
         if os.getpid() != self._owner:  # after a fork, the worker belongs to the parent
             self._reset()
+        limit = self.seconds if seconds is None else min(seconds, self.seconds)
         with self._lock:
             process = self._start()
             late = threading.Event()
@@ -121,7 +124,7 @@ class Isolated:
                 late.set()
                 process.kill()
 
-            timer = threading.Timer(self.seconds, time_out)
+            timer = threading.Timer(limit, time_out)
             timer.daemon = True
             timer.start()
             try:
@@ -130,7 +133,7 @@ class Isolated:
                 self._end()
                 if late.is_set():
                     raise ReaderEnded(
-                        f"{self.name} was not read within {self.seconds:.0f} s: it is damaged, or its disk is too "
+                        f"{self.name} was not read within {limit:.0f} s: it is damaged, or its disk is too "
                         "slow. Copy it to another disk, or save it again."
                     ) from None
                 raise ReaderEnded(self._crash_message(process.returncode)) from None

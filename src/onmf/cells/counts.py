@@ -1,0 +1,257 @@
+"""Checks that counts are counts. If they are not, says what they look like and where the counts may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from onmf.data.structure import check_structure
+from onmf.datasets.pieces import ROWS
+
+from .matrix import are_whole
+from .read import Cells, whole_layers
+
+LOGARITHMS = 20
+"""Largest value that logarithms have: even to base 2, it stands for a million counts."""
+
+SAMPLE = 2_000
+"""Number of cells that are looked at to say what the entries are, if they are not whole."""
+
+EQUAL = 1e-3
+"""Largest relative difference between sums of cells that were made equal; half-precision numbers need it."""
+
+POWERS: dict[str, Callable[[Any], Any]] = {
+    "natural logarithm": np.expm1,
+    "logarithm to base 2": lambda x: np.exp2(x) - 1,
+    "logarithm to base 10": lambda x: np.power(10.0, x) - 1,
+}
+"""Logarithms of one plus a count, and how they are undone."""
+
+
+def check_counts(
+    X: Any,
+    *,
+    place: str = "X",
+    elsewhere: Sequence[str] | Callable[[], Sequence[str]] = (),
+    barcodes: Sequence[str] | None = None,
+    genes: Sequence[str] | None = None,
+    rows: int = ROWS,
+) -> list[str]:
+    """Check that a matrix of cells × genes holds counts.
+
+    Parameters
+    ----------
+    X : Cells, or array or sparse array of shape (n_cells, n_genes)
+        The counts, in memory or sliceable by rows. :class:`Cells` bring their own place and names, and their file is
+        searched for layers with counts.
+    place : str, default="X"
+        Where the counts are, for messages.
+    elsewhere : list of str or callable
+        Names of layers that hold whole numbers; a function that finds them is called only if it is needed.
+    barcodes, genes : sequence of str, optional
+        Names of rows and columns.
+    rows : int, default=10000
+        Cells that are looked at together.
+
+    Returns
+    -------
+    list of str
+        What should be known about the counts: that some are not whole.
+
+    Raises
+    ------
+    ValueError
+        If the entries are no counts: missing, infinite, negative, logarithmic, normalised, or all zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onmf.cells import check_counts
+    >>> check_counts(np.array([[3, 0], [1, 2]]))
+    []
+    >>> check_counts(np.array([[3, -0.5], [1, 2]]), elsewhere=["counts"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: X holds no counts: an entry is negative (-0.5, cell 1, gene 2), as after scaling or batch corr...
+    """
+    if isinstance(X, Cells):
+        source, at = X.source, X.place
+        check = CountCheck(f"{source}, {at}", lambda: whole_layers(source, at), X.barcodes, X.genes)
+        X = X.X
+    else:
+        check = CountCheck(place, elsewhere, barcodes, genes)
+    for start in range(0, X.shape[0], rows):
+        check.add(X[start : start + rows])
+    return check.finish()
+
+
+def whole_layers_of(adata: Any, besides: str | None = None) -> list[str]:
+    """Layers of an AnnData object whose first rows hold whole numbers.
+
+    Parameters
+    ----------
+    adata : AnnData
+        In memory or backed.
+    besides : str, optional
+        A layer that is not looked at; None for ``X``.
+
+    Returns
+    -------
+    list of str
+        ``"X"``, names of layers, ``"raw"``.
+    """
+    places = {} if besides is None or adata.X is None else {"X": adata.X}
+    if besides != "raw" and getattr(adata, "raw", None) is not None:
+        places["raw"] = adata.raw.X
+    places |= {name: adata.layers[name] for name in adata.layers if name != besides}
+    return [name for name, X in places.items() if are_whole(_csr(X[:100]).data)]
+
+
+class CountCheck:
+    """Checks counts in batches of cells, as they are read.
+
+    Parameters
+    ----------
+    place, elsewhere, barcodes, genes
+        As for :func:`check_counts`.
+    """
+
+    def __init__(
+        self,
+        place: str = "X",
+        elsewhere: Sequence[str] | Callable[[], Sequence[str]] = (),
+        barcodes: Sequence[str] | None = None,
+        genes: Sequence[str] | None = None,
+    ) -> None:
+        self.place, self.elsewhere, self.barcodes, self.genes = place, elsewhere, barcodes, genes
+        self.seen = 0
+        self.largest = 0.0
+        self.example = ""
+        self.sample: list[csr_array] = []
+
+    def add(self, batch: Any) -> None:
+        """Check the next cells; entries that cannot be counts raise a ValueError."""
+        X = _csr(batch)
+        data = X.data
+        self.seen += X.shape[0]
+        if not data.size:
+            return
+        low, high = data.min(), data.max()
+        if not (np.isfinite(low) and np.isfinite(high)):
+            entry = int(np.argmin(np.isfinite(data)))
+            kind = "missing (NaN)" if np.isnan(data[entry]) else "infinite"
+            raise ValueError(self._sentence(f"an entry is {kind}, {self._where(X, entry)}."))
+        if low < 0:
+            entry = int(np.argmin(data))
+            value = f"{data[entry]:.6g}, {self._where(X, entry)}"
+            raise ValueError(self._sentence(f"an entry is negative ({value}), as after scaling or batch correction."))
+        self.largest = max(self.largest, float(high))
+        if data.dtype.kind == "f":
+            fractional = data != np.floor(data)
+            if fractional.any():
+                entry = int(np.argmax(fractional))
+                self.example = self.example or f"{data[entry]:.6g}, {self._where(X, entry)}"
+                missing = SAMPLE - sum(part.shape[0] for part in self.sample)
+                if missing > 0:
+                    self.sample.append(X[:missing].astype(np.float64))
+
+    def finish(self) -> list[str]:
+        """Judge what was seen. → notes; a ValueError if it cannot be counts"""
+        if not self.largest:
+            raise ValueError(f"{self.place} has no counts: all entries of its {self.seen:,} cells are zero.")
+        if not self.sample:
+            return []
+        finding = describe(csr_array(vstack(self.sample, format="csr")), self.largest)
+        if finding:
+            raise ValueError(self._sentence(f"some entries are not whole ({self.example}), and {finding}."))
+        return [f"Some counts are not whole ({self.example}): they are taken as estimates of counts."]
+
+    def _where(self, X: csr_array, entry: int) -> str:
+        """Cell and gene of an entry of the last batch."""
+        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1 + self.seen - X.shape[0]
+        column = int(X.indices[entry])
+        cell = f"cell {row + 1}" if self.barcodes is None else f"cell {self.barcodes[row]!r}"
+        gene = f"gene {column + 1}" if self.genes is None else f"gene {self.genes[column]!r}"
+        return f"{cell}, {gene}"
+
+    def _sentence(self, finding: str) -> str:
+        names = list(self.elsewhere() if callable(self.elsewhere) else self.elsewhere)
+        places = [name if name in ("X", "raw") else f"the layer {name!r}" for name in names[:5]]
+        if places:
+            *first, last = places
+            remedy = f"Whole numbers are in {', '.join(first)}{' and ' if first else ''}{last}: use "
+            remedy += "one of these instead." if first else "it instead."
+        else:
+            remedy = "Use the counts as they were measured, before normalisation, logarithms and scaling."
+        return f"{self.place} holds no counts: {finding} {remedy}"
+
+
+def describe(X: csr_array, largest: float) -> str:
+    """Say what entries that are not whole look like.
+
+    Parameters
+    ----------
+    X : csr_array
+        Some cells, as float64.
+    largest : float
+        The largest entry of all cells.
+
+    Returns
+    -------
+    str
+        The end of a sentence; empty if they may be estimates of counts.
+    """
+    if largest <= LOGARITHMS:
+        for name, power in POWERS.items():
+            counts = X.copy()
+            counts.data = power(X.data)
+            small = counts.data[counts.data < 1000]  # larger ones are not exact enough to tell
+            if small.size and np.mean(np.abs(small - np.rint(small)) < 0.01) > 0.999:
+                return f"each is the {name} of one plus a whole number: the counts were log-transformed"
+            total = _equal_sums(counts)
+            if total:
+                return f"the entries of each cell were normalised to {total:,.6g} and log-transformed ({name})"
+            if _multiples(counts):
+                return f"the entries of each cell were normalised and log-transformed ({name})"
+    total = _equal_sums(X)
+    if total:
+        return f"the entries of each cell sum to {total:,.6g}: the counts were normalised"
+    if _multiples(X):
+        return "the entries of each cell are multiples of one number: the counts were normalised"
+    if largest <= LOGARITHMS and np.mean(X.data == np.floor(X.data)) < 0.5:
+        return f"the largest is {largest:.4g}: they look like logarithms of normalised counts"
+    return ""
+
+
+def _equal_sums(X: csr_array) -> float:
+    """The sum of each cell, if all have the same; else 0. Empty cells do not count."""
+    sums = np.asarray(X.sum(axis=1)).ravel()
+    sums = sums[sums > 0]
+    if len(sums) < 3 or sums.max() - sums.min() > EQUAL * sums.max():
+        return 0.0
+    total = float(np.median(sums))
+    return float(round(total)) if abs(total - round(total)) < EQUAL * total else total
+
+
+def _multiples(X: csr_array) -> bool:
+    """Whether the entries of nearly every cell are multiples of its smallest one, as one count is the smallest."""
+    tested = multiples = 0
+    for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        entries = X.data[start:stop]
+        if len(entries) < 10 or tested == 200:
+            continue
+        ratios = entries / entries.min()
+        ratios = ratios[ratios < 100]  # larger ones are not exact enough to tell
+        tested += 1
+        multiples += bool(np.mean(np.abs(ratios - np.rint(ratios)) < 0.01) > 0.99)
+    return tested >= 3 and multiples >= 0.9 * tested
+
+
+def _csr(batch: Any) -> csr_array:
+    """Rows as CSR; those of Dask are computed."""
+    batch = batch.compute() if hasattr(batch, "compute") else batch
+    check_structure(batch, "the matrix")
+    return csr_array(batch)
