@@ -1,0 +1,319 @@
+"""From counts of cells to clusters: genes, views, runs from random starts, and the choice between them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from onmf import interrupt
+from onmf.backend import to_host
+from onmf.data import Data, get_engine
+from onmf.divergence import Array, FloatArray, get_divergence
+from onmf.estimator import ONMF, fit_model
+from onmf.fit import Clustering, Listener, Settings
+from onmf.fit.restarts import in_parallel, runs, searched, searcher
+from onmf.fit.search import Search, split_and_merge
+from onmf.fit.solve import first_seeds
+from onmf.parameters import check_parameters, number_of_runs, settings_of
+from onmf.select import select_n_clusters
+
+from .confidence import confidence, log_chances, temperature_of
+from .genes import N_TOP_GENES, as_csr, columns_of, deviance, top_genes
+from .views import NAMES, View, log_likelihood, transform
+from .views import SAMPLE as LIKELIHOOD_SAMPLE
+
+STARTS = int(__import__('os').environ.get('STARTS','5'))
+"""Runs from random partitions in each view."""
+
+EXACT = 1e-6
+"""Smoothing of the model. The larger smoothing of the runs before it lets them pass over small clusters; with it, the
+model would put a quarter of the cells into other clusters than a search by the exact objective does."""
+
+BEFORE_SEARCH = 20
+"""Iterations of a run before its local search, which goes on from there faster than the loop does."""
+
+PROMISING = int(__import__("os").environ.get("PROM","2"))
+"""Number of runs, those with the lowest objective, on which splits and merges are tried."""
+
+MOST = 50_000
+"""Number of cells, chosen at random, on which runs start if there are more."""
+
+AUTO = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 30)
+"""Numbers of clusters that are tried if the number is to be chosen."""
+
+AUTO_CELLS, AUTO_GENES = 2_000, 1_000
+"""Cells and genes from which the number of clusters is chosen."""
+
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Cells and genes that take part.
+
+    Attributes
+    ----------
+    cells : ndarray of int
+        Rows.
+    depths, genes_per_cell : ndarray of shape (n_cells,)
+        Sum of the counts of each cell, and number of its genes, of all cells.
+    """
+
+    cells: Array
+    depths: FloatArray
+    genes_per_cell: Array
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit of cells: the model, the view it was fitted on, and how sure each label is.
+
+    Attributes
+    ----------
+    model : ONMF
+        The model, on the genes of the view.
+    view : View
+        The view.
+    deviance : ndarray of shape (n_genes,)
+        Deviance of the counts of each gene.
+    confidence : ndarray of shape (n,)
+        Probability of the cluster of each cell that took part.
+    runners_up : ndarray of shape (n,)
+        The best other cluster of each.
+    temperature : float
+        Temperature of the probabilities.
+    notes : list of str
+        What was chosen, and why.
+    """
+
+    model: ONMF
+    view: View
+    deviance: FloatArray
+    confidence: FloatArray
+    runners_up: Array
+    temperature: float
+    notes: list[str]
+
+
+def keep_cells(X: Any, min_genes: int) -> Kept:
+    """Count each cell, and keep those with enough genes."""
+    if not isinstance(min_genes, Integral) or min_genes < 1:
+        raise ValueError(f"min_genes={min_genes!r} is not allowed: give a number of genes, at least 1.")
+    depths, genes = [], []
+    for batch in as_csr(X):
+        depths.append(batch.sum(axis=1, dtype=np.float64))
+        genes.append((batch > 0).sum(axis=1))
+    totals, per_cell = np.concatenate(depths), np.concatenate(genes).astype(np.int64)
+    cells = np.flatnonzero(per_cell >= min_genes)
+    if not len(cells):
+        raise ValueError(f"No cell has {min_genes} genes or more; the largest number is {per_cell.max()}: keep more.")
+    return Kept(cells, totals, per_cell)
+
+
+@interrupt.heeding
+def fit_counts(
+    X: Any,
+    n_clusters: int | str,
+    *,
+    n_top_genes: int | None = N_TOP_GENES,
+    min_cells: int = 1,
+    view: str = "auto",
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Fit:
+    """Cluster cells by their counts.
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (n_cells, n_genes), in memory, on disk or of Dask
+        Counts. The columns of the chosen genes are read into memory.
+    n_clusters : int or "auto"
+        Number of clusters. ``"auto"`` chooses it by the likelihood of held-out counts.
+    n_top_genes : int or None, default=2000
+        Number of genes, those of the highest deviance; None uses all genes.
+    min_cells : int, default=1
+        Genes in fewer cells are not used.
+    view : {"auto", "counts", "logs"}, default="auto"
+        What is clustered: counts, or their normalised logarithms. ``"auto"`` clusters both, and takes the clusters
+        under which the counts are more likely.
+    progress : callable, optional
+        Called with the name of a step and the share of it that is done.
+    **parameters
+        Parameters of :class:`onmf.ONMF`. By default 5 runs from random partitions, with local search, in each view.
+
+    Returns
+    -------
+    Fit
+    """
+    report = progress or (lambda name, share: None)
+    names = _views(view, parameters)
+    report("choosing genes", None)
+    deviances = {"counts": deviance(X)}
+    for name in names:
+        if name not in deviances:
+            deviances[name] = deviance(X, partial(transform, name))
+    usable = _in_enough_cells(X, min_cells)
+    views = [View(name, _choose(np.where(usable, deviances[name], 0.0), n_top_genes)) for name in names]
+    columns = np.unique(np.concatenate([each.genes for each in views]))
+    if not len(columns):
+        raise ValueError("No gene differs between the cells: there is nothing to cluster by.")
+    counts = columns_of(X, columns)
+    notes: list[str] = []
+    seed = parameters.setdefault("random_state", 0)
+    rng = np.random.default_rng(seed if isinstance(seed, Integral) else None)
+    if n_clusters == "auto":
+        n_clusters = _choose_number(counts, deviances["counts"][columns], rng, parameters.get("n_threads"), report)
+        notes.append(f"{n_clusters} clusters were chosen by the likelihood of held-out counts.")
+    elif isinstance(n_clusters, str):
+        raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, or 'auto'.")
+    model = _model(n_clusters, parameters)
+    sample = np.arange(counts.shape[0])
+    if len(sample) > MOST:
+        sample = np.sort(rng.choice(len(sample), MOST, replace=False))
+        notes.append(f"The runs started on {MOST:,} cells, chosen at random, and the best one ended on all of them.")
+    found = _runs(model, [(each, each.values(counts[sample], columns)) for each in views], report)
+    chosen, best, note = _best(counts[sample], found, model.n_clusters, rng)
+    notes.append(note)
+    report("clustering", 1.0)
+    values = chosen.values(counts, columns)
+    model = _finish(model, values, best, smoothing=parameters.get("smoothing", EXACT))
+    labels = to_host(model.labels_)
+    empty = int(np.count_nonzero(values.sum(axis=1) == 0))
+    if empty:
+        notes.append(f"{empty:,} cells have no count of the chosen genes. Their cluster means nothing.")
+    report("measuring how sure the labels are", None)
+    chances = log_chances(model, values)
+    voted = [to_host(run.labels) for _, clusterings in found for run in clusterings]
+    temperature = temperature_of(chances[sample], labels[sample], voted, rng)
+    sure, following = confidence(chances, labels, temperature)
+    return Fit(model, chosen, deviances["counts"], sure, following, temperature, notes)
+
+
+def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
+    """The views to try. Other divergences than Kullback–Leibler are not compared by a likelihood of counts."""
+    if view not in (*NAMES, "auto"):
+        raise ValueError(f"view={view!r} is not allowed: use 'auto', {' or '.join(map(repr, NAMES))}.")
+    if view != "auto":
+        return (view,)
+    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
+    return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
+
+
+def _choose(values: FloatArray, n_top_genes: int | None) -> Array:
+    return np.flatnonzero(values > 0) if n_top_genes is None else top_genes(values, n_top_genes)
+
+
+def _in_enough_cells(X: Any, min_cells: int) -> Array:
+    """Which genes are in enough cells."""
+    if not isinstance(min_cells, Integral) or min_cells < 1:
+        raise ValueError(f"min_cells={min_cells!r} is not allowed: give a number of cells, at least 1.")
+    if min_cells == 1:
+        return np.ones(X.shape[1], dtype=bool)
+    cells = sum((np.bincount(batch.indices[batch.data > 0], minlength=X.shape[1]) for batch in as_csr(X)), 0)
+    return np.asarray(cells >= min_cells)
+
+
+def _choose_number(
+    counts: csr_array, deviances: FloatArray, rng: np.random.Generator, n_threads: int | None, report: Progress
+) -> int:
+    """The smallest number of clusters whose held-out likelihood is within one standard error of the best."""
+    report("choosing the number of clusters", None)
+    n = counts.shape[0]
+    rows = np.sort(rng.permutation(n)[:AUTO_CELLS])
+    sample = csr_array(counts[rows][:, top_genes(deviances, AUTO_GENES)])
+    candidates = [k for k in AUTO if k <= max(2, n // 10)]
+    selection = select_n_clusters(
+        sample, candidates, n_splits=2, n_init=2, max_iter=20, random_state=int(rng.integers(2**31)), n_threads=n_threads
+    )
+    best = int(np.argmax(selection.held_out))
+    enough = selection.held_out >= selection.held_out[best] - selection.held_out_error[best]
+    return int(selection.candidates[np.flatnonzero(enough)[0]])
+
+
+def _model(n_clusters: int, parameters: dict[str, Any]) -> ONMF:
+    """The estimator, with the defaults for cells."""
+    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
+    refine = None if divergence.moves is None else "local-search"
+    defaults = {"init": "random-partition", "refine": refine, "max_iter": 100 if refine is None else BEFORE_SEARCH}
+    given = defaults | parameters
+    if isinstance(given["init"], str) and given["init"] != "snpa":
+        given.setdefault("n_init", 1 if given["init"] == "consensus" else STARTS)
+    model = ONMF(n_clusters, **given)
+    check_parameters(model)
+    return model
+
+
+Found = list[tuple[View, list[Clustering]]]
+
+
+def _runs(model: ONMF, views: list[tuple[View, csr_array]], report: Progress) -> Found:
+    """The results of all runs in each view."""
+    divergence = get_divergence(model.beta_loss, model.smoothing)
+    settings: Settings = settings_of(model, n_runs=number_of_runs(model))
+    total, done = len(views) * len(settings.seeds), 0
+    found: Found = []
+    for view, values in views:
+        data = get_engine(model.engine, None, model.n_threads).hold(values, divergence)
+        search = searcher(data, settings.plan)
+        start = partial(first_seeds, data, settings, Listener(), search=search)
+        clusterings = []
+        for clustering in runs(data, start, settings.seeds, settings.plan, search=search):
+            done += 1
+            report("clustering", done / (total + 1))
+            clusterings.append(clustering)
+        clusterings.sort(key=lambda run: run.objective)
+        if search is not None:
+            clusterings[:PROMISING] = _shaken(data, search, clusterings[:PROMISING], settings.seeds)
+        found.append((view, clusterings))
+    return found
+
+
+def _shaken(data: Data, search: Search, promising: list[Clustering], seeds: Array) -> list[Clustering]:
+    """Runs after splits and merges."""
+
+    def shake(number: int, data: Data) -> Clustering:
+        rng = np.random.default_rng([int(seeds[number]), 2])
+        return searched(data, search, promising[number], split_and_merge, rng)
+
+    return list(in_parallel(data, int, shake, len(promising)))
+
+
+def _best(
+    counts: csr_array, found: Found, k: int, rng: np.random.Generator
+) -> tuple[View, Clustering, str]:
+    """The best run: by its objective within a view, by the likelihood of the counts between views; and a note."""
+    best = [(view, min(clusterings, key=lambda run: run.objective)) for view, clusterings in found]
+    if len(best) == 1:
+        view, run = best[0]
+        return view, run, f"The {view.name} of {len(view.genes):,} genes were clustered."
+    rows = np.sort(rng.permutation(counts.shape[0])[:LIKELIHOOD_SAMPLE])
+    sample = csr_array(counts[rows])
+    likelihoods = [log_likelihood(sample, to_host(run.labels)[rows], k) for _, run in best]
+    first = int(np.argmax(likelihoods))
+    view, run = best[first]
+    gap = likelihoods[first] - likelihoods[1 - first]
+    note = (
+        f"The {view.name} of {len(view.genes):,} genes were clustered: under these clusters, the counts of a cell are "
+        f"more likely by {gap:.2g} nats than under those of the {best[1 - first][0].name}."
+    )
+    return view, run, note
+
+
+def _finish(model: ONMF, values: csr_array, best: Clustering, smoothing: float) -> ONMF:
+    """The model from the best run, with clusters by falling size and exact templates.
+
+    It ends with the loop, not with a search, so that :meth:`onmf.ONMF.predict` gives the same labels.
+    """
+    sizes = np.bincount(to_host(best.labels), minlength=model.n_clusters)
+    order = np.argsort(-sizes, kind="stable")
+    final = ONMF(**model.get_params() | {"smoothing": smoothing, "refine": None, "max_iter": 100, "n_init": 1})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="^[0-9,]+ rows? ")  # said in a note
+        return fit_model(final, values, init=to_host(best.centroids)[order])

@@ -1,0 +1,121 @@
+"""Which genes tell cells apart: the deviance of each gene from a constant share of the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from onmf.datasets.lazy import batches_of
+from onmf.datasets.pieces import ROWS
+from onmf.divergence import Array, FloatArray, divide
+
+from .anndata import counts_of
+
+N_TOP_GENES = 2_000
+"""Number of genes that clusters are computed from."""
+
+
+def deviant_genes(
+    adata: Any, n_top_genes: int = N_TOP_GENES, *, layer: str | None = None, inplace: bool = True
+) -> Array | None:
+    """Choose the genes whose counts deviate most from a constant share of each cell's counts.
+
+    With s_i the counts of cell i and r_j the share of gene j in all counts, a gene that tells nothing has s_i r_j
+    counts in cell i. The deviance of a gene, 2 Σ_i x_ij log(x_ij / (s_i r_j)), is twice the Kullback–Leibler divergence
+    from that.
+
+    Parameters
+    ----------
+    adata : AnnData, array or sparse matrix
+        Counts, cells × genes.
+    n_top_genes : int, default=2000
+        Number of genes.
+    layer : str, optional
+        Layer with the counts; by default ``adata.X``.
+    inplace : bool, default=True
+        Whether to write ``adata.var["deviance"]`` and ``adata.var["highly_deviant"]``, if ``adata`` is an AnnData
+        object.
+
+    Returns
+    -------
+    ndarray of int or None
+        Columns of the genes, in their order; None if they were written to ``adata``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onmf.cells import deviant_genes
+    >>> deviant_genes(np.array([[5, 9, 0], [5, 0, 9], [5, 9, 1]]), 2)
+    array([1, 2])
+    """
+    annotated = hasattr(adata, "obs") and hasattr(adata, "var")
+    values = deviance(counts_of(adata, layer) if annotated else adata)
+    columns = top_genes(values, n_top_genes)
+    if not annotated or not inplace:
+        return columns
+    adata.var["deviance"] = values
+    adata.var["highly_deviant"] = np.isin(np.arange(len(values)), columns)
+    return None
+
+
+def top_genes(values: FloatArray, n_top_genes: int) -> Array:
+    """The columns of the largest values, in their order; ties go to the first columns. Zeros are left out."""
+    if not isinstance(n_top_genes, Integral) or isinstance(n_top_genes, bool) or n_top_genes < 1:
+        raise ValueError(f"n_top_genes={n_top_genes!r} is not allowed: give a number of genes, at least 1.")
+    columns = np.argsort(-values, kind="stable")[: int(n_top_genes)]
+    return np.sort(columns[values[columns] > 0])
+
+
+def deviance(X: Any, transform: Callable[[csr_array], csr_array] | None = None, rows: int = ROWS) -> FloatArray:
+    """The deviance of each column from a constant share of the rows' sums, in one pass over batches of rows.
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (n, p), in memory, on disk or of Dask
+        Counts.
+    transform : callable, optional
+        Applied to each batch of rows.
+    rows : int, default=10000
+        Rows of a batch.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+    """
+    entropies = shares = totals = np.zeros(X.shape[1])
+    for counts in as_csr(X, rows):
+        batch = counts if transform is None else transform(counts)
+        sums = batch.sum(axis=1, dtype=np.float64)
+        x = batch.data.astype(np.float64)
+        of_row = np.repeat(np.log(np.maximum(sums, 1e-300)), np.diff(batch.indptr))
+        entropies = entropies + by_column(batch, x * np.log(np.maximum(x, 1e-300)))
+        shares = shares + by_column(batch, x * of_row)
+        totals = totals + by_column(batch, x)
+    expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
+    # A column with a constant share has deviance 0, up to rounding errors of its terms.
+    found = 2 * (entropies - shares - expected)
+    return np.where(found > 1e-12 * np.abs(expected), found, 0.0)
+
+
+def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:
+    """Yield a matrix in memory, on disk or of Dask in batches of rows, as CSR."""
+    for batch in batches_of(X, rows)():
+        yield csr_array(batch.compute() if hasattr(batch, "compute") else batch)
+
+
+def by_column(batch: csr_array, values: FloatArray) -> FloatArray:
+    """Sum values, one for each entry of a sparse matrix, by column."""
+    return np.bincount(batch.indices, weights=values, minlength=batch.shape[1])
+
+
+def columns_of(X: Any, columns: Array, rows: int = ROWS) -> csr_array:
+    """Some columns of a matrix, in memory."""
+    if issparse(X) or isinstance(X, np.ndarray):
+        return csr_array(csr_array(X)[:, columns])
+    from scipy.sparse import vstack
+
+    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, rows)], format="csr"))

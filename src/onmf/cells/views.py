@@ -1,0 +1,117 @@
+"""Two views of counts: as they are, and their normalised logarithms. A likelihood of the counts chooses between them.
+
+Molecules that are counted one by one (UMIs) vary little more than Poisson counts do, and Kullback–Leibler on the counts
+themselves uses all of them. Reads, and deep counts of few genes, vary far more: there a few genes outweigh all others,
+and logarithms keep them in bounds. The likelihood of the negative binomial, whose dispersion is fitted gene by gene,
+covers both cases: the partition under which the counts are more likely is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+from onmf.divergence import Array, FloatArray, divide
+
+from .genes import by_column
+
+UNIT = 10_000.0
+"""Counts to which every cell is scaled before the logarithm, as is usual for cells."""
+
+STEPS = 4
+"""Steps of one unit of the logarithm. Rounded logarithms are whole numbers, with which local searches are fast."""
+
+DISPERSIONS = np.geomspace(0.02, 200.0, 9)
+"""Values of θ that are tried for each gene: the variance of a count with mean μ is μ + μ²/θ."""
+
+DEPTHS = 32
+"""Groups of cells of similar depth, in which the part of the likelihood that zeros have is computed once."""
+
+SAMPLE = 2_000
+"""Number of cells from which the likelihood of a partition is computed."""
+
+
+NAMES = ("counts", "logs")
+"""The views."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to look at counts.
+
+    Attributes
+    ----------
+    name : {"counts", "logs"}
+        The counts as they are, or their normalised logarithms.
+    genes : ndarray of int
+        Columns of the counts that are used.
+    """
+
+    name: str
+    genes: Array
+
+    def values(self, X: csr_array, columns: Array) -> csr_array:
+        """The values to cluster, from the counts of these columns, which include the genes of the view."""
+        if len(columns) == len(self.genes):
+            return transform(self.name, X)
+        return transform(self.name, csr_array(X[:, np.searchsorted(columns, self.genes)]))
+
+
+def transform(name: str, X: csr_array) -> csr_array:
+    """The values of a view, from counts."""
+    if name == "counts":
+        return X
+    sums = X.sum(axis=1, dtype=np.float64)
+    scales = np.repeat(divide(UNIT, sums), np.diff(X.indptr))
+    values = np.rint(STEPS * np.log1p(X.data * scales)).astype(np.int32)
+    return csr_array((values, X.indices, X.indptr), shape=X.shape)
+
+
+def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
+    """Mean log-likelihood of a cell's counts, if each gene is negative binomial within each cluster.
+
+    The mean of gene j in cell i of cluster c is s_i C_cj, with s_i the counts of the cell. The dispersion of each gene
+    is the one of :data:`DISPERSIONS` under which its counts are most likely.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_cells, n_genes)
+        Counts.
+    labels : ndarray of shape (n_cells,)
+        Clusters.
+    k : int
+        Number of clusters.
+
+    Returns
+    -------
+    float
+    """
+    n, p = X.shape
+    sums = X.sum(axis=1, dtype=np.float64)
+    members = csr_array((np.ones(n), (labels, np.arange(n))), shape=(k, n))
+    shares = divide((members @ X).toarray().astype(np.float64), (members @ sums)[:, None])  # (k, p)
+    rows = np.repeat(np.arange(n), np.diff(X.indptr))
+    x, means = X.data.astype(np.float64), sums[rows] * shares[labels[rows], X.indices]
+    counts, which = np.unique(x, return_inverse=True)
+    constant = x * np.log(means) - gammaln(counts + 1)[which]
+    depths, cells = _depths(sums, labels, k)
+    best = np.full(p, -np.inf)
+    for theta in DISPERSIONS:
+        gammas = gammaln(counts + theta) - gammaln(theta)
+        present = by_column(X, constant + gammas[which] - x * np.log(means + theta))
+        # −θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
+        absent = -theta * np.einsum("cd,cdj->j", cells, np.log1p(depths[:, :, None] * shares[:, None, :] / theta))
+        best = np.maximum(best, present + absent)
+    return float(best.sum()) / max(n, 1)
+
+
+def _depths(sums: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatArray]:
+    """Mean depth, and number of cells, of groups of cells of each cluster. → 2 × (k, groups)"""
+    edges = np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1])
+    group = np.searchsorted(edges, sums) + DEPTHS * labels
+    cells = np.bincount(group, minlength=k * DEPTHS).astype(np.float64)
+    depths = divide(np.bincount(group, weights=sums, minlength=k * DEPTHS), cells)
+    return depths.reshape(k, DEPTHS), cells.reshape(k, DEPTHS)
