@@ -594,6 +594,9 @@ class TestTables:
         cells = read_cells(path, labels="kind")
         equal(cells)
         assert (cells.classes, cells.genes) == (KINDS, SYMBOLS)
+        table["kind"] = [None, *range(29)]
+        table.to_csv(numbered := tmp_path / "numbers.csv")
+        assert read_cells(numbered, labels="kind").classes == [None, *map(str, range(29))]
         with pytest.raises(ValueError, match=r"column 'kind' holds 'B', which is not a number.* name it as the labels"):
             read_cells(path)
         with pytest.raises(ValueError, match="give the classes in a table of their own"):
