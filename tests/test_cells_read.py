@@ -394,6 +394,11 @@ class TestTenX:
         assert len(cells.genes) == 19
         assert "MS4A1" not in cells.genes
 
+    def test_empty_lines_among_the_names(self, tmp_path):
+        folder = tenx_folder(tmp_path / "x", False)
+        (folder / "barcodes.tsv").write_text("\n".join([BARCODES[0], "", *BARCODES[2:], "", "", ""]))
+        assert read_cells(folder).barcodes == [BARCODES[0], "cell 2", *BARCODES[2:]]
+
     def test_several_matrices_with_the_same_names(self, tmp_path):
         folder = tenx_folder(tmp_path / "x", False)
         shutil.copy(folder / "matrix.mtx", path := folder / "UniqueAndMult-EM.mtx")

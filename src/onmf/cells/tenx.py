@@ -178,7 +178,9 @@ def _lines(path: Path) -> list[list[str]]:
         with opened(path) as file:
             while line := file.readline(LONGEST):
                 text = line.decode(errors="replace").rstrip("\r\n")
-                rows.append(next(csv.reader([text], delimiter="\t"), [""]))
+                rows.append(next(csv.reader([text], delimiter="\t"), []) or [""])
     except Exception as error:  # gzip and csv raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as a list of names: {error}") from error
+    while rows and rows[-1] == [""]:
+        rows.pop()
     return rows
