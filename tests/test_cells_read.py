@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import mmwrite
-from scipy.sparse import coo_array, csc_array, csr_array, save_npz, vstack
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, save_npz, vstack
 
 from conftest import DATA
 from onmf.cells import OnDisk, check_counts, read_cells, whole_layers_of
@@ -195,9 +195,17 @@ class TestAnnData:
         assert read_cells(path, labels="maybe").classes == [None, *(str(i) for i in range(29))]
         partly = read_cells(path, labels="partly")
         assert partly.classes == [None, *KINDS[1:]]
-        assert "1 of 30 cells have no label." in partly.notes
+        assert "Cells without a label: 1 of 30." in partly.notes
         with pytest.raises(ValueError, match=r"no column 'nope' .* it has 'kind', 'maybe', 'number', 'partly', 'text'"):
             read_cells(path, labels="nope")
+
+    def test_texts_that_may_be_missing(self, tmp_path):
+        data = adata()
+        data.obs["kind"] = pd.array([None, *KINDS[1:]], dtype="string")
+        with anndata.settings.override(allow_write_nullable_strings=True):
+            data.write_h5ad(path := tmp_path / "x.h5ad")
+        cells = read_cells(path, labels="kind")
+        assert (cells.classes, cells.barcodes) == ([None, *KINDS[1:]], BARCODES)
 
     @pytest.mark.parametrize("version", ["0.6", "0.7"])
     def test_older_encodings(self, tmp_path, version):
@@ -261,8 +269,8 @@ class TestAnnData:
             file["obs/_index"] = np.array(["a", "a-1", "a", ""], dtype=object)
         cells = read_cells(path)
         assert cells.barcodes == ["a", "a-1", "a-2", "cell 4"]
-        assert "1 of 4 cells have no name: they are numbered." in cells.notes
-        assert "1 names of cells occurred before: they got the endings -1, -2 and so on." in cells.notes
+        assert "Cells without a name are numbered: 1 of 4." in cells.notes
+        assert "Names of cells that occurred before got the endings -1, -2 and so on: 1 of 4." in cells.notes
 
     @pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
     def test_nothing_in_it(self, tmp_path, shape):
@@ -386,6 +394,18 @@ class TestTenX:
         assert len(cells.genes) == 19
         assert "MS4A1" not in cells.genes
 
+    def test_empty_lines_among_the_names(self, tmp_path):
+        folder = tenx_folder(tmp_path / "x", False)
+        (folder / "barcodes.tsv").write_text("\n".join([BARCODES[0], "", *BARCODES[2:], "", "", ""]))
+        assert read_cells(folder).barcodes == [BARCODES[0], "cell 2", *BARCODES[2:]]
+
+    def test_several_matrices_with_the_same_names(self, tmp_path):
+        folder = tenx_folder(tmp_path / "x", False)
+        shutil.copy(folder / "matrix.mtx", path := folder / "UniqueAndMult-EM.mtx")
+        cells = read_cells(path)
+        equal(cells)
+        assert (cells.barcodes, cells.genes) == (BARCODES, SYMBOLS)
+
     def test_cells_in_rows(self, tmp_path):
         folder = tenx_folder(tmp_path / "x", False)
         mmwrite(folder / "matrix.mtx", counts(int))
@@ -479,6 +499,29 @@ def test_scanpy_reads_the_same(tmp_path):
     equal(ours, theirs.X)
 
 
+@pytest.mark.filterwarnings("ignore:zero-centering a sparse:UserWarning")
+def test_the_steps_of_scanpy_are_recognised(tmp_path):
+    scanpy = pytest.importorskip("scanpy", reason="scanpy is not installed")
+    rng = np.random.default_rng(0)
+    shares = rng.gamma(0.3, 1, (3, 400))
+    X = rng.poisson(rng.gamma(5, 300, (90, 1)) * (shares / shares.sum(axis=1, keepdims=True))[np.arange(90) % 3])
+    data = anndata.AnnData(csr_matrix(X.astype(np.float32)))
+    data.layers["counts"] = data.X.copy()
+    steps = [
+        (lambda data: scanpy.pp.normalize_total(data, target_sum=1e4), "sum to 10,000: the counts were normalised"),
+        (lambda data: scanpy.pp.log1p(data), "normalised to 10,000 and log-transformed"),
+        (lambda data: data[:, ::2].copy(), "were normalised and log-transformed"),
+        (lambda data: scanpy.pp.scale(data), "an entry is negative .*, as after scaling"),
+    ]
+    for number, (step, message) in enumerate(steps):
+        changed = step(data)
+        data = data if changed is None else changed
+        data.write_h5ad(path := tmp_path / f"{number}.h5ad")
+        with pytest.raises(ValueError, match=f"{message}.* Whole numbers are in the layer 'counts': use it instead"):
+            check_counts(read_cells(path))
+        assert check_counts(read_cells(path, layer="counts")) == []
+
+
 class TestTables:
     @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.csv.gz", "x.txt"])
     @pytest.mark.parametrize("genes_in_rows", [False, True])
@@ -556,6 +599,9 @@ class TestTables:
         cells = read_cells(path, labels="kind")
         equal(cells)
         assert (cells.classes, cells.genes) == (KINDS, SYMBOLS)
+        table["kind"] = [None, *range(29)]
+        table.to_csv(numbered := tmp_path / "numbers.csv")
+        assert read_cells(numbered, labels="kind").classes == [None, *map(str, range(29))]
         with pytest.raises(ValueError, match=r"column 'kind' holds 'B', which is not a number.* name it as the labels"):
             read_cells(path)
         with pytest.raises(ValueError, match="give the classes in a table of their own"):
@@ -646,7 +692,7 @@ class TestLabelTables:
         labels = self.write(path, BARCODES[2:], KINDS[2:], sep="\t")
         cells = read_cells(path, labels=labels)
         assert cells.classes == [None, None, *KINDS[2:]]
-        assert "2 of 30 cells have no label." in cells.notes
+        assert "Cells without a label: 2 of 30." in cells.notes
 
     def test_barcodes_without_a_number(self, path):
         cells = read_cells(path, labels=self.write(path, [name.removesuffix("-1") for name in BARCODES]))
@@ -776,15 +822,15 @@ class TestOtherFiles:
         ("name", "content", "message"),
         [
             ("x.h5ad", b"not HDF5 at all\n", "no genes|no cells|cannot be read"),
-            ("x.rds", gzip.compress(b"X\n\0\0\0\3"), "file of R"),
-            ("x.RData", gzip.compress(b"RDX3\nX\n"), "file of R"),
+            ("x.rds", gzip.compress(b"X\n\0\0\0\3", mtime=0), "file of R"),
+            ("x.RData", gzip.compress(b"RDX3\nX\n", mtime=0), "file of R"),
             ("x.parquet", b"PAR1\0\0", "Parquet"),
             ("x.csv.bz2", b"BZh91AY", "bzip2"),
-            ("x.h5ad.gz", gzip.compress(b"\x89HDF\r\n\x1a\n\0"), "compressed with gzip: decompress it"),
+            ("x.h5ad.gz", gzip.compress(b"\x89HDF\r\n\x1a\n\0", mtime=0), "compressed with gzip: decompress it"),
             ("x.xlsx", b"PK\3\4\0\0", "unknown format"),
             ("x.bin", b"ab\0\1\2", "unknown format: expected .h5ad"),
             ("x.npz", b"PK\3\4\0\0", "cannot be read as npz"),
-            ("x.csv.gz", gzip.compress(b"gene,a\nx,1\n")[:15], "damaged|empty"),
+            ("x.csv.gz", gzip.compress(b"gene,a\nx,1\n", mtime=0)[:15], "damaged|empty"),
             ("x.h5", b"", "is empty"),
         ],
     )

@@ -57,7 +57,7 @@ def classes_of(labels: str, draft: Draft, path: Path, barcodes: Sequence[str]) -
     if not known:
         raise ValueError(f"The labels {labels!r} are empty for all {len(classes):,} cells of {path}.")
     if known < len(classes):
-        notes.append(f"{len(classes) - known:,} of {len(classes):,} cells have no label.")
+        notes.append(f"Cells without a label: {len(classes) - known:,} of {len(classes):,}.")
     return classes, notes
 
 

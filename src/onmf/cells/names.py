@@ -65,7 +65,7 @@ def complete(names: Sequence[str | None] | None, count: int, noun: str) -> tuple
         return [f"{noun} {i + 1}" for i in range(count)], [f"The file has no names of {noun}s: they are numbered."]
     notes = []
     if missing := sum(not name for name in names):
-        notes.append(f"{missing:,} of {count:,} {noun}s have no name: they are numbered.")
+        notes.append(f"{noun.capitalize()}s without a name are numbered: {missing:,} of {count:,}.")
     found = [name or f"{noun} {i + 1}" for i, name in enumerate(names)]
     taken = set(found)
     if len(taken) == len(found):
@@ -80,5 +80,5 @@ def complete(names: Sequence[str | None] | None, count: int, noun: str) -> tuple
         changed += new != name
         seen.add(new)
         result.append(new)
-    notes.append(f"{changed:,} names of {noun}s occurred before: they got the endings -1, -2 and so on.")
+    notes.append(f"Names of {noun}s that occurred before got the endings -1, -2 and so on: {changed:,} of {count:,}.")
     return result, notes

@@ -128,7 +128,7 @@ class _Table:
         if self.label is not None and self.label in self.header[1:]:
             at = self.header.index(self.label, 1)
             columns.remove(at)
-            self.classes += [None if pandas.isna(value) else str(value) for value in frame[at]]
+            self.classes += [None if pandas.isna(value) else _label(value) for value in frame[at]]
         numbers = frame[columns]
         for column, dtype in zip(columns, numbers.dtypes, strict=True):
             if dtype.kind not in "buif":
@@ -169,6 +169,11 @@ class _Table:
             classes = self.classes
             draft.columns, draft.column = [labels], lambda name: classes
         return draft
+
+
+def _label(value: Any) -> str:
+    """A class as text. Whole floats lose their point: a column of integers has them if one is missing."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _texts(names: Sequence[str | None]) -> list[str]:

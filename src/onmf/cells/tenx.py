@@ -133,7 +133,7 @@ def read_mtx(path: Path, orientation: str | None = None) -> Draft:
     Parameters
     ----------
     path : path
-        The matrix. The files beside it have the same prefix.
+        The matrix. The files beside it have the same prefix, or none.
     orientation : {"cells-in-rows", "genes-in-rows"}, optional
         By default that of the names, if they fit one only; else genes in rows, as 10x Genomics writes them.
 
@@ -161,12 +161,14 @@ def read_mtx(path: Path, orientation: str | None = None) -> Draft:
 
 def _beside(path: Path, prefix: str, what: str) -> list[list[str]] | None:
     """Read the lines of the file of names beside a matrix; None if there is none."""
-    for name in BESIDE[what]:
-        for ending in ("", ".gz"):
-            file = path.with_name(f"{prefix}{name}{ending}")
-            if file.is_file():
-                return _lines(file)
-    return None
+    candidates = (
+        path.with_name(f"{start}{name}{ending}")
+        for start in dict.fromkeys((prefix, ""))  # STARsolo has several matrices beside one list of barcodes
+        for name in BESIDE[what]
+        for ending in ("", ".gz")
+    )
+    file = next((file for file in candidates if file.is_file()), None)
+    return None if file is None else _lines(file)
 
 
 def _lines(path: Path) -> list[list[str]]:
@@ -176,7 +178,9 @@ def _lines(path: Path) -> list[list[str]]:
         with opened(path) as file:
             while line := file.readline(LONGEST):
                 text = line.decode(errors="replace").rstrip("\r\n")
-                rows.append(next(csv.reader([text], delimiter="\t"), [""]))
+                rows.append(next(csv.reader([text], delimiter="\t"), []) or [""])
     except Exception as error:  # gzip and csv raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as a list of names: {error}") from error
+    while rows and rows[-1] == [""]:
+        rows.pop()
     return rows
