@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+from .result import Markers
 
 
 def check_anndata(adata: Any) -> None:
@@ -27,3 +32,28 @@ def counts_of(adata: Any, layer: str | None) -> Any:
     if X is None:
         raise ValueError("adata has no X: name the layer that has the counts with layer=.")
     return X
+
+
+def write_markers(adata: Any, found: Markers, groups: Sequence[str], groupby: str, key: str, layer: str | None) -> None:
+    """Write markers as ``scanpy.tl.rank_genes_groups`` does: arrays with a field for each group."""
+    names = np.asarray(adata.var_names, dtype=object)[found.genes]
+    tables = {
+        "names": (names, object),
+        "scores": (found.scores, np.float32),
+        "logfoldchanges": (found.log_fold_changes, np.float32),
+        "pvals": (found.p_values, np.float64),
+        "pvals_adj": (found.adjusted, np.float64),
+    }
+    result: dict[str, Any] = {
+        "params": {
+            "groupby": groupby,
+            "reference": "rest",
+            "method": "onmf",
+            "use_raw": False,
+            "layer": layer,
+            "corr_method": "benjamini-hochberg",
+        }
+    }
+    for name, (values, dtype) in tables.items():
+        result[name] = np.rec.fromarrays(list(values), dtype=[(group, dtype) for group in groups])
+    adata.uns[key] = result

@@ -1,4 +1,4 @@
-"""Cluster the cells of an AnnData object, and write the clusters where single-cell tools look for them."""
+"""Cluster the cells of an AnnData object, or of a file, and describe the clusters."""
 
 from __future__ import annotations
 
@@ -6,50 +6,79 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure, normalized_mutual_info_score
 
-from onmf.datasets.lazy import batches_of
-from onmf.datasets.pieces import ROWS
+from onmf.backend import to_host
+from onmf.divergence import Array, divide
 from onmf.estimator import ONMF
 
-__all__ = ["cluster"]
+from .anndata import check_anndata, counts_of, write_markers
+from .counts import check_counts, whole_layers_of
+from .fit import Progress, fit_counts, keep_cells
+from .genes import N_TOP_GENES, as_csr
+from .markers import N_MARKERS, markers_of, names_of, profiles_of
+from .read import Cells
+from .result import CellClustering, CellComparison
 
 
 def cluster(
     adata: Any,
-    n_clusters: int,
+    n_clusters: int | str,
     *,
     layer: str | None = None,
+    n_top_genes: int | None = N_TOP_GENES,
     key_added: str = "onmf",
-    rows: int = ROWS,
+    min_genes: int = 1,
+    min_cells: int = 1,
+    view: str = "auto",
+    progress: Progress | None = None,
     **parameters: Any,
 ) -> ONMF:
     """Cluster the cells of an AnnData object by their counts, in place.
 
-    Use raw counts, neither normalised nor log-transformed. Backed objects are read in batches, and Dask arrays are
-    not loaded into memory.
+    Use raw counts, neither normalised nor log-transformed. The 2,000 genes that deviate most are clustered, from three
+    random starts with local search, as counts and as normalised logarithms; the clusters under which the counts are
+    more likely are kept. Of backed objects and Dask arrays, only the columns of these genes are read into memory.
 
     Parameters
     ----------
     adata : AnnData
-        Cells × genes. The result is written to ``adata.obs[key_added]`` (the cluster, a category),
-        ``adata.obs[key_added + "_scale"]``, ``adata.obs[key_added + "_margin"]`` (how much worse the best other
-        cluster is), ``adata.varm[key_added]`` (centroids, genes × clusters) and ``adata.uns[key_added]`` (parameters,
-        iterations, objective).
-    n_clusters : int
-        Number of clusters.
+        Cells × genes. The results are written where scanpy looks for them:
+
+        - ``obs[key_added]``: the cluster, a category, "0" being the largest; missing for cells that were left out.
+          ``obs[key_added + "_confidence"]``: how sure that is, from 0 to 1; ``obs[key_added + "_runner_up"]``: the best
+          other cluster; ``obs[key_added + "_margin"]``: how much worse that is, per count;
+          ``obs[key_added + "_scale"]``: the scale of the cell.
+        - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.
+        - ``varm[key_added]``: the share of each gene in the counts of each cluster, genes × clusters.
+        - ``uns[key_added]``: parameters, view, objective; ``uns[key_added + "_markers"]``: marker genes, as
+          ``scanpy.get.rank_genes_groups_df`` reads them.
+    n_clusters : int or "auto"
+        Number of clusters. ``"auto"`` takes the smallest number that predicts held-out counts nearly as well as the
+        best one.
     layer : str, optional
         Layer with the counts; by default ``adata.X``.
+    n_top_genes : int or None, default=2000
+        Number of genes to cluster by, those of the highest deviance; None for all genes.
     key_added : str, default="onmf"
         Name under which the result is written.
-    rows : int, default=10000
-        Cells per batch if ``adata`` is backed.
+    min_genes : int, default=1
+        Cells with fewer genes are left out.
+    min_cells : int, default=1
+        Genes in fewer cells are not clustered by.
+    view : {"auto", "counts", "logs"}, default="auto"
+        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both.
+    progress : callable, optional
+        Called with the name of a step and the share of it that is done (None if unknown).
     **parameters
-        Parameters of :class:`onmf.ONMF`.
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (3 by default) or
+        ``n_threads``.
 
     Returns
     -------
     ONMF
-        The fitted estimator.
+        The fitted estimator, on the genes that were used.
 
     Examples
     --------
@@ -64,38 +93,164 @@ def cluster(
         import pandas as pd
     except ImportError as error:
         raise ImportError("onmf.cells needs anndata: pip install 'onmf[cells]'.") from error
-    if not (hasattr(adata, "obs") and hasattr(adata, "varm")):
-        raise TypeError(
-            f"adata is a {type(adata).__name__}, not an AnnData object: wrap a matrix as anndata.AnnData(X), or pass "
-            "it to onmf.ONMF as it is."
-        )
-    if adata.isbacked and adata.is_view:
-        raise ValueError(
-            "adata is a view of a backed object, and nothing can be written into it: pass the whole object, or "
-            "adata.to_memory()."
-        )
-    if not isinstance(rows, Integral) or rows < 1:
-        raise ValueError(f"rows={rows} is not allowed: a batch needs at least 1 cell.")
+    check_anndata(adata)
     if not isinstance(key_added, str) or not key_added:
         raise ValueError(f"key_added={key_added!r} is not allowed: give the name under which the result is written.")
-    if layer is not None and layer not in adata.layers:
-        raise KeyError(f"adata has no layer {layer!r}: there are {', '.join(adata.layers) or 'none'}.")
-    X = adata.X if layer is None else adata.layers[layer]
-    if X is None:
-        raise ValueError("adata has no X: name the layer that has the counts with layer=.")
-    on_disk = not (isinstance(X, np.ndarray) or hasattr(X, "__dask_graph__") or hasattr(X, "tocsr"))
-    model = ONMF(n_clusters, **parameters).fit(batches_of(X, rows) if on_disk else X)
-    labels, scales, margins = (np.asarray(array) for array in (model.labels_, model.scales_, model.margins_))
-    categories = [str(k) for k in range(n_clusters)]
-    adata.obs[key_added] = pd.Categorical.from_codes(labels, categories=categories)
+    X = counts_of(adata, layer)
+    names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
+    check_counts(
+        X,
+        place="X" if layer is None else f"layers/{layer}",
+        elsewhere=lambda: whole_layers_of(adata, layer),
+        barcodes=names,
+        genes=genes,
+    )
+    cells = Cells(X, names, genes)
+    result = cluster_cells(
+        cells,
+        n_clusters,
+        n_top_genes=n_top_genes,
+        min_genes=min_genes,
+        min_cells=min_cells,
+        view=view,
+        progress=progress,
+        **parameters,
+    )
+    model, k = result.model, len(result.names)
+    categories = [str(number) for number in range(k)]
+    scales = np.full(len(names), np.nan)
+    scales[result.labels >= 0] = to_host(model.scales_)
+    adata.obs[key_added] = pd.Categorical.from_codes(result.labels, categories=categories)
+    adata.obs[f"{key_added}_confidence"] = result.confidence
+    adata.obs[f"{key_added}_runner_up"] = pd.Categorical.from_codes(result.runners_up, categories=categories)
+    adata.obs[f"{key_added}_margin"] = result.margins
     adata.obs[f"{key_added}_scale"] = scales
-    adata.obs[f"{key_added}_margin"] = margins
-    adata.varm[key_added] = model.cluster_centers_.T.copy()
+    adata.var["deviance"] = result.deviance
+    adata.var[f"{key_added}_gene"] = np.isin(np.arange(len(genes)), result.genes)
+    adata.varm[key_added] = result.profiles.T.copy()
     adata.uns[key_added] = {
-        "params": {"n_clusters": n_clusters, "layer": layer or "X", "beta_loss": str(model.beta_loss)}
+        "params": {"n_clusters": k, "layer": layer or "X", "beta_loss": str(model.beta_loss), "view": result.view}
         | {name: value for name, value in parameters.items() if isinstance(value, str | int | float)},
+        "names": np.array(result.names, dtype=object),
         "n_iter": model.n_iter_,
         "objective": model.reconstruction_err_,
         "stop_reason": model.stop_reason_,
+        "notes": np.array(result.notes, dtype=object),
     }
+    write_markers(adata, result.markers, categories, key_added, f"{key_added}_markers", layer)
     return model
+
+
+def cluster_cells(
+    cells: Cells,
+    n_clusters: int | str,
+    *,
+    n_top_genes: int | None = N_TOP_GENES,
+    min_genes: int = 1,
+    min_cells: int = 1,
+    view: str = "auto",
+    n_markers: int = N_MARKERS,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> CellClustering:
+    """Cluster cells that were read by :func:`read_cells`.
+
+    Parameters
+    ----------
+    cells : Cells
+        The counts; they are not checked.
+    n_clusters, n_top_genes, min_genes, min_cells, view, progress, **parameters
+        As in :func:`cluster`.
+    n_markers : int, default=100
+        Number of marker genes of each cluster.
+
+    Returns
+    -------
+    CellClustering
+    """
+    report = progress or (lambda name, share: None)
+    report("counting", None)
+    X = cells.X
+    if issparse(X) and not isinstance(X, csr_array):
+        X = csr_array(X)
+    kept = keep_cells(X, min_genes)
+    n = X.shape[0]
+    notes = list(cells.notes)
+    if len(kept.cells) < n:
+        notes.append(f"{n - len(kept.cells):,} of {n:,} cells have fewer than {min_genes} genes and were left out.")
+    if isinstance(n_clusters, Integral) and n_clusters > len(kept.cells):
+        raise ValueError(f"n_clusters={n_clusters}, but there are only {len(kept.cells)} cells: ask for fewer.")
+    inside = X if len(kept.cells) == n else _rows(X, kept.cells)
+    fit = fit_counts(
+        inside, n_clusters, n_top_genes=n_top_genes, min_cells=min_cells, view=view, progress=progress, **parameters
+    )
+    k = fit.model.n_clusters
+    labels = _spread(to_host(fit.model.labels_), kept.cells, n, -1)
+    report("finding markers", None)
+    profiles = profiles_of(X, labels, k)
+    markers = markers_of(profiles, n_markers)
+    gene_names = cells.symbols or cells.genes
+    result = CellClustering(
+        model=fit.model,
+        X=cells.X,
+        barcodes=cells.barcodes,
+        gene_names=gene_names,
+        genes=fit.view.genes,
+        view=fit.view.name,
+        temperature=fit.temperature,
+        deviance=fit.deviance,
+        labels=labels,
+        confidence=_spread(fit.confidence, kept.cells, n, np.nan),
+        margins=_spread(to_host(fit.model.margins_), kept.cells, n, np.nan),
+        runners_up=_spread(fit.runners_up, kept.cells, n, -1),
+        depths=kept.depths,
+        genes_per_cell=kept.genes_per_cell,
+        names=names_of(markers, gene_names),
+        markers=markers,
+        profiles=divide(profiles.counts, profiles.counts.sum(axis=1, keepdims=True)),
+        notes=[*notes, *fit.notes],
+        source=cells.source,
+    )
+    if cells.classes is not None:
+        result.classes = cells.classes
+        result.comparison = compare(labels, cells.classes, k)
+    return result
+
+
+def compare(labels: Array, classes: list[str | None], k: int) -> CellComparison | None:
+    """Compare clusters with known classes; cells without a cluster or a class are left out. None if no cell has both."""
+    both = [i for i, name in enumerate(classes) if name is not None and labels[i] >= 0]
+    if not both:
+        return None
+    names, of_class = np.unique(np.asarray([classes[i] for i in both], dtype=str), return_inverse=True)
+    own = labels[both]
+    table = np.zeros((len(names), k), dtype=np.int64)
+    np.add.at(table, (of_class, own), 1)
+    homogeneity, completeness, _ = homogeneity_completeness_v_measure(of_class, own)
+    return CellComparison(
+        ari=float(adjusted_rand_score(of_class, own)),
+        nmi=float(normalized_mutual_info_score(of_class, own)),
+        homogeneity=float(homogeneity),
+        completeness=float(completeness),
+        classes=names.tolist(),
+        table=table,
+    )
+
+
+def _rows(X: Any, rows: Array) -> csr_array:
+    """Some rows of a matrix, in memory."""
+    from scipy.sparse import vstack
+
+    parts, start = [], 0
+    for batch in as_csr(X):
+        own = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + batch.shape[0])] - start
+        parts.append(batch[own])
+        start += batch.shape[0]
+    return csr_array(vstack(parts, format="csr"))
+
+
+def _spread(values: Array, rows: Array, n: int, missing: float) -> Array:
+    """Values of some rows as values of all rows."""
+    spread = np.full(n, missing, dtype=values.dtype)
+    spread[rows] = values
+    return spread

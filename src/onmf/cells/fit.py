@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
 from onmf import interrupt
 from onmf.backend import to_host
@@ -29,7 +29,7 @@ from .genes import N_TOP_GENES, as_csr, columns_of, deviance, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
 
-STARTS = int(__import__('os').environ.get('STARTS','5'))
+STARTS = 3
 """Runs from random partitions in each view."""
 
 EXACT = 1e-6
@@ -39,7 +39,7 @@ model would put a quarter of the cells into other clusters than a search by the 
 BEFORE_SEARCH = 20
 """Iterations of a run before its local search, which goes on from there faster than the loop does."""
 
-PROMISING = int(__import__("os").environ.get("PROM","2"))
+PROMISING = 2
 """Number of runs, those with the lowest objective, on which splits and merges are tried."""
 
 MOST = 50_000
@@ -146,7 +146,7 @@ def fit_counts(
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
-        Parameters of :class:`onmf.ONMF`. By default 5 runs from random partitions, with local search, in each view.
+        Parameters of :class:`onmf.ONMF`. By default 3 runs from random partitions, with local search, in each view.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def fit_counts(
         notes.append(f"{empty:,} cells have no count of the chosen genes. Their cluster means nothing.")
     report("measuring how sure the labels are", None)
     chances = log_chances(model, values)
-    voted = [to_host(run.labels) for _, clusterings in found for run in clusterings]
+    voted = [to_host(run.labels) for _, clusterings in found for run in clusterings[:PROMISING]]
     temperature = temperature_of(chances[sample], labels[sample], voted, rng)
     sure, following = confidence(chances, labels, temperature)
     return Fit(model, chosen, deviances["counts"], sure, following, temperature, notes)

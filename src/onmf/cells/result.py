@@ -20,9 +20,9 @@ class Markers:
     genes : ndarray of int
         Columns of the counts.
     scores : ndarray
-        Effect: how far the gene's share of the counts in the cluster is from its share outside.
+        Effect: the difference of the mean normalised logarithms, inside and outside, in standard deviations.
     log_fold_changes : ndarray
-        Logarithm (base 2) of the ratio of the gene's mean share of the counts inside and outside.
+        Logarithm (base 2) of the ratio of the gene's mean normalised counts, inside and outside.
     share_inside, share_outside : ndarray
         Share of cells with at least one count of the gene, inside the cluster and outside.
     p_values, adjusted : ndarray
@@ -64,6 +64,10 @@ class CellClustering:
         Names of the rows and columns of ``X``.
     genes : ndarray of int
         Columns of ``X`` that the model uses.
+    view : {"counts", "logs"}
+        What the model was fitted on: the counts of these genes, or their normalised logarithms.
+    temperature : float
+        Temperature of the probabilities behind ``confidence``.
     deviance : ndarray of shape (n_genes,)
         Deviance of each gene from a constant share of the cells' counts.
     labels : ndarray of shape (n_cells,)
@@ -80,6 +84,8 @@ class CellClustering:
         A short name of each cluster, made of its best marker genes.
     markers : Markers
         Marker genes of each cluster.
+    profiles : ndarray of shape (n_clusters, n_genes)
+        Share of each gene in the counts of each cluster.
     embedding : ndarray of shape (n_cells, 2) or None
         A map of the cells; NaN for cells that were left out.
     map_method : str
@@ -99,6 +105,8 @@ class CellClustering:
     barcodes: list[str]
     gene_names: list[str]
     genes: Array
+    view: str
+    temperature: float
     deviance: FloatArray
     labels: Array
     confidence: FloatArray
@@ -108,6 +116,7 @@ class CellClustering:
     genes_per_cell: Array
     names: list[str]
     markers: Markers
+    profiles: FloatArray
     embedding: FloatArray | None = None
     map_method: str = ""
     classes: list[str | None] | None = None
