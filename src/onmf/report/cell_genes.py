@@ -161,8 +161,10 @@ def _members(labels: Array, k: int) -> csr_array:
 
 
 def _order(clustering: CellClustering, entries: Array) -> Array:
-    """Return the columns in the order in which the page takes them: the best marker of each cluster, the second best
-    of each, and so on; then the other genes by their deviance. Genes that no cell of the page has are left out.
+    """Return the columns in the order in which the page takes them.
+
+    First the best marker of each cluster, then the second best of each, and so on; then the other genes by their
+    deviance. Genes that no cell of the page has are left out.
     """
     markers = clustering.markers.genes.T.ravel()
     order = np.concatenate([markers[markers >= 0], np.argsort(-np.nan_to_num(clustering.deviance), kind="stable")])

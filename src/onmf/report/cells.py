@@ -100,9 +100,7 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
     )
 
 
-def write_cells_report(
-    path: str | os.PathLike[str], clustering: CellClustering, *, title: str | None = None
-) -> None:
+def write_cells_report(path: str | os.PathLike[str], clustering: CellClustering, *, title: str | None = None) -> None:
     """Write :func:`cells_report` to a file, completely or not at all.
 
     Parameters
@@ -238,9 +236,9 @@ def _pairs(clustering: CellClustering) -> dict[str, Any]:
     rows = _is_doubtful(clustering)
     counts = np.zeros((k, k), dtype=np.int64)
     np.add.at(counts, (clustering.labels[rows], clustering.runners_up[rows]), 1)
-    used = np.flatnonzero(sizes > 0)
-    shares = divide(counts.astype(np.float64), np.broadcast_to(sizes[:, None], counts.shape).astype(np.float64))
-    return _heat(counts[used][:, used], shares[used][:, used]) | {"clusters": used.tolist()}
+    used, others = np.flatnonzero(counts.any(axis=1)), np.flatnonzero(counts.any(axis=0))
+    shown = counts[np.ix_(used, others)]
+    return _heat(shown, shown / np.maximum(sizes[used, None], 1)) | {"rows": used.tolist(), "columns": others.tolist()}
 
 
 def _comparison(clustering: CellClustering) -> dict[str, Any] | None:

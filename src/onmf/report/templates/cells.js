@@ -34,7 +34,7 @@ onmf.cells = (() => {
   });
   document.addEventListener("focusin", (event) => {
     const owner = event.target.closest("[data-tip]");
-    if (!owner) { tip.hidden = true; return; }
+    if (!owner) { if (event.target.id !== "cells") tip.hidden = true; return; }
     const box = owner.getBoundingClientRect();
     showTip(owner.dataset.tip, box.left, box.bottom - 18);
   });

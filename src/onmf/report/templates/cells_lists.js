@@ -87,7 +87,7 @@
     if (target.dataset.sort) sortClusters(target);
     else if (target.dataset.pair) {
       listDoubtful(target.dataset.pair.split(" ").map(Number));
-      target.classList.add("chosen");
+      target.parentElement.classList.add("chosen");
     } else if (target.dataset.cluster) {
       map.choose(Number(target.dataset.cluster), true);
       by("map").scrollIntoView();

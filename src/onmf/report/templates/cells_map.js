@@ -39,6 +39,11 @@ onmf.cells.map = (() => {
     });
   }
 
+  function sizesOf(members, shown) {
+    const sizes = new Uint32Array(shown.length);
+    for (let i = 0; i < n; i++) if (members[i] >= 0) sizes[members[i]]++;
+    return sizes;
+  }
   const groups = () => (state.by === "class" ? known : cluster);
   const groupsShown = () => (state.by === "class" ? classes : clusters);
 
@@ -134,6 +139,8 @@ onmf.cells.map = (() => {
     const [x, y] = [0, 1].map((axis) => Float64Array.from(inside, (i) => places[2 * i + axis]).sort()[inside.length >> 1]);
     return inside.reduce((best, i) => (Math.hypot(places[2 * i] - x, places[2 * i + 1] - y) < Math.hypot(places[2 * best] - x, places[2 * best + 1] - y) ? i : best));
   });
+  const sizes = sizesOf(cluster, clusters), bySize = clusters.map((_, k) => k).sort((a, b) => sizes[b] - sizes[a]);
+  const NEARBY = [[0, 0], [0, -1], [0, 1], [1.3, 0], [-1.3, 0], [1.3, -1], [-1.3, 1], [1.3, 1], [-1.3, -1]]; // where a number evades another
   function writeNumbers(ratio) {
     context.font = `600 ${13 * ratio}px system-ui, sans-serif`;
     context.textAlign = "center";
@@ -142,11 +149,17 @@ onmf.cells.map = (() => {
     context.lineWidth = 3.5 * ratio;
     context.strokeStyle = isDark() ? "#14171a" : "#ffffff";
     context.fillStyle = variable("--ink");
-    anchors.forEach((i, k) => {
-      if (i < 0 || (state.chosen >= 0 && state.chosen !== k)) return;
-      context.strokeText(k, position[2 * i], position[2 * i + 1]);
-      context.fillText(k, position[2 * i], position[2 * i + 1]);
-    });
+    const written = [], step = 15 * ratio;
+    const isFree = ([x, y]) => written.every((other) => Math.abs(other[0] - x) > 1.2 * step || Math.abs(other[1] - y) >= step);
+    for (const k of bySize) {
+      const i = anchors[k];
+      if (i < 0 || (state.chosen >= 0 ? state.chosen !== k : sizes[k] < n / 500)) continue; // numbers would hide tiny clusters
+      const near = NEARBY.map(([dx, dy]) => [position[2 * i] + dx * step, position[2 * i + 1] + dy * step]);
+      const place = near.find(isFree) ?? near[0];
+      written.push(place);
+      context.strokeText(k, ...place);
+      context.fillText(k, ...place);
+    }
   }
 
   function top(values) { // nearly the largest, so that one extreme cell does not make all others pale
@@ -155,20 +168,17 @@ onmf.cells.map = (() => {
   }
 
   function writeLegend() {
-    const shown = groupsShown(), members = groups(), sizes = new Uint32Array(shown.length);
-    for (let i = 0; i < n; i++) if (members[i] >= 0) sizes[members[i]]++;
+    const shown = groupsShown(), many = sizesOf(groups(), shown);
     legend.setAttribute("aria-label", state.by === "class" ? "Classes" : "Clusters");
     legend.replaceChildren(...shown.map((group, k) => {
       const item = document.createElement("li"), button = document.createElement("button");
-      const name = document.createElement("span"), many = document.createElement("span"), swatch = document.createElement("span");
+      const [swatch, name, count] = ["swatch", "", "many"].map((style) => Object.assign(document.createElement("span"), { className: style }));
       button.type = "button";
       button.dataset.group = k;
-      swatch.className = "swatch";
       swatch.style.setProperty("--colour", state.values ? "transparent" : group.colour);
       name.textContent = state.by === "class" ? group.name : named(k);
-      many.className = "many";
-      many.textContent = number(sizes[k]);
-      button.append(swatch, name, many);
+      count.textContent = number(many[k]);
+      button.append(swatch, name, count);
       item.append(button);
       return item;
     }));
@@ -247,6 +257,7 @@ onmf.cells.map = (() => {
         const at = name.toLowerCase().indexOf(text);
         if (at === 0) begin.push(name); else if (at > 0) inside.push(name);
       }
+      begin.sort((a, b) => a.length - b.length);
       list.replaceChildren(...[...begin, ...inside].slice(0, 40).map((name) => Object.assign(document.createElement("option"), { value: name })));
       if (findGene(field.value.trim()) !== undefined || !begin.length) showGene(field.value.trim());
     });
