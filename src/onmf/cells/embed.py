@@ -60,8 +60,10 @@ def map_of_cells(
     The map is a t-SNE, made by openTSNE, of the first 50 principal components of Pearson residuals, and starts from
     the first two of them. It keeps neighbourhoods; distances between groups, and their sizes, mean little.
 
-    openTSNE was chosen over umap-learn after a comparison on two cores (MEASURED). Both give the same map again for the
-    same seed, but umap-learn then uses one core only.
+    openTSNE was chosen over umap-learn after a comparison on two busy cores. It kept neighbours slightly better: of the
+    classes of 3,774 sorted blood cells, ten neighbours on the map found 0.87 (umap-learn 0.85, the components 0.89).
+    It took 15 s (25 to 38 s), and 66 s for 50,000 cells (52 to 117 s). Both give the same map again for the same seed,
+    but umap-learn then uses one core only, and it needs further packages.
 
     Parameters
     ----------

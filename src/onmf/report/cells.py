@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ MARKERS = 8
 DOT_GENES = 120
 """Genes in the dot plot, about; each cluster has at least one and at most five."""
 
+MOST_GROUPS = 60
+"""Classes, and clusters with doubtful cells, in a table. The largest ones are shown."""
+
 UNKNOWN = 65535
 """Code of an unknown confidence; known ones are coded from 0 to 65,534."""
 
@@ -55,7 +59,7 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
     cells = _cells(clustering)
     dots = _dot_genes(clustering)
     genes = read_genes(clustering, cells, dots)
-    classes = sorted({label for label in clustering.classes or [] if label is not None})
+    classes = _classes(clustering)
     n_map = len(cells) if clustering.embedding is not None else 0
     data = {
         "clusters": [{"name": clustering.names[i], "colour": palette[i]} for i in range(k)],
@@ -127,6 +131,18 @@ def _cells(clustering: CellClustering) -> Array:
     return rows[np.argsort(clustering.labels[rows], kind="stable")]
 
 
+def _classes(clustering: CellClustering) -> list[str]:
+    """Return the largest known classes, in the order of their names."""
+    sizes = Counter(label for label in clustering.classes or [] if label is not None)
+    return sorted(label for label, _ in sizes.most_common(MOST_GROUPS))
+
+
+def _largest(sizes: Array) -> Array:
+    """Return the indices of the largest sizes above zero, in ascending order."""
+    order = np.argsort(-sizes, kind="stable")[:MOST_GROUPS]
+    return np.sort(order[sizes[order] > 0])
+
+
 def _columns(clustering: CellClustering, cells: Array, classes: list[str]) -> dict[str, Any]:
     """Return what the page knows of each of its cells, as arrays in base64."""
     confidence = clustering.confidence[cells].astype(np.float64)
@@ -143,7 +159,7 @@ def _columns(clustering: CellClustering, cells: Array, classes: list[str]) -> di
     if classes and clustering.classes is not None:
         index = {label: i for i, label in enumerate(classes)}
         labels = [clustering.classes[i] for i in cells]
-        columns["class"] = _base64(np.array([-1 if label is None else index[label] for label in labels]), "<i4")
+        columns["class"] = _base64(np.array([-1 if label is None else index.get(label, -1) for label in labels]), "<i4")
     if clustering.embedding is not None:
         places = clustering.embedding[cells]
         low, high = (places.min(axis=0), places.max(axis=0)) if len(cells) else (np.zeros(2), np.ones(2))
@@ -236,9 +252,13 @@ def _pairs(clustering: CellClustering) -> dict[str, Any]:
     rows = _is_doubtful(clustering)
     counts = np.zeros((k, k), dtype=np.int64)
     np.add.at(counts, (clustering.labels[rows], clustering.runners_up[rows]), 1)
-    used, others = np.flatnonzero(counts.any(axis=1)), np.flatnonzero(counts.any(axis=0))
+    used, others = _largest(counts.sum(axis=1)), _largest(counts.sum(axis=0))
     shown = counts[np.ix_(used, others)]
-    return _heat(shown, shown / np.maximum(sizes[used, None], 1)) | {"rows": used.tolist(), "columns": others.tolist()}
+    return _heat(shown, shown / np.maximum(sizes[used, None], 1)) | {
+        "rows": used.tolist(),
+        "columns": others.tolist(),
+        "left_out": int(counts.sum() - shown.sum()),
+    }
 
 
 def _comparison(clustering: CellClustering) -> dict[str, Any] | None:
@@ -247,7 +267,9 @@ def _comparison(clustering: CellClustering) -> dict[str, Any] | None:
     if found is None:
         return None
     table = np.asarray(found.table)
-    order = np.argsort(table.argmax(axis=0), kind="stable")
+    rows = _largest(table.sum(axis=1))
+    table = table[rows]
+    order = np.argsort(table.argmax(axis=0), kind="stable") if len(rows) else np.arange(table.shape[1])
     shares = divide(table.astype(np.float64), table.sum(axis=1, keepdims=True).astype(np.float64))
     return _heat(table[:, order], shares[:, order]) | {
         "scores": [
@@ -256,7 +278,8 @@ def _comparison(clustering: CellClustering) -> dict[str, Any] | None:
             ("Homogeneity", found.homogeneity, "1: no cluster mixes classes."),
             ("Completeness", found.completeness, "1: no class is divided among clusters."),
         ],
-        "classes": found.classes,
+        "classes": [found.classes[i] for i in rows],
+        "n_classes": len(found.classes),
         "clusters": order.tolist(),
     }
 

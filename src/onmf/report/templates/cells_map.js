@@ -83,11 +83,12 @@ onmf.cells.map = (() => {
     return true;
   }
 
-  /* Coverage of a disc, as offsets from its centre and weights of 256. */
+  /* The pixels that a disc covers, as offsets from its centre, and how much of each, of 256. */
   function disc(radius, width) {
-    const reach = Math.ceil(radius), out = [];
+    const reach = Math.ceil(radius + 0.5), inside = [-0.375, -0.125, 0.125, 0.375], out = [];
     for (let y = -reach; y <= reach; y++) for (let x = -reach; x <= reach; x++) {
-      const weight = Math.round(256 * Math.min(1, Math.max(0, radius + 0.5 - Math.hypot(x, y))));
+      let weight = 0;
+      for (const dy of inside) for (const dx of inside) if (Math.hypot(x + dx, y + dy) < radius) weight += 16;
       if (weight) out.push([y * width + x, weight]);
     }
     return { reach, offsets: Int32Array.from(out, (o) => o[0]), weights: Int32Array.from(out, (o) => o[1]) };
@@ -96,15 +97,14 @@ onmf.cells.map = (() => {
   function radius() {
     const ratio = canvas.width / canvas.clientWidth;
     const fill = 0.21 * Math.sqrt(canvas.clientWidth * canvas.clientHeight / (n + 100));
-    return ratio * Math.min(5, Math.max(0.9, Math.min(fill, 2.6)) * Math.sqrt(view.zoom));
+    return ratio * Math.min(5, Math.max(1.1, Math.min(fill, 2.6)) * Math.sqrt(view.zoom));
   }
 
   function paint() {
     if (!fit()) return;
     const { width, height } = canvas;
-    const background = packed(rgb(isDark() ? "#1d2125" : "#ffffff"));
-    pixels.fill(background);
-    const size = radius(), { reach, offsets, weights } = disc(size, width);
+    pixels.fill(packed(rgb(isDark() ? "#1d2125" : "#ffffff"))); // as the card behind it
+    const { reach, offsets, weights } = disc(radius(), width);
     const margin = 14 * width / canvas.clientWidth;
     extent = (Math.min(width, height) - 2 * margin) * view.zoom;
     for (let k = 0; k < n; k++) {
