@@ -1,9 +1,6 @@
-"""The report on cells in a browser, and the genes that it contains."""
+"""The report on cells in a browser."""
 
-import base64
 import re
-import struct
-import zlib
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -11,91 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.metrics import adjusted_rand_score
 
 import onmf.report.cell_genes
 import onmf.report.cells
+from cell_clusterings import clustering_of, small_clustering
 from conftest import DATA
-from onmf import ONMF
-from onmf.cells import CellClustering, Markers
-from onmf.cells.result import CellComparison
 from onmf.datasets import make_counts
 from onmf.report import cells_report, write_cells_report
-from onmf.report.cell_genes import pack, read_genes
 from onmf.report.palette import distinct_colours
 
 EVIL = "</script><img src=x onerror='window.hacked = 1'>"
 WIDE = {"width": 1280, "height": 900}
 
 
-def clustering_of(X, k, *, barcodes=None, genes=None, classes=None, n_used=2000, **options):
-    """Clusters of these counts, with all that a report shows. The map is a projection on the centroids."""
-    X = csr_array(X)
-    n, p = X.shape
-    genes = genes or [f"GENE{j}" for j in range(p)]
-    depths = X.sum(axis=1).astype(float)
-    entries = X.tocoo()
-    row, column = entries.coords
-    expected = depths[row] * (X.sum(axis=0) / depths.sum())[column]
-    deviance = 2 * np.bincount(column, entries.data * np.log(entries.data / expected), minlength=p)
-    used = np.sort(np.argsort(-deviance, kind="stable")[:n_used])
-    model = ONMF(k, init="random-partition", random_state=0, **options).fit(X[:, used])
-    labels = np.asarray(model.labels_)
-    member = csr_array((np.ones(n), (labels, np.arange(n))), shape=(k, n))
-    sums, having = (member @ X).toarray(), (member @ (X > 0).astype(float)).toarray()
-    sizes, totals = np.bincount(labels, minlength=k)[:, None], sums.sum(axis=1, keepdims=True)
-    inside, outside = (sums + 1) / (totals + p), (sums.sum(axis=0) - sums + 1) / (totals.sum() - totals + p)
-    scores = inside * np.log(inside / outside)
-    best = np.argsort(-scores, axis=1)[:, :10]
-    picked = [
-        np.take_along_axis(values, best, axis=1)
-        for values in (
-            scores,
-            np.log2(inside / outside),
-            having / np.maximum(sizes, 1),
-            (having.sum(axis=0) - having) / np.maximum(n - sizes, 1),
-        )
-    ]
-    centroids = model.cluster_centers_ / model.cluster_centers_.sum(axis=1, keepdims=True)
-    fits = X[:, used] @ np.log(centroids + 1e-6).T
-    order = np.argsort(-fits, axis=1)
-    runners_up = np.where(order[:, 0] == labels, order[:, 1], order[:, 0]) if k > 1 else np.full(n, -1)
-    margins = np.abs(fits[np.arange(n), labels] - fits[np.arange(n), runners_up])
-    shares = fits / depths[:, None]
-    comparison = None
-    if classes is not None:
-        known = sorted(set(classes))
-        table = np.zeros((len(known), k), dtype=int)
-        np.add.at(table, ([known.index(label) for label in classes], labels), 1)
-        comparison = CellComparison(adjusted_rand_score(classes, labels), 0.7, 0.6, 0.5, known, table)
-    return CellClustering(
-        model=model,
-        X=X,
-        barcodes=barcodes or [f"CELL{i}-1" for i in range(n)],
-        gene_names=genes,
-        genes=used,
-        deviance=deviance,
-        labels=labels,
-        confidence=1 - np.exp(-margins / 10),
-        margins=margins / depths,
-        runners_up=runners_up,
-        depths=depths,
-        genes_per_cell=np.diff(X.indptr),
-        names=[", ".join(genes[j] for j in row[:2]) for row in best],
-        markers=Markers(best, *picked, np.zeros(best.shape), np.zeros(best.shape)),
-        embedding=np.linalg.svd(shares - shares.mean(axis=0), full_matrices=False)[0][:, :2],
-        map_method="a projection for tests",
-        classes=classes,
-        comparison=comparison,
-        notes=["A note & more."],
-        source="folder/small.h5ad",
-    )
-
-
 @pytest.fixture(scope="module")
 def small():
-    found = make_counts(400, 120, 4, length=150, random_state=0)
-    return clustering_of(found.X, 4, classes=[f"type {label}" for label in found.y])
+    return small_clustering()
 
 
 @pytest.fixture(scope="module")
@@ -430,69 +358,6 @@ def large():
     return clustering_of(
         found.X, 24, max_iter=5, tol=1e9, barcodes=[f"AAACCTGAGAAACC{i:06}-1" for i in range(50_000)], n_used=300
     )
-
-
-def unpacked(text, n):
-    """Counts of one gene by cell, as the browser reads them."""
-    raw = zlib.decompress(base64.b64decode(text))
-    (entries,) = struct.unpack("<I", raw[:4])
-    steps, codes = raw[4 : len(raw) - entries], raw[len(raw) - entries :]
-    values, cell, code = np.zeros(n, dtype=int), -1, 0
-    for step in steps:
-        cell += step or 255
-        if step:
-            values[cell] = codes[code]
-            code += 1
-    return values
-
-
-@pytest.mark.parametrize("cells", [[0], [254], [255], [256], [0, 1, 2, 255, 511, 2000], [], [3, 258, 513, 769]])
-def test_packed_cells_are_found_again(cells):
-    codes = np.arange(1, len(cells) + 1)
-    values = unpacked(pack(np.array(cells, dtype=np.int64), codes), 3000)
-    assert np.flatnonzero(values).tolist() == cells
-    assert values[cells].tolist() == codes.tolist()
-
-
-class Lazy:
-    """Counts of which only slices of rows can be had, as of a file."""
-
-    def __init__(self, X):
-        self.X, self.shape, self.dtype = X, X.shape, X.dtype
-
-    def __getitem__(self, rows):
-        assert isinstance(rows, slice)
-        return self.X[rows]
-
-
-@pytest.mark.parametrize("kind", [csr_array, lambda X: X.toarray(), Lazy])
-def test_genes_in_blocks(small, kind, monkeypatch):
-    monkeypatch.setattr(onmf.report.cell_genes, "ROWS", 37)
-    cells = np.random.default_rng(0).permutation(400)[:300]
-    dots = np.array([3, 1, 7])
-    found = read_genes(replace(small, X=kind(small.X)), cells, dots)
-    dense = small.X.toarray()
-    markers = list(dict.fromkeys(small.markers.genes.T.ravel().tolist()))
-    assert found.columns[: len(markers)].tolist() == markers, "the best of each cluster, then the second best"
-    assert len(found.columns) == np.count_nonzero(dense[cells].any(axis=0))
-    for column, text in zip(found.columns, found.packed, strict=True):
-        counts = dense[cells, column]
-        values = found.levels[unpacked(text, 300)]
-        assert values == pytest.approx(counts, rel=0.05)
-        assert np.array_equal(values[counts <= 16], counts[counts <= 16])
-    scaled = np.log1p(1e4 * dense[:, dots] / small.depths[:, None])
-    for k in range(4):
-        assert found.means[k] == pytest.approx(scaled[small.labels == k].mean(axis=0))
-        assert found.shares[k] == pytest.approx((dense[small.labels == k][:, dots] > 0).mean(axis=0))
-
-
-@pytest.mark.parametrize("factor", [1000, 0.3])
-def test_large_and_fractional_counts_are_rounded(small, factor):
-    found = read_genes(replace(small, X=small.X * factor), np.arange(400), np.array([0]))
-    assert len(found.levels) <= 256
-    for column, text in zip(found.columns[:5], found.packed, strict=False):
-        counts = (small.X * factor)[:, [column]].toarray().ravel()
-        assert found.levels[unpacked(text, 400)] == pytest.approx(counts, rel=0.05)
 
 
 def test_a_page_has_room_for_some_genes_and_cells(visit, small, monkeypatch):
