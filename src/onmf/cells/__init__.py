@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from .cluster import cluster
+from .cluster import cluster, cluster_cells
 from .counts import CountCheck, check_counts, whole_layers_of
+from .genes import deviant_genes
+from .markers import markers
 from .matrix import OnDisk
 from .read import Cells, read_cells
 from .result import CellClustering, Markers
@@ -16,6 +18,9 @@ __all__ = [
     "OnDisk",
     "check_counts",
     "cluster",
+    "cluster_cells",
+    "deviant_genes",
+    "markers",
     "read_cells",
     "whole_layers_of",
 ]

@@ -13,7 +13,7 @@ from onmf.backend import to_host
 from onmf.divergence import Array, divide
 from onmf.estimator import ONMF
 
-from .anndata import check_anndata, counts_of, write_markers
+from .anndata import check_anndata, counts_of, write_results
 from .counts import check_counts, whole_layers_of
 from .fit import Progress, fit_counts, keep_cells
 from .genes import N_TOP_GENES, as_csr
@@ -89,10 +89,6 @@ def cluster(
     >>> adata.obs["onmf"].cat.categories.tolist()
     ['0', '1', '2']
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("onmf.cells needs anndata: pip install 'onmf[cells]'.") from error
     check_anndata(adata)
     if not isinstance(key_added, str) or not key_added:
         raise ValueError(f"key_added={key_added!r} is not allowed: give the name under which the result is written.")
@@ -116,29 +112,8 @@ def cluster(
         progress=progress,
         **parameters,
     )
-    model, k = result.model, len(result.names)
-    categories = [str(number) for number in range(k)]
-    scales = np.full(len(names), np.nan)
-    scales[result.labels >= 0] = to_host(model.scales_)
-    adata.obs[key_added] = pd.Categorical.from_codes(result.labels, categories=categories)
-    adata.obs[f"{key_added}_confidence"] = result.confidence
-    adata.obs[f"{key_added}_runner_up"] = pd.Categorical.from_codes(result.runners_up, categories=categories)
-    adata.obs[f"{key_added}_margin"] = result.margins
-    adata.obs[f"{key_added}_scale"] = scales
-    adata.var["deviance"] = result.deviance
-    adata.var[f"{key_added}_gene"] = np.isin(np.arange(len(genes)), result.genes)
-    adata.varm[key_added] = result.profiles.T.copy()
-    adata.uns[key_added] = {
-        "params": {"n_clusters": k, "layer": layer or "X", "beta_loss": str(model.beta_loss), "view": result.view}
-        | {name: value for name, value in parameters.items() if isinstance(value, str | int | float)},
-        "names": np.array(result.names, dtype=object),
-        "n_iter": model.n_iter_,
-        "objective": model.reconstruction_err_,
-        "stop_reason": model.stop_reason_,
-        "notes": np.array(result.notes, dtype=object),
-    }
-    write_markers(adata, result.markers, categories, key_added, f"{key_added}_markers", layer)
-    return model
+    write_results(adata, result, key_added, layer=layer, parameters=parameters)
+    return result.model
 
 
 def cluster_cells(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, csr_matrix
 
 from onmf.divergence import Array
 
@@ -74,7 +74,7 @@ class CellSet:
             var = pd.DataFrame(index=make_index_unique(index))
             if not index.is_unique:
                 var["gene"] = self.genes
-        return AnnData(X=self.X, obs=obs, var=var)
+        return AnnData(X=csr_matrix(self.X), obs=obs, var=var)  # scanpy 1.11 cannot normalise sparse arrays
 
 
 def read_cell_set(path: Path, name: str, source: str) -> CellSet:
