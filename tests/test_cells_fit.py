@@ -10,7 +10,7 @@ import onmf.cells.fit
 import onmf.cells.matrix
 from onmf import ONMF
 from onmf.cells import OnDisk, deviant_genes, read_cells
-from onmf.cells.confidence import FALLBACK, confidence, log_chances, temperature_of
+from onmf.cells.confidence import USUAL, confidence, log_chances, temperature_of
 from onmf.cells.fit import fit_counts, keep_cells
 from onmf.cells.genes import columns_of, deviance, top_genes
 from onmf.cells.matrix import SomeRows
@@ -215,7 +215,29 @@ class TestConfidence:
         assert (fit.runners_up == -1).all()
 
     def test_one_run_falls_back(self, made):
-        assert fit_counts(made.X, 4, n_init=1, view="counts").temperature == FALLBACK
+        fit = fit_counts(made.X, 4, n_init=1, view="counts")
+        chances = np.sort(log_chances(fit.model, made.X), axis=1)
+        assert fit.temperature == pytest.approx(np.median(chances[:, -1] - chances[:, -2]) / USUAL)
+
+    @pytest.mark.parametrize("beta_loss", ["kullback-leibler", "frobenius", "cosine", 1.5])
+    @pytest.mark.parametrize("runs", [1, 3])
+    def test_clear_clusters_are_sure_in_any_divergence(self, between, beta_loss, runs):
+        fit = fit_counts(between * 20, 2, beta_loss=beta_loss, n_init=runs)
+        assert fit.confidence[:300].mean() > 0.85
+        assert fit.confidence[300:].mean() < fit.confidence[:300].mean()
+
+    def test_runs_that_agree_leave_doubts(self, between):
+        fit = fit_counts(between, 2, view="logs")
+        assert fit.confidence.min() < 0.9
+
+    @pytest.mark.parametrize("beta_loss", ["frobenius", "cosine"])
+    def test_runners_up_of_deep_cells(self, made, beta_loss):
+        X = made.X.toarray() * np.where(np.arange(400) % 50 == 0, 1000, 1)[:, None]
+        fit = fit_counts(csr_array(X), 4, beta_loss=beta_loss, n_top_genes=None)
+        centroids = fit.model.cluster_centers_ / np.linalg.norm(fit.model.cluster_centers_, axis=1, keepdims=True)
+        order = np.argsort(-(X @ centroids.T), axis=1)
+        assert np.array_equal(order[:, 0], fit.model.labels_)
+        assert np.array_equal(order[:, 1], fit.runners_up)
 
     def test_the_temperature_follows_the_runs(self, made):
         model = ONMF(4, smoothing=1e-6).fit(made.X)
