@@ -96,15 +96,17 @@ class TestWhereTheCountsAre:
             before["X"],
         )
 
-    def test_stored_zeros_and_duplicates(self, made, expected):
-        X = made.X.toarray()
+    @pytest.mark.parametrize("dtype", [np.int64, np.float64])
+    def test_stored_zeros_and_unsorted_duplicates(self, made, expected, dtype):
+        X = made.X.toarray().astype(dtype)[:, ::-1]
         n, p = X.shape
         data = np.stack([X // 2, X - X // 2], axis=2).ravel()
-        columns = np.tile(np.repeat(np.arange(p), 2), n)
-        adata = annotated(csr_matrix((data, columns, np.arange(n + 1) * 2 * p), shape=(n, p)))
+        columns = np.tile(np.repeat(np.arange(p)[::-1], 2), n)
+        adata = annotated(csr_matrix((data.copy(), columns.copy(), np.arange(n + 1) * 2 * p), shape=(n, p)))
         cluster(adata, 4, n_top_genes=60)
         assert np.array_equal(adata.obs["onmf"].cat.codes, expected)
-        assert np.array_equal(adata.X.data, data), "the counts were changed"
+        for array, given in ((adata.X.data, data), (adata.X.indices, columns)):
+            assert np.array_equal(array, given), "the counts were changed"
 
     def test_a_view_in_memory(self, made):
         adata = annotated(csr_matrix(made.X))

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from onmf.backend import to_host
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.fit.consensus import agreement_of, votes_of
@@ -24,7 +25,7 @@ def log_chances(model: ONMF, values: Any) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
     squares = values.astype(np.float64).power(2)
     hot = float(max(values.sum(axis=1).max(), squares.sum(axis=1).max(), 1.0))  # so that no probability underflows
-    return hot * np.log(np.maximum(np.asarray(model.predict_proba(values, temperature=hot)), 1e-300))
+    return hot * np.log(np.maximum(to_host(model.predict_proba(values, temperature=hot)), 1e-300))
 
 
 def temperature_of(chances: FloatArray, labels: Array, runs: list[Array], rng: np.random.Generator) -> float:
