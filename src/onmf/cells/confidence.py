@@ -13,9 +13,12 @@ from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.fit.consensus import agreement_of, votes_of
 
-USUAL, SUREST = 4.0, 20.0
-"""Temperatures between the two best clusters of a median cell: if there is only one run, so that no two can be
-compared, and at most. Runs that agree on every cell do not make every label certain."""
+USUAL = 4.0
+"""Gap between the two best clusters of a median cell, in temperatures, if there is only one run. On real cells with
+several runs it is between 1 and 12."""
+
+SUREST = 20.0
+"""The largest such gap. Without it, runs that agree on every cell would make every label certain."""
 
 SAMPLE = 20_000
 """Cells from which the temperature is estimated."""
@@ -23,8 +26,8 @@ SAMPLE = 20_000
 
 def log_chances(model: ONMF, values: Any) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
-    squares = values.astype(np.float64).power(2)
-    hot = float(max(values.sum(axis=1).max(), squares.sum(axis=1).max(), 1.0))  # so that no probability underflows
+    # So hot that no probability underflows: losses are at most of the size of row sums, or of squared norms.
+    hot = max(float(values.sum(axis=1, dtype=np.float64).max()) * max(float(values.max()), 1.0), 1.0)
     return hot * np.log(np.maximum(to_host(model.predict_proba(values, temperature=hot)), 1e-300))
 
 
