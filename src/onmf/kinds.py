@@ -16,6 +16,7 @@ KINDS = {
     "documents": "onmf.text.kind:DOCUMENTS",
     "matrix": "onmf.kinds:MATRIX",
     "image": "onmf.image.kind:IMAGE",
+    "cells": "onmf.cells.kind:CELLS",
 }
 """Where each kind is defined, as ``module:name``."""
 

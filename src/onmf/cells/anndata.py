@@ -37,7 +37,12 @@ def counts_of(adata: Any, layer: str | None) -> Any:
 
 
 def write_results(
-    adata: Any, result: CellClustering, key: str, *, layer: str | None = None, parameters: Mapping[str, Any] | None = None
+    adata: Any,
+    result: CellClustering,
+    key: str,
+    *,
+    layer: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> None:
     """Write clusters, how sure they are, genes and markers into an AnnData object. See :func:`onmf.cells.cluster`."""
     import pandas as pd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -230,7 +230,13 @@ def _choose_number(
     sample = csr_array(counts[rows][:, top_genes(deviances, AUTO_GENES)])
     candidates = [k for k in AUTO if k <= max(2, n // 10)]
     selection = select_n_clusters(
-        sample, candidates, n_splits=2, n_init=2, max_iter=20, random_state=int(rng.integers(2**31)), n_threads=n_threads
+        sample,
+        candidates,
+        n_splits=2,
+        n_init=2,
+        max_iter=20,
+        random_state=int(rng.integers(2**31)),
+        n_threads=n_threads,
     )
     best = int(np.argmax(selection.held_out))
     enough = selection.held_out >= selection.held_out[best] - selection.held_out_error[best]
@@ -285,9 +291,7 @@ def _shaken(data: Data, search: Search, promising: list[Clustering], seeds: Arra
     return list(in_parallel(data, int, shake, len(promising)))
 
 
-def _best(
-    counts: csr_array, found: Found, k: int, rng: np.random.Generator
-) -> tuple[View, Clustering, str]:
+def _best(counts: csr_array, found: Found, k: int, rng: np.random.Generator) -> tuple[View, Clustering, str]:
     """The best run: by its objective within a view, by the likelihood of the counts between views; and a note."""
     best = [(view, min(clusterings, key=lambda run: run.objective)) for view, clusterings in found]
     if len(best) == 1:

@@ -74,7 +74,10 @@ def markers_of(profiles: Profiles, n_markers: int = N_MARKERS) -> Markers:
     columns = []
     inside_cells = profiles.cells[:, None]
     outside_cells = n - inside_cells
-    means, outside = divide(profiles.logs, inside_cells), divide(profiles.logs.sum(axis=0) - profiles.logs, outside_cells)
+    means, outside = (
+        divide(profiles.logs, inside_cells),
+        divide(profiles.logs.sum(axis=0) - profiles.logs, outside_cells),
+    )
     squares, others = profiles.squares, profiles.squares.sum(axis=0) - profiles.squares
     variance = np.maximum(divide(squares - inside_cells * means**2, np.maximum(inside_cells - 1, 1)), 0.0)
     variance_outside = np.maximum(divide(others - outside_cells * outside**2, np.maximum(outside_cells - 1, 1)), 0.0)
