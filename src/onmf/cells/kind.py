@@ -25,7 +25,7 @@ def _genes(extra: Mapping[str, Any]) -> list[str]:
     return extra.get("symbols") or extra["genes"]
 
 
-CELLS = Kind(predict="onmf.cli.cells:predict_new_cells", rules=_rules, feature_names=_genes)
+CELLS = Kind(predict="onmf.cli.cells:predict_new_cells", rules=_rules, feature_names=_genes, features="genes")
 
 
 def is_cells(parts: Mapping[str, Any]) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from scipy.sparse import diags_array
 
 import onmf
 from onmf.cells import CellClustering, Cells, check_counts, cluster_cells, read_cells
@@ -231,10 +233,8 @@ def _parse_genes(value: str) -> int | None:
 def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -> Path | None:
     if out is None:
         return None
-    if report:
-        from onmf.report.page import plotly_script
-
-        plotly_script()  # fails now, not after the fit, if a package is missing
+    if report and (missing := [name for name in ("jinja2", "openTSNE") if find_spec(name) is None]):
+        fail(f"The report needs {' and '.join(missing)}: pip install 'onmf[cells,report]', or use --no-report.")
     return stack.enter_context(whole_folder(out, force=force, ours=OURS))
 
 
@@ -251,8 +251,8 @@ def _write(
         from onmf.cells.embed import map_of_cells
         from onmf.report import write_cells_report
 
-        counts = columns_of(cells.X, result.genes)
-        counts[np.flatnonzero(result.labels < 0)] = 0
+        inside = diags_array((result.labels >= 0).astype(np.int32))  # cells that were left out are not on the map
+        counts = inside @ columns_of(cells.X, result.genes)
         result.embedding, result.map_method = map_of_cells(
             counts, n_threads=threads, progress=lambda name, share: step(f"Drawing: {name}", share)
         )

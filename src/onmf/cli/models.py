@@ -172,7 +172,8 @@ def show(
     fitted = onmf.load(model)
     extra, provenance = fitted.extra_, fitted.provenance_
     sizes = np.bincount(fitted.labels_, minlength=len(fitted.cluster_centers_))
-    top_words = fitted.top_features(words, get_kind(extra["kind"]).feature_names(extra))
+    kind = get_kind(extra["kind"])
+    top_words = fitted.top_features(words, kind.feature_names(extra))
     rows = [
         {"cluster": k, "size": int(size), "distinctive": ", ".join(top)}
         for k, (size, top) in enumerate(zip(sizes, top_words, strict=True))
@@ -192,4 +193,4 @@ def show(
     created, version = provenance.get("created", "at an unknown time"), provenance.get("onmf", "of unknown version")
     tell(f"Written {created} by onmf {version}")
     tell()
-    print_clusters(rows)
+    print_clusters(rows, kind.features)
