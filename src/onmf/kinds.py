@@ -16,6 +16,7 @@ KINDS = {
     "documents": "onmf.text.kind:DOCUMENTS",
     "matrix": "onmf.kinds:MATRIX",
     "image": "onmf.image.kind:IMAGE",
+    "cells": "onmf.cells.kind:CELLS",
 }
 """Where each kind is defined, as ``module:name``."""
 
@@ -49,12 +50,15 @@ class Kind:
         Raises ValueError if the entries of ``extra`` contradict each other.
     feature_names : callable
         Names of the features, from ``extra``; None if they have no names.
+    features : str
+        What the features are called: words, bands, genes.
     """
 
     predict: str | None = None
     rules: Callable[[int, int], Mapping[str, Any]] = _no_rules
     check: Callable[[Mapping[str, Any]], None] = _no_check
     feature_names: Callable[[Mapping[str, Any]], Sequence[str] | None] = _no_names
+    features: str = "features"
 
 
 MATRIX = Kind(predict="onmf.cli.models:predict_matrix")

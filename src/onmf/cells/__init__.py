@@ -5,12 +5,18 @@ from __future__ import annotations
 from .cluster import cluster, cluster_cells
 from .counts import CountCheck, check_counts, whole_layers_of
 from .genes import deviant_genes
+from .embed import map_of_cells
 from .markers import markers
 from .matrix import OnDisk
+from .predict import CellAssignment, predict_cells
 from .read import Cells, read_cells
-from .result import CellClustering, Markers
+from .result import CellClustering, CellComparison, Markers
 
 __all__ = [
+    "CellAssignment",
+    "CellComparison",
+    "map_of_cells",
+    "predict_cells",
     "CellClustering",
     "Cells",
     "CountCheck",

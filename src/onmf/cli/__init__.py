@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import documents, image, models, reproduce
+from . import cells, documents, image, models, reproduce
 from .common import app, main
 
-__all__ = ["app", "documents", "image", "main", "models", "reproduce"]
+__all__ = ["app", "cells", "documents", "image", "main", "models", "reproduce"]

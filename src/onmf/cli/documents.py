@@ -321,13 +321,13 @@ def print_summary(result: DocumentClusters) -> None:
         )
 
 
-def print_clusters(rows: list[dict[str, Any]]) -> None:
+def print_clusters(rows: list[dict[str, Any]], features: str = "words") -> None:
     """Print one line for each cluster."""
     labelled = any(row.get("label") for row in rows)
     names = [visible(f"{row['label']} {row['share']:.0%}") if row.get("label") else "" for row in rows]
     width = max(map(len, [*names, "mostly"]))
     head = f"{'mostly':{width}}  " if labelled else ""
-    tell(f"cluster    size  {head}distinctive words")
+    tell(f"cluster    size  {head}distinctive {features}")
     for row, name in zip(rows, names, strict=True):
         label = f"{name:{width}}  " if labelled else ""
         tell(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")

@@ -18,7 +18,7 @@ from onmf.text.write import assignments, csv_lines, write_rows
 
 from .common import app, checked_folder, fail, say, steps, tell, tell_json, visible, warnings_as_sentences
 from .documents import check_strip, print_clusters
-from .options import WORDS, Force, IdColumn, InputKind, Json, Labels, Quiet, Request, Strip, TextColumn
+from .options import READING, WORDS, Force, IdColumn, InputKind, Json, Labels, Quiet, Request, Strip, TextColumn
 
 
 class Table(NamedTuple):
@@ -47,6 +47,12 @@ def predict(
     text: TextColumn = None,
     id: IdColumn = None,
     input: InputKind = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            "--layer", metavar="NAME", help="Layer of a file of cells that holds the counts.", rich_help_panel=READING
+        ),
+    ] = None,
     token_pattern: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +68,8 @@ def predict(
 ) -> None:
     """Assign new data to the clusters of a model.
 
-    Prints a table in CSV: id, cluster, scale, margin. A document that has none of the model's words gets no cluster.
+    Prints a table in CSV: id, cluster, scale, margin; for cells also the name of the cluster, how sure it is, and the
+    runner-up. A document or cell that has none of the model's words or genes gets no cluster.
 
     For example:
 
@@ -71,13 +78,15 @@ def predict(
     onmf predict clusters/model.onmf new.jsonl --text body --out assigned.parquet
 
     onmf predict materials/model.onmf other.hdr --out other-materials
+
+    onmf predict cells/model.onmf new.h5ad --out assigned.csv
     """
     fitted = onmf.load(model)
     name = fitted.extra_["kind"]
     kind = get_kind(name)
     if kind.predict is None:
         fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    request = Request(path, out, force, labels, strip, text, id, input, token_pattern, quiet, as_json)
+    request = Request(path, out, force, labels, strip, text, id, input, layer, token_pattern, quiet, as_json)
     resolve(kind.predict)(fitted, request)
 
 
@@ -102,7 +111,7 @@ def predict_documents(model: onmf.ONMF, request: Request) -> None:
             notes.append(f"Accuracy {result.comparison.accuracy:.1%}, NMI {result.comparison.nmi:.3f}.")
         return Table(assignments(result), ["id", "cluster", "scale", "margin", *label], notes)
 
-    _predict_table(request, assign)
+    predict_table(request, assign)
 
 
 def predict_matrix(model: onmf.ONMF, request: Request) -> None:
@@ -119,10 +128,10 @@ def predict_matrix(model: onmf.ONMF, request: Request) -> None:
         )
         return Table(rows, ["id", "cluster", "scale", "margin"], [])
 
-    _predict_table(request, assign)
+    predict_table(request, assign)
 
 
-def _predict_table(request: Request, assign: Callable[[], Table]) -> None:
+def predict_table(request: Request, assign: Callable[[], Table]) -> None:
     """Print the table that ``assign`` returns, or write it to a file."""
     out = request.out
     if out is not None:
@@ -163,7 +172,8 @@ def show(
     fitted = onmf.load(model)
     extra, provenance = fitted.extra_, fitted.provenance_
     sizes = np.bincount(fitted.labels_, minlength=len(fitted.cluster_centers_))
-    top_words = fitted.top_features(words, get_kind(extra["kind"]).feature_names(extra))
+    kind = get_kind(extra["kind"])
+    top_words = fitted.top_features(words, kind.feature_names(extra))
     rows = [
         {"cluster": k, "size": int(size), "distinctive": ", ".join(top)}
         for k, (size, top) in enumerate(zip(sizes, top_words, strict=True))
@@ -183,4 +193,4 @@ def show(
     created, version = provenance.get("created", "at an unknown time"), provenance.get("onmf", "of unknown version")
     tell(f"Written {created} by onmf {version}")
     tell()
-    print_clusters(rows)
+    print_clusters(rows, kind.features)

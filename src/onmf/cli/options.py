@@ -97,6 +97,7 @@ class Request:
     text: str | None
     id: str | None
     input: str | None
+    layer: str | None
     token_pattern: str | None
     quiet: bool
     as_json: bool

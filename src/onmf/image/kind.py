@@ -39,7 +39,7 @@ def _bands(extra: Mapping[str, Any]) -> list[str]:
     return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
 
 
-IMAGE = Kind(predict="onmf.cli.image:map_image", rules=_rules, check=_check, feature_names=_bands)
+IMAGE = Kind(predict="onmf.cli.image:map_image", rules=_rules, check=_check, feature_names=_bands, features="bands")
 
 
 def is_image(parts: Mapping[str, Any]) -> bool:

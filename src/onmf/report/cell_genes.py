@@ -20,7 +20,7 @@ from onmf.cells import CellClustering
 from onmf.data.structure import check_structure
 from onmf.divergence import Array, FloatArray, divide
 
-GENES = 4_500_000
+GENES = 8_000_000
 """Bytes of genes in a page, as they are embedded."""
 
 DENSEST = 0.6

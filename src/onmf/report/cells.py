@@ -15,7 +15,6 @@ from onmf.divergence import Array, FloatArray, divide
 from onmf.io.files import write_whole
 
 from .cell_genes import PER_CELL, Genes, read_genes
-from .charts import convergence
 from .page import render_page
 from .palette import distinct_colours
 
@@ -54,7 +53,7 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
     str
     """
     name = Path(clustering.source).name
-    model, k = clustering.model, len(clustering.names)
+    k = len(clustering.names)
     palette = distinct_colours(k)
     cells = _cells(clustering)
     dots = _dot_genes(clustering)
@@ -76,7 +75,6 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
         },
         "dots": _dots(clustering, genes, dots),
         "doubtful": DOUBTFUL,
-        "figures": {"convergence": convergence(model.history_.get("moved", np.empty(0)), "cells that moved")},
     }
     return render_page(
         "cells.html",
@@ -98,9 +96,6 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
         map_method=clustering.map_method or "a method that was not recorded",
         doubtful=DOUBTFUL,
         n_doubtful=int(np.count_nonzero(_is_doubtful(clustering))),
-        convergence_text=(
-            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
-        ),
     )
 
 

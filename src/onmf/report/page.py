@@ -24,7 +24,9 @@ ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """Characters that must not occur in a script, and their escapes in JSON. Without ``<`` no element can open or close."""
 
 
-def render_page(template: str, *, title: str, script: str | tuple[str, ...], data: Any, **context: Any) -> str:
+def render_page(
+    template: str, *, title: str, script: str | tuple[str, ...], data: dict[str, Any], **context: Any
+) -> str:
     """Render a self-contained HTML page.
 
     Parameters
@@ -36,8 +38,8 @@ def render_page(template: str, *, title: str, script: str | tuple[str, ...], dat
     script : str or tuple of str
         The page's own scripts, files beside the template. They run after Plotly and ``base.js``. The latter provides
         ``onmf.data`` and draws ``onmf.data.figures`` in the elements with ``data-figure="NAME"``.
-    data : object
-        Data for the scripts: JSON values, and NumPy numbers and arrays.
+    data : dict
+        Data for the scripts: JSON values, and NumPy numbers and arrays. Without ``figures``, the page has no Plotly.
     **context
         Variables of the template; they are escaped.
 
@@ -60,7 +62,8 @@ def render_page(template: str, *, title: str, script: str | tuple[str, ...], dat
     environment.filters["number"] = lambda value: f"{value:,}"
     environment.filters["percent"] = lambda value: f"{value:.1%}"
     own = (script,) if isinstance(script, str) else script
-    scripts = [plotly_script(), *(_inside(_template(name)) for name in ("base.js", *own))]
+    charts = [plotly_script()] if data.get("figures") else []
+    scripts = [*charts, *(_inside(_template(name)) for name in ("base.js", *own))]
     policy = (
         "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; "
         f"form-action 'none'; script-src {' '.join(map(_hash, scripts))}"

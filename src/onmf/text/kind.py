@@ -52,7 +52,7 @@ def _vocabulary(extra: Mapping[str, Any]) -> list[str]:
     return extra["vocabulary"]
 
 
-DOCUMENTS = Kind(predict="onmf.cli.models:predict_documents", rules=_rules, feature_names=_vocabulary)
+DOCUMENTS = Kind(predict="onmf.cli.models:predict_documents", rules=_rules, feature_names=_vocabulary, features="words")
 
 
 def is_documents(parts: Mapping[str, Any]) -> bool:
