@@ -17,7 +17,7 @@ def _rules(k: int, p: int) -> dict[str, Rule]:
         "symbols": optional(strings(p)),
         "names": strings(k),
         "view": one_of(*NAMES),
-        "temperature": number(1e-6, 1e9),
+        "temperature": number(1e-12, 1e18),
     }
 
 
