@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from onmf.backend.device import import_cupy
 from onmf.data import get_engine
+from onmf.datasets import load_cells
 
 DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
@@ -114,6 +115,21 @@ def paper_set():
                 pytest.skip(f"{name}.npz is not in ONMF_DATA={folder}")
             with np.load(found[0]) as file:
                 loaded[name] = _documents(file) if "indptr" in file else _image(file)
+        return loaded[name]
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def cell_set():
+    """Load a set of labelled cells by name. Skips the test if it is not found."""
+    loaded = {}
+
+    def load(name):
+        if not DATA or not Path(DATA, "cells", f"{name}.npz").exists():
+            pytest.skip(f"cells/{name}.npz is not in ONMF_DATA={DATA}")
+        if name not in loaded:
+            loaded[name] = load_cells(name)
         return loaded[name]
 
     return load

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_matrix, csr_array, csr_matrix, save_npz, vstack
+from scipy.sparse import csc_matrix, csr_matrix, save_npz, vstack
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 from onmf import ONMF, load
@@ -638,74 +638,3 @@ class TestHostileFiles:
             filters, compressor = [Pickle()], None
 
         assert list(codecs(Old())) == ["pickle"]
-
-
-class TestCells:
-    @pytest.mark.parametrize("mode", ["memory", "backed", "dask", "layer"])
-    def test_cluster(self, adata_files, X, labels, mode):
-        import anndata
-
-        import onmf.cells
-
-        file = adata_files / "cells.h5ad"
-        if mode == "dask":
-            adata = anndata.AnnData(open_h5ad(file, rows=77))
-        else:
-            adata = anndata.read_h5ad(file, backed="r" if mode == "backed" else None)
-        layer = "dense" if mode == "layer" else None
-        model = onmf.cells.cluster(adata, 4, layer=layer, key_added="topic", rows=77, max_iter=50)
-        assert adata.obs["topic"].cat.codes.tolist() == labels.tolist()
-        assert adata.varm["topic"] == pytest.approx(model.cluster_centers_.T)
-        assert (adata.obs["topic_margin"] >= 0).all()
-        assert (adata.obs["topic_scale"] ** 2).sum() == pytest.approx(4)
-        assert adata.uns["topic"]["params"] == {
-            "n_clusters": 4,
-            "layer": layer or "X",
-            "beta_loss": "kullback-leibler",
-            "max_iter": 50,
-        }
-        if mode == "backed":
-            adata.file.close()
-
-    def test_the_results_can_be_saved(self, X, tmp_path):
-        import anndata
-
-        import onmf.cells
-
-        adata = anndata.AnnData(csr_array(X))
-        onmf.cells.cluster(adata, 3)
-        adata.write_h5ad(tmp_path / "out.h5ad")
-        again = anndata.read_h5ad(tmp_path / "out.h5ad")
-        assert again.uns["onmf"]["n_iter"] == adata.uns["onmf"]["n_iter"]
-
-    def test_refusals(self, X):
-        import anndata
-
-        import onmf.cells
-
-        with pytest.raises(TypeError, match="not an AnnData object"):
-            onmf.cells.cluster(X, 3)
-        with pytest.raises(KeyError, match="adata has no layer 'raw'"):
-            onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, layer="raw")
-        for rows in (0, 2.5):
-            with pytest.raises(ValueError, match=f"rows={rows} is not allowed: a batch needs at least 1 cell"):
-                onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, rows=rows)
-        for name in (None, ""):
-            with pytest.raises(ValueError, match=f"key_added={name!r} is not allowed"):
-                onmf.cells.cluster(anndata.AnnData(csr_array(X)), 3, key_added=name)
-        wrong = anndata.AnnData(csr_matrix(X))
-        wrong.X.indices[3] = 10**6
-        with pytest.raises(ValueError, match=r"indices\[3\] = 1000000, in row 0, is outside a matrix"):
-            onmf.cells.cluster(wrong, 3)
-
-    def test_a_view_of_a_backed_object_is_refused(self, adata_files, X):
-        import anndata
-
-        import onmf.cells
-
-        adata = anndata.read_h5ad(adata_files / "cells.h5ad", backed="r")
-        with pytest.raises(ValueError, match=r"a view of a backed object.*adata.to_memory\(\)"):
-            onmf.cells.cluster(adata[:200], 4)
-        part = adata[:200].to_memory()
-        assert np.array_equal(onmf.cells.cluster(part, 4).labels_, ONMF(4).fit(X[:200]).labels_)
-        adata.file.close()

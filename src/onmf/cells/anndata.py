@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from onmf.backend import to_host
 
+from .counts import check_counts, whole_layers_of
+from .matrix import canonical
+from .read import Cells
 from .result import CellClustering, Markers
 
 
@@ -26,14 +31,20 @@ def check_anndata(adata: Any) -> None:
         )
 
 
-def counts_of(adata: Any, layer: str | None) -> Any:
-    """The matrix of an AnnData object that holds the counts."""
+def cells_of(adata: Any, layer: str | None) -> Cells:
+    """The counts of an AnnData object, which are checked, and its names. The arrays of the object are not changed."""
+    check_anndata(adata)
     if layer is not None and layer not in adata.layers:
-        raise KeyError(f"adata has no layer {layer!r}: there are {', '.join(adata.layers) or 'none'}.")
+        remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"there are {', '.join(adata.layers) or 'none'}"
+        raise KeyError(f"adata has no layer {layer!r}: {remedy}.")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
         raise ValueError("adata has no X: name the layer that has the counts with layer=.")
-    return X
+    X = canonical(X) if issparse(X) else X
+    names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
+    place = "X" if layer is None else f"layers/{layer}"
+    notes = check_counts(X, place=place, elsewhere=lambda: whole_layers_of(adata, layer), barcodes=names, genes=genes)
+    return Cells(X, names, genes, place=place, notes=notes)
 
 
 def write_results(
@@ -51,46 +62,56 @@ def write_results(
     categories = [str(number) for number in range(k)]
     scales = np.full(len(result.labels), np.nan)
     scales[result.labels >= 0] = to_host(model.scales_)
-    adata.obs[key] = pd.Categorical.from_codes(result.labels, categories=categories)
-    adata.obs[f"{key}_confidence"] = result.confidence
-    adata.obs[f"{key}_runner_up"] = pd.Categorical.from_codes(result.runners_up, categories=categories)
-    adata.obs[f"{key}_margin"] = result.margins
-    adata.obs[f"{key}_scale"] = scales
-    adata.var["deviance"] = result.deviance
-    adata.var[f"{key}_gene"] = np.isin(np.arange(len(result.deviance)), result.genes)
-    adata.varm[key] = result.profiles.T.copy()
-    adata.uns[key] = {
+    of_cells = {
+        key: pd.Categorical.from_codes(result.labels, categories=categories),
+        f"{key}_confidence": result.confidence,
+        f"{key}_runner_up": pd.Categorical.from_codes(result.runners_up, categories=categories),
+        f"{key}_margin": result.margins,
+        f"{key}_scale": scales,
+    }
+    of_genes = {
+        "deviance": result.deviance,
+        f"{key}_gene": np.isin(np.arange(len(result.deviance)), result.genes),
+    }
+    about = {
         "params": {"n_clusters": k, "layer": layer or "X", "beta_loss": str(model.beta_loss), "view": result.view}
-        | {name: value for name, value in (parameters or {}).items() if isinstance(value, str | int | float)},
+        | {name: value for name, value in (parameters or {}).items() if isinstance(value, str | Real)},
         "names": np.array(result.names, dtype=object),
         "n_iter": int(model.n_iter_),
         "objective": float(model.reconstruction_err_),
         "stop_reason": model.stop_reason_,
         "notes": np.array(result.notes, dtype=object),
     }
-    write_markers(adata, result.markers, categories, key, f"{key}_markers", layer)
+    found = scanpy_markers(result.markers, list(adata.var_names), categories, key, layer)
+    # All results are ready here, so an error cannot leave half of them behind.
+    for name, values in of_cells.items():
+        adata.obs[name] = values
+    for name, values in of_genes.items():
+        adata.var[name] = values
+    adata.varm[key] = result.profiles.T.copy()
+    adata.uns[key], adata.uns[f"{key}_markers"] = about, found
 
 
-def write_markers(adata: Any, found: Markers, groups: Sequence[str], groupby: str, key: str, layer: str | None) -> None:
-    """Write markers as ``scanpy.tl.rank_genes_groups`` does: arrays with a field for each group."""
-    names = np.asarray(adata.var_names, dtype=object)[found.genes]
+def scanpy_markers(
+    found: Markers, gene_names: Sequence[str], groups: Sequence[str], groupby: str, layer: str | None
+) -> dict[str, Any]:
+    """Markers in the form of ``scanpy.tl.rank_genes_groups``: arrays with a field for each group."""
     tables = {
-        "names": (names, object),
+        "names": (np.asarray(gene_names, dtype=object)[found.genes], object),
         "scores": (found.scores, np.float32),
         "logfoldchanges": (found.log_fold_changes, np.float32),
         "pvals": (found.p_values, np.float64),
         "pvals_adj": (found.adjusted, np.float64),
     }
-    result: dict[str, Any] = {
-        "params": {
-            "groupby": groupby,
-            "reference": "rest",
-            "method": "onmf",
-            "use_raw": False,
-            "layer": layer,
-            "corr_method": "benjamini-hochberg",
-        }
+    parameters = {
+        "groupby": groupby,
+        "reference": "rest",
+        "method": "onmf",
+        "use_raw": False,
+        "layer": layer,
+        "corr_method": "benjamini-hochberg",
     }
-    for name, (values, dtype) in tables.items():
-        result[name] = np.rec.fromarrays(list(values), dtype=[(group, dtype) for group in groups])
-    adata.uns[key] = result
+    return {"params": parameters} | {
+        name: np.rec.fromarrays(list(values), dtype=[(group, dtype) for group in groups])
+        for name, (values, dtype) in tables.items()
+    }

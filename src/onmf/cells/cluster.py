@@ -6,18 +6,18 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure, normalized_mutual_info_score
 
 from onmf.backend import to_host
 from onmf.divergence import Array, divide
 from onmf.estimator import ONMF
 
-from .anndata import check_anndata, counts_of, write_results
-from .counts import check_counts, whole_layers_of
+from .anndata import cells_of, check_anndata, write_results
 from .fit import Progress, fit_counts, keep_cells
-from .genes import N_TOP_GENES, as_csr
+from .genes import N_TOP_GENES, check_number
 from .markers import N_MARKERS, markers_of, names_of, profiles_of
+from .matrix import SomeRows, canonical
 from .read import Cells
 from .result import CellClustering, CellComparison
 
@@ -92,18 +92,8 @@ def cluster(
     check_anndata(adata)
     if not isinstance(key_added, str) or not key_added:
         raise ValueError(f"key_added={key_added!r} is not allowed: give the name under which the result is written.")
-    X = counts_of(adata, layer)
-    names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
-    check_counts(
-        X,
-        place="X" if layer is None else f"layers/{layer}",
-        elsewhere=lambda: whole_layers_of(adata, layer),
-        barcodes=names,
-        genes=genes,
-    )
-    cells = Cells(X, names, genes)
     result = cluster_cells(
-        cells,
+        cells_of(adata, layer),
         n_clusters,
         n_top_genes=n_top_genes,
         min_genes=min_genes,
@@ -112,7 +102,8 @@ def cluster(
         progress=progress,
         **parameters,
     )
-    write_results(adata, result, key_added, layer=layer, parameters=parameters)
+    chosen = {"n_top_genes": n_top_genes or "all", "min_genes": min_genes, "min_cells": min_cells}
+    write_results(adata, result, key_added, layer=layer, parameters=chosen | parameters)
     return result.model
 
 
@@ -143,11 +134,10 @@ def cluster_cells(
     -------
     CellClustering
     """
+    check_number("n_markers", n_markers, "genes")
     report = progress or (lambda name, share: None)
     report("counting", None)
-    X = cells.X
-    if issparse(X) and not isinstance(X, csr_array):
-        X = csr_array(X)
+    X = canonical(cells.X) if issparse(cells.X) else cells.X
     kept = keep_cells(X, min_genes)
     n = X.shape[0]
     notes = list(cells.notes)
@@ -155,7 +145,7 @@ def cluster_cells(
         notes.append(f"{n - len(kept.cells):,} of {n:,} cells have fewer than {min_genes} genes and were left out.")
     if isinstance(n_clusters, Integral) and n_clusters > len(kept.cells):
         raise ValueError(f"n_clusters={n_clusters}, but there are only {len(kept.cells)} cells: ask for fewer.")
-    inside = X if len(kept.cells) == n else _rows(X, kept.cells)
+    inside = X if len(kept.cells) == n else SomeRows(X, kept.cells)
     fit = fit_counts(
         inside, n_clusters, n_top_genes=n_top_genes, min_cells=min_cells, view=view, progress=progress, **parameters
     )
@@ -193,7 +183,7 @@ def cluster_cells(
 
 
 def compare(labels: Array, classes: list[str | None], k: int) -> CellComparison | None:
-    """Compare clusters with known classes; cells without a cluster or a class are left out. None if no cell has both."""
+    """Compare clusters with known classes, over the cells that have both. None if no cell has."""
     both = [i for i, name in enumerate(classes) if name is not None and labels[i] >= 0]
     if not both:
         return None
@@ -210,18 +200,6 @@ def compare(labels: Array, classes: list[str | None], k: int) -> CellComparison 
         classes=names.tolist(),
         table=table,
     )
-
-
-def _rows(X: Any, rows: Array) -> csr_array:
-    """Some rows of a matrix, in memory."""
-    from scipy.sparse import vstack
-
-    parts, start = [], 0
-    for batch in as_csr(X):
-        own = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + batch.shape[0])] - start
-        parts.append(batch[own])
-        start += batch.shape[0]
-    return csr_array(vstack(parts, format="csr"))
 
 
 def _spread(values: Array, rows: Array, n: int, missing: float) -> Array:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from onmf.data.structure import check_structure
 from onmf.datasets.pieces import ROWS
 
-from .matrix import are_whole
+from .matrix import are_whole, canonical
 from .read import Cells, whole_layers
 
 LOGARITHMS = 20
@@ -107,7 +106,7 @@ def whole_layers_of(adata: Any, besides: str | None = None) -> list[str]:
     if besides != "raw" and getattr(adata, "raw", None) is not None:
         places["raw"] = adata.raw.X
     places |= {name: adata.layers[name] for name in adata.layers if name != besides}
-    return [name for name, X in places.items() if are_whole(_csr(X[:100]).data)]
+    return [name for name, X in places.items() if are_whole(canonical(X[:100]).data)]
 
 
 class CountCheck:
@@ -134,7 +133,7 @@ class CountCheck:
 
     def add(self, batch: Any) -> None:
         """Check the next cells; entries that cannot be counts raise a ValueError."""
-        X = _csr(batch)
+        X = canonical(batch)
         data = X.data
         self.seen += X.shape[0]
         if not data.size:
@@ -248,10 +247,3 @@ def _multiples(X: csr_array) -> bool:
         tested += 1
         multiples += bool(np.mean(np.abs(ratios - np.rint(ratios)) < 0.01) > 0.99)
     return tested >= 3 and multiples >= 0.9 * tested
-
-
-def _csr(batch: Any) -> csr_array:
-    """Rows as CSR; those of Dask are computed."""
-    batch = batch.compute() if hasattr(batch, "compute") else batch
-    check_structure(batch, "the matrix")
-    return csr_array(batch)

@@ -6,26 +6,28 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.utils import check_random_state
 
 from onmf import interrupt
 from onmf.backend import to_host
-from onmf.data import Data, get_engine
+from onmf.data import Data
+from onmf.data.intake import take_in
 from onmf.divergence import Array, FloatArray, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering, Listener, Settings
 from onmf.fit.restarts import in_parallel, runs, searched, searcher
 from onmf.fit.search import Search, split_and_merge
+from onmf.fit.settings import check_refine
 from onmf.fit.solve import first_seeds
 from onmf.parameters import check_parameters, number_of_runs, settings_of
 from onmf.select import select_n_clusters
 
 from .confidence import confidence, log_chances, temperature_of
-from .genes import N_TOP_GENES, as_csr, columns_of, deviance, top_genes
+from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviance, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
 
@@ -35,6 +37,9 @@ STARTS = 3
 EXACT = 1e-6
 """Smoothing of the model. The larger smoothing of the runs before it lets them pass over small clusters; with it, the
 model would put a quarter of the cells into other clusters than a search by the exact objective does."""
+
+REORDERINGS = 3
+"""Fits of the model at most. If cells moved so that the clusters are no longer ordered by size, it is fitted again."""
 
 BEFORE_SEARCH = 20
 """Iterations of a run before its local search, which goes on from there faster than the loop does."""
@@ -104,16 +109,17 @@ class Fit:
 
 def keep_cells(X: Any, min_genes: int) -> Kept:
     """Count each cell, and keep those with enough genes."""
-    if not isinstance(min_genes, Integral) or min_genes < 1:
-        raise ValueError(f"min_genes={min_genes!r} is not allowed: give a number of genes, at least 1.")
+    check_number("min_genes", min_genes, "genes")
     depths, genes = [], []
     for batch in as_csr(X):
         depths.append(batch.sum(axis=1, dtype=np.float64))
-        genes.append((batch > 0).sum(axis=1))
-    totals, per_cell = np.concatenate(depths), np.concatenate(genes).astype(np.int64)
+        genes.append(np.diff(batch.indptr).astype(np.int64))
+    totals, per_cell = np.concatenate(depths), np.concatenate(genes)
     cells = np.flatnonzero(per_cell >= min_genes)
     if not len(cells):
-        raise ValueError(f"No cell has {min_genes} genes or more; the largest number is {per_cell.max()}: keep more.")
+        raise ValueError(
+            f"min_genes={min_genes} leaves no cells: no cell has more than {per_cell.max()} genes. Lower min_genes."
+        )
     return Kept(cells, totals, per_cell)
 
 
@@ -154,26 +160,28 @@ def fit_counts(
     """
     report = progress or (lambda name, share: None)
     names = _views(view, parameters)
+    check_number("min_cells", min_cells, "cells")
+    if n_top_genes is not None:
+        check_number("n_top_genes", n_top_genes, "genes")
+    auto = isinstance(n_clusters, str)
+    if auto and n_clusters != "auto":
+        raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, or 'auto'.")
+    rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
+    model = _model(AUTO[0] if auto else n_clusters, parameters)
     report("choosing genes", None)
-    deviances = {"counts": deviance(X)}
-    for name in names:
-        if name not in deviances:
-            deviances[name] = deviance(X, partial(transform, name))
+    deviances = {name: deviance(X, partial(transform, name)) for name in dict.fromkeys(("counts", *names))}
     usable = _in_enough_cells(X, min_cells)
     views = [View(name, _choose(np.where(usable, deviances[name], 0.0), n_top_genes)) for name in names]
     columns = np.unique(np.concatenate([each.genes for each in views]))
     if not len(columns):
-        raise ValueError("No gene differs between the cells: there is nothing to cluster by.")
+        where = "" if usable.all() else f" that is in {min_cells} cells"
+        raise ValueError(f"No gene{where} differs between the cells: there is nothing to cluster by.")
     counts = columns_of(X, columns)
     notes: list[str] = []
-    seed = parameters.setdefault("random_state", 0)
-    rng = np.random.default_rng(seed if isinstance(seed, Integral) else None)
-    if n_clusters == "auto":
-        n_clusters = _choose_number(counts, deviances["counts"][columns], rng, parameters.get("n_threads"), report)
-        notes.append(f"{n_clusters} clusters were chosen by the likelihood of held-out counts.")
-    elif isinstance(n_clusters, str):
-        raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, or 'auto'.")
-    model = _model(n_clusters, parameters)
+    if auto:
+        report("choosing the number of clusters", None)
+        model.n_clusters = _choose_number(counts, deviances["counts"][columns], rng, model.n_threads)
+        notes.append(f"{model.n_clusters} clusters were chosen by the likelihood of held-out counts.")
     sample = np.arange(counts.shape[0])
     if len(sample) > MOST:
         sample = np.sort(rng.choice(len(sample), MOST, replace=False))
@@ -183,11 +191,15 @@ def fit_counts(
     notes.append(note)
     report("clustering", 1.0)
     values = chosen.values(counts, columns)
-    model = _finish(model, values, best, smoothing=parameters.get("smoothing", EXACT))
+    model = _finish(model, values, best, {"smoothing": EXACT, "max_iter": 100} | parameters)
     labels = to_host(model.labels_)
     empty = int(np.count_nonzero(values.sum(axis=1) == 0))
     if empty:
-        notes.append(f"{empty:,} cells have no count of the chosen genes. Their cluster means nothing.")
+        notes.append(
+            "1 cell has no count of the chosen genes. Its cluster means nothing."
+            if empty == 1
+            else f"{empty:,} cells have no count of the chosen genes. Their cluster means nothing."
+        )
     report("measuring how sure the labels are", None)
     chances = log_chances(model, values)
     voted = [to_host(run.labels) for _, clusterings in found for run in clusterings[:PROMISING]]
@@ -212,43 +224,36 @@ def _choose(values: FloatArray, n_top_genes: int | None) -> Array:
 
 def _in_enough_cells(X: Any, min_cells: int) -> Array:
     """Which genes are in enough cells."""
-    if not isinstance(min_cells, Integral) or min_cells < 1:
-        raise ValueError(f"min_cells={min_cells!r} is not allowed: give a number of cells, at least 1.")
     if min_cells == 1:
         return np.ones(X.shape[1], dtype=bool)
-    cells = sum((np.bincount(batch.indices[batch.data > 0], minlength=X.shape[1]) for batch in as_csr(X)), 0)
+    cells = sum(np.bincount(batch.indices, minlength=X.shape[1]) for batch in as_csr(X))
     return np.asarray(cells >= min_cells)
 
 
-def _choose_number(
-    counts: csr_array, deviances: FloatArray, rng: np.random.Generator, n_threads: int | None, report: Progress
-) -> int:
+def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Generator, n_threads: int | None) -> int:
     """The smallest number of clusters whose held-out likelihood is within one standard error of the best."""
-    report("choosing the number of clusters", None)
     n = counts.shape[0]
+    if n < 4:
+        raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give the number of clusters.")
     rows = np.sort(rng.permutation(n)[:AUTO_CELLS])
     sample = csr_array(counts[rows][:, top_genes(deviances, AUTO_GENES)])
     candidates = [k for k in AUTO if k <= max(2, n // 10)]
+    seed = int(rng.integers(2**31))
     selection = select_n_clusters(
-        sample,
-        candidates,
-        n_splits=2,
-        n_init=2,
-        max_iter=20,
-        random_state=int(rng.integers(2**31)),
-        n_threads=n_threads,
+        sample, candidates, n_splits=2, n_init=2, max_iter=20, random_state=seed, n_threads=n_threads
     )
     best = int(np.argmax(selection.held_out))
     enough = selection.held_out >= selection.held_out[best] - selection.held_out_error[best]
     return int(selection.candidates[np.flatnonzero(enough)[0]])
 
 
-def _model(n_clusters: int, parameters: dict[str, Any]) -> ONMF:
+def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:
     """The estimator, with the defaults for cells."""
     divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
-    refine = None if divergence.moves is None else "local-search"
-    defaults = {"init": "random-partition", "refine": refine, "max_iter": 100 if refine is None else BEFORE_SEARCH}
-    given = defaults | parameters
+    refine = parameters.get("refine", None if divergence.moves is None else "local-search")
+    check_refine(refine, divergence)
+    defaults: dict[str, Any] = {"init": "random-partition", "max_iter": 100 if refine is None else BEFORE_SEARCH}
+    given = defaults | parameters | {"refine": refine}
     if isinstance(given["init"], str) and given["init"] != "snpa":
         given.setdefault("n_init", 1 if given["init"] == "consensus" else STARTS)
     model = ONMF(n_clusters, **given)
@@ -266,7 +271,7 @@ def _runs(model: ONMF, views: list[tuple[View, csr_array]], report: Progress) ->
     total, done = len(views) * len(settings.seeds), 0
     found: Found = []
     for view, values in views:
-        data = get_engine(model.engine, None, model.n_threads).hold(values, divergence)
+        _, data = take_in(model, values, divergence, None, reset=True, warn=False)
         search = searcher(data, settings.plan)
         start = partial(first_seeds, data, settings, Listener(), search=search)
         clusterings = []
@@ -303,21 +308,28 @@ def _best(counts: csr_array, found: Found, k: int, rng: np.random.Generator) -> 
     first = int(np.argmax(likelihoods))
     view, run = best[first]
     gap = likelihoods[first] - likelihoods[1 - first]
+    reason = f"more likely by {gap:.2g} nats than" if gap > 0 else "as likely as"
     note = (
         f"The {view.name} of {len(view.genes):,} genes were clustered: under these clusters, the counts of a cell are "
-        f"more likely by {gap:.2g} nats than under those of the {best[1 - first][0].name}."
+        f"{reason} under those of the {best[1 - first][0].name}."
     )
     return view, run, note
 
 
-def _finish(model: ONMF, values: csr_array, best: Clustering, smoothing: float) -> ONMF:
+def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[str, Any]) -> ONMF:
     """The model from the best run, with clusters by falling size and exact templates.
 
     It ends with the loop, not with a search, so that :meth:`onmf.ONMF.predict` gives the same labels.
     """
-    sizes = np.bincount(to_host(best.labels), minlength=model.n_clusters)
-    order = np.argsort(-sizes, kind="stable")
-    final = ONMF(**model.get_params() | {"smoothing": smoothing, "refine": None, "max_iter": 100, "n_init": 1})
+    final = ONMF(**model.get_params() | parameters | {"refine": None, "n_init": 1})
+    labels, centroids = to_host(best.labels), to_host(best.centroids)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="^[0-9,]+ rows? ")  # said in a note
-        return fit_model(final, values, init=to_host(best.centroids)[order])
+        warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")  # said in a note
+        for _ in range(REORDERINGS):
+            order = np.argsort(-np.bincount(labels, minlength=model.n_clusters), kind="stable")
+            fit_model(final, values, init=centroids[order])
+            labels, centroids = to_host(final.labels_), to_host(final.cluster_centers_)
+            sizes = np.bincount(labels, minlength=model.n_clusters)
+            if (sizes[1:] <= sizes[:-1]).all():
+                break
+    return final

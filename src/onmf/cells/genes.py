@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 
-from onmf.datasets.lazy import batches_of
 from onmf.datasets.pieces import ROWS
 from onmf.divergence import Array, FloatArray, divide
+from onmf.parameters import is_integer
 
-from .anndata import counts_of
+from .anndata import cells_of
+from .counts import check_counts
+from .matrix import canonical
 
 N_TOP_GENES = 2_000
 """Number of genes that clusters are computed from."""
@@ -53,7 +54,13 @@ def deviant_genes(
     array([1, 2])
     """
     annotated = hasattr(adata, "obs") and hasattr(adata, "var")
-    values = deviance(counts_of(adata, layer) if annotated else adata)
+    check_number("n_top_genes", n_top_genes, "genes")
+    if annotated:
+        X = cells_of(adata, layer).X
+    else:
+        X = adata if hasattr(adata, "shape") else np.asarray(adata)
+        check_counts(X)
+    values = deviance(X)
     columns = top_genes(values, n_top_genes)
     if not annotated or not inplace:
         return columns
@@ -62,10 +69,14 @@ def deviant_genes(
     return None
 
 
+def check_number(name: str, value: Any, what: str) -> None:
+    """Refuse a parameter that is not a number of things, at least 1."""
+    if not is_integer(value) or value < 1:
+        raise ValueError(f"{name}={value!r} is not allowed: give a number of {what}, at least 1.")
+
+
 def top_genes(values: FloatArray, n_top_genes: int) -> Array:
     """The columns of the largest values, in their order; ties go to the first columns. Zeros are left out."""
-    if not isinstance(n_top_genes, Integral) or isinstance(n_top_genes, bool) or n_top_genes < 1:
-        raise ValueError(f"n_top_genes={n_top_genes!r} is not allowed: give a number of genes, at least 1.")
     columns = np.argsort(-values, kind="stable")[: int(n_top_genes)]
     return np.sort(columns[values[columns] > 0])
 
@@ -98,24 +109,23 @@ def deviance(X: Any, transform: Callable[[csr_array], csr_array] | None = None, 
     expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
     # A column with a constant share has deviance 0, up to rounding errors of its terms.
     found = 2 * (entropies - shares - expected)
-    return np.where(found > 1e-12 * np.abs(expected), found, 0.0)
+    return np.where(found > 1e-12 * (np.abs(entropies) + np.abs(shares) + np.abs(expected)), found, 0.0)
 
 
 def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:
-    """Yield a matrix in memory, on disk or of Dask in batches of rows, as CSR."""
-    for batch in batches_of(X, rows)():
-        yield csr_array(batch.compute() if hasattr(batch, "compute") else batch)
+    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR."""
+    for start in range(0, X.shape[0], rows):
+        yield canonical(X[start : start + rows])
 
 
 def by_column(batch: csr_array, values: FloatArray) -> FloatArray:
     """Sum values, one for each entry of a sparse matrix, by column."""
-    return np.bincount(batch.indices, weights=values, minlength=batch.shape[1])
+    sums: FloatArray = np.bincount(batch.indices, weights=values, minlength=batch.shape[1]).astype(np.float64)
+    return sums
 
 
 def columns_of(X: Any, columns: Array, rows: int = ROWS) -> csr_array:
     """Some columns of a matrix, in memory."""
-    if issparse(X) or isinstance(X, np.ndarray):
-        return csr_array(csr_array(X)[:, columns])
-    from scipy.sparse import vstack
-
+    if issparse(X):
+        return csr_array(canonical(X)[:, columns])
     return csr_array(vstack([batch[:, columns] for batch in as_csr(X, rows)], format="csr"))

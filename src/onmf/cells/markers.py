@@ -13,16 +13,19 @@ from scipy.stats import t as student
 
 from onmf.divergence import Array, FloatArray, divide
 
-from .anndata import counts_of
-from .genes import as_csr
+from .anndata import cells_of, scanpy_markers
+from .genes import as_csr, check_number
 from .result import Markers
-from .views import UNIT
+from .views import logarithms
 
 N_MARKERS = 100
 """Number of marker genes of each cluster."""
 
 LEAST = 1e-9
 """Added to mean expressions before the logarithm of their ratio, as scanpy does."""
+
+LARGEST = 1e3
+"""Effect of a gene that does not vary within the groups."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,8 @@ def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
         start += batch.shape[0]
         inside = np.flatnonzero(own >= 0)
         members = csr_array((np.ones(len(inside)), (own[inside], inside)), shape=(k, batch.shape[0]))
-        x = batch.data.astype(np.float64)
-        depths = np.repeat(batch.sum(axis=1, dtype=np.float64), np.diff(batch.indptr))
-        logs = np.log1p(UNIT * divide(x, depths))
-        for total, values in zip(sums, (x, logs, logs * logs, (x > 0).astype(np.float64)), strict=True):
+        x, logs = batch.data.astype(np.float64), logarithms(batch)
+        for total, values in zip(sums, (x, logs, logs * logs, np.ones_like(x)), strict=True):
             total += (members @ csr_array((values, batch.indices, batch.indptr), shape=batch.shape)).toarray()
     cells = np.bincount(labels[labels >= 0], minlength=k).astype(np.float64)
     return Profiles(cells, *sums)
@@ -69,32 +70,29 @@ def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
 
 def markers_of(profiles: Profiles, n_markers: int = N_MARKERS) -> Markers:
     """The genes of the largest effect in each cluster: how many standard deviations the mean logarithms lie apart."""
-    n, k = profiles.cells.sum(), len(profiles.cells)
-    number = min(int(n_markers), profiles.counts.shape[1])
-    columns = []
-    inside_cells = profiles.cells[:, None]
-    outside_cells = n - inside_cells
-    means, outside = (
-        divide(profiles.logs, inside_cells),
-        divide(profiles.logs.sum(axis=0) - profiles.logs, outside_cells),
-    )
-    squares, others = profiles.squares, profiles.squares.sum(axis=0) - profiles.squares
-    variance = np.maximum(divide(squares - inside_cells * means**2, np.maximum(inside_cells - 1, 1)), 0.0)
-    variance_outside = np.maximum(divide(others - outside_cells * outside**2, np.maximum(outside_cells - 1, 1)), 0.0)
-    gap = means - outside
-    effect = divide(gap, np.sqrt((variance + variance_outside) / 2))
-    effect = np.where((variance + variance_outside == 0) & (gap != 0), np.sign(gap) * np.inf, effect)
-    p_values = _welch(gap, divide(variance, inside_cells), divide(variance_outside, outside_cells), profiles.cells, n)
-    adjusted = np.stack([false_discovery_control(row) for row in p_values]) if k else p_values
-    change = np.log2((np.expm1(means) + LEAST) / (np.expm1(outside) + LEAST))
-    share, share_outside = (
-        divide(profiles.present, inside_cells),
-        divide(profiles.present.sum(axis=0) - profiles.present, outside_cells),
-    )
-    columns = np.argsort(-effect, axis=1, kind="stable")[:, :number]
-    shown = (np.take_along_axis(values, columns, axis=1) for values in (effect, change, share, share_outside))
-    tested = (np.take_along_axis(values, columns, axis=1) for values in (p_values, adjusted))
-    return Markers(columns, *(np.nan_to_num(values, posinf=1e3, neginf=-1e3) for values in shown), *tested)
+    check_number("n_markers", n_markers, "genes")
+    n = profiles.cells.sum()
+    cells, others = profiles.cells[:, None], n - profiles.cells[:, None]
+
+    def compare(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means inside each cluster and outside. Without cells on one side, nothing differs from the other side."""
+        total = sums.sum(axis=0)
+        inside, outside = divide(sums, cells), divide(total - sums, others)
+        return np.where(cells > 0, inside, outside), np.where(others > 0, outside, inside)
+
+    inside, outside = compare(profiles.logs)
+    squares, squares_outside = compare(profiles.squares)
+    variance = np.maximum(squares - inside**2, 0.0) * divide(cells, np.maximum(cells - 1, 1))
+    variance_outside = np.maximum(squares_outside - outside**2, 0.0) * divide(others, np.maximum(others - 1, 1))
+    gap = inside - outside
+    spread = np.sqrt((variance + variance_outside) / 2)
+    effect = np.clip(np.where(spread > 0, divide(gap, spread), LARGEST * np.sign(gap)), -LARGEST, LARGEST)
+    p_values = _welch(gap, divide(variance, cells), divide(variance_outside, others), profiles.cells, n)
+    adjusted = np.stack([false_discovery_control(row) for row in p_values])
+    change = np.log2((np.expm1(inside) + LEAST) / (np.expm1(outside) + LEAST))
+    columns = np.argsort(-effect, axis=1, kind="stable")[:, : int(n_markers)]
+    shown = (effect, change, *compare(profiles.present), p_values, adjusted)
+    return Markers(columns, *(np.take_along_axis(values, columns, axis=1) for values in shown))
 
 
 def _welch(gap: FloatArray, a: FloatArray, b: FloatArray, cells: FloatArray, n: float) -> FloatArray:
@@ -142,17 +140,16 @@ def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_ma
         A row for each group and gene: ``group``, ``gene``, ``effect``, ``log2_fold_change``, ``share_inside``,
         ``share_outside``, ``p_value`` and ``p_adjusted``.
     """
-    from .anndata import write_markers
-
+    cells = cells_of(adata, layer)
     if groupby not in adata.obs:
         raise KeyError(f"adata.obs has no column {groupby!r}: there are {', '.join(adata.obs) or 'none'}.")
     groups = adata.obs[groupby].astype("category").cat
     categories = [str(category) for category in groups.categories]
     if len(categories) < 2:
         raise ValueError(f"adata.obs[{groupby!r}] has {len(categories)} group: markers tell groups apart.")
-    found = markers_of(profiles_of(counts_of(adata, layer), np.asarray(groups.codes), len(categories)), n_markers)
-    write_markers(adata, found, categories, groupby, f"{groupby}_markers", layer)
-    return markers_frame(found, [str(name) for name in adata.var_names], categories)
+    found = markers_of(profiles_of(cells.X, np.asarray(groups.codes), len(categories)), n_markers)
+    adata.uns[f"{groupby}_markers"] = scanpy_markers(found, cells.genes, categories, groupby, layer)
+    return markers_frame(found, cells.genes, categories)
 
 
 def markers_frame(found: Markers, gene_names: Sequence[str], groups: Sequence[str]) -> Any:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 
 from onmf.data.structure import check_structure
 from onmf.datasets import foreign
 from onmf.datasets.lazy import Stored, call, check_memory, inspect, naming, read_rows
+from onmf.datasets.pieces import ROWS
 from onmf.datasets.stored import as_csr
 from onmf.divergence import Array
 from onmf.io.limits import check_growth
@@ -39,6 +40,16 @@ def tidy(X: Any) -> csr_array:
     if not X.data.all():
         X.eliminate_zeros()
     return X
+
+
+def canonical(X: Any) -> csr_array:
+    """Convert rows in memory or of Dask to canonical CSR, as :func:`tidy` does. The arrays of ``X`` are not changed."""
+    X = X.compute() if hasattr(X, "compute") else X
+    check_structure(X, "the matrix")
+    if not issparse(X):
+        X = np.asarray(X).astype(number_type(X.dtype), copy=False)
+    rows = csr_array(X)
+    return tidy(rows if rows.has_canonical_format and rows.data.all() else rows.copy())
 
 
 def smallest(X: csr_array) -> csr_array:
@@ -103,6 +114,30 @@ class OnDisk:
     def __repr__(self) -> str:
         n, p = self.shape
         return f"<OnDisk {self.store.path.name}, {self.name}: {n:,} × {p:,}, {self.dtype}>"
+
+
+class SomeRows:
+    """Some rows of a matrix that is read by slices of rows, read when they are needed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of these rows, and of the columns.
+    """
+
+    def __init__(self, X: Any, rows: Array) -> None:
+        self.X, self.rows = X, rows
+        self.shape = (len(rows), X.shape[1])
+
+    def __getitem__(self, part: slice) -> csr_array:
+        rows = self.rows[part]
+        parts = []
+        # Rows that are left out may lie between two of these: no more than a batch of all rows is read at once.
+        for start in range(int(rows[0]), int(rows[-1]) + 1, ROWS):
+            own = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + ROWS)] - start
+            if len(own):
+                parts.append(canonical(self.X[start : start + int(own[-1]) + 1])[own])
+        return csr_array(vstack(parts, format="csr"))
 
 
 def read_matrix(store: Store, name: str, *, transposed: bool = False, columns: Array | None = None) -> Any:

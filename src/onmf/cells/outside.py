@@ -9,7 +9,7 @@ def read_market(path: str) -> dict[str, Any]:
     """Read a matrix. → ``dense``, or ``shape``, ``rows``, ``columns`` and ``values``"""
     from scipy.io import mmread
     from scipy.sparse import issparse
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):  # each thread would reserve address space, which counts as memory
         X = mmread(path)

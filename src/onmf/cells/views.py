@@ -33,7 +33,6 @@ DEPTHS = 32
 SAMPLE = 2_000
 """Number of cells from which the likelihood of a partition is computed."""
 
-
 NAMES = ("counts", "logs")
 """The views."""
 
@@ -64,10 +63,14 @@ def transform(name: str, X: csr_array) -> csr_array:
     """The values of a view, from counts."""
     if name == "counts":
         return X
-    sums = X.sum(axis=1, dtype=np.float64)
-    scales = np.repeat(divide(UNIT, sums), np.diff(X.indptr))
-    values = np.rint(STEPS * np.log1p(X.data * scales)).astype(np.int32)
+    values = np.rint(STEPS * logarithms(X)).astype(np.int32)
     return csr_array((values, X.indices, X.indptr), shape=X.shape)
+
+
+def logarithms(X: csr_array) -> FloatArray:
+    """Normalised logarithms of the stored counts, log(1 + 10,000 x / s), with s the counts of the cell."""
+    sums = np.repeat(X.sum(axis=1, dtype=np.float64), np.diff(X.indptr))
+    return np.log1p(UNIT * divide(X.data.astype(np.float64), sums))
 
 
 def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
@@ -79,7 +82,7 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     Parameters
     ----------
     X : csr_array of shape (n_cells, n_genes)
-        Counts.
+        Counts, without zeros that are stored.
     labels : ndarray of shape (n_cells,)
         Clusters.
     k : int
@@ -102,9 +105,9 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     for theta in DISPERSIONS:
         gammas = gammaln(counts + theta) - gammaln(theta)
         present = by_column(X, constant + gammas[which] - x * np.log(means + theta))
-        # −θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
-        absent = -theta * np.einsum("cd,cdj->j", cells, np.log1p(depths[:, :, None] * shares[:, None, :] / theta))
-        best = np.maximum(best, present + absent)
+        # θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
+        absent = theta * sum(cells[c] @ np.log1p(np.outer(depths[c], shares[c]) / theta) for c in range(k))
+        best = np.maximum(best, present - absent)
     return float(best.sum()) / max(n, 1)
 
 
@@ -113,5 +116,5 @@ def _depths(sums: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatA
     edges = np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1])
     group = np.searchsorted(edges, sums) + DEPTHS * labels
     cells = np.bincount(group, minlength=k * DEPTHS).astype(np.float64)
-    depths = divide(np.bincount(group, weights=sums, minlength=k * DEPTHS), cells)
+    depths = divide(np.bincount(group, weights=sums, minlength=k * DEPTHS).astype(np.float64), cells)
     return depths.reshape(k, DEPTHS), cells.reshape(k, DEPTHS)
