@@ -215,7 +215,8 @@ def visit(browser, tmp_path):
             lambda request: None if request.url == path.as_uri() else heard.append(f"request: {request.url[:100]}"),
         )
         page.goto(path.as_uri())
-        page.wait_for_selector("[data-figure] .main-svg")
+        if page.locator("[data-figure]").count():
+            page.wait_for_selector("[data-figure] .main-svg")
         return page
 
     yield open_page

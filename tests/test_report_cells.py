@@ -356,7 +356,7 @@ class TestInTheBrowser:
 def large():
     found = make_counts(50_000, 1500, 24, length=600, random_state=0)
     return clustering_of(
-        found.X, 24, max_iter=5, tol=1e9, barcodes=[f"AAACCTGAGAAACC{i:06}-1" for i in range(50_000)], n_used=300
+        found.X, 24, max_iter=5, tol=1e9, barcodes=[f"AAACCTGAGAAACC{i:06}-1" for i in range(50_000)], n_top_genes=300, refine=None
     )
 
 
