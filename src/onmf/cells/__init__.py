@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .cluster import cluster, cluster_cells
 from .counts import CountCheck, check_counts, whole_layers_of
-from .genes import deviant_genes
 from .embed import map_of_cells
+from .genes import deviant_genes
 from .markers import markers
 from .matrix import OnDisk
 from .predict import CellAssignment, predict_cells
@@ -14,10 +14,8 @@ from .result import CellClustering, CellComparison, Markers
 
 __all__ = [
     "CellAssignment",
-    "CellComparison",
-    "map_of_cells",
-    "predict_cells",
     "CellClustering",
+    "CellComparison",
     "Cells",
     "CountCheck",
     "Markers",
@@ -26,7 +24,9 @@ __all__ = [
     "cluster",
     "cluster_cells",
     "deviant_genes",
+    "map_of_cells",
     "markers",
+    "predict_cells",
     "read_cells",
     "whole_layers_of",
 ]
