@@ -117,7 +117,9 @@ def keep_cells(X: Any, min_genes: int) -> Kept:
     totals, per_cell = np.concatenate(depths), np.concatenate(genes)
     cells = np.flatnonzero(per_cell >= min_genes)
     if not len(cells):
-        raise ValueError(f"No cell has {min_genes} genes: the largest number is {per_cell.max()}. Lower min_genes.")
+        raise ValueError(
+            f"min_genes={min_genes} leaves no cells: no cell has more than {per_cell.max()} genes. Lower min_genes."
+        )
     return Kept(cells, totals, per_cell)
 
 
