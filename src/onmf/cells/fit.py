@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,14 @@ from sklearn.utils import check_random_state
 
 from onmf import interrupt
 from onmf.backend import to_host
-from onmf.data import Data
 from onmf.data.intake import take_in
 from onmf.divergence import Array, FloatArray, get_divergence
 from onmf.estimator import ONMF, fit_model
-from onmf.fit import Clustering, Listener, Settings
-from onmf.fit.restarts import in_parallel, runs, searched, searcher
-from onmf.fit.search import Search, split_and_merge
+from onmf.fit import Clustering, Listener
+from onmf.fit.restarts import runs, searcher
 from onmf.fit.settings import check_refine
 from onmf.fit.solve import first_seeds
+from onmf.fit.starts import Seeds
 from onmf.parameters import check_parameters, number_of_runs, settings_of
 from onmf.select import select_n_clusters
 
@@ -32,7 +32,7 @@ from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
 
 STARTS = 3
-"""Runs from random partitions in each view."""
+"""Runs from random partitions, the first of them in each view."""
 
 EXACT = 1e-6
 """Smoothing of the model. The larger smoothing of the runs before it lets them pass over small clusters; with it, the
@@ -43,9 +43,6 @@ REORDERINGS = 3
 
 BEFORE_SEARCH = 20
 """Iterations of a run before its local search, which goes on from there faster than the loop does."""
-
-PROMISING = 2
-"""Number of runs, those with the lowest objective, on which splits and merges are tried."""
 
 MOST = 50_000
 """Number of cells, chosen at random, on which runs start if there are more."""
@@ -152,7 +149,7 @@ def fit_counts(
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
-        Parameters of :class:`onmf.ONMF`. By default 3 runs from random partitions, with local search, in each view.
+        Parameters of :class:`onmf.ONMF`. By default 3 runs from random partitions, with local search.
 
     Returns
     -------
@@ -186,12 +183,16 @@ def fit_counts(
     if len(sample) > MOST:
         sample = np.sort(rng.choice(len(sample), MOST, replace=False))
         notes.append(f"The runs started on {MOST:,} cells, chosen at random, and the best one ended on all of them.")
-    found = _runs(model, [(each, each.values(counts[sample], columns)) for each in views], report)
-    chosen, best, note = _best(counts[sample], found, model.n_clusters, rng)
+    report("clustering", 0.0)
+    started = counts if len(sample) == counts.shape[0] else csr_array(counts[sample])
+    race, note = _race(model, [(each, each.values(started, columns)) for each in views], started, rng)
     notes.append(note)
-    report("clustering", 1.0)
+    report("clustering", 0.4)
+    race.finish()
+    report("clustering", 0.9)
+    chosen = race.view
     values = chosen.values(counts, columns)
-    model = _finish(model, values, best, {"smoothing": EXACT, "max_iter": 100} | parameters)
+    model = _finish(model, values, race.best, {"smoothing": EXACT, "max_iter": 100} | parameters)
     labels = to_host(model.labels_)
     empty = int(np.count_nonzero(values.sum(axis=1) == 0))
     if empty:
@@ -202,7 +203,7 @@ def fit_counts(
         )
     report("measuring how sure the labels are", None)
     chances = log_chances(model, values)
-    voted = [to_host(run.labels) for _, clusterings in found for run in clusterings[:PROMISING]]
+    voted = [to_host(run.labels) for run in race.clusterings]
     temperature = temperature_of(chances[sample], labels[sample], voted, rng)
     sure, following = confidence(chances, labels, temperature)
     return Fit(model, chosen, deviances["counts"], sure, following, temperature, notes)
@@ -261,59 +262,57 @@ def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:
     return model
 
 
-Found = list[tuple[View, list[Clustering]]]
+class Race:
+    """Runs in one view: the first one shows how good the view is, the others follow if it wins."""
+
+    def __init__(self, model: ONMF, view: View, values: csr_array) -> None:
+        divergence = get_divergence(model.beta_loss, model.smoothing)
+        self.view, self.settings = view, settings_of(model, n_runs=number_of_runs(model))
+        _, self.data = take_in(model, values, divergence, None, reset=True, warn=False)
+        self.search = searcher(self.data, self.settings.plan)
+        self.clusterings: list[Clustering] = []
+
+    @property
+    def best(self) -> Clustering:
+        """The run of the lowest objective."""
+        return min(self.clusterings, key=lambda run: run.objective)
+
+    def run(self, numbers: range) -> None:
+        """Run some of the starts, each with local search, splits and merges."""
+        start = partial(first_seeds, self.data, self.settings, Listener(), search=self.search)
+        seeds = self.settings.seeds[numbers.start : numbers.stop]
+        plan = replace(self.settings.plan, thorough=True)
+        self.clusterings += runs(self.data, partial(_shifted, start, numbers.start), seeds, plan, search=self.search)
+
+    def finish(self) -> None:
+        """Run the other starts."""
+        self.run(range(1, len(self.settings.seeds)))
 
 
-def _runs(model: ONMF, views: list[tuple[View, csr_array]], report: Progress) -> Found:
-    """The results of all runs in each view."""
-    divergence = get_divergence(model.beta_loss, model.smoothing)
-    settings: Settings = settings_of(model, n_runs=number_of_runs(model))
-    total, done = len(views) * len(settings.seeds), 0
-    found: Found = []
-    for view, values in views:
-        _, data = take_in(model, values, divergence, None, reset=True, warn=False)
-        search = searcher(data, settings.plan)
-        start = partial(first_seeds, data, settings, Listener(), search=search)
-        clusterings = []
-        for clustering in runs(data, start, settings.seeds, settings.plan, search=search):
-            done += 1
-            report("clustering", done / (total + 1))
-            clusterings.append(clustering)
-        clusterings.sort(key=lambda run: run.objective)
-        if search is not None:
-            clusterings[:PROMISING] = _shaken(data, search, clusterings[:PROMISING], settings.seeds)
-        found.append((view, clusterings))
-    return found
+def _shifted(start: Callable[[int], Seeds], first: int, number: int) -> Seeds:
+    return start(first + number)
 
 
-def _shaken(data: Data, search: Search, promising: list[Clustering], seeds: Array) -> list[Clustering]:
-    """Runs after splits and merges."""
-
-    def shake(number: int, data: Data) -> Clustering:
-        rng = np.random.default_rng([int(seeds[number]), 2])
-        return searched(data, search, promising[number], split_and_merge, rng)
-
-    return list(in_parallel(data, int, shake, len(promising)))
-
-
-def _best(counts: csr_array, found: Found, k: int, rng: np.random.Generator) -> tuple[View, Clustering, str]:
-    """The best run: by its objective within a view, by the likelihood of the counts between views; and a note."""
-    best = [(view, min(clusterings, key=lambda run: run.objective)) for view, clusterings in found]
-    if len(best) == 1:
-        view, run = best[0]
-        return view, run, f"The {view.name} of {len(view.genes):,} genes were clustered."
-    rows = np.sort(rng.permutation(counts.shape[0])[:LIKELIHOOD_SAMPLE])
-    sample = csr_array(counts[rows])
-    likelihoods = [log_likelihood(sample, to_host(run.labels)[rows], k) for _, run in best]
-    first = int(np.argmax(likelihoods))
-    view, run = best[first]
-    gap = likelihoods[first] - likelihoods[1 - first]
-    reason = f"more likely by {gap:.2g} nats than" if gap > 0 else "as likely as"
-    note = (
-        f"The {view.name} of {len(view.genes):,} genes were clustered: under these clusters, the counts of a cell are "
-        f"{reason} under those of the {best[1 - first][0].name}."
-    )
-    return view, run, note
+def _race(
+    model: ONMF, views: list[tuple[View, csr_array]], counts: csr_array, rng: np.random.Generator
+) -> tuple[Race, str]:
+    """Runs in the better view, and a note on the choice. The first runs of both views are compared by a likelihood."""
+    races = [Race(model, view, values) for view, values in views]
+    at_once = min(len(races), *(race.data.parallel_runs for race in races))
+    with ThreadPoolExecutor(max(at_once, 1)) as pool:
+        list(pool.map(lambda race: race.run(range(1)), races))
+    if len(races) == 1:
+        chosen, reason = races[0], ""
+    else:
+        rows = np.sort(rng.permutation(counts.shape[0])[:LIKELIHOOD_SAMPLE])
+        sample = csr_array(counts[rows])
+        likelihoods = [log_likelihood(sample, to_host(race.best.labels)[rows], model.n_clusters) for race in races]
+        first = int(np.argmax(likelihoods))
+        chosen, other = races[first], races[1 - first]
+        gap = likelihoods[first] - likelihoods[1 - first]
+        compared = f"more likely by {gap:.2g} nats than" if gap > 0 else "as likely as"
+        reason = f": under their clusters, the counts of a cell are {compared} under those of the {other.view.name}"
+    return chosen, f"The {chosen.view.name} of {len(chosen.view.genes):,} genes were clustered{reason}."
 
 
 def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[str, Any]) -> ONMF:
