@@ -30,7 +30,7 @@ DISPERSIONS = np.geomspace(0.02, 200.0, 9)
 DEPTHS = 32
 """Groups of cells of similar depth, in which the part of the likelihood that zeros have is computed once."""
 
-SAMPLE = 2_000
+SAMPLE = 1_000
 """Number of cells from which the likelihood of a partition is computed."""
 
 NAMES = ("counts", "logs")

@@ -41,6 +41,9 @@ from .options import (
     parse_divergence,
 )
 
+RUNS = 3
+"""Random starts of the command. The map of the cells takes longer than they do."""
+
 
 @app.command("cells")
 def cells_command(
@@ -125,7 +128,7 @@ def cells_command(
     n_init: Annotated[
         int | None,
         typer.Option(
-            "--n-init", min=1, help="Number of random starts in each view; the best run is kept.", rich_help_panel=FIT
+            "--n-init", min=1, help="Number of random starts, 3 by default; the best run is kept.", rich_help_panel=FIT
         ),
     ] = None,
     max_iter: Annotated[
@@ -158,7 +161,8 @@ def cells_command(
     began = perf_counter()
     if quick and n_init is not None:
         fail("--quick means one random start: leave out --n-init, or --quick.")
-    given = {"init": init, "n_init": 1 if quick else n_init, "max_iter": max_iter, "smoothing": smoothing}
+    several = RUNS if init is None else None
+    given = {"init": init, "n_init": 1 if quick else n_init or several, "max_iter": max_iter, "smoothing": smoothing}
     parameters: dict[str, Any] = {
         "beta_loss": parse_divergence(divergence),
         "tol": tol,
