@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import warnings
+import os
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import describe_machine
-from onmf.io.files import write_whole
+from benchmarks.optima import save
+from onmf.datasets import list_datasets
 
 from . import figures, million, reads, sets, tables
 from .contenders import CONTENDERS
@@ -43,10 +45,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cells", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    part = parser.add_mutually_exclusive_group()
-    part.add_argument("--reads", action="store_true", help="compare the views on molecules and on reads")
-    part.add_argument("--million", action="store_true", help="measure a million generated cells")
-    part.add_argument("--figures", action="store_true", help="draw the map of the sorted blood cells again")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--reads", action="store_true", help="compare the views on molecules and on reads")
+    parts.add_argument("--million", action="store_true", help="measure a million generated cells")
+    parts.add_argument("--figures", action="store_true", help="draw the map of the sorted blood cells again")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sets", nargs="*", help="by default all that are on this machine")
     parser.add_argument("--contenders", nargs="*", choices=list(CONTENDERS))
@@ -56,47 +58,53 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, help="folder for the results; without it, they are printed only")
     options = parser.parse_args(argv)
-    warnings.filterwarnings("ignore", category=FutureWarning, module="scanpy|anndata")
     tiny = [sets.TINY] if options.quick else None
     if options.figures:
         figures.save_map(sets.TINY if options.quick else "zheng_facs10", options.out or Path())
         return
     if options.reads:
-        name, records = "reads", reads.measure_reads(options.sets or tiny or MOLECULES, options.seeds)
+        part, measured = "reads", reads.measure_reads(options.sets or tiny or MOLECULES, options.seeds)
     elif options.million:
         number = 4_000 if options.quick else options.cells
-        name, records = "million", million.measure_cells(number, options.contenders or STANDARD)
+        part, measured = "million", million.measure_cells(number, options.contenders or STANDARD)
     else:
         chosen = options.sets or tiny or sets.available_sets()
-        name, records = "sets", sets.measure_all(chosen, options.contenders or list(CONTENDERS), options.seeds)
-    machine = describe_machine()
-    if options.out is None:
-        print(f"\n{PARTS[name][2](records)}\nMeasured on {machine}.")
-    else:
-        write(options.out, name, records, machine)
+        part, measured = "sets", sets.measure_all(chosen, options.contenders or list(CONTENDERS), options.seeds)
+    content: dict[str, Any] = {}
+    for records in measured:
+        content = stored(options.out, part, records) if options.out else {part: [*content.get(part, []), *records]}
+    file, _, to_markdown = PARTS[part]
+    text = to_markdown(content[part])
+    if part != "reads":  # which has no times
+        text = f"Measured on {describe_machine()}, scanpy {version('scanpy')}.\n\n" + text
+    print(text)
+    if options.out:
+        save(options.out / file, text)
+        if part == "sets":
+            figures.save_results(content[part], options.out / "results.png")
 
 
-def write(folder: Path, part: str, records: Records, machine: str) -> None:
-    """Add records to results.json, and write the table and the figure of their part."""
-    file, keys, to_markdown = PARTS[part]
+def stored(folder: Path, part: str, records: Records) -> dict[str, Records]:
+    """Put records into results.json, in place of those of the same run before, and return all that is there."""
+    keys = PARTS[part][1]
     results = folder / "results.json"
-    content = json.loads(results.read_text()) if results.exists() else {}
-    measured = {tuple(record[key] for key in keys) for record in records}
-    kept = [r for r in content.get(part, []) if tuple(r[key] for key in keys) not in measured]
-    content |= {"machine": machine, part: [*kept, *records]}
-    text = f"Measured on {machine}.\n\n" + to_markdown(content[part])
+    content: dict[str, Records] = json.loads(results.read_text()) if results.exists() else {}
+    new = {tuple(record[key] for key in keys) for record in records}
+    kept = [record for record in content.get(part, []) if tuple(record[key] for key in keys) not in new]
+    content[part] = sorted([*kept, *records], key=order)
     folder.mkdir(parents=True, exist_ok=True)
     save(results, json.dumps(content, indent=1) + "\n")
-    save(folder / file, text)
-    if part == "sets":
-        figures.save_results(content[part], folder / "results.png")
-    print(text)
+    return content
 
 
-def save(path: Path, text: str) -> None:
-    """Write a text file completely or not at all."""
-    write_whole(path, lambda file: file.write(text.encode()))
+def order(record: dict[str, Any]) -> tuple[int, int, int]:
+    """Return where a record stands: by set or number of cells, by contender, by seed."""
+    names = [info.name for info in list_datasets()]
+    place = names.index(record["set"]) if record.get("set") in names else -record.get("cells", 0)
+    return place, list(CONTENDERS).index(record.get("contender", "kmeans")), record.get("seed", 0)
 
 
 if __name__ == "__main__":
+    # Threads of OpenMP that wait by spinning make k-means several times slower if anything else runs on the machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,9 +24,9 @@ DEPTH, DISPERSION = 180.0, 2.0
 """Median counts of a cell, and θ of their negative binomial distribution."""
 
 WARM = 10_000
-"""Cells on which a contender runs untimed, which compiles and loads what it needs, also for the search of neighbours."""
+"""Cells on which a contender runs untimed: enough to compile and load all that it needs for many cells."""
 
-MINUTES, GIGABYTES = 20.0, 20.0
+MINUTES, GIGABYTES = 15.0, 20.0
 """Limits of one contender."""
 
 
@@ -64,9 +64,8 @@ def measure(folder: str, contender: str) -> dict[str, Any]:
     return found | {"seconds": spent, "gigabytes": peak_memory(), "gigabytes before": before}
 
 
-def measure_cells(n: int, contenders: Sequence[str]) -> list[dict[str, Any]]:
+def measure_cells(n: int, contenders: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
     """Measure contenders on n generated cells. One that fails has a sentence instead of figures."""
-    records = []
     with tempfile.TemporaryDirectory() as folder:
         X, y = generate(n)
         about = {"cells": n, "genes": GENES, "nonzeros": int(X.nnz)}
@@ -78,9 +77,9 @@ def measure_cells(n: int, contenders: Sequence[str]) -> list[dict[str, Any]]:
                 found = in_child(measure, folder, contender, minutes=MINUTES, gigabytes=GIGABYTES)
             except (MemoryError, TimeoutError) as error:
                 found = {"failed": str(error)}
-            records.append(about | {"contender": contender} | found)
-            print(records[-1], flush=True)
-    return records
+            record = about | {"contender": contender} | found
+            print(record, flush=True)
+            yield [record]
 
 
 def to_markdown(records: list[dict[str, Any]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,35 +33,28 @@ def amplified(X: csr_array, seed: int) -> csr_array:
     return found
 
 
-def measure_reads(sets: Sequence[str], seeds: int) -> list[dict[str, Any]]:
-    """Cluster molecules and reads of every set in every view, and print the results."""
-    records = []
+def measure_reads(sets: Sequence[str], seeds: int) -> Iterator[list[dict[str, Any]]]:
+    """Cluster molecules and reads of every set in every view, and yield and print the records of each set."""
     for name in sets:
         X, y = load(name)
         k = len(np.unique(y))
+        records = []
         for seed in range(seeds):
             for kind, counts in (("molecules", X), ("reads", amplified(X, seed))):
                 for view in VIEWS:
                     fit = fit_counts(counts, k, view=view, random_state=seed)
                     ari = float(adjusted_rand_score(y, fit.model.labels_))
-                    record = {
-                        "set": name,
-                        "kind": kind,
-                        "view": view,
-                        "seed": seed,
-                        "ari": ari,
-                        "chosen": fit.view.name,
-                    }
-                    records.append(record)
+                    about = {"set": name, "kind": kind, "view": view, "seed": seed}
+                    records.append(about | {"ari": ari, "chosen": fit.view.name})
                     print(f"{name:16} {kind:10} {view:8} {seed}  {ari:.3f}  {fit.view.name}", flush=True)
-    return records
+        yield records
 
 
 def to_markdown(records: list[dict[str, Any]]) -> str:
     """Return the table."""
     lines = ["| set | counts | logs | chosen |", "|---|---:|---:|---:|"]
     for kind in ("molecules", "reads"):
-        means = {view: [] for view in VIEWS}
+        means: dict[str, list[float]] = {view: [] for view in VIEWS}
         for name in dict.fromkeys(record["set"] for record in records):
             own = [record for record in records if (record["set"], record["kind"]) == (name, kind)]
             aris = {view: np.mean([record["ari"] for record in own if record["view"] == view]) for view in VIEWS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -65,13 +65,12 @@ def measure(name: str, contender: str, seeds: int) -> list[dict[str, Any]]:
     return [record | {"gigabytes": peak_memory()} for record in measured]
 
 
-def measure_all(sets: Sequence[str], contenders: Sequence[str], seeds: int) -> list[dict[str, Any]]:
-    """Measure every contender on every set, and print the results."""
-    records = []
+def measure_all(sets: Sequence[str], contenders: Sequence[str], seeds: int) -> Iterator[list[dict[str, Any]]]:
+    """Measure every contender on every set, and yield and print the records of each pair."""
     for name in sets:
         for contender in contenders:
-            for record in in_child(measure, name, contender, seeds):
-                records.append(record)
+            records = in_child(measure, name, contender, seeds)
+            for record in records:
                 figures = "  ".join(f"{record[key]:.3f}" for key in ("ari", "nmi", "seconds", "gigabytes"))
                 print(f"{name:16} {contender:10} {record['seed']}  {record['clusters']:3}  {figures}", flush=True)
-    return records
+            yield records

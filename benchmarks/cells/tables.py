@@ -85,7 +85,7 @@ def to_markdown(records: list[dict[str, Any]]) -> str:
     """Return the tables of all sets."""
     tables = Tables(records)
     seeds = max(record["seed"] for record in records) + 1
-    lines = [f"Means over {seeds} seeds, for times the median. Means over sets are over the sets of cells.", ""]
+    lines = [f"Means over {seeds} seeds, of times the median. Means over sets leave out {' and '.join(NO_CELLS)}.", ""]
     lines += tables.of_all_sets()
     for key, title in (("ari", "Adjusted Rand index"), ("nmi", "NMI")):
         lines += ["", f"**{title}** (± standard deviation over seeds; the best of each set is bold)", ""]
