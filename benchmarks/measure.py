@@ -1,11 +1,16 @@
-"""Time measurements: after a warm-up, with the contenders in turn, as medians."""
+"""Measurements of time, after a warm-up, with the contenders in turn, as medians; and of memory, in a child process."""
 
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import resource
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
+from typing import Any
 
 REST = 0.3
 """Seconds between two measurements."""
@@ -70,3 +75,53 @@ def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[
             if repeat:
                 times[name].append(spent)
     return {name: median(values) for name, values in times.items()}
+
+
+def peak_memory() -> float:
+    """Return the peak memory of this process, in GB."""
+    status = Path("/proc/self/status").read_text()
+    return float(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1e6
+
+
+def in_child(
+    function: Callable[..., Any], *arguments: Any, minutes: float | None = None, gigabytes: float | None = None
+) -> Any:
+    """Return the result of a call in a fresh process, in which no other contender has left its libraries and memory.
+
+    Raises
+    ------
+    TimeoutError
+        If the call takes more than ``minutes``.
+    MemoryError
+        If it needs more than ``gigabytes``, or the system ends it.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_answer, args=(sender, gigabytes, function, arguments))
+    child.start()
+    sender.close()
+    try:
+        if not receiver.poll(None if minutes is None else 60 * minutes):
+            raise TimeoutError(f"more than {minutes:g} minutes")
+        answer = receiver.recv()
+    except EOFError as error:
+        raise MemoryError("ended by the system") from error
+    finally:
+        child.kill()
+        child.join()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _answer(sender: Any, gigabytes: float | None, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Send the result of a call, or its error."""
+    if gigabytes is not None:
+        bytes_ = int(gigabytes * 1e9)
+        resource.setrlimit(resource.RLIMIT_DATA, (bytes_, bytes_))
+    try:
+        answer = function(*arguments)
+    except Exception as error:
+        answer = MemoryError(f"more than {gigabytes:g} GB") if isinstance(error, MemoryError) and gigabytes else error
+    with suppress(BrokenPipeError):
+        sender.send(answer)

@@ -25,6 +25,8 @@ from onmf import ONMF
 from onmf.datasets import make_counts, open_shards, write_shards
 from onmf.io.files import write_whole
 
+from .measure import peak_memory
+
 CLUSTERS, WORDS, ENTRIES = 20, 20_000, 20_000_000
 ITERATIONS = 6
 
@@ -40,12 +42,6 @@ def other_draw(X: csr_array, seed: int) -> csr_array:
     rng = np.random.default_rng(seed)
     X = X[rng.permutation(X.shape[0])]
     return csr_array((1 + rng.poisson(0.5, X.nnz).astype(np.float32), X.indices, X.indptr), shape=X.shape)
-
-
-def peak_memory() -> float:
-    """Return the peak memory of this process, in GB."""
-    status = Path("/proc/self/status").read_text()
-    return float(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1e6
 
 
 def per_iteration(X: Any, **options: Any) -> float:

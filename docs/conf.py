@@ -22,7 +22,7 @@ extensions = [
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "paper/*.md", "performance/*.md", "optima/*.md"]
+exclude_patterns = ["_build", "_templates", "paper/*.md", "performance/*.md", "optima/*.md", "cells/*.md"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -46,6 +46,7 @@ PAGES = (
     "start",
     "documents",
     "hyperspectral",
+    "cells",
     "gallery",
     "model-file",
     "backend",

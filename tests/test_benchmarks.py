@@ -1,6 +1,8 @@
 """The benchmark runs and prints at reduced size. Its times are not tested."""
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +15,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import measure  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
+from benchmarks.cells import million, reads, sets, tables  # noqa: E402
+from benchmarks.cells.__main__ import main as cells_main  # noqa: E402
 from benchmarks.plain import plain_fit, plain_snpa, project  # noqa: E402
 from benchmarks.scale import corpus, estimate, other_draw, simulate  # noqa: E402
 
@@ -64,3 +68,80 @@ def test_data_of_the_scale_benchmark():
     other = other_draw(X, 1)
     assert (other.shape, other.nnz, other.dtype) == (X.shape, X.nnz, np.float32)
     assert other.data.min() == 1
+
+
+def test_cells_side_by_side(tmp_path):
+    """All contenders, in processes of their own. A second run replaces its own records, and keeps the others."""
+    for needed in ("anndata", "igraph", "matplotlib", "scanpy"):
+        pytest.importorskip(needed, reason=f"the contenders need {needed}")
+    cells_main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
+    records = json.loads((tmp_path / "results.json").read_text())["sets"]
+    assert [record["contender"] for record in records] == ["kmeans", "leiden", "paper", "default", "consensus"]
+    assert {(record["clusters"], record["ari"]) for record in records} == {(3, 1.0)}
+    assert all(record["seconds"] > 0 and record["gigabytes"] > 0 for record in records)
+    assert (tmp_path / "results.png").stat().st_size > 5000
+    cells_main(["--quick", "--seeds", "2", "--contenders", "default", "--out", str(tmp_path)])
+    again = json.loads((tmp_path / "results.json").read_text())["sets"]
+    assert [record for record in again if record["contender"] != "default"] == [
+        record for record in records if record["contender"] != "default"
+    ]
+    assert [record["seed"] for record in again if record["contender"] == "default"] == [0, 1]
+    table = (tmp_path / "results.md").read_text()
+    assert table.startswith("Measured on")
+    assert "| made | **1.00** ± 0.00 |" in table
+
+
+def test_a_set_that_lacks_a_contender_has_a_gap():
+    record = {"seed": 0, "clusters": 3, "nmi": 0.5, "seconds": 1.0, "gigabytes": 1.0}
+    records = [
+        {"set": "a", "contender": "kmeans", "ari": 0.25} | record,
+        {"set": "a", "contender": "default", "ari": 0.75} | record,
+        {"set": "b", "contender": "default", "ari": 0.5} | record,
+    ]
+    lines = tables.to_markdown(records).splitlines()
+    assert "| a | 0.25 ± 0.00 | **0.75** ± 0.00 |" in lines
+    assert "| b | – | **0.50** ± 0.00 |" in lines
+
+
+def test_reads_of_molecules(tmp_path, capsys):
+    cells_main(["--reads", "--quick", "--seeds", "1", "--out", str(tmp_path)])
+    assert "| made, reads |" in (tmp_path / "reads.md").read_text()
+    X, _ = sets.load(sets.TINY)
+    found = reads.amplified(X, 0)
+    assert found.shape == X.shape
+    assert found.data.min() > 0
+    assert found.sum() == found.multiply(X > 0).sum()  # a gene without a molecule has no reads
+
+
+def test_many_cells(tmp_path):
+    pytest.importorskip("scanpy", reason="k-means needs scanpy")
+    cells_main(["--million", "--quick", "--contenders", "default", "kmeans", "--out", str(tmp_path)])
+    records = json.loads((tmp_path / "results.json").read_text())["million"]
+    assert [(record["cells"], record["contender"]) for record in records] == [(4000, "default"), (4000, "kmeans")]
+    assert {record["clusters"] for record in records} == {million.CLUSTERS}
+    X, y = million.generate(3000)
+    assert X.dtype == np.int32
+    assert len(np.unique(y)) == million.CLUSTERS
+    assert 0.04 < X.nnz / np.prod(X.shape) < 0.09
+    assert "more than 20 minutes" in million.to_markdown([records[0] | {"failed": "more than 20 minutes"}])
+
+
+def test_the_map_of_a_set(tmp_path):
+    pytest.importorskip("openTSNE", reason="the map needs openTSNE")
+    pytest.importorskip("matplotlib", reason="the map needs matplotlib")
+    cells_main(["--figures", "--quick", "--out", str(tmp_path)])
+    assert (tmp_path / "map.png").stat().st_size > 5000
+
+
+def test_a_call_in_a_child_process():
+    """Its result, or its error, or a sentence about the limit that it reached."""
+    assert measure.in_child(int, "7") == 7
+    assert measure.in_child(os.getpid) != os.getpid()
+    with pytest.raises(ValueError, match="invalid literal"):
+        measure.in_child(int, "seven")
+    with pytest.raises(TimeoutError, match="more than 0 minutes"):
+        measure.in_child(signal.pause, minutes=0)
+    with pytest.raises(MemoryError, match="more than 2 GB"):
+        measure.in_child(bytes, 4 * 10**9, gigabytes=2)
+    with pytest.raises(MemoryError, match="ended by the system"):
+        measure.in_child(os._exit, 9)
