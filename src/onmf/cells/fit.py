@@ -290,7 +290,9 @@ class Race:
         start = partial(first_seeds, self.data, self.settings, Listener(), search=self.search)
         seeds = self.settings.seeds[numbers.start : numbers.stop]
         plan = replace(self.settings.plan, thorough=True)
-        self.clusterings += runs(self.data, partial(_shifted, start, numbers.start), seeds, plan, search=self.search)
+        # A single run takes one thread, because the other view takes the other ones.
+        data = self.data.fork() if len(numbers) == 1 else self.data
+        self.clusterings += runs(data, partial(_shifted, start, numbers.start), seeds, plan, search=self.search)
 
     def finish(self) -> None:
         """Run the other starts."""

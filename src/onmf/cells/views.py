@@ -24,7 +24,7 @@ UNIT = 10_000.0
 STEPS = 4
 """Steps of one unit of the logarithm. Rounded logarithms are whole numbers, with which local searches are fast."""
 
-DISPERSIONS = np.geomspace(0.02, 200.0, 9)
+DISPERSIONS = np.geomspace(0.02, 200.0, 6)
 """Values of θ that are tried for each gene: the variance of a count with mean μ is μ + μ²/θ."""
 
 DEPTHS = 32
