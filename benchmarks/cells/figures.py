@@ -11,6 +11,9 @@ from scipy.optimize import linear_sum_assignment
 from .contenders import CONTENDERS
 from .sets import TINY, load
 
+MATCH = 0.2
+"""Share of a cluster that a class has at least if both have the same colour."""
+
 COLOURS = {
     "kmeans": "#8d99ae",
     "leiden": "#457b9d",
@@ -64,9 +67,11 @@ def save_map(name: str, folder: Path) -> None:
     table = np.zeros((k, k))
     np.add.at(table, (y, found.labels), 1)
     of_class, of_cluster = linear_sum_assignment(-table)
-    colours = plt.get_cmap("tab10" if k <= 10 else "tab20").colors
+    colours = [*plt.get_cmap("tab10" if k <= 10 else "tab20").colors[:k], *plt.get_cmap("Dark2").colors]
     of = np.empty(k, dtype=int)
     of[of_cluster] = of_class
+    alone = np.flatnonzero(table[of, np.arange(k)] < MATCH * table.sum(axis=0))
+    of[alone] = k + np.arange(len(alone)) % 8
     positions, _ = map_of_cells(X)
     figure, axes = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
     sides = [
@@ -90,7 +95,7 @@ def save_map(name: str, folder: Path) -> None:
         ax.set_aspect("equal")
         ax.axis("off")
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "map.png", dpi=130)
+    figure.savefig(folder / "map.png", dpi=130, bbox_inches="tight")
     plt.close(figure)
 
 
