@@ -37,8 +37,8 @@ def cluster(
 ) -> ONMF:
     """Cluster the cells of an AnnData object by their counts, in place.
 
-    Use raw counts, neither normalised nor log-transformed. The 2,000 genes that deviate most are clustered, from a
-    random start with local search, as counts and as normalised logarithms; the clusters under which the counts are
+    Use raw counts, neither normalised nor log-transformed. The 2,000 genes that deviate most are clustered, from
+    random starts with local search, as counts and as normalised logarithms; the clusters under which the counts are
     more likely are kept. Of backed objects and Dask arrays, only the columns of these genes are read into memory.
 
     Parameters
@@ -72,7 +72,7 @@ def cluster(
     progress : callable, optional
         Called with the name of a step and the share of it that is done (None if unknown).
     **parameters
-        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (1 by default) or
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (3 by default) or
         ``n_threads``.
 
     Returns

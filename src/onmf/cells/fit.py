@@ -31,9 +31,8 @@ from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviance, top_
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
 
-STARTS = 1
-"""Runs from random partitions in the better view. On real cells, more change the objective little (splits and merges of
-clusters follow each run), and one is as fast as the usual pipeline."""
+STARTS = 3
+"""Runs from random partitions in the better view; the first of them chooses the view."""
 
 STARTS_WITHOUT_SEARCH = 5
 """Runs for divergences without a local search."""
@@ -153,8 +152,8 @@ def fit_counts(
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
-        Parameters of :class:`onmf.ONMF`. By default one run from a random partition in each view, with
-        local search, splits and merges; ``n_init`` runs in the better view.
+        Parameters of :class:`onmf.ONMF`. By default one run from a random partition in each view, and
+        two more (``n_init=3``) in the better one, with local search, splits and merges.
 
     Returns
     -------

@@ -106,7 +106,7 @@ def deviance(X: Any, transform: Callable[[csr_array], csr_array] | None = None, 
         sums = batch.sum(axis=1, dtype=np.float64)
         entropies = entropies + by_column(batch, _entropy(batch.data))
         shares = shares + batch.T @ np.log(np.maximum(sums, 1e-300))
-        totals = totals + batch.sum(axis=0, dtype=np.float64)
+        totals = totals + batch.T @ np.ones(batch.shape[0])  # SciPy's sum of integers can overflow
     expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
     # A column with a constant share has deviance 0, up to rounding errors of its terms.
     found = 2 * (entropies - shares - expected)

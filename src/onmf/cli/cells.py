@@ -41,9 +41,6 @@ from .options import (
     parse_divergence,
 )
 
-RUNS = 3
-"""Random starts of the command. The map of the cells takes longer than they do."""
-
 
 @app.command("cells")
 def cells_command(
@@ -161,8 +158,7 @@ def cells_command(
     began = perf_counter()
     if quick and n_init is not None:
         fail("--quick means one random start: leave out --n-init, or --quick.")
-    several = RUNS if init is None else None
-    given = {"init": init, "n_init": 1 if quick else n_init or several, "max_iter": max_iter, "smoothing": smoothing}
+    given = {"init": init, "n_init": 1 if quick else n_init, "max_iter": max_iter, "smoothing": smoothing}
     parameters: dict[str, Any] = {
         "beta_loss": parse_divergence(divergence),
         "tol": tol,
