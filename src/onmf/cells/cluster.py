@@ -14,7 +14,8 @@ from onmf.divergence import Array, divide
 from onmf.estimator import ONMF
 
 from .anndata import cells_of, check_anndata, write_results
-from .fit import Progress, fit_counts, keep_cells
+from .embed import Progress
+from .fit import fit_counts, keep_cells
 from .genes import N_TOP_GENES, check_number
 from .markers import N_MARKERS, markers_of, names_of, profiles_of
 from .matrix import SomeRows, canonical

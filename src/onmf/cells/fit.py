@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,11 +21,11 @@ from onmf.fit import Clustering, Listener
 from onmf.fit.restarts import runs, searcher
 from onmf.fit.settings import check_refine
 from onmf.fit.solve import first_seeds
-from onmf.fit.starts import Seeds
 from onmf.parameters import check_parameters, number_of_runs, settings_of
 from onmf.select import select_n_clusters
 
 from .confidence import confidence, log_chances, temperature_of
+from .embed import Progress
 from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviance, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
@@ -55,8 +54,6 @@ AUTO = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 30)
 
 AUTO_CELLS, AUTO_GENES = 2_000, 1_000
 """Cells and genes from which the number of clusters is chosen."""
-
-Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -291,15 +288,11 @@ class Race:
         plan = replace(self.settings.plan, thorough=True)
         # A single run takes one thread, because the other view takes the other ones.
         data = self.data.fork() if len(numbers) == 1 else self.data
-        self.clusterings += runs(data, partial(_shifted, start, numbers.start), seeds, plan, search=self.search)
+        self.clusterings += runs(data, lambda number: start(numbers.start + number), seeds, plan, search=self.search)
 
     def finish(self) -> None:
         """Run the other starts."""
         self.run(range(1, len(self.settings.seeds)))
-
-
-def _shifted(start: Callable[[int], Seeds], first: int, number: int) -> Seeds:
-    return start(first + number)
 
 
 def _race(
@@ -316,7 +309,7 @@ def _race(
 
     with ThreadPoolExecutor(min(len(races), *(race.data.parallel_runs for race in races))) as pool:
         likelihoods = list(pool.map(start, races))
-    order = np.argsort(likelihoods)[::-1]
+    order = np.argsort(-np.array(likelihoods), kind="stable")  # counts, which come first, win a tie
     chosen, reason = races[order[0]], ""
     if len(races) > 1:
         gap, other = likelihoods[order[0]] - likelihoods[order[1]], races[order[1]].view.name
