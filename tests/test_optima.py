@@ -10,7 +10,7 @@ from onmf import ONMF
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
 from onmf.fit.consensus import agreement_of, votes_of
-from onmf.fit.search import Search, local_search
+from onmf.fit.search import Search, halve, local_search
 from onmf.metrics import clustering_accuracy
 
 
@@ -93,7 +93,6 @@ def test_rows_of_counts_are_made_once_for_all_runs(small):
     block = hold("cpu", small, kl)
     search = Search.over(block)
     counts = search.shared
-    assert counts is search.on(hold("cpu", small, kl, n_threads=1)).shared
     for i, row in enumerate(small):
         here = slice(counts.bounds[i], counts.bounds[i + 1])
         assert np.array_equal(counts.counts[here][: counts.ones[i] - here.start], np.ones((row == 1).sum()))
@@ -129,10 +128,12 @@ def test_a_divergence_without_a_closed_form_says_so(small, beta_loss):
         ONMF(3, beta_loss=beta_loss, refine="local-search").fit(small + 1)
     with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
         ONMF(3, refine="annealing").fit(small)
+    with pytest.raises(ValueError, match=r"has none: use beta_loss=.*, or init='random-partition'"):
+        ONMF(3, beta_loss=beta_loss, init="bisection").fit(small + 1)
 
 
 @pytest.mark.parametrize("refine", [None, "local-search"])
-@pytest.mark.parametrize("init", ["random-partition", "++", "consensus"])
+@pytest.mark.parametrize("init", ["random-partition", "++", "bisection", "consensus"])
 def test_the_same_bits_on_any_number_of_threads(init, refine):
     X = make_counts(300, 120, 5, random_state=0).X
     options = {"init": init, "n_init": 1 if init == "consensus" else 5, "refine": refine, "random_state": 4}
@@ -154,6 +155,41 @@ def test_restarts_in_parallel_keep_the_best():
         start = np.stack([X[labels == c].sum(axis=0) for c in range(5)])
         seen.append(ONMF(5, init=start).fit(X).reconstruction_err_)
     assert kept.reconstruction_err_ == min(seen)
+
+
+class TestBisection:
+    @pytest.mark.parametrize("beta_loss", OBJECTIVES)
+    @pytest.mark.parametrize("kind", list(kinds(np.ones((2, 2)))))
+    def test_halves_are_clusters_of_their_own(self, small, beta_loss, kind):
+        X = kinds(small)[kind]
+        search = Search.over(hold("cpu", X, get_divergence(beta_loss)))
+        rows = np.arange(0, len(small), 2)
+        gain, second = halve(search, rows, np.random.default_rng(0))
+        assert set(second) < set(rows)
+        objective, labels = OBJECTIVES[beta_loss], np.isin(rows, second).astype(np.int32)
+        whole = objective(X[rows], np.zeros(len(rows), dtype=np.int32), 1)
+        assert gain == pytest.approx(whole - objective(X[rows], labels, 2), rel=1e-6)
+
+    @pytest.mark.parametrize("beta_loss", OBJECTIVES)
+    def test_clusters_that_are_far_apart(self, beta_loss):
+        made = make_counts(200, 80, 7, overlap=0.1, random_state=1)
+        for seed in range(3):
+            model = ONMF(7, beta_loss=beta_loss, init="bisection", random_state=seed).fit(made.X)
+            assert clustering_accuracy(made.y, model.labels_) > 0.99
+
+    @pytest.mark.filterwarnings("ignore:.*rows of X are zero everywhere")
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_fewer_directions_than_clusters(self):
+        X = np.array([[1, 2], [2, 4], [0, 0], [3, 6], [5, 0]])
+        labels = ONMF(4, init="bisection", random_state=0).fit(X).labels_
+        assert labels[0] == labels[1] == labels[3] != labels[4]
+
+    def test_weights(self, small):
+        X, weights = np.delete(small, 11, axis=0), np.ones(len(small) - 1)
+        weights[:20] = 0
+        model = ONMF(3, init="bisection", random_state=0).fit(X, sample_weight=weights)
+        rest = ONMF(3, init="bisection", random_state=0).fit(X[20:])
+        assert model.reconstruction_err_ == pytest.approx(rest.reconstruction_err_, rel=0.02)
 
 
 class TestConsensus:

@@ -44,6 +44,7 @@ def expected_failures(estimator):
         ONMF(beta_loss=0.5),
         ONMF(init="++", n_init=2, random_state=0),
         ONMF(init="random-partition", random_state=0),
+        ONMF(init="bisection", random_state=0),
         ONMF(init="consensus", n_consensus=3, refine="local-search", random_state=0),
         ONMF(beta_loss="cosine", refine="local-search", random_state=0),
     ],

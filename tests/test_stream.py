@@ -133,7 +133,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="forgetting=0 is not allowed"):
             ONMF(4, forgetting=0).partial_fit(made)
         assert hasattr(ONMF(4), "partial_fit")
-        for options in ({"refine": "local-search"}, {"init": "consensus"}):
+        for options in ({"refine": "local-search"}, {"init": "bisection"}, {"init": "consensus"}):
             with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as error:
                 ONMF(4, **options).partial_fit(made)
             assert "partial_fit sees a batch at a time" in str(error.value.__cause__)

@@ -811,7 +811,7 @@ class TestClusters:
 
         with pytest.raises(ValueError, match="n_clusters='auto' needs all counts in memory"):
             cluster_documents(never(), "auto", shards=tmp_path)
-        for options in ({"refine": "local-search"}, {"init": "consensus"}):
+        for options in ({"refine": "local-search"}, {"init": "bisection"}, {"init": "consensus"}):
             with pytest.raises(ValueError, match="needs all rows in memory"):
                 cluster_documents(never(), 2, shards=tmp_path, **options)
         with pytest.raises(ValueError, match="max_iter=0 is not allowed"):

@@ -20,12 +20,19 @@ from onmf.data import Engine
 from onmf.data.intake import in_parts, take_in
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
 from onmf.fit import Clustering, Listener, fit
-from onmf.fit.settings import check_refine, check_rows
+from onmf.fit.settings import check_moves, check_rows
 from onmf.fit.solve import first_seeds, warn_about
 from onmf.fit.stream import Stream, describe_batch, learn
 from onmf.io.container import damaged
 from onmf.io.model_file import SavedModel, read_model
-from onmf.parameters import by_runs, check_for_parts, check_parameters, number_of_runs, settings_of
+from onmf.parameters import (
+    by_runs,
+    check_for_parts,
+    check_parameters,
+    needs_all_rows,
+    number_of_runs,
+    settings_of,
+)
 from onmf.save import SaveMixin
 
 
@@ -54,10 +61,12 @@ class ONMF(
         How to choose the first centroids. ``"snpa"``: the rows that the successive nonnegative projection algorithm
         chooses, deterministic. ``"++"``: rows drawn with probability proportional to their loss under the rows drawn
         before. ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition.
-        ``"consensus"``: the clusters that ``n_consensus`` runs from random partitions agree on. It takes the time of
-        these runs and finds the best clusters, especially with ``refine="local-search"``. An array gives the
-        centroids, one row each, in any scale. A callable is called as ``init(X, n_clusters, random_state=...)`` and
-        returns such an array.
+        ``"bisection"``: all rows are halved by a local search, then again and again the cluster whose halves lower the
+        objective most; for Kullback–Leibler and cosine. With ``refine="local-search"`` this reaches lower objectives
+        than a random partition, in less time. ``"consensus"``: the clusters that ``n_consensus`` runs from random
+        partitions agree on. It takes the time of these runs and finds the best clusters, especially with
+        ``refine="local-search"``. An array gives the centroids, one row each, in any scale. A callable is called as
+        ``init(X, n_clusters, random_state=...)`` and returns such an array.
     n_init : int, default=1
         Number of runs from different random starts; the one with the lowest objective is kept.
     max_iter : int, default=100
@@ -317,10 +326,10 @@ class ONMF(
 
     def _learns_from_batches(self) -> bool:
         """Whether :meth:`partial_fit` is available."""
-        if self.refine is not None or by_runs(self.init):
+        if self.refine is not None or needs_all_rows(self.init):
             raise AttributeError(
-                "partial_fit sees a batch at a time, and refine='local-search' and init='consensus' need all rows: "
-                "leave them out."
+                "partial_fit sees a batch at a time, and refine='local-search', init='bisection' and init='consensus' "
+                "need all rows: leave them out."
             )
         return True
 
@@ -371,9 +380,9 @@ def _fit(
 ) -> ONMF:
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
-    check_refine(model.refine, divergence)
-    n_runs = number_of_runs(model) if init is None else 1
     start = model.init if init is None else init
+    check_moves(model.refine, start, divergence)
+    n_runs = number_of_runs(model) if init is None else 1
     if in_parts(X):
         check_for_parts(model.refine, start)
     chosen, data = take_in(model, X, divergence, sample_weight, engine=engine, reset=True, warn=True)

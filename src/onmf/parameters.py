@@ -78,11 +78,16 @@ def by_runs(init: Any) -> bool:
     return isinstance(init, str) and init in STARTS and STARTS[init].by_runs
 
 
+def needs_all_rows(init: Any) -> bool:
+    """Whether a start needs all rows in memory."""
+    return isinstance(init, str) and init in STARTS and STARTS[init].needs_all_rows
+
+
 def check_for_parts(refine: Any, init: Any) -> None:
     """Refuse parameters that need all rows in memory."""
     for needs_all, name, value, instead in (
         (refine is not None, "refine", refine, "refine=None, and several runs with n_init"),
-        (by_runs(init), "init", init, "init='random-partition' with n_init"),
+        (needs_all_rows(init), "init", init, "init='random-partition' with n_init"),
     ):
         if needs_all:
             raise ValueError(f"{name}={value!r} needs all rows in memory, and X comes in parts: use {instead}.")

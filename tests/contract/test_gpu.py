@@ -329,7 +329,7 @@ def test_ties_are_decided_as_in_the_fit(seed):
     assert np.array_equal(model.predict(X), model.labels_)
 
 
-@pytest.mark.parametrize("init", ["++", "random", "random-partition", "consensus"])
+@pytest.mark.parametrize("init", ["++", "random", "random-partition", "bisection", "consensus"])
 def test_starts_and_searches(counts, init):
     options = {"init": init, "random_state": 0, "refine": "local-search", "n_consensus": 4}
     cpu, gpu = (ONMF(3, engine=engine, **options).fit(counts[0]) for engine in ("cpu", "gpu"))

@@ -403,7 +403,7 @@ class TestRefusals:
                 function()
 
     def test_what_needs_all_rows(self, counts):
-        for options in ({"refine": "local-search"}, {"init": "consensus"}):
+        for options in ({"refine": "local-search"}, {"init": "bisection"}, {"init": "consensus"}):
             with pytest.raises(ValueError, match="needs all rows in memory, and X comes in parts: use"):
                 ONMF(3, **options).fit(in_parts("dask", counts[0], [30, 30]))
 

@@ -19,19 +19,19 @@ from onmf.divergence import Array, FloatArray, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering, Listener
 from onmf.fit.restarts import runs, searcher
-from onmf.fit.settings import check_refine
-from onmf.fit.solve import first_seeds
+from onmf.fit.settings import check_moves
+from onmf.fit.solve import begin
 from onmf.parameters import check_parameters, number_of_runs, settings_of
 from onmf.select import select_n_clusters
 
 from .confidence import confidence, log_chances, temperature_of
 from .embed import Progress
-from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviance, top_genes
+from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
 
 STARTS = 3
-"""Runs from random partitions in the better view; the first of them chooses the view."""
+"""Runs in the better view; the first of them chooses the view."""
 
 STARTS_WITHOUT_SEARCH = 5
 """Runs for divergences without a local search."""
@@ -45,6 +45,9 @@ REORDERINGS = 3
 
 BEFORE_SEARCH = 20
 """Iterations of a run before its local search, which goes on from there faster than the loop does."""
+
+AFTER_BISECTION = 1
+"""The same for a run that starts from a bisection, in which rows were moved one by one already."""
 
 MOST = 50_000
 """Number of cells, chosen at random, on which runs start if there are more."""
@@ -149,7 +152,7 @@ def fit_counts(
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
-        Parameters of :class:`onmf.ONMF`. By default one run from a random partition in each view, and
+        Parameters of :class:`onmf.ONMF`. By default one run from a bisection in each view, and
         two more (``n_init=3``) in the better one, with local search, splits and merges.
 
     Returns
@@ -167,9 +170,10 @@ def fit_counts(
     rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
     model = _model(AUTO[0] if auto else n_clusters, parameters)
     report("choosing genes", None)
-    deviances = {name: deviance(X, partial(transform, name)) for name in dict.fromkeys(("counts", *names))}
+    seen = tuple(dict.fromkeys(("counts", *names)))
+    deviance = dict(zip(seen, deviances(X, [partial(transform, name) for name in seen]), strict=True))
     usable = _in_enough_cells(X, min_cells)
-    views = [View(name, _choose(np.where(usable, deviances[name], 0.0), n_top_genes)) for name in names]
+    views = [View(name, _choose(np.where(usable, deviance[name], 0.0), n_top_genes)) for name in names]
     columns = np.unique(np.concatenate([each.genes for each in views]))
     if not len(columns):
         where = "" if usable.all() else f" that is in {min_cells} cells"
@@ -178,7 +182,7 @@ def fit_counts(
     notes: list[str] = []
     if auto:
         report("choosing the number of clusters", None)
-        model.n_clusters = _choose_number(counts, deviances["counts"][columns], rng, model.n_threads)
+        model.n_clusters = _choose_number(counts, deviance["counts"][columns], rng, model.n_threads)
         notes.append(f"{model.n_clusters} clusters were chosen by the likelihood of held-out counts.")
     sample = np.arange(counts.shape[0])
     if len(sample) > MOST:
@@ -186,7 +190,7 @@ def fit_counts(
         notes.append(f"The runs started on {MOST:,} cells, chosen at random, and the best one ended on all of them.")
     report("clustering", 0.0)
     started = counts if len(sample) == counts.shape[0] else csr_array(counts[sample])
-    races, note = _race(model, [(each, each.values(started, columns)) for each in views], started, rng)
+    races, note = _race(model, views, started, columns, rng)
     race = races[0]
     notes.append(note)
     report("clustering", 0.4)
@@ -209,7 +213,7 @@ def fit_counts(
     voted = [to_host(run.labels) for each in races for run in each.clusterings]
     temperature = temperature_of(chances[sample], labels[sample], voted, rng)
     sure, following = confidence(chances, labels, temperature)
-    return Fit(model, chosen, deviances["counts"], sure, following, temperature, notes)
+    return Fit(model, chosen, deviance["counts"], sure, following, temperature, notes)
 
 
 def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
@@ -255,12 +259,14 @@ def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:
     """The estimator, with the defaults for cells."""
     divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
     refine = parameters.get("refine", None if divergence.moves is None else "local-search")
-    check_refine(refine, divergence)
-    defaults: dict[str, Any] = {"init": "random-partition", "max_iter": 100 if refine is None else BEFORE_SEARCH}
-    given = defaults | parameters | {"refine": refine}
-    if isinstance(given["init"], str) and given["init"] != "snpa":
+    init = parameters.get("init", "random-partition" if divergence.moves is None else "bisection")
+    check_moves(refine, init, divergence)
+    name = init if isinstance(init, str) else None
+    before_search = AFTER_BISECTION if name == "bisection" else BEFORE_SEARCH
+    given = {"max_iter": 100 if refine is None else before_search} | parameters | {"init": init, "refine": refine}
+    if name not in (None, "snpa"):
         starts = STARTS_WITHOUT_SEARCH if refine is None else STARTS
-        given.setdefault("n_init", 1 if given["init"] == "consensus" else starts)
+        given.setdefault("n_init", 1 if name == "consensus" else starts)
     model = ONMF(n_clusters, **given)
     check_parameters(model)
     return model
@@ -283,7 +289,7 @@ class Race:
 
     def run(self, numbers: range) -> None:
         """Run some of the starts, each with local search, splits and merges."""
-        start = partial(first_seeds, self.data, self.settings, Listener(), search=self.search)
+        start = partial(begin, self.data, self.settings, Listener(), search=self.search)
         seeds = self.settings.seeds[numbers.start : numbers.stop]
         plan = replace(self.settings.plan, thorough=True)
         # A single run takes one thread, because the other view takes the other ones.
@@ -296,27 +302,28 @@ class Race:
 
 
 def _race(
-    model: ONMF, views: list[tuple[View, csr_array]], counts: csr_array, rng: np.random.Generator
+    model: ONMF, views: list[View], counts: csr_array, columns: Array, rng: np.random.Generator
 ) -> tuple[list[Race], str]:
     """First runs in each view, the better view first, and a note on the choice, which a likelihood makes."""
-    races = [Race(model, view, values) for view, values in views]
     rows = np.sort(rng.permutation(counts.shape[0])[:LIKELIHOOD_SAMPLE])
     sample = csr_array(counts[rows])
 
-    def start(race: Race) -> float:
+    def likelihood(race: Race) -> float:
         race.run(range(1))
-        return log_likelihood(sample, to_host(race.best.labels)[rows], model.n_clusters) if len(races) > 1 else 0.0
+        return log_likelihood(sample, to_host(race.best.labels)[rows], model.n_clusters) if len(views) > 1 else 0.0
 
-    with ThreadPoolExecutor(min(len(races), *(race.data.parallel_runs for race in races))) as pool:
-        likelihoods = list(pool.map(start, races))
-    order = np.argsort(-np.array(likelihoods), kind="stable")  # counts, which come first, win a tie
-    chosen, reason = races[order[0]], ""
+    entrants = [Race(model, view, view.values(counts, columns)) for view in views]
+    with ThreadPoolExecutor(min(len(views), *(race.data.parallel_runs for race in entrants))) as pool:
+        likelihoods = list(pool.map(likelihood, entrants))
+    # Counts, which come first, win a tie.
+    races = sorted(zip(entrants, likelihoods, strict=True), key=lambda each: -each[1])
+    chosen, reason = races[0][0], ""
     if len(races) > 1:
-        gap, other = likelihoods[order[0]] - likelihoods[order[1]], races[order[1]].view.name
+        gap, other = races[0][1] - races[1][1], races[1][0].view.name
         compared = f"more likely by {gap:.2g} nats than" if gap > 0 else "as likely as"
         reason = f": under their clusters, the counts of a cell are {compared} under those of the {other}"
     note = f"The {chosen.view.name} of {len(chosen.view.genes):,} genes were clustered{reason}."
-    return [races[i] for i in order], note
+    return [race for race, _ in races], note
 
 
 def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[str, Any]) -> ONMF:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,29 +84,40 @@ def top_genes(values: FloatArray, n_top_genes: int) -> Array:
     return np.sort(columns[values[columns] > 0])
 
 
-def deviance(X: Any, transform: Callable[[csr_array], csr_array] | None = None, rows: int = ROWS) -> FloatArray:
-    """The deviance of each column from a constant share of the rows' sums, in one pass over batches of rows.
+def deviance(X: Any, rows: int = ROWS) -> FloatArray:
+    """The deviance of each column from a constant share of the rows' sums. → (p,)"""
+    return deviances(X, [lambda counts: counts], rows)[0]
+
+
+def deviances(X: Any, views: Sequence[Callable[[csr_array], csr_array]], rows: int = ROWS) -> list[FloatArray]:
+    """The deviances of the columns in several views of a matrix, in one pass over batches of rows.
 
     Parameters
     ----------
     X : array or sparse array of shape (n, p), in memory, on disk or of Dask
         Counts.
-    transform : callable, optional
-        Applied to each batch of rows.
+    views : sequence of callables
+        Each is applied to each batch of rows.
     rows : int, default=10000
         Rows of a batch.
 
     Returns
     -------
-    ndarray of shape (p,)
+    list of ndarray of shape (p,)
     """
-    entropies = shares = totals = np.zeros(X.shape[1])
+    sums = [np.zeros((3, X.shape[1])) for _ in views]
     for counts in as_csr(X, rows):
-        batch = counts if transform is None else transform(counts)
-        sums = batch.sum(axis=1, dtype=np.float64)
-        entropies = entropies + by_column(batch, _entropy(batch.data))
-        shares = shares + batch.T @ np.log(np.maximum(sums, 1e-300))
-        totals = totals + batch.T @ np.ones(batch.shape[0])  # SciPy's sum of integers can overflow
+        for view, (entropies, shares, totals) in zip(views, sums, strict=True):
+            batch = view(counts)
+            depths = batch.sum(axis=1, dtype=np.float64)
+            entropies += by_column(batch, _entropy(batch.data))
+            shares += batch.T @ np.log(np.maximum(depths, 1e-300))
+            totals += batch.T @ np.ones(batch.shape[0])  # SciPy's sum of integers can overflow
+    return [_deviance(*each) for each in sums]
+
+
+def _deviance(entropies: FloatArray, shares: FloatArray, totals: FloatArray) -> FloatArray:
+    """The deviance from sums over the rows: Σ x log x, Σ x log s and Σ x."""
     expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
     # A column with a constant share has deviance 0, up to rounding errors of its terms.
     found = 2 * (entropies - shares - expected)

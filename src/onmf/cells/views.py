@@ -27,7 +27,7 @@ STEPS = 4
 DISPERSIONS = np.geomspace(0.02, 200.0, 6)
 """Values of θ that are tried for each gene: the variance of a count with mean μ is μ + μ²/θ."""
 
-DEPTHS = 32
+DEPTHS = 16
 """Groups of cells of similar depth, in which the part of the likelihood that zeros have is computed once."""
 
 SAMPLE = 1_000

@@ -118,7 +118,7 @@ def cells_command(
         str | None,
         typer.Option(
             "--init",
-            help="snpa, ++, random, random-partition (the default) or consensus.",
+            help="snpa, ++, random, random-partition, bisection (the default) or consensus.",
             rich_help_panel=FIT,
         ),
     ] = None,

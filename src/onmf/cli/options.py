@@ -59,7 +59,7 @@ Divergence = Annotated[
     typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
 ]
 Init = Annotated[
-    str, typer.Option("--init", help="snpa, ++, random, random-partition or consensus.", rich_help_panel=FIT)
+    str, typer.Option("--init", help="snpa, ++, random, random-partition, bisection or consensus.", rich_help_panel=FIT)
 ]
 NInit = Annotated[
     int, typer.Option("--n-init", min=1, help="Number of random starts; the best run is kept.", rich_help_panel=FIT)

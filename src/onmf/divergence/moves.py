@@ -54,7 +54,7 @@ class Clusters(NamedTuple):
     sizes : (k,) array of int
         Number of rows of each cluster that have an entry; changed in place.
     sums : callable
-        Computes Σ weights·x by label from the current labels. → (k, p)
+        Computes Σ weights·x by label from the current labels. → (p, k)
     """
 
     labels: Array
@@ -114,12 +114,12 @@ class EntropyMoves(Moves):
 
             def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
                 # Computed again for each sweep, because rounding errors add up in them.
-                S = np.ascontiguousarray(sums().T)
+                S = sums()
                 T = S.sum(axis=0)
                 return kernels.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, doubt)
 
             return sweep
-        S = np.ascontiguousarray(sums().T).astype(np.uint32)
+        S = sums().astype(np.uint32)
         slopes = shared.steps[S]
         T = S.sum(axis=0, dtype=np.int64)
         rows_of_counts = shared.bounds, shared.ones, shared.features, shared.counts
@@ -139,7 +139,7 @@ class LengthMoves(Moves):
 
         def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
             # Computed again for each sweep, because rounding errors add up in them.
-            S = np.ascontiguousarray(sums().T)
+            S = sums()
             squares = np.square(S).sum(axis=0)
             return kernels.sweep_length(*entries, weights, rows, labels, S, squares, sizes, doubt)
 

@@ -23,13 +23,16 @@ from .starts import Seeds
 
 T = TypeVar("T")
 
+Begun = Seeds | Callable[[], Seeds]
+"""The seeds of a run, or a function that computes them in any thread."""
+
 PROMISING = 5
 """Number of runs, those with the lowest objective, on which splits and merges are tried."""
 
 
 def best_run(
     data: Data,
-    start: Callable[[int], Seeds],
+    start: Callable[[int], Begun],
     seeds: Array,
     plan: Plan,
     watch: Watch | None = None,
@@ -62,7 +65,7 @@ def searcher(data: Data, plan: Plan) -> Search | None:
 
 def runs(
     data: Data,
-    start: Callable[[int], Seeds],
+    start: Callable[[int], Begun],
     seeds: Array,
     plan: Plan,
     watch: Watch | None = None,
@@ -75,7 +78,8 @@ def runs(
     data : Data
         The rows.
     start : callable
-        Returns the seeds of run i: ``start(i)``.
+        Returns the seeds of run i: ``start(i)``; or a function that computes them, which is called in the thread of
+        the run.
     seeds : (runs,) array of int
         Random seed of each run.
     plan : Plan
@@ -88,11 +92,12 @@ def runs(
     search = search or searcher(data, plan)
     searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
 
-    def begin(number: int) -> tuple[int, Seeds]:
+    def begin(number: int) -> tuple[int, Begun]:
         return number, start(number)
 
-    def run(begun: tuple[int, Seeds], data: Data) -> Clustering:
+    def run(begun: tuple[int, Begun], data: Data) -> Clustering:
         number, seed = begun
+        seed = seed() if callable(seed) else seed
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
         ended = alternate(data, seed.centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
@@ -144,7 +149,7 @@ def searched(
     part = data.whole()
     assert part is not None
     k = len(clustering.centroids)
-    ended = method(search.on(part.block), to_host(clustering.labels), k, rng)
+    ended = method(search, to_host(clustering.labels), k, rng)
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return clustering

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,10 @@ TRIES = 3
 
 UNSURE = 0.25
 """Share of the rows, those whose second-best cluster is closest, that are tried again before the next full sweep."""
+
+HALVED = 0.02
+"""Share of the rows of a cluster up to which a sweep may move them when the search for its halves ends. A search over
+all rows follows."""
 
 MOST_SWEEPS = 1000
 """Limit for the case that rounding errors keep a local search going. Searches end long before it."""
@@ -38,14 +42,16 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Search:
-    """The rows of a block as local searches read them. Concurrent searches can share it.
+    """The rows of a block as local searches read them, on the host. Concurrent searches can share it.
 
     Attributes
     ----------
-    block : Block
-        The rows.
+    divergence : Divergence
+        The divergence, which has moves.
     entries : Entries
-        The rows on the host.
+        The rows.
+    n_features : int
+        Number of features.
     weights : (n,) array
         The weights of the rows in the sums.
     masses : (n,) array
@@ -54,8 +60,9 @@ class Search:
         The form of the rows that the moves of the divergence read.
     """
 
-    block: Block
+    divergence: Divergence
     entries: Entries
+    n_features: int
     weights: FloatArray
     masses: FloatArray
     shared: Any
@@ -70,25 +77,38 @@ class Search:
         def total() -> FloatArray:
             return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
 
-        return cls(block, entries, weights, block.host_term(np.abs), moves.shared(entries, weights, total))
+        shared = moves.shared(entries, weights, total)
+        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared)
 
-    def on(self, block: Block) -> Search:
-        """The same rows, held by another backend."""
-        return replace(self, block=block)
+    def sums(self, labels: Array, k: int, rows: Array | None = None) -> FloatArray:
+        """The sums of the clusters of these rows; by default of all rows. → (p, k)"""
+        from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel
 
-    def sums(self, labels: Array, k: int) -> FloatArray:
-        """The sums of the clusters. → (k, p)"""
-        return self.block.sum_by_label(labels, self.weights, k)
+        sums = np.zeros((self.n_features, k))
+        kernels.sum_rows(*self.entries, self.weights, np.arange(len(labels)) if rows is None else rows, labels, sums)
+        return sums
 
     def values(self, sums: FloatArray) -> list[float]:
-        """The contributions of clusters with these sums to the objective, up to a constant."""
-        return [value_of(self.block.divergence, each) for each in sums]
+        """The contributions of clusters with these sums, (p, k), to the objective, up to a constant."""
+        return [self.value(each) for each in np.ascontiguousarray(sums.T)]
+
+    def value(self, sums: FloatArray) -> float:
+        """The contribution of one cluster with these sums, (p,)."""
+        return self.divergence.objective(sums[None], sums.sum(keepdims=True), 0.0, 0.0)
 
 
 SearchFrom = Callable[[Search, Array, int, np.random.Generator], SearchResult]
 
 
-def local_search(search: Search, labels: Array, k: int, rng: np.random.Generator) -> SearchResult:
+def local_search(
+    search: Search,
+    labels: Array,
+    k: int,
+    rng: np.random.Generator,
+    *,
+    rows: Array | None = None,
+    settled: float = 0.0,
+) -> SearchResult:
     """Move single rows to the cluster that lowers the objective most, until no move lowers it.
 
     A sweep tries all rows in a random order. Between full sweeps, the rows with the smallest margins are swept until
@@ -104,29 +124,34 @@ def local_search(search: Search, labels: Array, k: int, rng: np.random.Generator
         Number of clusters.
     rng : Generator
         Draws the order of the rows.
+    rows : array of int, optional
+        The rows that take part. The clusters consist of these alone. By default, all rows take part.
+    settled : float, default=0.0
+        The search stops earlier, when a sweep moves no larger share of the rows than this.
 
     Returns
     -------
     SearchResult
     """
     labels = labels.copy()
-    n, masses, weights = len(labels), search.masses, search.weights
-    moves = search.block.divergence.moves
+    rows = np.arange(len(labels)) if rows is None else rows
+    n, masses, weights = len(rows), search.masses[rows], search.weights[rows]
+    moves = search.divergence.moves
     assert moves is not None
-    sizes = np.bincount(labels[masses * weights > 0], minlength=k)
-    clusters = Clusters(labels, sizes, lambda: search.sums(labels, k))
-    sweep = moves.sweep(search.entries, weights, clusters, search.shared)
-    doubt = np.empty(n)
+    sizes = np.bincount(labels[rows][masses * weights > 0], minlength=k)
+    clusters = Clusters(labels, sizes, lambda: search.sums(labels, k, rows))
+    sweep = moves.sweep(search.entries, search.weights, clusters, search.shared)
+    doubt = np.empty(len(labels))
     n_sweeps, moved, gain = 0, 0, 0.0
     while n_sweeps < MOST_SWEEPS:
         interrupt.check()
-        steps, gained = sweep(rng.permutation(n), doubt)
+        steps, gained = sweep(rng.permutation(rows), doubt)
         n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
-        if steps == 0:
+        if steps <= settled * n:
             break
-        relative = np.divide(doubt, masses, out=np.full(n, np.inf), where=masses > 0)
-        unsure = np.argpartition(relative, int(UNSURE * n))[: int(UNSURE * n)]
-        while steps and n_sweeps < MOST_SWEEPS:
+        relative = np.divide(doubt[rows], masses, out=np.full(n, np.inf), where=masses > 0)
+        unsure = rows[np.argpartition(relative, int(UNSURE * n))[: int(UNSURE * n)]]
+        while steps > settled * n and n_sweeps < MOST_SWEEPS:
             steps, gained = sweep(rng.permutation(unsure), doubt)
             n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
     return SearchResult(labels, n_sweeps, moved, gain)
@@ -148,7 +173,7 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
     SearchResult
     """
     n_sweeps, moved, gain = 0, 0, 0.0
-    halves: dict[int, tuple[float, Array]] = {}
+    halves: dict[int, Half] = {}
     losses: dict[tuple[int, int], float] = {}
     changed = set(range(k)) if k >= 3 else set()
     sums = search.sums(labels, k)
@@ -156,17 +181,17 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
     # The loop ends: each round lowers the objective, which depends only on the labels, and there are finitely many.
     while changed:
         for c in changed:
-            halves[c] = halve(search.block, np.flatnonzero(labels == c), values[c], rng)
+            halves[c] = halve(search, np.flatnonzero(labels == c), rng)
         for a, b in combinations(range(k), 2):
             if not changed.isdisjoint((a, b)):
-                losses[a, b] = value_of(search.block.divergence, sums[a] + sums[b]) - values[a] - values[b]
-        for c in sorted(range(k), key=lambda c: -halves[c][0])[:TRIES]:
+                losses[a, b] = search.value(sums[:, a] + sums[:, b]) - values[a] - values[b]
+        for c in sorted(range(k), key=lambda c: -halves[c].gain)[:TRIES]:
             a, b = min((pair for pair in losses if c not in pair), key=lambda pair: losses[pair])
-            if halves[c][0] <= losses[a, b]:
+            if halves[c].gain <= losses[a, b]:
                 continue
             trial = labels.copy()
             trial[labels == b] = a
-            trial[halves[c][1]] = b
+            trial[halves[c].rows] = b
             ended = local_search(search, trial, k, rng)
             n_sweeps += ended.n_sweeps
             new_sums = search.sums(ended.labels, k)
@@ -183,15 +208,31 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
     return SearchResult(labels, n_sweeps, moved, gain)
 
 
-def value_of(divergence: Divergence, sums: FloatArray) -> float:
-    """The contribution of a cluster with these sums to the objective, up to a constant."""
-    return divergence.objective(sums[None], sums.sum(keepdims=True), 0.0, 0.0)
+def bisect(search: Search, k: int, rng: np.random.Generator) -> Array:
+    """Divide all rows into k clusters: halve the cluster with the largest gain, again and again. → labels, (n,)"""
+    labels = np.zeros(len(search.weights), dtype=np.int32)
+    halves = [halve(search, np.arange(len(labels)), rng)]
+    for new in range(1, k):
+        old = max(range(new), key=lambda c: halves[c].gain)
+        labels[halves[old].rows] = new
+        halves.append(halve(search, np.flatnonzero(labels == new), rng))
+        halves[old] = halve(search, np.flatnonzero(labels == old), rng)
+    return labels
 
 
-def halve(block: Block, rows: Array, value: float, rng: np.random.Generator) -> tuple[float, Array]:
-    """Split a cluster, given its rows, in two. → the gain, and the rows of the second half"""
+class Half(NamedTuple):
+    """One half of a cluster: its rows, and the gain of making it a cluster of its own."""
+
+    gain: float
+    rows: Array
+
+
+def halve(search: Search, rows: Array, rng: np.random.Generator) -> Half:
+    """Split a cluster, given its rows, in two."""
     if len(rows) < 2:
-        return 0.0, rows[:0]
-    search = Search.over(block.subset(rows))
-    labels = local_search(search, (rng.permutation(len(rows)) % 2).astype(np.int32), 2, rng).labels
-    return value - sum(search.values(search.sums(labels, 2))), rows[labels == 1]
+        return Half(0.0, rows[:0])
+    labels = np.zeros(len(search.weights), dtype=np.int32)
+    labels[rows] = rng.permutation(len(rows)) % 2
+    labels = local_search(search, labels, 2, rng, rows=rows, settled=HALVED).labels
+    sums = search.sums(labels, 2, rows)
+    return Half(search.value(sums.sum(axis=1)) - sum(search.values(sums)), rows[labels[rows] == 1])

@@ -69,17 +69,20 @@ class Listener:
         """Called when a run begins."""
 
 
-def check_refine(refine: str | None, divergence: Divergence) -> None:
-    """Refuse a refinement that is unknown or that the divergence does not support."""
-    if refine is None:
-        return
-    if not (isinstance(refine, str) and refine == "local-search"):
+def check_moves(refine: str | None, init: Any, divergence: Divergence) -> None:
+    """Refuse an unknown refinement, and one or a start that moves single rows if the divergence has no such moves."""
+    if not (refine is None or (isinstance(refine, str) and refine == "local-search")):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
-    if divergence.moves is None:
+    if divergence.moves is not None:
+        return
+    why = "needs a closed form for the gain of moving a row, and"
+    instead = "use beta_loss='kullback-leibler' or 'cosine', or"
+    if refine is not None:
         raise ValueError(
-            f"refine='local-search' needs a closed form for the gain of moving a row, and {divergence.name} has none: "
-            "use beta_loss='kullback-leibler' or 'cosine', or refine=None with a larger n_init."
+            f"refine={refine!r} {why} {divergence.name} has none: {instead} refine=None with a larger n_init."
         )
+    if isinstance(init, str) and init == "bisection":
+        raise ValueError(f"init={init!r} {why} {divergence.name} has none: {instead} init='random-partition'.")
 
 
 def check_rows(n: int, n_clusters: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -10,7 +11,7 @@ from onmf.data import Data
 from onmf.warn import warn
 
 from .describe import margins_of
-from .restarts import best_run, searcher
+from .restarts import Begun, best_run, searcher
 from .result import Clustering
 from .search import Search
 from .settings import Listener, Settings, check_rows
@@ -48,8 +49,8 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     check_rows(data.shape[0], settings.n_clusters)
     search = searcher(data, settings.plan)  # once, also for the runs behind a consensus
 
-    def start(run: int) -> Seeds:
-        return first_seeds(data, settings, listener, run, search)
+    def start(run: int) -> Begun:
+        return begin(data, settings, listener, run, search)
 
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
@@ -61,15 +62,21 @@ def first_seeds(
     data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None
 ) -> Seeds:
     """The seeds of a run."""
+    begun = begin(data, settings, listener, run, search)
+    return begun() if callable(begun) else begun
+
+
+def begin(data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None) -> Begun:
+    """The seeds of a run, or a function that computes them in the thread of the run."""
     start = get_start(settings.init)
     assert start is not None, "init was checked"
-    begin = Begin(data, settings, int(settings.seeds[run]), listener, search)
+    given = Begin(data, settings, int(settings.seeds[run]), listener, search)
     if start.by_runs:  # such a start reports its own runs to the listener
-        seeds = start.seeds(begin)
+        seeds = start.seeds(given)
         listener.begin_run()
         return seeds
     listener.begin_run()
-    return start.seeds(begin)
+    return partial(start.seeds, given) if start.moves_rows else start.seeds(given)
 
 
 def kept(data: Data, clustering: Clustering) -> Clustering:

@@ -13,9 +13,9 @@ from onmf.data import Data
 from onmf.data.validate import check_centroids
 
 from .consensus import consensus_start
-from .search import Search
+from .search import Search, bisect
 from .settings import Listener, Settings
-from .starts import Seeds, plus_plus, random_partition, random_rows, snpa_start, tie_parallel
+from .starts import Seeds, from_sums, plus_plus, random_partition, random_rows, snpa_start, tie_parallel
 
 
 class Begin(NamedTuple):
@@ -40,11 +40,20 @@ class Start:
         Whether it depends on the seed, so that several runs make sense.
     by_runs : bool
         Whether it is computed from several runs. It then needs all rows in memory, and ``n_init`` must be 1.
+    moves_rows : bool
+        Whether it moves single rows. It then needs all rows in memory, and a divergence with moves. It is computed in
+        the thread of its run, because it takes as long as the run.
     """
 
     seeds: Callable[[Begin], Seeds]
     random: bool = False
     by_runs: bool = False
+    moves_rows: bool = False
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether all rows must be in memory."""
+        return self.by_runs or self.moves_rows
 
 
 def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Callable[[Begin], Seeds]:
@@ -59,11 +68,22 @@ def _consensus(begin: Begin) -> Seeds:
     return consensus_start(data, settings.n_clusters, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
 
 
+def _bisection(begin: Begin) -> Seeds:
+    part, k = begin.data.whole(), begin.settings.n_clusters
+    assert part is not None, "refused for rows in parts"
+    search = begin.search or Search.over(part.block)
+    labels = bisect(search, k, np.random.default_rng(begin.seed))
+    centroids = from_sums(np.ascontiguousarray(search.sums(labels, k).T))
+    tie_parallel(centroids)
+    return Seeds(centroids)
+
+
 STARTS: dict[str, Start] = {
     "snpa": Start(_drawn(snpa_start)),
     "++": Start(_drawn(plus_plus), random=True),
     "random": Start(_drawn(random_rows), random=True),
     "random-partition": Start(_drawn(random_partition), random=True),
+    "bisection": Start(_bisection, random=True, moves_rows=True),
     "consensus": Start(_consensus, by_runs=True),
 }
 """Starts by name."""

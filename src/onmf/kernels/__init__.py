@@ -12,7 +12,15 @@ from .assign import (
 )
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .project import project_on_hull
-from .sums import move_rows_csr, move_rows_dense, order_by_label, sum_by_label_csr, sum_by_label_dense, total_if_whole
+from .sums import (
+    move_rows_csr,
+    move_rows_dense,
+    order_by_label,
+    sum_by_label_csr,
+    sum_by_label_dense,
+    sum_rows,
+    total_if_whole,
+)
 from .tally import tally
 
 __all__ = [
@@ -28,6 +36,7 @@ __all__ = [
     "project_on_hull",
     "sum_by_label_csr",
     "sum_by_label_dense",
+    "sum_rows",
     "sweep_counts",
     "sweep_entropy",
     "sweep_length",

@@ -35,6 +35,26 @@ def total_if_whole(
 
 
 @jit
+def sum_rows(
+    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
+    indices: Any,  # IN
+    data: Any,  # IN
+    dense: bool,
+    weights: Any,  # IN (n,)
+    rows: Any,  # IN rows to sum, in this order
+    labels: Any,  # IN (n,)
+    sums: Any,  # OUT (p, k); zero on entry
+) -> None:
+    """Sums of some of the rows, on one thread."""
+    for i in rows:
+        start, stop = indptr[i], indptr[i + 1]
+        shift = start if dense else 0
+        w, c = weights[i], labels[i]
+        for e in range(start, stop):
+            sums[indices[e - shift], c] += w * data[e]
+
+
+@jit
 def order_by_label(
     labels: Any,  # IN (n,)
     bounds: Any,  # OUT (k + 1,) where each label starts in order; zero on entry
