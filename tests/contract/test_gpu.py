@@ -10,7 +10,9 @@ from scipy.sparse import csr_array, random_array
 from conftest import EXPECTED, hold, needs_gpu, prepare
 from onmf import ONMF, load, metrics
 from onmf.backend import on_gpu, to_host
+from onmf.cells.fit import fit_counts
 from onmf.data import Blocks, Dask
+from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
 
 LOSSES = ("frobenius", "kullback-leibler")
@@ -403,3 +405,13 @@ def test_rows_are_taken_from_the_card_one_by_one(sparse):
     block = hold("gpu", csr_matrix(X) if sparse else cupy.asarray(X.toarray()), get_divergence(1))
     assert np.array_equal(block.dense(index), X.toarray()[index])
     assert "on_host" not in vars(block), "the other rows stayed there"
+
+
+@pytest.mark.parametrize("beta_loss", ["kullback-leibler", "frobenius"])
+def test_cells(beta_loss):
+    X = make_counts(400, 120, 4, length=60, overlap=0.5, random_state=2).X
+    cpu, gpu = (fit_counts(X, 4, beta_loss=beta_loss, engine=engine) for engine in ("cpu", "gpu"))
+    assert gpu.view.name == cpu.view.name
+    assert np.array_equal(gpu.model.labels_, cpu.model.labels_)
+    assert gpu.confidence == pytest.approx(cpu.confidence, abs=1e-6)
+    assert np.array_equal(gpu.runners_up, cpu.runners_up)

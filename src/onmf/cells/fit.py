@@ -6,10 +6,11 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from onmf import interrupt
@@ -30,8 +31,8 @@ from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
 
-STARTS = 3
-"""Runs in the better view; the first of them chooses the view."""
+STARTS = 2
+"""Runs in the chosen view."""
 
 STARTS_WITHOUT_SEARCH = 5
 """Runs for divergences without a local search."""
@@ -51,6 +52,9 @@ AFTER_BISECTION = 1
 
 MOST = 50_000
 """Number of cells, chosen at random, on which runs start if there are more."""
+
+TRIED, TRIED_PER_CLUSTER = 1_000, 30
+"""Number of cells, chosen at random, on which the views are tried, and the least such number for each cluster."""
 
 AUTO = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 30)
 """Numbers of clusters that are tried if the number is to be chosen."""
@@ -152,8 +156,8 @@ def fit_counts(
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
-        Parameters of :class:`onmf.ONMF`. By default one run from a bisection in each view, and
-        two more (``n_init=3``) in the better one, with local search, splits and merges.
+        Parameters of :class:`onmf.ONMF`. By default ``init="bisection"`` and ``n_init=2``, with local
+        search, splits and merges.
 
     Returns
     -------
@@ -184,21 +188,19 @@ def fit_counts(
         report("choosing the number of clusters", None)
         model.n_clusters = _choose_number(counts, deviance["counts"][columns], rng, model.n_threads)
         notes.append(f"{model.n_clusters} clusters were chosen by the likelihood of held-out counts.")
-    sample = np.arange(counts.shape[0])
-    if len(sample) > MOST:
-        sample = np.sort(rng.choice(len(sample), MOST, replace=False))
+    sample = _some(counts.shape[0], MOST, rng)
+    if len(sample) < counts.shape[0]:
         notes.append(f"The runs started on {MOST:,} cells, chosen at random, and the best one ended on all of them.")
     report("clustering", 0.0)
-    started = counts if len(sample) == counts.shape[0] else csr_array(counts[sample])
-    races, note = _race(model, views, started, columns, rng)
-    race = races[0]
+    tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * model.n_clusters), rng)]
+    trials, chosen, note = _try(model, views, csr_array(counts[tried]), columns, rng)
     notes.append(note)
-    report("clustering", 0.4)
-    race.finish()
-    report("clustering", 0.9)
-    chosen = race.view
+    report("clustering", 0.3)
     values = chosen.values(counts, columns)
-    model = _finish(model, values, race.best, {"smoothing": EXACT, "max_iter": 100} | parameters)
+    clusterings = _run(model, values if len(sample) == counts.shape[0] else csr_array(values[sample]))
+    report("clustering", 0.9)
+    best = min(clusterings, key=lambda run: run.objective)
+    model = _finish(model, values, best, {"smoothing": EXACT, "max_iter": 100} | parameters)
     report("clustering", 1.0)
     labels = to_host(model.labels_)
     empty = int(np.count_nonzero(values.sum(axis=1) == 0))
@@ -210,8 +212,9 @@ def fit_counts(
         )
     report("measuring how sure the labels are", None)
     chances = log_chances(model, values)
-    voted = [to_host(run.labels) for each in races for run in each.clusterings]
-    temperature = temperature_of(chances[sample], labels[sample], voted, rng)
+    voted = [trial.labels for trial in trials]
+    voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
+    temperature = temperature_of(chances[tried], labels[tried], voted, rng)
     sure, following = confidence(chances, labels, temperature)
     return Fit(model, chosen, deviance["counts"], sure, following, temperature, notes)
 
@@ -243,7 +246,7 @@ def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Gene
     n = counts.shape[0]
     if n < 4:
         raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give the number of clusters.")
-    rows = np.sort(rng.permutation(n)[:AUTO_CELLS])
+    rows = _some(n, AUTO_CELLS, rng)
     sample = csr_array(counts[rows][:, top_genes(deviances, AUTO_GENES)])
     candidates = [k for k in AUTO if k <= max(2, n // 10)]
     seed = int(rng.integers(2**31))
@@ -272,58 +275,64 @@ def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:
     return model
 
 
-class Race:
-    """Runs in one view: the first one shows how good the view is, the others follow if it wins."""
+class Trial(NamedTuple):
+    """A run on some cells in one view.
 
-    def __init__(self, model: ONMF, view: View, values: csr_array) -> None:
-        divergence = get_divergence(model.beta_loss, model.smoothing)
-        self.view, self.settings = view, settings_of(model, n_runs=number_of_runs(model))
-        _, self.data = take_in(model, values, divergence, None, reset=True, warn=False)
-        self.search = searcher(self.data, self.settings.plan)
-        self.clusterings: list[Clustering] = []
+    Attributes
+    ----------
+    view : View
+        The view.
+    labels : ndarray of int
+        The cluster of each cell.
+    likelihood : float
+        The likelihood of the counts under these clusters.
+    """
 
-    @property
-    def best(self) -> Clustering:
-        """The run of the lowest objective."""
-        return min(self.clusterings, key=lambda run: run.objective)
-
-    def run(self, numbers: range) -> None:
-        """Run some of the starts, each with local search, splits and merges."""
-        start = partial(begin, self.data, self.settings, Listener(), search=self.search)
-        seeds = self.settings.seeds[numbers.start : numbers.stop]
-        plan = replace(self.settings.plan, thorough=True)
-        # A single run takes one thread, because the other view takes the other ones.
-        data = self.data.fork() if len(numbers) == 1 else self.data
-        self.clusterings += runs(data, lambda number: start(numbers.start + number), seeds, plan, search=self.search)
-
-    def finish(self) -> None:
-        """Run the other starts."""
-        self.run(range(1, len(self.settings.seeds)))
+    view: View
+    labels: Array
+    likelihood: float
 
 
-def _race(
+def _try(
     model: ONMF, views: list[View], counts: csr_array, columns: Array, rng: np.random.Generator
-) -> tuple[list[Race], str]:
-    """First runs in each view, the better view first, and a note on the choice, which a likelihood makes."""
-    rows = np.sort(rng.permutation(counts.shape[0])[:LIKELIHOOD_SAMPLE])
-    sample = csr_array(counts[rows])
+) -> tuple[list[Trial], View, str]:
+    """Try each view on some cells. → the trials, the view whose clusters make the counts most likely, and a note"""
+    judged = _some(counts.shape[0], LIKELIHOOD_SAMPLE, rng)
+    sample = csr_array(counts[judged])
+    if len(views) == 1:
+        return [], views[0], f"The {views[0].name} of {len(views[0].genes):,} genes were clustered."
+    one = clone(model).set_params(n_init=1, random_state=int(rng.integers(2**31 - 1)))
 
-    def likelihood(race: Race) -> float:
-        race.run(range(1))
-        return log_likelihood(sample, to_host(race.best.labels)[rows], model.n_clusters) if len(views) > 1 else 0.0
+    def run(view: View) -> Trial:
+        labels = to_host(_run(one, view.values(counts, columns), trial=True)[0].labels)
+        return Trial(view, labels, log_likelihood(sample, labels[judged], model.n_clusters))
 
-    entrants = [Race(model, view, view.values(counts, columns)) for view in views]
-    with ThreadPoolExecutor(min(len(views), *(race.data.parallel_runs for race in entrants))) as pool:
-        likelihoods = list(pool.map(likelihood, entrants))
-    # Counts, which come first, win a tie.
-    races = sorted(zip(entrants, likelihoods, strict=True), key=lambda each: -each[1])
-    chosen, reason = races[0][0], ""
-    if len(races) > 1:
-        gap, other = races[0][1] - races[1][1], races[1][0].view.name
-        compared = f"more likely by {gap:.2g} nats than" if gap > 0 else "as likely as"
-        reason = f": under their clusters, the counts of a cell are {compared} under those of the {other}"
-    note = f"The {chosen.view.name} of {len(chosen.view.genes):,} genes were clustered{reason}."
-    return [race for race, _ in races], note
+    with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(views)) as pool:
+        # Counts, which come first, win a tie.
+        trials = sorted(pool.map(run, views), key=lambda trial: -trial.likelihood)
+    (chosen, _, likelihood), (other, _, less) = trials
+    compared = f"more likely by {likelihood - less:.2g} nats than" if likelihood > less else "as likely as"
+    note = (
+        f"The {chosen.name} of {len(chosen.genes):,} genes were clustered: under their clusters, the counts of a cell "
+        f"are {compared} under those of the {other.name}."
+    )
+    return trials, chosen, note
+
+
+def _run(model: ONMF, values: csr_array, *, trial: bool = False) -> list[Clustering]:
+    """The runs of a model, with local search, splits and merges; for a trial without these, and on one thread."""
+    divergence = get_divergence(model.beta_loss, model.smoothing)
+    settings = settings_of(model, n_runs=number_of_runs(model))
+    _, data = take_in(model, values, divergence, None, reset=True, warn=False)
+    search = searcher(data, settings.plan)
+    start = partial(begin, data, settings, Listener(), search=search)
+    data = data.fork() if trial else data
+    return list(runs(data, start, settings.seeds, replace(settings.plan, thorough=not trial), search=search))
+
+
+def _some(n: int, most: int, rng: np.random.Generator) -> Array:
+    """At most this number of n rows, in their order."""
+    return np.sort(rng.permutation(n)[:most])
 
 
 def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[str, Any]) -> ONMF:

@@ -17,7 +17,7 @@ from .counts import check_counts
 from .matrix import canonical
 
 LARGEST_TABLE = 1 << 16
-"""Counts up to this one have their x log x in a table."""
+"""Functions of counts below this one are looked up in a table."""
 
 N_TOP_GENES = 2_000
 """Number of genes that clusters are computed from."""
@@ -111,8 +111,10 @@ def deviances(X: Any, views: Sequence[Callable[[csr_array], csr_array]], rows: i
             batch = view(counts)
             depths = batch.sum(axis=1, dtype=np.float64)
             entropies += by_column(batch, _entropy(batch.data))
-            shares += batch.T @ np.log(np.maximum(depths, 1e-300))
-            totals += batch.T @ np.ones(batch.shape[0])  # SciPy's sum of integers can overflow
+            # A product, since SciPy's sum of integers can overflow
+            both = batch.T @ np.stack([np.log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
+            shares += both[:, 0]
+            totals += both[:, 1]
     return [_deviance(*each) for each in sums]
 
 
@@ -125,13 +127,17 @@ def _deviance(entropies: FloatArray, shares: FloatArray, totals: FloatArray) -> 
 
 
 def _entropy(x: Array) -> FloatArray:
-    """The product x log x, from a table if the numbers are small and whole."""
-    if x.dtype.kind in "iu" and len(x) and x.max() < LARGEST_TABLE:
-        t = np.arange(int(x.max()) + 1, dtype=np.float64)
-        table: FloatArray = t * np.log(np.maximum(t, 1.0))
-        return table[x]
-    numbers = x.astype(np.float64)
-    return numbers * np.log(np.maximum(numbers, 1e-300))
+    """The product x log x."""
+    return looked_up(lambda t: t * np.log(np.maximum(t, 1e-300)), x)
+
+
+def looked_up(function: Callable[[FloatArray], FloatArray], x: Array) -> FloatArray:
+    """A function of numbers ≥ 0, from a table if they are small and whole, as counts are."""
+    if len(x) and x.max() < LARGEST_TABLE:
+        places = x if x.dtype.kind in "iu" else x.astype(np.int32)
+        if places is x or (places == x).all():
+            return function(np.arange(int(places.max()) + 1, dtype=np.float64))[places]
+    return function(x.astype(np.float64))
 
 
 def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:

@@ -9,6 +9,7 @@ covers both cases: the partition under which the counts are more likely is taken
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,7 +17,7 @@ from scipy.special import gammaln
 
 from onmf.divergence import Array, FloatArray, divide
 
-from .genes import by_column
+from .genes import by_column, looked_up
 
 UNIT = 10_000.0
 """Counts to which every cell is scaled before the logarithm, as is usual for cells."""
@@ -30,7 +31,7 @@ DISPERSIONS = np.geomspace(0.02, 200.0, 6)
 DEPTHS = 16
 """Groups of cells of similar depth, in which the part of the likelihood that zeros have is computed once."""
 
-SAMPLE = 1_000
+SAMPLE = 500
 """Number of cells from which the likelihood of a partition is computed."""
 
 NAMES = ("counts", "logs")
@@ -69,8 +70,11 @@ def transform(name: str, X: csr_array) -> csr_array:
 
 def logarithms(X: csr_array) -> FloatArray:
     """Normalised logarithms of the stored counts, log(1 + 10,000 x / s), with s the counts of the cell."""
-    sums = np.repeat(X.sum(axis=1, dtype=np.float64), np.diff(X.indptr))
-    return np.log1p(UNIT * divide(X.data.astype(np.float64), sums))
+    from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel
+
+    logs = np.empty(len(X.data))
+    kernels.scaled_logs(X.indptr, X.data, UNIT, logs)
+    return logs
 
 
 def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
@@ -98,17 +102,22 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     shares = divide((members @ X).toarray().astype(np.float64), (members @ sums)[:, None])  # (k, p)
     rows = np.repeat(np.arange(n), np.diff(X.indptr))
     x, means = X.data.astype(np.float64), sums[rows] * shares[labels[rows], X.indices]
-    counts, which = np.unique(x, return_inverse=True)
-    constant = x * np.log(means) - gammaln(counts + 1)[which]
+    constant = x * np.log(means) - looked_up(lambda t: gammaln(t + 1), X.data)
     depths, cells = _depths(sums, labels, k)
+    single = means.astype(np.float32)  # NumPy's logarithms of float32 are several times as fast
     best = np.full(p, -np.inf)
     for theta in DISPERSIONS:
-        gammas = gammaln(counts + theta) - gammaln(theta)
-        present = by_column(X, constant + gammas[which] - x * np.log(means + theta))
+        gammas = looked_up(partial(_log_rising, theta), X.data)
+        present = by_column(X, constant + gammas - x * np.log(single + np.float32(theta)))
         # θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
         absent = theta * sum(cells[c] @ np.log1p(np.outer(depths[c], shares[c]) / theta) for c in range(k))
         best = np.maximum(best, present - absent)
     return float(best.sum()) / max(n, 1)
+
+
+def _log_rising(theta: float, x: FloatArray) -> FloatArray:
+    """The logarithm of Γ(x + θ) / Γ(θ)."""
+    return gammaln(x + theta) - gammaln(theta)
 
 
 def _depths(sums: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatArray]:

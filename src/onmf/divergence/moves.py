@@ -101,10 +101,10 @@ class EntropyMoves(Moves):
         bounds, ones = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
         features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
         kernels.ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
-        t = np.arange(largest + 2)
-        powers = t * np.log(np.maximum(t, 1))
-        steps = t * np.log1p(1 / np.maximum(t, 1)) + np.log(t + 1)
-        return Counts(bounds, ones, features, counts, powers, steps)
+        t = np.arange(largest + 3)
+        logs = np.log(np.maximum(t, 1))
+        steps = t[:-1] * np.log1p(1 / np.maximum(t[:-1], 1)) + logs[1:]
+        return Counts(bounds, ones, features, counts, t * logs, steps)
 
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Counts | None) -> Sweep:
         from onmf import kernels

@@ -11,6 +11,7 @@ from .assign import (
     transpose_templates,
 )
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
+from .logs import scaled_logs
 from .project import project_on_hull
 from .sums import (
     move_rows_csr,
@@ -34,6 +35,7 @@ __all__ = [
     "own_and_next_csr",
     "own_and_next_dense",
     "project_on_hull",
+    "scaled_logs",
     "sum_by_label_csr",
     "sum_by_label_dense",
     "sum_rows",
