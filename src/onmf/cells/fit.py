@@ -38,8 +38,8 @@ STARTS_WITHOUT_SEARCH = 5
 """Runs for divergences without a local search."""
 
 EXACT = 1e-6
-"""Smoothing of the model. The larger smoothing of the runs before it lets them pass over small clusters; with it, the
-model would put a quarter of the cells into other clusters than a search by the exact objective does."""
+"""Smoothing of the model. With the default for documents, the model would put a quarter of the cells into other
+clusters than the local search by the exact objective does."""
 
 REORDERINGS = 3
 """Fits of the model at most. If cells moved so that the clusters are no longer ordered by size, it is fitted again."""

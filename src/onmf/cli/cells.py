@@ -111,7 +111,7 @@ def cells_command(
         ),
     ] = "auto",
     quick: Annotated[
-        bool, typer.Option("--quick", help="One random start instead of several.", rich_help_panel=FIT)
+        bool, typer.Option("--quick", help="One start instead of two.", rich_help_panel=FIT)
     ] = False,
     divergence: Divergence = "kullback-leibler",
     init: Annotated[
@@ -125,7 +125,7 @@ def cells_command(
     n_init: Annotated[
         int | None,
         typer.Option(
-            "--n-init", min=1, help="Number of random starts, 3 by default; the best run is kept.", rich_help_panel=FIT
+            "--n-init", min=1, help="Number of starts, 2 by default; the best run is kept.", rich_help_panel=FIT
         ),
     ] = None,
     max_iter: Annotated[
@@ -157,7 +157,7 @@ def cells_command(
     """
     began = perf_counter()
     if quick and n_init is not None:
-        fail("--quick means one random start: leave out --n-init, or --quick.")
+        fail("--quick means one start: leave out --n-init, or --quick.")
     given = {"init": init, "n_init": 1 if quick else n_init, "max_iter": max_iter, "smoothing": smoothing}
     parameters: dict[str, Any] = {
         "beta_loss": parse_divergence(divergence),
