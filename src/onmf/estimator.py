@@ -25,14 +25,7 @@ from onmf.fit.solve import first_seeds, warn_about
 from onmf.fit.stream import Stream, describe_batch, learn
 from onmf.io.container import damaged
 from onmf.io.model_file import SavedModel, read_model
-from onmf.parameters import (
-    by_runs,
-    check_for_parts,
-    check_parameters,
-    needs_all_rows,
-    number_of_runs,
-    settings_of,
-)
+from onmf.parameters import check_for_parts, check_parameters, needs_all_rows, number_of_runs, settings_of, voters_of
 from onmf.save import SaveMixin
 
 
@@ -388,8 +381,7 @@ def _fit(
     chosen, data = take_in(model, X, divergence, sample_weight, engine=engine, reset=True, warn=True)
     check_rows(data.shape[0], model.n_clusters)
     settings = settings_of(model, init=start, n_runs=n_runs)
-    voters = settings.n_consensus if by_runs(start) else 0
-    reporter = FitReporter(model, divergence, X, sample_weight, len(settings.seeds) * (1 + voters))
+    reporter = FitReporter(model, divergence, X, sample_weight, len(settings.seeds) * (1 + voters_of(settings)))
     clustering = fit(data, settings, reporter)
     reporter.searched(clustering)
     model._divergence = divergence

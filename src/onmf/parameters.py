@@ -73,9 +73,10 @@ def number_of_runs(model: Any) -> int:
     return n_init
 
 
-def by_runs(init: Any) -> bool:
-    """Whether a start is made of runs of its own."""
-    return isinstance(init, str) and init in STARTS and STARTS[init].by_runs
+def voters_of(settings: Settings) -> int:
+    """The number of runs of which a start is made; 0 for most starts."""
+    init = settings.init
+    return settings.n_consensus if isinstance(init, str) and STARTS[init].by_runs else 0
 
 
 def needs_all_rows(init: Any) -> bool:
