@@ -47,6 +47,8 @@ class ImageClustering:
         Comparison with the truth, if there is one.
     negatives : {"refuse", "clip"}
         How negative values were treated.
+    truth : Truth or None
+        The truth that it was compared with, if there is one.
     """
 
     labels: Array
@@ -60,6 +62,7 @@ class ImageClustering:
     notes: list[str] = field(default_factory=list)
     comparison: Comparison | None = None
     negatives: Negatives = "refuse"
+    truth: Truth | None = None
 
     def __repr__(self) -> str:
         lines, samples = self.labels.shape
@@ -163,7 +166,7 @@ def with_truth(clustering: ImageClustering, truth: Truth) -> ImageClustering:
     """Compare a clustering with the truth, and name its clusters after the materials they are matched with."""
     comparison = compare(truth, clustering.spectra, clustering.labels, clustering.cube.good_bands)
     names = [comparison.materials.get(k, name) for k, name in enumerate(clustering.names)]
-    return replace(clustering, comparison=comparison, names=names)
+    return replace(clustering, comparison=comparison, names=names, truth=truth)
 
 
 def image_parts(clustering: ImageClustering) -> dict[str, Any]:
