@@ -49,13 +49,11 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
     -------
     str
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError("Reports on images need matplotlib: pip install 'onmf[report]'.") from error
+    check_packages()
     cube, model, palette = found.cube, found.model, colours(found.names)
     x, label = axis(found)
     picture = composite(cube, found.labels >= 0, SIDE)
+    labels = found.labels[:: picture.step, :: picture.step]
     pixels = _pixels(found)
     cards = _cards(found, palette)
     return render_page(
@@ -74,7 +72,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
                 "spectra": _rounded(found.spectra),
                 "transform": cube.transform,
                 "step": picture.step,
-                "labels": _base64(zlib.compress(found.labels[:: picture.step, :: picture.step].astype("<i2").tobytes())),
+                "labels": _base64(zlib.compress(labels.astype("<i2").tobytes())),
                 "materials": [] if found.truth is None else material_names(found.truth),
             },
             "pixels": pixels,
@@ -93,6 +91,15 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
             f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
         ),
     )
+
+
+def check_packages() -> None:
+    """Refuse, if a package is missing that reports on images need."""
+    try:
+        import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("Reports on images need jinja2 and matplotlib: pip install 'onmf[report]'.") from error
 
 
 def write_image_report(path: str | os.PathLike[str], found: ImageClustering, *, title: str | None = None) -> None:

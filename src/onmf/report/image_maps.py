@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from onmf.divergence import Array
 from onmf.image import ImageClustering, Truth
 from onmf.image.figures import Composite
 from onmf.metrics import match_clusters
-from onmf.palette import distinct_colours, parts_of
+from onmf.palette import DISTINCT, parts_of
 
 COLOUR_MAP = "viridis"
 """Its lightness grows steadily, so that no eye depends on the hue."""
@@ -95,7 +96,12 @@ def draw_maps(found: ImageClustering, palette: list[str], composite: Composite) 
         text = "probability that a new fit would leave the pixel in its cluster"
         maps.append(_numbers("confidence", "Confidence", text, confidence[::step, ::step], (0.0, 1.0)))
     for key, title, text, values in (
-        ("margin", "Margin", "how much worse the best other cluster is; small at borders and in mixtures", found.margins),
+        (
+            "margin",
+            "Margin",
+            "how much worse the best other cluster is; small in mixtures",
+            found.margins,
+        ),
         ("brightness", "Brightness", "1 is the mean of the cluster", found.scales),
         ("residual", "Residual", "divergence from the scaled spectrum, per unit of the pixel", found.residuals),
     ):
@@ -146,12 +152,12 @@ def _truth_maps(found: ImageClustering, truth: Array, palette: list[str], step: 
     for cluster in np.argsort(found.sizes, kind="stable"):  # the largest cluster of a material is the last to say
         if stands_for[cluster] >= 0:
             colours[stands_for[cluster]] = palette[cluster]
-    free = (colour for colour in distinct_colours(60) if colour not in palette)
-    shades = [colour or next(free, WRONG) for colour in colours]
+    free = cycle([colour for colour in DISTINCT if colour not in palette] or DISTINCT)
+    shades = [colour or next(free) for colour in colours]
     known = (truth >= 0) & (found.labels >= 0)
     wrong = known & (np.append(stands_for, -1)[found.labels] != truth)
-    share = np.count_nonzero(wrong) / max(np.count_nonzero(known), 1)
-    rule = "is not matched with" if len(names) == len(palette) else "holds mostly others than"
+    share = float(wrong.sum()) / max(int(known.sum()), 1)
+    rule = "has the name of" if len(names) == len(palette) else "holds mostly"
     errors = np.where(known, wrong.astype(np.int16), -1)[::step, ::step]
     return [
         Map(
@@ -164,7 +170,7 @@ def _truth_maps(found: ImageClustering, truth: Array, palette: list[str], step: 
         Map(
             "errors",
             "Errors",
-            f"pixels whose cluster {rule} their true material: {share:.1%} of those whose material is known",
+            f"pixels whose cluster {rule} another material: {share:.1%} of those whose material is known",
             _indexed(errors, [RIGHT, WRONG]),
             classes=[("right", RIGHT), ("wrong", WRONG)],
         ),
@@ -182,9 +188,7 @@ def _numbers(key: str, title: str, text: str, values: Array, ends: tuple[float, 
     if values.size > LOSSLESS:
         shades = np.minimum(shades // COARSE * COARSE + COARSE // 2, 254)
     signs = ("", "") if ends else ("≤ ", "≥ ")
-    bar = ColourBar(
-        _colour_map(STEPS), f"{signs[0]}{low:.3g}", f"{(low + high) / 2:.3g}", f"{signs[1]}{high:.3g}"
-    )
+    bar = ColourBar(_colour_map(STEPS), f"{signs[0]}{low:.3g}", f"{(low + high) / 2:.3g}", f"{signs[1]}{high:.3g}")
     return Map(key, title, text, _indexed(np.where(finite, shades, -1), _colour_map(255)), bar)
 
 
@@ -204,8 +208,8 @@ def _indexed(values: Array, palette: list[str]) -> str:
     if len(shades) > 256:
         opaque = np.where(values >= 0, 255, 0).astype(np.uint8)
         return _url(Image.fromarray(np.dstack([shades[values], opaque])), "png")
-    picture = Image.fromarray(np.where(values < 0, len(palette), values).astype(np.uint8), "P")
-    picture.putpalette(shades.tobytes())
+    picture = Image.fromarray(np.where(values < 0, len(palette), values).astype(np.uint8))
+    picture.putpalette(shades.tobytes())  # numbers become indices of colours
     return _url(picture, "png", transparency=len(palette))
 
 

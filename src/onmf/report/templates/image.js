@@ -12,8 +12,17 @@ onmf.image = (() => {
   const [values, labels, runnersUp, truth] = [["values", Uint16Array], ["labels", Int16Array], ["runners_up", Int16Array], ["truth", Int32Array]].map((pair) => read(...pair));
   const [low, high, scales, residuals, margins, confidence] = ["low", "high", "scales", "residuals", "margins", "confidence"].map((name) => read(name, Float32Array));
   const bands = image.at.length, totals = image.spectra.map((spectrum) => spectrum.reduce((a, b) => a + b, 0));
-  const state = { pinned: Math.floor(pixels.lines / 2) * pixels.samples + Math.floor(pixels.samples / 2), shown: -1, cluster: -1 };
+  const state = { pinned: middle(), shown: -1, cluster: -1 };
   const listeners = [];
+  function middle() { // the pixel inside that is nearest to the middle
+    const [line, sample] = [Math.floor(pixels.lines / 2), Math.floor(pixels.samples / 2)];
+    let best = line * pixels.samples + sample, least = Infinity;
+    for (let i = 0; i < labels.length; i++) {
+      const distance = Math.hypot(Math.floor(i / pixels.samples) - line, (i % pixels.samples) - sample);
+      if (labels[i] >= 0 && distance < least) [best, least] = [i, distance];
+    }
+    return best;
+  }
 
   const axes = { x: image.at, title: image.axis, gaps: image.gaps };
   const drawPixel = onmf.lines(by("pixel-chart"), { ...axes, valueTitle: "value of the pixel" });

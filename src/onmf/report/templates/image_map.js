@@ -46,8 +46,7 @@ onmf.scene = (() => {
     if (!picture.complete) { picture.addEventListener("load", later, { once: true }); return; }
     context.imageSmoothingEnabled = step < 1;
     for (const layer of [picture, veil]) if (layer) context.drawImage(layer, left, top, columns * step, rows * step);
-    const [line, sample] = place(state.shown), cell = size * pixels.step, unit = ratio();
-    const [x, y] = [left + sample * size + size / 2, top + line * size + size / 2];
+    const [line, sample] = place(state.shown), cell = size * pixels.step, unit = ratio(), [x, y] = spot();
     for (const [colour, wide] of [["#000", 4.5], ["#fff", 2]]) {
       context.strokeStyle = colour;
       context.lineWidth = wide * unit;
@@ -63,10 +62,10 @@ onmf.scene = (() => {
   function mark() {
     const [line, sample] = place(state.shown);
     for (const element of small) {
-      const spot = element.querySelector(".mark");
-      spot.hidden = false;
-      spot.style.left = `${100 * (sample + 0.5) / (columns * image.step)}%`;
-      spot.style.top = `${100 * (line + 0.5) / (rows * image.step)}%`;
+      const ring = element.querySelector(".mark");
+      ring.hidden = false;
+      ring.style.left = `${100 * (sample + 0.5) / (columns * image.step)}%`;
+      ring.style.top = `${100 * (line + 0.5) / (rows * image.step)}%`;
     }
     later();
   }
@@ -75,7 +74,12 @@ onmf.scene = (() => {
     by("key").replaceChildren(...[...document.querySelectorAll(`[data-key=${select.value}] > *`)].map((node) => node.cloneNode(true)));
     later();
   }
-  function zoom(factor, x = canvas.width / 2, y = canvas.height / 2) {
+  /* Where the pixel is in the canvas. Buttons and keys zoom there. */
+  function spot() {
+    const [line, sample] = place(state.shown), [left, top] = corner(), size = scale();
+    return [left + (sample + 0.5) * size, top + (line + 0.5) * size];
+  }
+  function zoom(factor, x = 0, y = 0) {
     const before = scale();
     view.zoom = Math.min(Math.max(view.zoom * factor, 1), Math.max(8, Math.max(image.lines, image.samples) / 12));
     const change = 1 / before - 1 / scale();
@@ -124,10 +128,10 @@ onmf.scene = (() => {
     zoom(Math.exp(-event.deltaY / 300), ...local(event));
   }, { passive: false });
   canvas.addEventListener("keydown", (event) => {
-    if (event.key === "+") zoom(1.5); else if (event.key === "-") zoom(1 / 1.5); else if (move(event)) follow();
+    if (event.key === "+") zoom(1.5, ...spot()); else if (event.key === "-") zoom(1 / 1.5, ...spot()); else if (move(event)) follow();
   });
-  by("closer").addEventListener("click", () => zoom(1.5));
-  by("farther").addEventListener("click", () => zoom(1 / 1.5));
+  by("closer").addEventListener("click", () => zoom(1.5, ...spot()));
+  by("farther").addEventListener("click", () => zoom(1 / 1.5, ...spot()));
   by("whole").addEventListener("click", () => zoom(0));
   select.addEventListener("change", showMap);
   for (const element of small) {
@@ -148,11 +152,11 @@ onmf.scene = (() => {
   pin(state.pinned);
   showMap();
   onmf.drawAll();
-  return { // where a pixel is on the screen, and its colour in the canvas
+  return { // where a pixel is on the screen
     at: (line, sample) => {
       const box = canvas.getBoundingClientRect(), [left, top] = corner(), size = scale();
       const [x, y] = [left + (sample + 0.5) * size, top + (line + 0.5) * size];
-      return { x: box.left + x * box.width / canvas.width, y: box.top + y * box.height / canvas.height, colour: [...context.getImageData(x, y, 1, 1).data] };
+      return { x: box.left + x * box.width / canvas.width, y: box.top + y * box.height / canvas.height };
     },
   };
 })();

@@ -44,7 +44,7 @@ onmf.lines = (element, { x, title, valueTitle, gaps = [], dots = false, onClick 
       make("line", { class: "grid-line", x1: left, x2: width - right, y1: up(value), y2: up(value) }, svg);
       make("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, svg, written(value));
     }
-    const spots = x.length > 1 ? ticks(first, last, (width - left) / 75) : [first];
+    const spots = x.length > 1 ? ticks(first, last, (width - left) / 60) : [first];
     for (const value of dots ? spots.filter(Number.isInteger) : spots) {
       make("line", { class: "grid-line", x1: across(value), x2: across(value), y1: frame.bottom, y2: frame.bottom + 4 }, svg);
       make("text", { x: across(value), y: frame.bottom + 17, "text-anchor": "middle" }, svg, written(value));
