@@ -282,6 +282,8 @@ class TestScreens:
         )
         assert wide == []
         assert page.evaluate("document.documentElement.scrollHeight") < 6000
+        top, chart = (page.locator(name).bounding_box() for name in ("#scene", "#pixel-chart"))
+        assert chart["y"] + chart["height"] - top["y"] < 800, "map and spectrum on one screen"
         page.locator("#map").scroll_into_view_if_needed()
         spot = at(page, 20, 30)
         page.touchscreen.tap(spot.x, spot.y)
