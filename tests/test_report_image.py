@@ -224,6 +224,7 @@ class TestCluster:
             assert styles == [f"--colour: {colour}" for colour in colours(result.names)]
         path = page.locator("#cluster-chart path").first.get_attribute("d")
         assert path.count("M") == 2, "a gap at the bad band"
+        page.locator("#cluster-chart").scroll_into_view_if_needed()
         box = page.locator("#cluster-chart").bounding_box()
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         said = page.inner_text("#cluster-chart .tip")
@@ -272,6 +273,16 @@ class TestMaps:
 
 
 class TestScreens:
+    def test_tall_images_and_many_clusters_take_no_endless_page(self, visit):
+        rng = np.random.default_rng(0)
+        names = [f"a class with a long name {i}" for i in range(100)]
+        truth = Truth(labels=rng.integers(0, 100, (300, 20)), names=names)
+        found = cluster_image(rng.integers(1, 9, (300, 20, 4)), 70, init="random", random_state=0, truth=truth)
+        for options in ({"viewport": WIDE}, PHONE):
+            page = visit(image_report(found), **options)
+            assert page.evaluate("document.documentElement.scrollHeight") < 6500
+            assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
+
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_a_phone(self, visit, result, scheme):
         page = visit(image_report(result), color_scheme=scheme, **PHONE)

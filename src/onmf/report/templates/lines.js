@@ -11,7 +11,7 @@ onmf.lines = (element, { x, title, valueTitle, gaps = [], dots = false, onClick 
   const svg = make("svg", { "aria-hidden": "true" }, element);
   const tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
   element.append(tip);
-  const breaks = new Set(gaps), right = 18, above = 10, below = 42;
+  const breaks = new Set(gaps), whole = x.every(Number.isInteger), right = 18, above = 10, below = 42;
   const [first, last] = x.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   let curves = [], frame = null; // frame: where values are on the screen
 
@@ -45,7 +45,7 @@ onmf.lines = (element, { x, title, valueTitle, gaps = [], dots = false, onClick 
       make("text", { x: left - 6, y: up(value) + 4, "text-anchor": "end" }, svg, written(value));
     }
     const spots = x.length > 1 ? ticks(first, last, (width - left) / 60) : [first];
-    for (const value of dots ? spots.filter(Number.isInteger) : spots) {
+    for (const value of whole ? spots.filter(Number.isInteger) : spots) {
       make("line", { class: "grid-line", x1: across(value), x2: across(value), y1: frame.bottom, y2: frame.bottom + 4 }, svg);
       make("text", { x: across(value), y: frame.bottom + 17, "text-anchor": "middle" }, svg, written(value));
     }
