@@ -35,6 +35,7 @@ KEYS = ["clusters", "composite", "margin", "brightness", "residual", "truth", "e
 
 @pytest.fixture(scope="module")
 def result():
+    """A clustering that does not know how sure its pixels are."""
     scene = make_scene(30, 40, 60, 3, random_state=1)
     X = scene.X.reshape(30, 40, 60)
     X[2, 3] = 0
@@ -43,7 +44,12 @@ def result():
     labels = scene.to_image(scene.abundances.argmax(axis=0)).copy()
     labels[0, :10] = -1
     labels[20, 5:9] = (labels[20, 5:9] + 1) % 3
-    return cluster_image(cube, 3, truth=Truth(scene.endmembers, labels, ["tree", "rock", LINK]))
+    return unsure(cluster_image(cube, 3, truth=Truth(scene.endmembers, labels, ["tree", "rock", LINK])))
+
+
+def unsure(found):
+    known = {"confidence": np.full(found.labels.shape, np.nan, np.float32)} if hasattr(found, "confidence") else {}
+    return replace(found, **known)
 
 
 @pytest.fixture(scope="module")

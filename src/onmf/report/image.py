@@ -18,7 +18,7 @@ from onmf.image import ImageClustering
 from onmf.image.figures import axis, colours, composite, thinned
 from onmf.io.files import write_whole
 
-from .image_maps import draw_maps, material_names
+from .image_maps import confidence_of, draw_maps, material_names
 from .page import render_page
 
 SPECTRA = 4_000_000
@@ -124,7 +124,7 @@ def _cards(found: ImageClustering, palette: list[str]) -> list[dict[str, Any]]:
     angles: dict[int, float] = {}
     if comparison is not None and comparison.spectra is not None:
         angles = dict(zip(comparison.spectra.permutation.tolist(), comparison.spectra.angles.tolist(), strict=True))
-    confidence = getattr(found, "confidence", None)
+    confidence = confidence_of(found)
     return [
         {
             "number": k,
@@ -150,7 +150,7 @@ def _pixels(found: ImageClustering) -> dict[str, Any]:
     values[~np.isfinite(values)] = 0.0
     if found.negatives == "clip":
         np.maximum(values, 0.0, out=values)
-    labels, confidence = found.labels[::step, ::step], getattr(found, "confidence", None)
+    labels, confidence = found.labels[::step, ::step], confidence_of(found)
     known = None if found.truth is None else found.truth.labels
     runners_up = _runners_up(found, values, labels, step)
     values *= found.cube.scale

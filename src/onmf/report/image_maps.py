@@ -91,7 +91,7 @@ def draw_maps(found: ImageClustering, palette: list[str], composite: Composite) 
         Map("clusters", "Clusters", "one colour for each cluster", _indexed(found.labels[::step, ::step], palette)),
         Map("composite", "Image", composite.title, _photograph(composite.picture, inside)),
     ]
-    confidence = getattr(found, "confidence", None)
+    confidence = confidence_of(found)
     if confidence is not None:
         text = "probability that a new fit would leave the pixel in its cluster"
         maps.append(_numbers("confidence", "Confidence", text, confidence[::step, ::step], (0.0, 1.0)))
@@ -109,6 +109,12 @@ def draw_maps(found: ImageClustering, palette: list[str], composite: Composite) 
     if found.truth is not None and found.truth.labels is not None:
         maps += _truth_maps(found, found.truth.labels, palette, step)
     return maps
+
+
+def confidence_of(found: ImageClustering) -> Array | None:
+    """Return how sure each pixel is of its cluster, from 0 to 1, if the clustering knows it. → (lines, samples)"""
+    confidence: Array | None = getattr(found, "confidence", None)
+    return confidence if confidence is not None and np.isfinite(confidence).any() else None
 
 
 def material_names(truth: Truth) -> list[str]:
