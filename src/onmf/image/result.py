@@ -45,10 +45,10 @@ class ImageClustering:
         Things to know about the result: pixels left out, values clipped, a start from a sample.
     comparison : Comparison or None
         Comparison with the truth, if there is one.
-    negatives : {"refuse", "clip"}
-        How negative values were treated.
     truth : Truth or None
         The truth that it was compared with, if there is one.
+    negatives : {"refuse", "clip"}
+        How negative values were treated.
     """
 
     labels: Array
@@ -61,8 +61,8 @@ class ImageClustering:
     model: ONMF
     notes: list[str] = field(default_factory=list)
     comparison: Comparison | None = None
-    negatives: Negatives = "refuse"
     truth: Truth | None = None
+    negatives: Negatives = "refuse"
 
     def __repr__(self) -> str:
         lines, samples = self.labels.shape
