@@ -180,6 +180,11 @@ class TestPixel:
         assert page.locator("#key .ends span").all_inner_texts() == ["0", "0.5", "1"]
         assert "Mean confidence" in page.inner_text("#clusters")
 
+    def test_the_map_of_high_confidence_shows_differences(self, visit, sure):
+        most = SimpleNamespace(**vars(sure) | {"confidence": np.where(sure.confidence < 0.01, 0.5, 0.86).astype("f4")})
+        page = visit(image_report(most), viewport=WIDE)
+        assert page.locator("[data-key=confidence] .ends span").all_inner_texts() == ["≤ 0.8", "0.9", "1"]
+
 
 class TestCluster:
     def test_a_chosen_cluster_is_highlighted_in_map_and_spectra(self, visit, result):

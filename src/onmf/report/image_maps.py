@@ -94,7 +94,8 @@ def draw_maps(found: ImageClustering, palette: list[str], composite: Composite) 
     confidence = confidence_of(found)
     if confidence is not None:
         text = "probability that a new fit would leave the pixel in its cluster"
-        maps.append(_numbers("confidence", "Confidence", text, confidence[::step, ::step], (0.0, 1.0)))
+        low = min(np.floor(10 * np.nanpercentile(confidence, 2)) / 10, 0.9)  # few pixels are at 0
+        maps.append(_numbers("confidence", "Confidence", text, confidence[::step, ::step], (float(low), 1.0)))
     for key, title, text, values in (
         (
             "margin",
@@ -193,7 +194,7 @@ def _numbers(key: str, title: str, text: str, values: Array, ends: tuple[float, 
     shades = np.rint(254 * shares).astype(np.int16)
     if values.size > LOSSLESS:
         shades = np.minimum(shades // COARSE * COARSE + COARSE // 2, 254)
-    signs = ("", "") if ends else ("≤ ", "≥ ")
+    signs = ("≤ " if (values[finite] < low).any() else "", "≥ " if (values[finite] > high).any() else "")
     bar = ColourBar(_colour_map(STEPS), f"{signs[0]}{low:.3g}", f"{(low + high) / 2:.3g}", f"{signs[1]}{high:.3g}")
     return Map(key, title, text, _indexed(np.where(finite, shades, -1), _colour_map(255)), bar)
 
