@@ -26,7 +26,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Data flows downwards: a module imports only from those before it. The modules of a package may import one another,
 # except those of onmf.io: some of them know models and some must not, so each has its own place in the list.
 LAYERS = [
-    ("_version", "io.__init__"),
+    ("_version", "io.__init__", "palette"),
     ("interrupt",),
     ("io.csv_file", "io.isolate", "io.limits", "io.rules", "io.system"),
     ("io.unfinished",),

@@ -14,8 +14,8 @@ import onmf.report.cells
 from cell_clusterings import clustering_of, small_clustering
 from conftest import DATA
 from onmf.datasets import make_counts
+from onmf.palette import distinct_colours
 from onmf.report import cells_report, write_cells_report
-from onmf.report.palette import distinct_colours
 
 EVIL = "</script><img src=x onerror='window.hacked = 1'>"
 WIDE = {"width": 1280, "height": 900}

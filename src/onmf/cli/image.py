@@ -209,9 +209,9 @@ def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -
     if out is None:
         return None
     if report:
-        from onmf.report.page import plotly_script
+        from onmf.report.image import check_packages
 
-        plotly_script()  # fails now, not after the fit, if a package is missing
+        check_packages()  # fails now, not after the fit
     return stack.enter_context(whole_folder(out, force=force, ours=OURS))
 
 

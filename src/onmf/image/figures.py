@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onmf.divergence import Array
+from onmf.palette import DISTINCT
 
 from .cube import Cube, Lines
 
 if TYPE_CHECKING:
     from .result import ImageClustering
 
-COLOURS = (
-    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a000", "#332288"),
-    *("#999933", "#882255", "#44aa99", "#7f5539"),
-)
-"""Colours of the first clusters; most people can tell them apart, including most who are colour-blind."""
-
 EXPECTED = {"water": "#0072b2", "tree": "#009e73", "vegetation": "#009e73", "dirt": "#e69f00", "soil": "#e69f00"}
-EXPECTED |= {"rock": "#d55e00", "road": "#7f7f7f"}
-"""Conventional colours of some materials."""
+EXPECTED |= {"rock": "#d55e00", "road": "#636363"}
+"""Conventional colours of some materials, all of them from the palette."""
 
 INK = "#1b263b"
 
@@ -52,7 +47,7 @@ def colours(names: list[str]) -> list[str]:
         colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.5 + 0.3 * (i % 2), 0.85 - 0.12 * (i % 3)) for i in range(len(names))
     )
     extra = ("#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in more)
-    free = iter([*(colour for colour in COLOURS if colour not in chosen), *extra])
+    free = iter([*(colour for colour in DISTINCT if colour not in chosen), *extra])
     return [colour or next(free) for colour in chosen]
 
 

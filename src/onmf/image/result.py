@@ -45,6 +45,8 @@ class ImageClustering:
         Things to know about the result: pixels left out, values clipped, a start from a sample.
     comparison : Comparison or None
         Comparison with the truth, if there is one.
+    truth : Truth or None
+        The truth that it was compared with, if there is one.
     negatives : {"refuse", "clip"}
         How negative values were treated.
     """
@@ -59,6 +61,7 @@ class ImageClustering:
     model: ONMF
     notes: list[str] = field(default_factory=list)
     comparison: Comparison | None = None
+    truth: Truth | None = None
     negatives: Negatives = "refuse"
 
     def __repr__(self) -> str:
@@ -163,7 +166,7 @@ def with_truth(clustering: ImageClustering, truth: Truth) -> ImageClustering:
     """Compare a clustering with the truth, and name its clusters after the materials they are matched with."""
     comparison = compare(truth, clustering.spectra, clustering.labels, clustering.cube.good_bands)
     names = [comparison.materials.get(k, name) for k, name in enumerate(clustering.names)]
-    return replace(clustering, comparison=comparison, names=names)
+    return replace(clustering, comparison=comparison, names=names, truth=truth)
 
 
 def image_parts(clustering: ImageClustering) -> dict[str, Any]:

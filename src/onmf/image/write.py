@@ -13,6 +13,7 @@ import numpy as np
 
 from onmf.divergence import Array
 from onmf.io.csv_file import csv_line
+from onmf.palette import parts_of
 
 from .cube import Cube, Transform
 from .envi import spectral
@@ -81,8 +82,8 @@ def classes(clustering: ImageClustering) -> tuple[Array, list[str], list[tuple[i
     """Return the map as files store it (0 outside, cluster k as k + 1), and a name and a colour for each class."""
     k = len(clustering.spectra)
     values = (clustering.labels + 1).astype(np.uint8 if k < 256 else np.uint16)
-    shades = [tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in colours(clustering.names)]
-    return values, [OUTSIDE, *clustering.names], [(0, 0, 0), *shades]  # type: ignore[list-item]
+    shades = [parts_of(colour) for colour in colours(clustering.names)]
+    return values, [OUTSIDE, *clustering.names], [(0, 0, 0), *shades]
 
 
 def write_map_geotiff(clustering: ImageClustering, path: Path) -> None:

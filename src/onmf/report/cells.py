@@ -13,10 +13,10 @@ import numpy as np
 from onmf.cells import CellClustering
 from onmf.divergence import Array, FloatArray, divide
 from onmf.io.files import write_whole
+from onmf.palette import distinct_colours
 
 from .cell_genes import PER_CELL, Genes, read_genes
 from .page import render_page
-from .palette import distinct_colours
 
 MOST_CELLS = 100_000
 """Cells in a page; of more, a random choice is shown."""

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onmf.backend import to_host
+from onmf.data import get_engine
 from onmf.divergence import Array, divide
+from onmf.fit.describe import losses_of
 from onmf.image import ImageClustering
 from onmf.image.figures import axis, colours, composite, thinned
 from onmf.io.files import write_whole
 
-from .charts import convergence, escaped
+from .image_maps import confidence_of, draw_maps, material_names
 from .page import render_page
 
-SPECTRA = 6_000_000
+SPECTRA = 4_000_000
 """Approximate bytes of pixel spectra in a page. Larger images are subsampled."""
 
-SIDE = 600
-"""Pixels of the longer side of a picture; larger images are subsampled."""
+SIDE = 1000
+"""Pixels of the longer side of a map; larger images are subsampled."""
+
+ROWS = 10_000
+"""Pixels whose runners-up are computed together."""
 
 
 def image_report(found: ImageClustering, *, title: str | None = None) -> str:
     """Return the report on the materials of an image as one self-contained HTML page.
+
+    Map, spectra and pixel are linked: a pixel under the pointer shows its spectrum over those of its cluster and of the
+    runner-up, and a chosen cluster is highlighted in the map and among the spectra. Maps have at most 1,000 lines and
+    samples, and the page contains about 4 MB of pixel spectra; larger images are subsampled, and the page says so.
 
     Parameters
     ----------
@@ -39,77 +49,57 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
     -------
     str
     """
-    cube, model, comparison = found.cube, found.model, found.comparison
-    palette, sizes = colours(found.names), found.sizes
+    check_packages()
+    cube, model, palette = found.cube, found.model, colours(found.names)
     x, label = axis(found)
     picture = composite(cube, found.labels >= 0, SIDE)
-    step = picture.step
-    shades = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in [*palette, "#ffffff"]], np.uint8)
-    angles: dict[int, float] = {}
-    if comparison is not None and comparison.spectra is not None:
-        angles = dict(zip(comparison.spectra.permutation.tolist(), comparison.spectra.angles.tolist(), strict=True))
-    cards = [
-        {
-            "number": k,
-            "name": found.names[k],
-            "colour": palette[k],
-            "size": int(sizes[k]),
-            "share": float(sizes[k]) / max(int(sizes.sum()), 1),
-            "angle": angles.get(k),
-            "residual": _mean(found.residuals, found.labels, k),
-            "margin": _mean(found.margins, found.labels, k),
-        }
-        for k in range(len(found.spectra))
-    ]
-    planes = {
-        "Brightness": (found.scales, "1 is the mean of the cluster"),
-        "Residual": (found.residuals, "divergence from the scaled spectrum, per unit of the pixel"),
-        "Margin": (found.margins, "how much worse the best other cluster is; small at borders and for mixed pixels"),
-    }
+    labels = found.labels[:: picture.step, :: picture.step]
     pixels = _pixels(found)
+    cards = _cards(found, palette)
     return render_page(
         "image.html",
         title=title or f"Materials of {cube.name}",
-        script="image.js",
+        script=("lines.js", "image.js", "image_map.js"),
         data={
-            "figures": {
-                "spectra": _spectra(found, x, label, palette),
-                "pixel": _pixel_axes(label),
-                "convergence": convergence(model.history_.get("moved", np.empty(0)), "pixels that moved"),
-            },
             "image": {
                 "lines": cube.shape[0],
                 "samples": cube.shape[1],
                 "names": found.names,
                 "colours": palette,
                 "at": x[cube.good_bands],
+                "axis": label,
+                "gaps": np.flatnonzero(np.diff(np.flatnonzero(cube.good_bands)) > 1) + 1,
                 "spectra": _rounded(found.spectra),
                 "transform": cube.transform,
+                "step": picture.step,
+                "labels": _base64(zlib.compress(labels.astype("<i2").tobytes())),
+                "materials": [] if found.truth is None else material_names(found.truth),
             },
             "pixels": pixels,
+            "moved": model.history_.get("moved", np.empty(0)),
         },
         subtitle=_subtitle(found),
         facts=_facts(found),
         notes=found.notes,
         cards=cards,
-        matched=bool(angles),
-        composite=_png(picture.picture),
-        composite_title=picture.title,
-        map=_png(shades[found.labels[::step, ::step]]),
-        planes=[
-            {
-                "name": name,
-                "text": text,
-                "picture": _png(_shaded(values[::step, ::step])),
-                "range": _range(values[::step, ::step]),
-            }
-            for name, (values, text) in planes.items()
-        ],
+        matched=any(card["angle"] is not None for card in cards),
+        maps=draw_maps(found, palette, picture),
+        shape=cube.shape,
+        map_step=_ordinal(picture.step) if picture.step > 1 else None,
         pixel_step=_ordinal(pixels["step"]) if pixels["step"] > 1 else None,
         convergence_text=(
             f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
         ),
     )
+
+
+def check_packages() -> None:
+    """Refuse, if a package is missing that reports on images need."""
+    try:
+        import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("Reports on images need jinja2 and matplotlib: pip install 'onmf[report]'.") from error
 
 
 def write_image_report(path: str | os.PathLike[str], found: ImageClustering, *, title: str | None = None) -> None:
@@ -128,114 +118,84 @@ def write_image_report(path: str | os.PathLike[str], found: ImageClustering, *, 
     write_whole(Path(path), lambda file: file.write(page))
 
 
-def _pixels(result: ImageClustering) -> dict[str, Any]:
-    """Return the pixel spectra of the page, line by line, in 16 bits between the smallest and largest value of each."""
-    lines, samples, _ = result.cube.shape
-    used = result.spectra.shape[1]
+def _cards(found: ImageClustering, palette: list[str]) -> list[dict[str, Any]]:
+    """Return a row of the table for each cluster."""
+    sizes, comparison = found.sizes, found.comparison
+    angles: dict[int, float] = {}
+    if comparison is not None and comparison.spectra is not None:
+        angles = dict(zip(comparison.spectra.permutation.tolist(), comparison.spectra.angles.tolist(), strict=True))
+    confidence = confidence_of(found)
+    return [
+        {
+            "number": k,
+            "name": found.names[k],
+            "colour": palette[k],
+            "size": int(sizes[k]),
+            "share": float(sizes[k]) / max(int(sizes.sum()), 1),
+            "angle": angles.get(k),
+            "residual": _mean(found.residuals, found.labels, k),
+            "margin": _mean(found.margins, found.labels, k),
+            "confidence": None if confidence is None else _mean(confidence, found.labels, k),
+        }
+        for k in range(len(found.spectra))
+    ]
+
+
+def _pixels(found: ImageClustering) -> dict[str, Any]:
+    """Return the pixels of the page, line by line. Spectra have 16 bits between their smallest and largest value."""
+    lines, samples, _ = found.cube.shape
+    used = found.spectra.shape[1]
     step = max(1, int(np.ceil(np.sqrt(2 * used * lines * samples / SPECTRA))))
-    values = thinned(result.cube, step).astype(np.float64) * result.cube.scale
-    labels = result.labels[::step, ::step]
+    values = thinned(found.cube, step).astype(np.float64)
     values[~np.isfinite(values)] = 0.0
-    if result.negatives == "clip":
+    if found.negatives == "clip":
         np.maximum(values, 0.0, out=values)
+    labels, confidence = found.labels[::step, ::step], confidence_of(found)
+    known = None if found.truth is None else found.truth.labels
+    runners_up = _runners_up(found, values, labels, step)
+    values *= found.cube.scale
     low, high = values.min(axis=2), values.max(axis=2)
-    scaled = np.rint(65535 * divide(values - low[..., None], (high - low)[..., None])).astype("<u2")
+    scaled = np.rint(65535 * divide(values - low[..., None], (high - low)[..., None]))
     return {
         "step": step,
         "lines": labels.shape[0],
         "samples": labels.shape[1],
-        "values": _base64(scaled),
+        "values": _base64(scaled.astype("<u2")),
         "low": _base64(low.astype("<f4")),
         "high": _base64(high.astype("<f4")),
         "labels": _base64(labels.astype("<i2")),
-        "scales": _base64(np.nan_to_num(result.scales[::step, ::step]).astype("<f4")),
-        "residuals": _base64(np.nan_to_num(result.residuals[::step, ::step]).astype("<f4")),
-        "margins": _base64(np.nan_to_num(result.margins[::step, ::step], posinf=1e9).astype("<f4")),
+        "runners_up": _base64(runners_up.astype("<i2")),
+        "scales": _base64(found.scales[::step, ::step].astype("<f4")),
+        "residuals": _base64(found.residuals[::step, ::step].astype("<f4")),
+        "margins": _base64(found.margins[::step, ::step].astype("<f4")),
+        "confidence": None if confidence is None else _base64(confidence[::step, ::step].astype("<f4")),
+        "truth": None if known is None else _base64(known[::step, ::step].astype("<i4")),
     }
 
 
-def _base64(values: Array) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+def _runners_up(found: ImageClustering, values: Array, labels: Array, step: int) -> Array:
+    """Return the second-best cluster of each pixel of the page, −1 for none. → (lines, samples)"""
+    given = getattr(found, "runners_up", None)
+    if given is not None:
+        return given[::step, ::step]
+    out = np.full(labels.shape, -1)
+    places = np.argwhere(labels >= 0) if len(found.spectra) > 1 else np.empty((0, 2), np.int64)
+    backend, centroids = get_engine("cpu").backend, to_host(found.model.cluster_centers_)
+    for start in range(0, len(places), ROWS):
+        at = tuple(places[start : start + ROWS].T)
+        losses = losses_of(backend.hold(values[at], found.model.divergence_), centroids)
+        losses[np.arange(len(losses)), labels[at]] = np.inf
+        out[at] = losses.argmin(axis=1)
+    return out
+
+
+def _base64(values: Array | bytes) -> str:
+    content = values if isinstance(values, bytes) else np.ascontiguousarray(values).tobytes()
+    return base64.b64encode(content).decode()
 
 
 def _rounded(values: Array) -> list[list[float]]:
     return [[float(f"{value:.6g}") for value in row] for row in values]
-
-
-def _spectra(result: ImageClustering, x: Array, label: str, palette: list[str]) -> dict[str, Any]:
-    """Draw the spectra, with gaps at bad bands. The values of all clusters appear under the pointer."""
-    good = result.cube.good_bands
-    traces = []
-    for name, colour, spectrum in zip(result.names, palette, _rounded(result.spectra), strict=True):
-        values: list[float | None] = [None] * len(good)
-        for band, value in zip(np.flatnonzero(good), spectrum, strict=True):
-            values[band] = value
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": escaped(name),
-                "x": x,
-                "y": values,
-                "line": {"color": colour, "width": 2},
-                "hovertemplate": "%{y:.4g}",
-            }
-        )
-    return {
-        "data": traces,
-        "layout": {
-            "hovermode": "x unified",
-            "showlegend": True,
-            "legend": {"orientation": "h", "y": 1.12},
-            "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
-            "xaxis": {"title": {"text": escaped(label)}, "fixedrange": True},
-            "yaxis": {"title": {"text": "mean of the cluster"}, "fixedrange": True},
-        },
-    }
-
-
-def _pixel_axes(label: str) -> dict[str, Any]:
-    return {
-        "data": [],
-        "layout": {
-            "hovermode": "x unified",
-            "showlegend": True,
-            "legend": {"orientation": "h", "y": 1.12},
-            "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
-            "xaxis": {"title": {"text": escaped(label)}, "fixedrange": True},
-            "yaxis": {"fixedrange": True},
-        },
-    }
-
-
-def _png(picture: Array) -> str:
-    """Return a picture as a data URL."""
-    try:
-        from matplotlib.image import imsave
-    except ImportError as error:
-        raise ImportError("Reports on images need matplotlib: pip install 'onmf[report]'.") from error
-    file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(picture), format="png")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _shaded(values: Array) -> Array:
-    """Map numbers to colours between their 2nd and 98th percentile; missing numbers are white. → uint8 (…, 3)"""
-    from matplotlib import colormaps
-
-    out = np.full((*values.shape, 3), 255, dtype=np.uint8)
-    finite = np.isfinite(values)
-    if finite.any():
-        low, high = np.percentile(values[finite], (2, 98))
-        shares = np.clip((values[finite] - low) / (high - low if high > low else 1.0), 0, 1)
-        out[finite] = (255 * colormaps["viridis"](shares)[:, :3]).astype(np.uint8)
-    return out
-
-
-def _range(values: Array) -> str:
-    finite = values[np.isfinite(values)]
-    low, high = np.percentile(finite, (2, 98)) if len(finite) else (0.0, 0.0)
-    return f"{low:.3g} (dark) to {high:.3g} (bright)"
 
 
 def _ordinal(number: int) -> str:
