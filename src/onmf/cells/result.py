@@ -9,6 +9,7 @@ import numpy as np
 
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
+from onmf.metrics import Scores
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,9 @@ class Markers:
 
 
 @dataclass(frozen=True)
-class CellComparison:
+class CellComparison(Scores):
     """Clusters against known classes: scores, and the table of both (classes × clusters)."""
 
-    ari: float
-    nmi: float
-    homogeneity: float
-    completeness: float
     classes: list[str]
     table: Array
 

@@ -109,8 +109,7 @@ def summary(result: CellClustering) -> dict[str, Any]:
         "notes": result.notes,
     }
     if result.comparison is not None:
-        names = ("ari", "nmi", "homogeneity", "completeness")
-        record |= {name: getattr(result.comparison, name) for name in names}
+        record |= result.comparison.numbers()
     return record
 
 

@@ -110,9 +110,7 @@ def cells_command(
             rich_help_panel=FIT,
         ),
     ] = "auto",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One start instead of two.", rich_help_panel=FIT)
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One start instead of two.", rich_help_panel=FIT)] = False,
     divergence: Divergence = "kullback-leibler",
     init: Annotated[
         str | None,
@@ -292,7 +290,4 @@ def print_cells(result: CellClustering, genes: int = 6) -> None:
     if result.comparison is not None:
         known = result.comparison
         tell()
-        tell(
-            f"Compared with the {len(known.classes)} classes: ARI {known.ari:.3f}, NMI {known.nmi:.3f}, "
-            f"homogeneity {known.homogeneity:.3f}, completeness {known.completeness:.3f}"
-        )
+        tell(f"Compared with the {len(known.classes)} classes: {known.sentence()}")

@@ -108,7 +108,7 @@ def predict_documents(model: onmf.ONMF, request: Request) -> None:
         label = ["label"] if any(label is not None for label in result.classes) else []
         notes = result.notes()
         if result.comparison is not None:
-            notes.append(f"Accuracy {result.comparison.accuracy:.1%}, NMI {result.comparison.nmi:.3f}.")
+            notes.append(f"Compared with the classes: {result.comparison.sentence()}.")
         return Table(assignments(result), ["id", "cluster", "scale", "margin", *label], notes)
 
     predict_table(request, assign)

@@ -66,7 +66,9 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
         "notes": clustering.notes,
     }
     if clustering.comparison is not None:
-        record["mrsa"], record["accuracy"] = clustering.comparison.mrsa, clustering.comparison.accuracy
+        record["mrsa"] = clustering.comparison.mrsa
+        if clustering.comparison.scores is not None:
+            record |= clustering.comparison.scores.numbers()
         if clustering.comparison.spectra is not None:
             record["mrsa_by_material"] = {
                 clustering.names[cluster]: float(angle)

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
 from onmf.io.schema import check_parts
-from onmf.metrics import clustering_accuracy, match_clusters
+from onmf.metrics import Scores, compare, match_clusters
 from onmf.parameters import check_for_parts, check_parameters
 from onmf.select import Selection, select_n_clusters
 
@@ -37,8 +36,8 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Clusters compared with known classes, over the documents that have both.
+class Comparison(Scores):
+    """Clusters compared with known classes, over the documents that have both: scores, and the table of both.
 
     Attributes
     ----------
@@ -46,18 +45,12 @@ class Comparison:
         The classes.
     counts : (classes, clusters) array of int
         Documents of each class in each cluster.
-    accuracy : float
-        Share of the documents whose cluster is matched with their class; the matching is one to one.
-    nmi : float
-        Normalized mutual information.
     matched : dict of int to str
-        Class of each cluster in that matching.
+        Class of each cluster, matched one to one.
     """
 
     classes: list[str]
     counts: Array
-    accuracy: float
-    nmi: float
     matched: dict[int, str]
 
     @property
@@ -161,10 +154,9 @@ class DocumentClusters:
         counts = np.zeros((len(np.unique(y)), self.n_clusters), dtype=np.int64)
         counts[:, np.unique(labels)] = contingency_matrix(y, labels)
         return Comparison(
+            **compare(y, labels, n_clusters=self.n_clusters).numbers(),  # type: ignore[arg-type]
             classes=[str(name) for name in np.unique(y)],
             counts=counts,
-            accuracy=float(clustering_accuracy(y, labels)),
-            nmi=float(normalized_mutual_info_score(y, labels)),
             matched={int(cluster): str(name) for cluster, name in match_clusters(y, labels).items()},
         )
 
