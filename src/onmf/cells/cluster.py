@@ -163,7 +163,7 @@ def cluster_cells(
         gene_names=gene_names,
         genes=fit.view.genes,
         view=fit.view.name,
-        temperature=fit.temperature,
+        calibration=fit.calibration,
         deviance=fit.deviance,
         labels=labels,
         confidence=_spread(fit.confidence, kept.cells, n, np.nan),

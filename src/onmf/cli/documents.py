@@ -56,6 +56,7 @@ STEPS = {
     "writing": "Writing the counts",
     "choosing": "Choosing the number of clusters",
     "fitting": "Fitting",
+    "measuring": "Measuring how sure the clusters are",
 }
 """Names of the steps on the terminal; other steps are passes of the fit."""
 
