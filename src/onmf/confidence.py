@@ -32,10 +32,10 @@ from onmf.fit.solve import begin
 from onmf.io.rules import Rule, is_array, number, optional
 from onmf.parameters import number_of_runs, settings_of
 
-REFITS = 5
+REFITS = 8
 """Fits from other random starts."""
 
-SAMPLE = 20_000
+SAMPLE = 10_000
 """Rows, at most, on which these fits run."""
 
 SEED = 548_017_263
@@ -76,14 +76,13 @@ class Calibration:
 
     def apply(self, chances: FloatArray, labels: Array) -> tuple[FloatArray, Array]:
         """The confidence of each row in its cluster, and its best other cluster, -1 if there is none. → 2 × (n,)"""
-        n, k = chances.shape
-        rows = np.arange(n)
+        rows = np.arange(len(labels))
         sure = self.low[labels] + (self.high - self.low)[labels] * _probability(chances, labels, self.temperature)
-        if k == 1:
-            return sure, np.full(n, -1, dtype=np.int32)
         others = chances.copy()
         others[rows, labels] = -np.inf
-        return sure, others.argmax(axis=1).astype(np.int32)
+        following = others.argmax(axis=1).astype(np.int32)
+        following[np.isneginf(others[rows, following])] = -1  # without smoothing, a cluster can be impossible
+        return sure, following
 
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""
@@ -194,7 +193,7 @@ def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) 
     ----------
     model : ONMF
         The fitted model.
-    X : array, sparse array or callable that returns batches
+    X : array, sparse array or Shards
         The rows.
     labels : (n,) array of int
         Their clusters.
