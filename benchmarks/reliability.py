@@ -4,7 +4,7 @@
 
 Each set is clustered twice: as in the paper, from SNPA, and by consensus with local search. The confidence of each
 document is compared with fits from other random starts, which had no part in it. Writes the curves as
-reliability-of-labels.png and a table as reliability-of-labels.md.
+reliability-of-labels.png and a table as optima/reliability-of-labels.md, for docs/documents.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,6 @@ class Measured:
     confidence: Any
     posterior: Any
     together: Any
-    seconds: float
 
     def curve(self) -> tuple[Any, Any, Any]:
         """Mean confidence, mean share and number of documents of each bin."""
@@ -70,14 +68,12 @@ def reliability(name: str, start: str, fits: int) -> Measured:
     X, k = documents.X.astype(np.float64), len(np.unique(documents.y))
     options = STARTS[start]
     model = ONMF(k, **options).fit(X)
-    began = perf_counter()
     sure, _ = confidence_of(model, X, model.labels_, measure(model, X, model.labels_))
-    seconds = perf_counter() - began
     other = ONMF(k, init="random-partition", n_init=fits, random_state=SEED, refine=options.get("refine"))
     voted = np.stack([run.labels for run in every_run(other, X)], axis=1)
     together = agreement_of(votes_of(voted, k), model.labels_, k).rows
     posterior = model.predict_proba(X)[np.arange(len(sure)), model.labels_]
-    return Measured(name, start, k, sure, posterior, together, seconds)
+    return Measured(name, start, k, sure, posterior, together)
 
 
 def table(measured: list[Measured]) -> str:
@@ -85,12 +81,12 @@ def table(measured: list[Measured]) -> str:
     lines = [
         "| set | documents | clusters | start | confidence | together | error | error of the posterior | seconds |"
     ]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
     for one in measured:
         numbers = f"{one.confidence.mean():.2f} | {one.together.mean():.2f} | {one.error(one.confidence):.3f}"
-        rest = f"{one.error(one.posterior):.3f} | {one.seconds:.1f}"
+        posterior = f"{one.error(one.posterior):.3f}"
         size = f"{len(one.confidence):,} | {one.n_clusters}"
-        lines.append(f"| {one.name} | {size} | {one.start} | {numbers} | {rest} |")
+        lines.append(f"| {one.name} | {size} | {one.start} | {numbers} | {posterior} |")
     return "\n".join(lines) + "\n"
 
 
@@ -102,7 +98,7 @@ def draw(measured: list[Measured], path: Path) -> None:
     names = list(dict.fromkeys(one.name for one in measured))
     colours = dict(zip(names, ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"), strict=False))
     figure, panels = plt.subplots(
-        1, len(starts), figsize=(4.2 * len(starts), 4.2), sharey=True, layout="constrained", squeeze=False
+        1, len(starts), figsize=(4.2 * len(starts), 4.8), sharey=True, layout="constrained", squeeze=False
     )
     for start, ax in zip(starts, panels[0], strict=True):
         ax.plot([0, 1], [0, 1], color="#888888", lw=1, ls="--")
@@ -110,7 +106,8 @@ def draw(measured: list[Measured], path: Path) -> None:
             sure, together, size = one.curve()
             shown = size >= LEAST
             ax.plot(sure[shown], together[shown], color=colours.get(one.name), lw=1.5, label=one.name)
-            ax.scatter(sure[shown], together[shown], s=250 * size[shown] / size.sum(), color=colours.get(one.name))
+            areas = 250 * size[shown] / size.sum()
+            ax.scatter(sure[shown], together[shown], s=areas, color=colours.get(one.name), clip_on=False, zorder=3)
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=start[0].upper() + start[1:], xlabel="confidence")
         ax.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("share of independent fits\nin which it is with its cluster")
@@ -133,8 +130,9 @@ def main() -> None:
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 measured.append(reliability(name, start, options.fits))
             print(table(measured[-1:]).splitlines()[-1], flush=True)
+    (options.out / "optima").mkdir(parents=True, exist_ok=True)
     draw(measured, options.out / "reliability-of-labels.png")
-    (options.out / "reliability-of-labels.md").write_text(table(measured), "utf-8")
+    (options.out / "optima" / "reliability-of-labels.md").write_text(table(measured), "utf-8")
 
 
 if __name__ == "__main__":
