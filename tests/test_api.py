@@ -44,7 +44,7 @@ LAYERS = [
     ("assign", "save"),
     ("estimator",),
     ("metrics",),
-    ("plot",),
+    ("plot", "confidence"),
     ("select", "paper", "datasets", "versions"),
     ("cells", "image", "text"),
     ("reproduce", "report"),

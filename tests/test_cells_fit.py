@@ -10,11 +10,11 @@ import onmf.cells.fit
 import onmf.cells.matrix
 from onmf import ONMF
 from onmf.cells import OnDisk, deviant_genes, read_cells
-from onmf.cells.confidence import USUAL, confidence, log_chances, temperature_of
 from onmf.cells.fit import fit_counts, keep_cells
 from onmf.cells.genes import columns_of, deviance, top_genes
 from onmf.cells.matrix import SomeRows
 from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, UNIT, View, log_likelihood, logarithms, transform
+from onmf.confidence import USUAL, Calibration, calibrate, log_chances
 from onmf.datasets import make_counts
 
 pytestmark = [
@@ -216,7 +216,7 @@ class TestConfidence:
         shares = model.cluster_centers_ / model.cluster_centers_.sum(axis=1, keepdims=True)
         scores = made.X @ np.log(shares + 1e-6).T
         expected = np.exp(scores / 7 - np.logaddexp.reduce(scores / 7, axis=1, keepdims=True))
-        sure, following = confidence(log_chances(model, made.X), model.labels_, 7.0)
+        sure, following = Calibration(7.0, np.zeros(4), np.ones(4)).apply(log_chances(model, made.X), model.labels_)
         assert sure == pytest.approx(expected[np.arange(400), model.labels_], rel=1e-6)
         assert np.array_equal(following, np.argsort(-scores, axis=1, kind="stable")[:, 1])
 
@@ -228,7 +228,11 @@ class TestConfidence:
     def test_one_run_falls_back(self, made):
         fit = fit_counts(made.X, 4, n_init=1, view="counts")
         chances = np.sort(log_chances(fit.model, made.X), axis=1)
-        assert fit.temperature == pytest.approx(np.median(chances[:, -1] - chances[:, -2]) / USUAL)
+        assert fit.calibration.temperature == pytest.approx(
+            np.median(chances[:, -1] - chances[:, -2]) / USUAL, rel=1e-3
+        )
+        assert fit.calibration.low == pytest.approx(np.zeros(4), abs=1e-3)
+        assert fit.calibration.high == pytest.approx(np.ones(4), abs=1e-3)
 
     @pytest.mark.parametrize("beta_loss", ["kullback-leibler", "frobenius", "cosine", 1.5])
     @pytest.mark.parametrize("runs", [1, 3])
@@ -250,15 +254,13 @@ class TestConfidence:
         assert np.array_equal(order[:, 0], fit.model.labels_)
         assert np.array_equal(order[:, 1], fit.runners_up)
 
-    def test_the_temperature_follows_the_runs(self, made):
+    def test_the_confidence_follows_the_runs(self, made):
         model = ONMF(4, smoothing=1e-6).fit(made.X)
         chances, labels = log_chances(model, made.X), model.labels_
         rng = np.random.default_rng(0)
         noisy = [np.where(rng.random(400) < 0.3, rng.integers(4, size=400), labels) for _ in range(4)]
-        agreeing = temperature_of(chances, labels, [labels, (labels + 1) % 4], np.random.default_rng(0))
-        differing = temperature_of(chances, labels, noisy, np.random.default_rng(0))
-        assert agreeing < differing
-        sure, very_sure = (confidence(chances, labels, heat)[0].mean() for heat in (differing, agreeing))
+        agreeing, differing = calibrate(chances, labels, [labels, (labels + 1) % 4]), calibrate(chances, labels, noisy)
+        sure, very_sure = (found.apply(chances, labels)[0].mean() for found in (differing, agreeing))
         assert sure < 0.7 < 0.95 < very_sure
 
 
@@ -269,12 +271,12 @@ class TestFit:
             assert np.array_equal(first.model.labels_, other.model.labels_)
             assert np.array_equal(first.model.cluster_centers_, other.model.cluster_centers_)
             assert np.array_equal(first.confidence, other.confidence)
-            assert first.temperature == other.temperature
+            assert first.calibration.temperature == other.calibration.temperature
 
     def test_a_random_state_is_a_seed(self, made):
         first, second = (fit_counts(made.X, 6, random_state=np.random.RandomState(5)) for _ in range(2))
         assert np.array_equal(first.model.labels_, second.model.labels_)
-        assert first.temperature == second.temperature
+        assert first.calibration.temperature == second.calibration.temperature
 
     @pytest.mark.parametrize("view", ["counts", "logs"])
     def test_the_model_predicts_its_labels(self, made, view):

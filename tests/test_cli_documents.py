@@ -86,9 +86,10 @@ def test_ten_files(ten, tmp_path):
     assert "accuracy 100.0%" in done.stdout
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
     assigned = rows(tmp_path / "out" / "assignments.csv")
-    assert list(assigned[0]) == ["id", "cluster", "scale", "margin", "label"]
+    assert list(assigned[0]) == ["id", "cluster", "confidence", "runner_up", "scale", "margin", "label"]
     assert {row["label"]: row["cluster"] for row in assigned} in ({"milk": "0", "tea": "1"}, {"milk": "1", "tea": "0"})
     assert all(float(row["scale"]) > 0 and float(row["margin"]) > 0 for row in assigned)
+    assert all(0 < float(row["confidence"]) <= 1 and row["runner_up"] != row["cluster"] for row in assigned)
     clusters = rows(tmp_path / "out" / "clusters.csv")
     assert [row["size"] for row in clusters] == ["5", "5"]
     assert {row["label"] for row in clusters} == {"milk", "tea"}
@@ -115,7 +116,7 @@ def test_json_quiet_and_parquet(ten, tmp_path):
     assert (result["n_documents"], result["n_clusters"], result["comparison"]["accuracy"]) == (10, 2, 1.0)
     assert done.stderr == ""
     table = pyarrow.parquet.read_table(out / "assignments.parquet")
-    assert table.column_names == ["id", "cluster", "scale", "margin", "label"]
+    assert table.column_names == ["id", "cluster", "confidence", "runner_up", "scale", "margin", "label"]
     assert table.num_rows == 10
     done = onmf("documents", ten, "-k", 2, "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
@@ -230,7 +231,7 @@ def test_a_binary_file_and_a_latin_1_file_among_the_texts(ten, tmp_path):
     assert "1 document not in UTF-8, read as cp1252." in done.stdout
     assert "1 document without a word that counts, set aside: milk/blank.txt." in done.stdout
     blank = next(row for row in rows(tmp_path / "out" / "assignments.csv") if row["id"] == "milk/blank.txt")
-    assert (blank["cluster"], blank["scale"], blank["margin"]) == ("", "", "")
+    assert {blank[name] for name in ("cluster", "confidence", "runner_up", "scale", "margin")} == {""}
     assert "käse" in package.load(tmp_path / "out" / "model.onmf").extra_["vocabulary"]
 
 
@@ -305,7 +306,7 @@ def test_predict_agrees_with_the_matrix_of_counts(docstrings, tmp_path):
     check_predictions(model, docstrings / "first.jsonl", docstrings / "second.jsonl", columns, tmp_path)
     done = onmf("predict", model, docstrings / "second.jsonl", *columns, "--out", tmp_path / "new.parquet")
     assert done.exit_code == 0, done.output
-    assert "Accuracy" in done.stderr
+    assert "purity" in done.stderr
     table = pyarrow.parquet.read_table(tmp_path / "new.parquet").to_pylist()
     assert [row["cluster"] for row in table] == [
         int(row["cluster"]) if row["cluster"] else None for row in rows(tmp_path / "new.csv")
@@ -474,7 +475,7 @@ def test_a_reader_that_closes_the_pipe(ten, tmp_path):
     (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
     command = f"{sys.executable} -m onmf predict {tmp_path}/out/model.onmf {tmp_path}/many.txt | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert done.stdout == "id,cluster,scale,margin\n"
+    assert done.stdout == "id,cluster,confidence,runner_up,scale,margin\n"
     assert "Traceback" not in done.stderr
 
 
@@ -551,7 +552,7 @@ def test_a_table_on_a_terminal(evil, tmp_path):
         assert running.wait() == 0
     os.close(ours)
     text = output.decode().replace("\r\n", "\n")
-    assert text.startswith("id,cluster,scale,margin\n")
+    assert text.startswith("id,cluster,confidence,runner_up,scale,margin\n")
     assert not CONTROL.search(text)
     assert r"\x1b[2J" in text
 

@@ -108,8 +108,9 @@ def test_negatives_are_refused_with_their_number(original):
 def test_pixels_outside(cube):
     clustering = cluster_image(cube, 3)
     assert np.argwhere(clustering.labels == -1).tolist() == [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
-    for values in (clustering.scales, clustering.residuals, clustering.margins):
+    for values in (clustering.scales, clustering.residuals, clustering.margins, clustering.confidence):
         assert np.array_equal(np.isnan(values), clustering.labels == -1)
+    assert np.array_equal(clustering.runners_up == -1, clustering.labels == -1)
     assert clustering.spectra.shape == (3, 59)
     assert clustering.sizes.sum() == 1195
     assert clustering.notes == [
@@ -171,6 +172,8 @@ def test_blocks_give_the_same_result_as_memory(cube, monkeypatch):
     clustering = cluster_image(cube, 3, in_memory=False, progress=lambda step, share: steps.append(step))
     assert np.array_equal(clustering.labels, expected.labels)
     assert clustering.spectra == pytest.approx(expected.spectra, rel=1e-9)
+    assert clustering.confidence == pytest.approx(expected.confidence, rel=1e-5, nan_ok=True)
+    assert np.array_equal(clustering.runners_up, expected.runners_up)
     assert np.array_equal(np.isnan(clustering.residuals), np.isnan(expected.residuals))
     assert clustering.notes[-1] == (
         "The pixels were read in 10 blocks, and the start comes from 1,195 of them, evenly spread (SNPA chose its "
@@ -229,6 +232,8 @@ def test_predict_another_image_of_the_sensor(cube, scene, tmp_path):
         again = predict_image(fitted, cube)
         assert np.array_equal(again.labels, clustering.labels)
         assert again.scales == pytest.approx(clustering.scales, rel=1e-5, nan_ok=True)
+        assert again.confidence == pytest.approx(clustering.confidence, rel=1e-5, nan_ok=True)
+        assert np.array_equal(again.runners_up, clustering.runners_up)
         assert again.names == clustering.names
         twice = predict_image(fitted, brighter)
         assert twice.scales == pytest.approx(2 * clustering.scales, rel=1e-5, nan_ok=True)
@@ -262,7 +267,10 @@ def test_round_trips(cube, tmp_path):
         shades = [tuple(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours(clustering.names)]
         assert [table[k][:3] for k in (1, 2, 3)] == shades
     assert "<Category>grün</Category>" in (folder / "map.tif.aux.xml").read_text("utf-8")
-    for name in ("scales", "residuals", "margins"):
+    with rasterio.open(folder / "runner_up.tif") as file:
+        assert np.array_equal(file.read(1).astype(int) - 1, clustering.runners_up)
+        assert file.nodata == 0
+    for name in ("scales", "residuals", "margins", "confidence"):
         with rasterio.open(folder / f"{name}.tif") as file:
             assert np.array_equal(file.read(1), getattr(clustering, name), equal_nan=True)
             assert np.isnan(file.nodata)
@@ -498,6 +506,8 @@ def test_the_command(original, tmp_path):
         "scales.tif",
         "residuals.tif",
         "margins.tif",
+        "confidence.tif",
+        "runner_up.tif",
     } <= {path.name for path in out.iterdir()}
     with rasterio.open(out / "map.tif") as file:
         assert tuple(file.transform)[:6] == (1, 0, 612730.910, 0, -1, 4074488.708)

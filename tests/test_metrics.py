@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure, normalized_mutual_info_score
 
 from onmf import metrics
+from onmf.metrics import compare
 
 
 def test_accuracy_is_the_best_over_all_matchings():
@@ -90,3 +92,40 @@ def test_labels_of_any_kind():
     assert metrics.clustering_accuracy(np.array(["a", "b"], dtype=object), pd.Series([3, 4])) == 1
     with pytest.raises(ValueError, match="There are no labels to compare"):
         metrics.clustering_accuracy([], [])
+
+
+class TestCompare:
+    @pytest.mark.parametrize(("classes", "clusters"), [(3, 3), (6, 20), (4, 1), (1, 4), (1, 1), (30, 2)])
+    def test_against_scikit_learn(self, classes, clusters):
+        rng = np.random.default_rng(0)
+        y = rng.integers(classes, size=200)
+        labels = np.where(rng.random(200) < 0.5, y % clusters, rng.integers(clusters, size=200))
+        scores = compare(y, labels)
+        homogeneity, completeness, v_measure = homogeneity_completeness_v_measure(y, labels)
+        assert scores.ari == pytest.approx(adjusted_rand_score(y, labels))
+        assert scores.nmi == pytest.approx(normalized_mutual_info_score(y, labels))
+        assert scores.nmi == pytest.approx(v_measure)
+        assert (scores.homogeneity, scores.completeness) == pytest.approx((homogeneity, completeness))
+        most = [np.bincount(y[labels == cluster]).max() for cluster in np.unique(labels)]
+        assert scores.purity == pytest.approx(sum(most) / 200)
+
+    def test_accuracy_only_for_equal_numbers(self):
+        y, labels = ["a", "a", "b", "b"], [0, 0, 1, 0]
+        assert compare(y, labels).accuracy == 0.75
+        assert compare(y, labels, n_clusters=3).accuracy is None
+        assert compare(y, [0, 1, 2, 2]).accuracy is None
+        assert compare(["a"], [4], n_clusters=20).accuracy is None
+
+    def test_in_words(self):
+        scores = compare([0, 0, 1, 1], [1, 1, 0, 0])
+        assert scores.sentence() == (
+            "ARI 1.000, NMI 1.000, homogeneity 1.000, completeness 1.000, purity 100.0%, accuracy 100.0%"
+        )
+        unequal = compare([0, 0, 1, 1], [1, 1, 0, 2])
+        assert "accuracy" not in unequal.sentence()
+        assert [name for name, _ in unequal.facts()] == ["ARI", "NMI", "Homogeneity", "Completeness", "Purity"]
+        assert unequal.numbers()["accuracy"] is None
+
+    def test_nothing_to_compare(self):
+        with pytest.raises(ValueError, match="no labels to compare"):
+            compare([], [])

@@ -861,7 +861,8 @@ class TestClusters:
         result = cluster_documents(read_texts(folder, labels="folder"), 2)
         assert result.comparison.classes == ["deep", "milk", "tea"]
         assert result.comparison.counts.sum() == 4
-        assert result.comparison.accuracy == 0.75
+        assert result.comparison.purity == 0.75
+        assert result.comparison.accuracy is None  # three classes, two clusters
         assert cluster_documents(read_texts(folder), 2).comparison is None
 
     def test_auto(self):

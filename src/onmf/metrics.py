@@ -1,8 +1,8 @@
-"""Measures of a clustering against the ground truth: accuracy, spectral angles, divergence."""
+"""Measures of a clustering against the ground truth: scores against classes, spectral angles, divergence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,132 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import issparse
 from scipy.special import xlogy
+from sklearn.metrics import mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from onmf.divergence import Array, FloatArray
 
-__all__ = ["SpectraMatch", "clustering_accuracy", "kl_divergence", "match_clusters", "match_spectra", "mrsa"]
+__all__ = [
+    "Scores",
+    "SpectraMatch",
+    "clustering_accuracy",
+    "compare",
+    "kl_divergence",
+    "match_clusters",
+    "match_spectra",
+    "mrsa",
+]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well clusters agree with known classes. All numbers are 1 for clusters that equal the classes.
+
+    Attributes
+    ----------
+    ari : float
+        Adjusted Rand index: agreement on pairs of samples, 0 for clusters at random.
+    nmi : float
+        Normalized mutual information, from 0 to 1.
+    homogeneity : float
+        1 if each cluster has samples of one class only.
+    completeness : float
+        1 if all samples of a class are in the same cluster.
+    purity : float
+        Share of the samples that are of the most frequent class of their cluster. It grows with the number of
+        clusters.
+    accuracy : float or None
+        Share of the samples whose cluster is matched with their class, one to one. None unless there are as many
+        clusters as classes: clusters without a class of their own would all count as wrong.
+    """
+
+    ari: float
+    nmi: float
+    homogeneity: float
+    completeness: float
+    purity: float
+    accuracy: float | None
+
+    def numbers(self) -> dict[str, float | None]:
+        """The scores by their names, for a JSON file."""
+        return {field.name: getattr(self, field.name) for field in fields(Scores)}
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for people to read, without those that do not apply."""
+        facts = [
+            ("ARI", f"{self.ari:.3f}"),
+            ("NMI", f"{self.nmi:.3f}"),
+            ("Homogeneity", f"{self.homogeneity:.3f}"),
+            ("Completeness", f"{self.completeness:.3f}"),
+            ("Purity", f"{self.purity:.1%}"),
+        ]
+        return facts if self.accuracy is None else [*facts, ("Accuracy", f"{self.accuracy:.1%}")]
+
+    def sentence(self) -> str:
+        """The facts in one line."""
+        return ", ".join(f"{name if name.isupper() else name.lower()} {value}" for name, value in self.facts())
+
+
+def compare(y_true: ArrayLike, y_pred: ArrayLike, *, n_clusters: int | None = None) -> Scores:
+    """Compare clusters with known classes.
+
+    Parameters
+    ----------
+    y_true : (n,) array
+        Class of each sample, as a number or a name.
+    y_pred : (n,) array
+        Cluster of each sample.
+    n_clusters : int, optional
+        Number of clusters, if some of them may have none of these samples.
+
+    Returns
+    -------
+    Scores
+
+    Examples
+    --------
+    >>> from onmf.metrics import compare
+    >>> compare(["tea", "tea", "milk", "milk"], [1, 1, 0, 0]).ari
+    1.0
+    >>> scores = compare(["tea", "tea", "milk", "milk"], [0, 1, 2, 2])
+    >>> scores.purity, scores.accuracy
+    (1.0, None)
+    """
+    table = _contingency(y_true, y_pred).astype(np.float64)
+    classes, clusters = table.sum(axis=1), table.sum(axis=0)
+    shared = float(mutual_info_score(None, None, contingency=table))
+    homogeneity, completeness = (_known(shared, sizes) for sizes in (classes, clusters))
+    both = homogeneity + completeness
+    equal = len(classes) == (len(clusters) if n_clusters is None else n_clusters)
+    return Scores(
+        ari=_adjusted_rand(table),
+        nmi=2 * homogeneity * completeness / both if both > 0 else 0.0,
+        homogeneity=homogeneity,
+        completeness=completeness,
+        purity=float(table.max(axis=0).sum() / table.sum()),
+        accuracy=clustering_accuracy(y_true, y_pred) if equal else None,
+    )
+
+
+def _known(shared: float, sizes: FloatArray) -> float:
+    """The share of the entropy of groups of these sizes that the shared information explains."""
+    shares = sizes / sizes.sum()
+    entropy = -float(xlogy(shares, shares).sum())
+    return min(max(shared / entropy, 0.0), 1.0) if entropy > 0 else 1.0
+
+
+def _adjusted_rand(table: FloatArray) -> float:
+    """The adjusted Rand index of a table of classes and clusters."""
+
+    def pairs(sizes: FloatArray) -> float:
+        return float((sizes * (sizes - 1)).sum()) / 2
+
+    together, by_class, by_cluster = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    all_pairs = pairs(table.sum(keepdims=True))
+    by_chance = by_class * by_cluster / all_pairs if all_pairs else 0.0
+    most = (by_class + by_cluster) / 2
+    return (together - by_chance) / (most - by_chance) if most > by_chance else 1.0
 
 
 def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:

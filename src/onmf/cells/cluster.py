@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure, normalized_mutual_info_score
 
 from onmf.backend import to_host
 from onmf.divergence import Array, divide
 from onmf.estimator import ONMF
+from onmf.metrics import compare as scores_of
 
 from .anndata import cells_of, check_anndata, write_results
 from .embed import Progress
@@ -163,7 +163,7 @@ def cluster_cells(
         gene_names=gene_names,
         genes=fit.view.genes,
         view=fit.view.name,
-        temperature=fit.temperature,
+        calibration=fit.calibration,
         deviance=fit.deviance,
         labels=labels,
         confidence=_spread(fit.confidence, kept.cells, n, np.nan),
@@ -192,15 +192,8 @@ def compare(labels: Array, classes: list[str | None], k: int) -> CellComparison 
     own = labels[both]
     table = np.zeros((len(names), k), dtype=np.int64)
     np.add.at(table, (of_class, own), 1)
-    homogeneity, completeness, _ = homogeneity_completeness_v_measure(of_class, own)
-    return CellComparison(
-        ari=float(adjusted_rand_score(of_class, own)),
-        nmi=float(normalized_mutual_info_score(of_class, own)),
-        homogeneity=float(homogeneity),
-        completeness=float(completeness),
-        classes=names.tolist(),
-        table=table,
-    )
+    scores = scores_of(of_class, own, n_clusters=k).numbers()
+    return CellComparison(**scores, classes=names.tolist(), table=table)  # type: ignore[arg-type]
 
 
 def _spread(values: Array, rows: Array, n: int, missing: float) -> Array:

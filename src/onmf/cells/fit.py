@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,17 +15,14 @@ from sklearn.utils import check_random_state
 
 from onmf import interrupt
 from onmf.backend import to_host
-from onmf.data.intake import take_in
+from onmf.confidence import Calibration, calibrate, every_run, log_chances
 from onmf.divergence import Array, FloatArray, get_divergence
 from onmf.estimator import ONMF, fit_model
-from onmf.fit import Clustering, Listener
-from onmf.fit.restarts import runs, searcher
+from onmf.fit import Clustering
 from onmf.fit.settings import check_moves
-from onmf.fit.solve import begin
-from onmf.parameters import check_parameters, number_of_runs, settings_of
+from onmf.parameters import check_parameters
 from onmf.select import select_n_clusters
 
-from .confidence import confidence, log_chances, temperature_of
 from .embed import Progress
 from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top_genes
 from .views import NAMES, View, log_likelihood, transform
@@ -96,8 +93,8 @@ class Fit:
         Probability of the cluster of each cell that took part.
     runners_up : ndarray of shape (n,)
         The best other cluster of each.
-    temperature : float
-        Temperature of the probabilities.
+    calibration : Calibration
+        How the confidence follows from losses.
     notes : list of str
         What was chosen, and why.
     """
@@ -107,7 +104,7 @@ class Fit:
     deviance: FloatArray
     confidence: FloatArray
     runners_up: Array
-    temperature: float
+    calibration: Calibration
     notes: list[str]
 
 
@@ -197,7 +194,8 @@ def fit_counts(
     notes.append(note)
     report("clustering", 0.3)
     values = chosen.values(counts, columns)
-    clusterings = _run(model, values if len(sample) == counts.shape[0] else csr_array(values[sample]))
+    chosen_values = values if len(sample) == counts.shape[0] else csr_array(values[sample])
+    clusterings = every_run(model, chosen_values, thorough=True)
     report("clustering", 0.9)
     best = min(clusterings, key=lambda run: run.objective)
     model = _finish(model, values, best, {"smoothing": EXACT, "max_iter": 100} | parameters)
@@ -214,9 +212,9 @@ def fit_counts(
     chances = log_chances(model, values)
     voted = [trial.labels for trial in trials]
     voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
-    temperature = temperature_of(chances[tried], labels[tried], voted, rng)
-    sure, following = confidence(chances, labels, temperature)
-    return Fit(model, chosen, deviance["counts"], sure, following, temperature, notes)
+    calibration = calibrate(chances[tried], labels[tried], voted)
+    sure, following = calibration.apply(chances, labels)
+    return Fit(model, chosen, deviance["counts"], sure, following, calibration, notes)
 
 
 def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
@@ -304,7 +302,7 @@ def _try(
     one = clone(model).set_params(n_init=1, random_state=int(rng.integers(2**31 - 1)))
 
     def run(view: View) -> Trial:
-        labels = to_host(_run(one, view.values(counts, columns), trial=True)[0].labels)
+        labels = to_host(every_run(one, view.values(counts, columns), alone=True)[0].labels)
         return Trial(view, labels, log_likelihood(sample, labels[judged], model.n_clusters))
 
     with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(views)) as pool:
@@ -317,17 +315,6 @@ def _try(
         f"are {compared} under those of the {other.name}."
     )
     return trials, chosen, note
-
-
-def _run(model: ONMF, values: csr_array, *, trial: bool = False) -> list[Clustering]:
-    """The runs of a model, with local search, splits and merges; for a trial without these, and on one thread."""
-    divergence = get_divergence(model.beta_loss, model.smoothing)
-    settings = settings_of(model, n_runs=number_of_runs(model))
-    _, data = take_in(model, values, divergence, None, reset=True, warn=False)
-    search = searcher(data, settings.plan)
-    start = partial(begin, data, settings, Listener(), search=search)
-    data = data.fork() if trial else data
-    return list(runs(data, start, settings.seeds, replace(settings.plan, thorough=not trial), search=search))
 
 
 def _some(n: int, most: int, rng: np.random.Generator) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from onmf.confidence import calibration_rules
 from onmf.io.rules import Rule, number, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
@@ -17,7 +18,8 @@ def _rules(k: int, p: int) -> dict[str, Rule]:
         "symbols": optional(strings(p)),
         "names": strings(k),
         "view": one_of(*NAMES),
-        "temperature": number(1e-12, 1e18),
+        **calibration_rules(k),
+        "temperature": number(1e-12, 1e30),
     }
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from onmf.backend import to_host
+from onmf.confidence import calibration_of, log_chances
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 
-from .confidence import confidence, log_chances
 from .genes import as_csr
 from .kind import is_cells
 from .read import Cells
@@ -66,6 +66,8 @@ def predict_cells(model: ONMF, cells: Cells) -> CellAssignment:
     parts = getattr(model, "extra_", {})
     if not is_cells(parts):
         raise ValueError("This model is of no cells: fit one with 'onmf cells'.")
+    calibration = calibration_of(parts, len(parts["names"]))
+    assert calibration is not None, "required by the rules of the kind"
     columns, missing = match_genes(parts, cells)
     present = np.flatnonzero(columns >= 0)
     n, p = cells.X.shape[0], len(columns)
@@ -88,7 +90,7 @@ def predict_cells(model: ONMF, cells: Cells) -> CellAssignment:
             assigned = model.assign(values)
             own, at = to_host(assigned.labels), start + rows
             labels[at], margins[at] = own, to_host(assigned.margins)
-            sure[at], following[at] = confidence(log_chances(model, values), own, parts["temperature"])
+            sure[at], following[at] = calibration.apply(log_chances(model, values), own)
         start += batch.shape[0]
     empty = int(np.count_nonzero(labels < 0))
     if empty:

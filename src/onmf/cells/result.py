@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
+from onmf.metrics import Scores
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,9 @@ class Markers:
 
 
 @dataclass(frozen=True)
-class CellComparison:
+class CellComparison(Scores):
     """Clusters against known classes: scores, and the table of both (classes × clusters)."""
 
-    ari: float
-    nmi: float
-    homogeneity: float
-    completeness: float
     classes: list[str]
     table: Array
 
@@ -66,8 +64,8 @@ class CellClustering:
         Columns of ``X`` that the model uses.
     view : {"counts", "logs"}
         What the model was fitted on: the counts of these genes, or their normalised logarithms.
-    temperature : float
-        Temperature of the probabilities behind ``confidence``.
+    calibration : Calibration
+        How ``confidence`` follows from losses.
     deviance : ndarray of shape (n_genes,)
         Deviance of each gene from a constant share of the cells' counts.
     labels : ndarray of shape (n_cells,)
@@ -106,7 +104,7 @@ class CellClustering:
     gene_names: list[str]
     genes: Array
     view: str
-    temperature: float
+    calibration: Calibration
     deviance: FloatArray
     labels: Array
     confidence: FloatArray

@@ -47,7 +47,7 @@ def cell_parts(result: CellClustering, cells: Cells) -> dict[str, Any]:
         "genes": [cells.genes[j] for j in result.genes],
         "names": result.names,
         "view": result.view,
-        "temperature": result.temperature,
+        **result.calibration.parts(),
     }
     symbols = cells.symbols or cells.ids
     return parts if symbols is None else parts | {"symbols": [symbols[j] for j in result.genes]}
@@ -109,8 +109,7 @@ def summary(result: CellClustering) -> dict[str, Any]:
         "notes": result.notes,
     }
     if result.comparison is not None:
-        names = ("ari", "nmi", "homogeneity", "completeness")
-        record |= {name: getattr(result.comparison, name) for name in names}
+        record |= result.comparison.numbers()
     return record
 
 

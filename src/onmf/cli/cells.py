@@ -290,7 +290,4 @@ def print_cells(result: CellClustering, genes: int = 6) -> None:
     if result.comparison is not None:
         known = result.comparison
         tell()
-        tell(
-            f"Compared with the {len(known.classes)} classes: ARI {known.ari:.3f}, NMI {known.nmi:.3f}, "
-            f"homogeneity {known.homogeneity:.3f}, completeness {known.completeness:.3f}"
-        )
+        tell(f"Compared with the {len(known.classes)} classes: {known.sentence()}")

@@ -56,6 +56,7 @@ STEPS = {
     "writing": "Writing the counts",
     "choosing": "Choosing the number of clusters",
     "fitting": "Fitting",
+    "measuring": "Measuring how sure the clusters are",
 }
 """Names of the steps on the terminal; other steps are passes of the fit."""
 
@@ -294,8 +295,7 @@ def summary(result: DocumentClusters) -> dict[str, Any]:
         if comparison is None
         else {
             "n_documents": comparison.n_documents,
-            "accuracy": comparison.accuracy,
-            "nmi": comparison.nmi,
+            **comparison.numbers(),
             "classes": comparison.classes,
             "confusion": comparison.counts.tolist(),
         },
@@ -316,8 +316,8 @@ def print_summary(result: DocumentClusters) -> None:
     if comparison is not None:
         tell()
         tell(
-            f"Compared with {len(comparison.classes)} classes ({comparison.n_documents:,} documents): accuracy "
-            f"{comparison.accuracy:.1%}, NMI {comparison.nmi:.3f}"
+            f"Compared with {len(comparison.classes)} classes ({comparison.n_documents:,} documents): "
+            f"{comparison.sentence()}"
         )
 
 

@@ -264,7 +264,7 @@ def print_image(result: ImageClustering) -> None:
         tell(f"{cluster + 1:5}  {name:{width}}  {size:10,}  {size / max(sizes.sum(), 1):6.1%}{angle}")
     if comparison is not None:
         parts = [] if comparison.mrsa is None else [f"MRSA {comparison.mrsa:.2f}"]
-        parts += [] if comparison.accuracy is None else [f"accuracy {comparison.accuracy:.1%}"]
+        parts += [] if comparison.scores is None else [comparison.scores.sentence()]
         tell()
         tell(f"Compared with the truth: {', '.join(parts)}")
 

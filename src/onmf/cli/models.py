@@ -14,7 +14,7 @@ import onmf
 from onmf.kinds import KINDS, get_kind, resolve
 from onmf.text import assign_documents, read_texts
 from onmf.text.cluster import options_of, vectorizer_of
-from onmf.text.write import assignments, csv_lines, write_rows
+from onmf.text.write import COLUMNS, assignments, csv_lines, write_rows
 
 from .common import app, checked_folder, fail, say, steps, tell, tell_json, visible, warnings_as_sentences
 from .documents import check_strip, print_clusters
@@ -68,8 +68,8 @@ def predict(
 ) -> None:
     """Assign new data to the clusters of a model.
 
-    Prints a table in CSV: id, cluster, scale, margin; for cells also the name of the cluster, how sure it is, and the
-    runner-up. A document or cell that has none of the model's words or genes gets no cluster.
+    Prints a table in CSV: id, cluster, how sure it is, the runner-up, scale, margin; for cells also the name of the
+    cluster. A document or cell that has none of the model's words or genes gets no cluster.
 
     For example:
 
@@ -108,8 +108,8 @@ def predict_documents(model: onmf.ONMF, request: Request) -> None:
         label = ["label"] if any(label is not None for label in result.classes) else []
         notes = result.notes()
         if result.comparison is not None:
-            notes.append(f"Accuracy {result.comparison.accuracy:.1%}, NMI {result.comparison.nmi:.3f}.")
-        return Table(assignments(result), ["id", "cluster", "scale", "margin", *label], notes)
+            notes.append(f"Compared with the classes: {result.comparison.sentence()}.")
+        return Table(assignments(result), [*COLUMNS, *label], notes)
 
     predict_table(request, assign)
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from onmf.backend import to_host
+from onmf.confidence import SAMPLE as REFIT_SAMPLE
+from onmf.confidence import Calibration, calibration_of, confidence_by_row, measure
 from onmf.data import Blocks, Part, Source, get_engine, in_blocks
 from onmf.data.blocks import Progress
 from onmf.divergence import Array, FloatArray, divide, get_divergence
@@ -106,7 +109,11 @@ def cluster_image(
         if progress is not None:
             progress("clustering", 0.0)
         model.fit(pixels.array())
-    clustering = _describe(model, pixels, model.labels_, progress)
+    if progress is not None:
+        progress("measuring how sure the clusters are", 0.0)
+    some = pixels.spread(REFIT_SAMPLE)
+    calibration = measure(model, pixels.rows(some), to_host(model.labels_)[some])
+    clustering = _describe(model, pixels, model.labels_, calibration, progress)
     clustering = replace(clustering, notes=notes, negatives=negatives)
     return clustering if known is None else with_truth(clustering, known)
 
@@ -139,7 +146,8 @@ def predict_image(
     cube = match_bands(read_cube(cube), parts)
     negatives = negatives or parts["negatives"]
     pixels = Pixels(cube, fitted.divergence_, negatives, progress)
-    clustering = _describe(fitted, pixels, None, progress)
+    calibration = calibration_of(parts, len(fitted.cluster_centers_))
+    clustering = _describe(fitted, pixels, None, calibration, progress)
     spectra = np.asarray(parts["spectra"])
     # Brightness is relative to the model's clusters, so that two images can be compared.
     own = divide((clustering.spectra * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
@@ -232,7 +240,9 @@ def _fit_blocks(model: ONMF, pixels: Pixels, progress: Progress | None) -> str:
     )
 
 
-def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progress | None) -> ImageClustering:
+def _describe(
+    model: ONMF, pixels: Pixels, labels: Array | None, calibration: Calibration | None, progress: Progress | None
+) -> ImageClustering:
     """The maps and spectra of a fitted model, in one pass over the pixels; without labels, pixels are assigned."""
     divergence, centroids = model.divergence_, model.cluster_centers_
     k = len(centroids)
@@ -247,8 +257,10 @@ def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progr
         pixels, _as_read, _as_read_first, noun="block of pixels", sizes=pixels.sizes, features=pixels.shape[1]
     )
     rows = Blocks(backend, show).open(source, divergence)
-    labels, scales, residuals, distances = rows.by_row(describe_pixels, *templates, labels=labels)
-    labels = labels.astype(np.int16 if k < 2**15 else np.int32)
+    described = rows.by_row(describe_pixels, *templates, centroids, calibration, labels=labels)
+    labels, scales, residuals, distances, sure, following = described
+    compact = np.int16 if k < 2**15 else np.int32
+    labels = labels.astype(compact)
     counts = np.bincount(labels, minlength=k).astype(np.float64)
     mean = divide(np.bincount(labels, weights=scales, minlength=k).astype(np.float64), counts)
     spectra = divergence.normalise(centroids) * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale
@@ -260,9 +272,12 @@ def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progr
         scales=pixels.image(scales, np.nan),
         residuals=pixels.image(residuals, np.nan),
         margins=pixels.image(distances, np.nan),
+        confidence=pixels.image(sure, np.nan),
+        runners_up=pixels.image(following.astype(compact), -1),
         names=[f"cluster {number + 1}" for number in range(k)],
         cube=pixels.cube,
         model=model,
+        calibration=calibration,
     )
 
 
@@ -276,9 +291,17 @@ def _as_read_first(block: Array, features: int) -> tuple[Array, int]:
 
 
 def describe_pixels(
-    part: Part, templates: WithOffsets, exact: WithOffsets, labels: Array | None = None
-) -> tuple[Array, Array, Array, Array]:
-    """Label, scale, residual and margin of each pixel; ``exact`` are the templates for residuals. → 4 × (n,)"""
+    part: Part,
+    templates: WithOffsets,
+    exact: WithOffsets,
+    centroids: FloatArray,
+    calibration: Calibration | None,
+    labels: Array | None = None,
+) -> tuple[Array, ...]:
+    """Label, scale, residual, margin, confidence and runner-up of each pixel. → 6 × (n,)
+
+    ``exact`` are the templates for residuals. Without a calibration, no pixel has a confidence and a runner-up.
+    """
     block, divergence = part.block, part.block.divergence
     prepared = block.prepare_templates(*templates)
     labels = block.assign(prepared).labels if labels is None else block.backend.bring(labels).astype(np.int32)
@@ -286,4 +309,8 @@ def describe_pixels(
     best, _ = block.backend.own_and_next(block.rows, block.prepare_templates(*exact), labels)
     residuals = np.maximum(divide(block.losses(best), divergence.row_size(block.terms)), 0.0)
     measured = (divergence.scale(own, block.terms), residuals, margins(divergence, own, following, block.terms))
-    return labels, *(values.astype(np.float32) for values in measured)  # type: ignore[return-value]
+    if calibration is None:
+        sure, others = np.full(len(block), np.nan), np.full(len(block), -1, dtype=np.int32)
+    else:
+        sure, others = confidence_by_row(part, centroids, calibration, labels)
+    return labels, *(values.astype(np.float32) for values in (*measured, sure)), others

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onmf.confidence import calibration_rules
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
@@ -23,6 +24,7 @@ def _rules(k: int, p: int) -> dict[str, Rule]:
         "image": optional(STRING),
         "wavelengths": optional(Rule(lambda a: is_array(a, "fiu") and a.ndim == 1, "a number for each band")),
         "wavelength_unit": optional(either(NULL, STRING)),
+        **calibration_rules(k),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
@@ -35,6 +36,11 @@ class ImageClustering:
         Divergence of each pixel from its scaled spectrum, per unit of the pixel; NaN for pixels that were left out.
     margins : (lines, samples) array of float32
         How much worse the best other cluster is, per unit of the pixel; NaN for pixels that were left out.
+    confidence : (lines, samples) array of float32
+        How sure the cluster is: a pixel at 0.8 is with the pixels of its cluster in about 80 % of independent fits; NaN
+        for pixels that were left out.
+    runners_up : (lines, samples) array of int
+        The best other cluster of each pixel; −1 for pixels that were left out, or if there is none.
     names : list of str
         Name of each cluster: its material if a truth is known, else its number, from 1.
     cube : Cube
@@ -49,6 +55,8 @@ class ImageClustering:
         The truth that it was compared with, if there is one.
     negatives : {"refuse", "clip"}
         How negative values were treated.
+    calibration : Calibration or None
+        How ``confidence`` follows from losses; None for a model of an earlier version.
     """
 
     labels: Array
@@ -56,6 +64,8 @@ class ImageClustering:
     scales: Array
     residuals: Array
     margins: Array
+    confidence: Array
+    runners_up: Array
     names: list[str]
     cube: Cube
     model: ONMF
@@ -63,6 +73,7 @@ class ImageClustering:
     comparison: Comparison | None = None
     truth: Truth | None = None
     negatives: Negatives = "refuse"
+    calibration: Calibration | None = None
 
     def __repr__(self) -> str:
         lines, samples = self.labels.shape
@@ -130,8 +141,8 @@ class ImageClustering:
         if self.wavelengths is not None:
             attributes = {"units": self.cube.wavelength_unit} if self.cube.wavelength_unit else {}
             coords["wavelength"] = ("band", self.wavelengths, attributes)
-        maps = {"labels": self.labels, "scales": self.scales, "residuals": self.residuals, "margins": self.margins}
-        variables: dict[str, Any] = {name: (("y", "x"), values) for name, values in maps.items()}
+        maps = ("labels", "scales", "residuals", "margins", "confidence", "runners_up")
+        variables: dict[str, Any] = {name: (("y", "x"), getattr(self, name)) for name in maps}
         variables["spectra"] = (("cluster", "band"), self.spectra)
         attributes = {"source": self.cube.source}
         if self.cube.crs is not None:
@@ -179,6 +190,8 @@ def image_parts(clustering: ImageClustering) -> dict[str, Any]:
         "negatives": clustering.negatives,
         "image": clustering.cube.name,
     }
+    if clustering.calibration is not None:
+        parts |= clustering.calibration.parts()
     if clustering.cube.wavelengths is not None:
         parts |= {"wavelengths": clustering.cube.wavelengths, "wavelength_unit": clustering.cube.wavelength_unit}
     return parts

@@ -11,7 +11,8 @@ import numpy as np
 
 from onmf.divergence import Array, FloatArray
 from onmf.io.csv_file import plain
-from onmf.metrics import SpectraMatch, clustering_accuracy, match_clusters, match_spectra
+from onmf.metrics import Scores, SpectraMatch, match_clusters, match_spectra
+from onmf.metrics import compare as scores_of
 
 from .envi import find_data, find_header, open_data, read_header
 from .matlab import read_variables
@@ -50,16 +51,21 @@ class Comparison:
         Mean removed spectral angle, averaged over the materials under the best matching; 0 to 100, lower is better.
     spectra : SpectraMatch or None
         The matching, with the angle of each material.
-    accuracy : float or None
-        Share of the pixels of known material whose cluster is matched with that material.
+    scores : Scores or None
+        Scores of the clusters against the materials, over the pixels of known material.
     materials : dict of int to str
         Name of the material of each matched cluster.
     """
 
     mrsa: float | None
     spectra: SpectraMatch | None
-    accuracy: float | None
+    scores: Scores | None
     materials: dict[int, str]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the pixels of known material whose cluster is matched with it; see :class:`onmf.metrics.Scores`."""
+        return None if self.scores is None else self.scores.accuracy
 
 
 def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
@@ -197,7 +203,7 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
     -------
     Comparison
     """
-    match, accuracy, materials = None, None, {}
+    match, scores, materials = None, None, {}
     r = 0 if truth.labels is None else int(truth.labels.max()) + 1
     r = r if truth.spectra is None else len(truth.spectra)
     names = truth.names or [f"material {i + 1}" for i in range(r)]
@@ -218,8 +224,8 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
     if truth.labels is not None:
         both = (truth.labels >= 0) & (labels >= 0)
         if both.any():
-            accuracy = clustering_accuracy(truth.labels[both], labels[both])
+            scores = scores_of(truth.labels[both], labels[both], n_clusters=len(spectra))
             if match is None:
                 matched = match_clusters(truth.labels[both], labels[both])
                 materials = {int(cluster): names[int(material)] for cluster, material in matched.items()}
-    return Comparison(None if match is None else match.mean, match, accuracy, materials)
+    return Comparison(None if match is None else match.mean, match, scores, materials)

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 OURS = (
     *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
+    *("confidence.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
     *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
     *("model.onmf", "summary.json", "report.html"),
 )
 """Names of the files that we write; ``force`` replaces a folder only if it has no others."""
+
+Classes = tuple[Array, list[str], list[tuple[int, int, int]]]
+"""A map of classes, and a name and a colour for each."""
 
 OUTSIDE = "no data"
 """Name of class 0 of a map, which holds the pixels outside."""
@@ -39,7 +43,8 @@ def write_files(clustering: ImageClustering, folder: Path) -> None:
 
     write_map_geotiff(clustering, folder / "map.tif")
     write_map_envi(clustering, folder / "map.hdr")
-    for name in ("scales", "residuals", "margins"):
+    write_runners_up(clustering, folder / "runner_up.tif")
+    for name in ("scales", "residuals", "margins", "confidence"):
         write_plane(getattr(clustering, name), clustering.cube, folder / f"{name}.tif", name)
     write_spectra_csv(clustering, folder / "spectra.csv")
     write_library(clustering, folder / "spectra")
@@ -67,7 +72,9 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
         "notes": clustering.notes,
     }
     if clustering.comparison is not None:
-        record["mrsa"], record["accuracy"] = clustering.comparison.mrsa, clustering.comparison.accuracy
+        record["mrsa"] = clustering.comparison.mrsa
+        if clustering.comparison.scores is not None:
+            record |= clustering.comparison.scores.numbers()
         if clustering.comparison.spectra is not None:
             record["mrsa_by_material"] = {
                 clustering.names[cluster]: float(angle)
@@ -78,10 +85,13 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
     return record
 
 
-def classes(clustering: ImageClustering) -> tuple[Array, list[str], list[tuple[int, int, int]]]:
-    """Return the map as files store it (0 outside, cluster k as k + 1), and a name and a colour for each class."""
+def classes(clustering: ImageClustering, labels: Array | None = None) -> Classes:
+    """Return the map as files store it (0 outside, cluster k as k + 1), and a name and a colour for each class.
+
+    ``labels`` replaces the clusters of the pixels.
+    """
     k = len(clustering.spectra)
-    values = (clustering.labels + 1).astype(np.uint8 if k < 256 else np.uint16)
+    values = ((clustering.labels if labels is None else labels) + 1).astype(np.uint8 if k < 256 else np.uint16)
     shades = [parts_of(colour) for colour in colours(clustering.names)]
     return values, [OUTSIDE, *clustering.names], [(0, 0, 0), *shades]
 
@@ -91,10 +101,19 @@ def write_map_geotiff(clustering: ImageClustering, path: Path) -> None:
 
     The names of the classes are in its metadata (``CLASS_1`` and so on) and, for GDAL and QGIS, in a file beside it.
     """
-    values, names, shades = classes(clustering)
-    with _raster(path, clustering.cube, values.dtype, 0) as file:
+    _write_classes(classes(clustering), clustering.cube, path, "cluster")
+
+
+def write_runners_up(clustering: ImageClustering, path: Path) -> None:
+    """Write the best other cluster of each pixel in the same way; 0 also means that there is none."""
+    _write_classes(classes(clustering, clustering.runners_up), clustering.cube, path, "runner-up")
+
+
+def _write_classes(found: Classes, cube: Cube, path: Path, description: str) -> None:
+    values, names, shades = found
+    with _raster(path, cube, values.dtype, 0) as file:
         file.write(values, 1)
-        file.set_band_description(1, "cluster")
+        file.set_band_description(1, description)
         file.update_tags(1, **{f"CLASS_{value}": name for value, name in enumerate(names)})
         if values.dtype == np.uint8:
             file.write_colormap(1, {value: (*shade, 255 if value else 0) for value, shade in enumerate(shades)})

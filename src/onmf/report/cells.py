@@ -266,13 +266,17 @@ def _comparison(clustering: CellClustering) -> dict[str, Any] | None:
     table = table[rows]
     order = np.argsort(table.argmax(axis=0), kind="stable") if len(rows) else np.arange(table.shape[1])
     shares = divide(table.astype(np.float64), table.sum(axis=1, keepdims=True).astype(np.float64))
+    scores = [
+        ("Adjusted Rand index", found.ari, "1: the same groups; 0: no more in common than by chance."),
+        ("NMI", found.nmi, "Normalized mutual information, from 0 to 1."),
+        ("Homogeneity", found.homogeneity, "1: no cluster mixes classes."),
+        ("Completeness", found.completeness, "1: no class is divided among clusters."),
+        ("Purity", found.purity, "Share of the cells that are of the main class of their cluster."),
+    ]
+    if found.accuracy is not None:
+        scores.append(("Accuracy", found.accuracy, "Share of the cells in the cluster matched with their class."))
     return _heat(table[:, order], shares[:, order]) | {
-        "scores": [
-            ("Adjusted Rand index", found.ari, "1: the same groups; 0: no more in common than by chance."),
-            ("NMI", found.nmi, "Normalized mutual information, from 0 to 1."),
-            ("Homogeneity", found.homogeneity, "1: no cluster mixes classes."),
-            ("Completeness", found.completeness, "1: no class is divided among clusters."),
-        ],
+        "scores": scores,
         "classes": [found.classes[i] for i in rows],
         "n_classes": len(found.classes),
         "clusters": order.tolist(),
@@ -301,7 +305,7 @@ def _facts(clustering: CellClustering) -> list[tuple[str, str]]:
         ("Median confidence", f"{np.median(confidence):.2f}" if len(confidence) else "none"),
     ]
     if clustering.comparison is not None:
-        facts += [("ARI", f"{clustering.comparison.ari:.3f}"), ("NMI", f"{clustering.comparison.nmi:.3f}")]
+        facts += clustering.comparison.facts()
     return facts
 
 

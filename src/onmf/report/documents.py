@@ -148,7 +148,7 @@ def _facts(result: DocumentClusters) -> list[tuple[str, str]]:
         ("Objective", f"{model.reconstruction_err_:,.4g}"),
     ]
     if result.comparison:
-        facts += [("Accuracy", f"{result.comparison.accuracy:.1%}"), ("NMI", f"{result.comparison.nmi:.3f}")]
+        facts += result.comparison.facts()
     if model.agreement_ is not None:
         facts.append(("Agreement of runs", f"{model.agreement_.overall:.1%}"))
     return facts

@@ -221,8 +221,8 @@ def _facts(result: ImageClustering) -> list[tuple[str, str]]:
     ]
     if result.comparison is not None and result.comparison.mrsa is not None:
         facts.append(("MRSA", f"{result.comparison.mrsa:.2f}"))
-    if result.comparison is not None and result.comparison.accuracy is not None:
-        facts.append(("Accuracy", f"{result.comparison.accuracy:.1%}"))
+    if result.comparison is not None and result.comparison.scores is not None:
+        facts += result.comparison.scores.facts()
     return facts
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .cluster import Comparison, DocumentClusters, assign_documents, cluster_documents
+from .cluster import DocumentClusters, assign_documents, cluster_documents
+from .compare import Comparison
 from .read import Text, Texts, read_texts
 from .words import Counts, count_words, make_vectorizer, stop_words
 from .write import write_tables

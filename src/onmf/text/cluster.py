@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.metrics import normalized_mutual_info_score
-from sklearn.metrics.cluster import contingency_matrix
 
+from onmf.confidence import Calibration, calibration_of
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
 from onmf.io.schema import check_parts
-from onmf.metrics import clustering_accuracy, match_clusters
 from onmf.parameters import check_for_parts, check_parameters
 from onmf.select import Selection, select_n_clusters
 
+from .compare import Comparison, compare_documents
 from .kind import is_documents
 from .read import STRIP, Text, Texts
 from .shards import ShardedCounts, count_in_shards
+from .sure import measure_documents, sure_of
 from .words import Counts, count_known_words, count_words, make_vectorizer, restore_vectorizer, vectorizer_options
 
 KIND = "documents"
@@ -34,36 +34,6 @@ NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 
 NOBODY = -1
 """Label of a document that has none of the words."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Clusters compared with known classes, over the documents that have both.
-
-    Attributes
-    ----------
-    classes : list of str
-        The classes.
-    counts : (classes, clusters) array of int
-        Documents of each class in each cluster.
-    accuracy : float
-        Share of the documents whose cluster is matched with their class; the matching is one to one.
-    nmi : float
-        Normalized mutual information.
-    matched : dict of int to str
-        Class of each cluster in that matching.
-    """
-
-    classes: list[str]
-    counts: Array
-    accuracy: float
-    nmi: float
-    matched: dict[int, str]
-
-    @property
-    def n_documents(self) -> int:
-        """Number of documents that were compared."""
-        return int(self.counts.sum())
 
 
 @dataclass(frozen=True)
@@ -83,6 +53,11 @@ class DocumentClusters:
     scales, margins : (documents,) arrays
         Scale of each document, and how much worse the best other cluster is, per word. 0 for documents that are set
         aside.
+    confidence : (documents,) array
+        How sure the cluster is: a document at 0.8 is with the documents of its cluster in about 80 % of independent
+        fits. NaN for documents that are set aside.
+    runners_up : (documents,) array of int
+        The best other cluster of each document; -1 if there is none.
     lengths : (documents,) array of int
         Number of counted words in each document.
     excerpts : sequence of str
@@ -95,6 +70,8 @@ class DocumentClusters:
         Where the documents came from, and what was repaired or left out.
     selection : Selection or None
         How the number of clusters was chosen; None if it was given.
+    calibration : Calibration or None
+        How ``confidence`` follows from losses; None for a model of an earlier version.
     """
 
     model: ONMF
@@ -103,12 +80,15 @@ class DocumentClusters:
     clusters: Array
     scales: FloatArray
     margins: FloatArray
+    confidence: FloatArray
+    runners_up: Array
     lengths: Array
     excerpts: Sequence[str]
     classes: list[str | None]
     vectorizer: CountVectorizer
     source: dict[str, Any] = field(default_factory=dict)
     selection: Selection | None = None
+    calibration: Calibration | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -153,20 +133,7 @@ class DocumentClusters:
     @cached_property
     def comparison(self) -> Comparison | None:
         """The clusters compared with the known classes; None if there are none."""
-        both = [i for i, label in enumerate(self.classes) if label is not None and self.clusters[i] != NOBODY]
-        if not both:
-            return None
-        y = np.array([self.classes[i] for i in both])
-        labels = self.clusters[both]
-        counts = np.zeros((len(np.unique(y)), self.n_clusters), dtype=np.int64)
-        counts[:, np.unique(labels)] = contingency_matrix(y, labels)
-        return Comparison(
-            classes=[str(name) for name in np.unique(y)],
-            counts=counts,
-            accuracy=float(clustering_accuracy(y, labels)),
-            nmi=float(normalized_mutual_info_score(y, labels)),
-            matched={int(cluster): str(name) for cluster, name in match_clusters(y, labels).items()},
-        )
+        return compare_documents(self.classes, self.clusters, self.n_clusters)
 
     def notes(self) -> list[str]:
         """What a reader should know before trusting the clusters, as sentences."""
@@ -196,6 +163,7 @@ class DocumentClusters:
             "vocabulary": [str(word) for word in self.words],
             "vectorizer": vectorizer_options(self.vectorizer),
             "source": self.source,
+            **({} if self.calibration is None else self.calibration.parts()),
         }
         self.model.save(path, extra=extra)
 
@@ -228,8 +196,8 @@ def cluster_documents(
     force : bool, default=False
         Whether to replace a folder of shards that an earlier call wrote.
     progress : callable, optional
-        Called with the name of each step (``"counting"``, ``"choosing"``, ``"fitting"``; with shards also
-        ``"writing"`` and the passes of the fit) and the share of the step that is done, None if that is not known.
+        Called with the name of each step (``"counting"``, ``"choosing"``, ``"fitting"``, ``"measuring"``; with shards
+        also ``"writing"`` and the passes of the fit) and the share of the step that is done, None if that is not known.
     **options
         Parameters of :class:`onmf.ONMF`.
 
@@ -274,13 +242,14 @@ def cluster_documents(
     if n_clusters == "auto":
         step("choosing", None)
         assert isinstance(counts, Counts), "refused above"
-        X = csr_array(counts.X[filled])
         most = len(filled) - -(-len(filled) // 3)
         numbers = [k for k in NUMBERS if k <= most]
         if not numbers:
             raise ValueError(f"{len(filled)} documents with words are too few to choose n_clusters: give a number.")
         seed = options.get("random_state")
-        selection = select_n_clusters(X, numbers, n_init=3, random_state=seed, n_threads=options.get("n_threads"))
+        selection = select_n_clusters(
+            csr_array(counts.X[filled]), numbers, n_init=3, random_state=seed, n_threads=options.get("n_threads")
+        )
         n_clusters = selection.n_clusters
     elif isinstance(n_clusters, int) and len(filled) < n_clusters:
         aside = len(counts.ids) - len(filled)
@@ -290,15 +259,20 @@ def cluster_documents(
         )
     step("fitting", None)
     model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
+    X = csr_array(counts.X[filled]) if isinstance(counts, Counts) else counts.X
     if isinstance(counts, Counts):
-        model.fit(csr_array(counts.X[filled]))
+        model.fit(X)
     else:
         fit_model(model, replace(counts.X, names=None), engine=in_blocks(model.engine, model.n_threads, progress))
     assert model.margins_ is not None, "a fit computes them"
+    step("measuring", None)
+    calibration = measure_documents(model, X)
+    sure = sure_of(model, X, model.labels_, calibration)
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
         source |= describe(texts)
-    return _described(model, counts, filled, (model.labels_, model.scales_, model.margins_), source, selection)
+    assigned = (model.labels_, model.scales_, model.margins_, *sure)
+    return _described(model, counts, filled, assigned, source, selection, calibration)
 
 
 def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern: str | None = None) -> DocumentClusters:
@@ -321,14 +295,16 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     """
     counts = count_known_words(texts, vectorizer_of(model, token_pattern))
     filled = np.flatnonzero(counts.lengths)
+    calibration = calibration_of(model.extra_, len(model.cluster_centers_))
+    X = csr_array(counts.X[filled])
+    assigned: tuple[Array, ...] = (np.empty(0, np.int32), np.empty(0), np.empty(0))
     if len(filled):
-        assigned: tuple[Array, ...] = model.assign(csr_array(counts.X[filled]))
-    else:
-        assigned = (np.empty(0, np.int32), np.empty(0), np.empty(0))
+        assigned = model.assign(X)
+    assigned = (*assigned, *sure_of(model, X, assigned[0], calibration))
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
         source |= describe(texts)
-    return _described(model, counts, filled, assigned, source, None)
+    return _described(model, counts, filled, assigned, source, None, calibration)
 
 
 def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectorizer:
@@ -382,10 +358,12 @@ def _described(
     assigned: Sequence[Array],
     source: dict[str, Any],
     selection: Selection | None,
+    calibration: Calibration | None,
 ) -> DocumentClusters:
     n = len(counts.ids)
     labels, scales, margins = np.full(n, NOBODY, dtype=np.int32), np.zeros(n), np.zeros(n)
-    labels[filled], scales[filled], margins[filled] = assigned
+    sure, following = np.full(n, np.nan), np.full(n, NOBODY, dtype=np.int32)
+    labels[filled], scales[filled], margins[filled], sure[filled], following[filled] = assigned
     return DocumentClusters(
         model=model,
         words=counts.words,
@@ -393,10 +371,13 @@ def _described(
         clusters=labels,
         scales=scales,
         margins=margins,
+        confidence=sure,
+        runners_up=following,
         lengths=counts.lengths,
         excerpts=counts.excerpts,
         classes=counts.labels,
         vectorizer=counts.vectorizer,
         source=source,
         selection=selection,
+        calibration=calibration,
     )

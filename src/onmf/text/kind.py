@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from onmf.confidence import calibration_rules
 from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
@@ -45,6 +46,7 @@ def _rules(k: int, p: int) -> dict[str, Rule]:
         "vocabulary": strings(p, distinct=True),
         "vectorizer": json_object({name: optional(rule) for name, rule in VECTORIZER.items()}, closed=True),
         "source": optional(json_object(SOURCE)),
+        **calibration_rules(k),
     }
 
 

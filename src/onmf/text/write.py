@@ -15,6 +15,8 @@ from .cluster import NOBODY, DocumentClusters
 
 FORMATS = ("csv", "parquet")
 WORDS = 10
+COLUMNS = ["id", "cluster", "confidence", "runner_up", "scale", "margin"]
+"""Columns of a table of assignments; ``label`` follows if classes are known."""
 
 
 def assignments(result: DocumentClusters) -> Iterator[dict[str, Any]]:
@@ -22,9 +24,12 @@ def assignments(result: DocumentClusters) -> Iterator[dict[str, Any]]:
     labelled = any(label is not None for label in result.classes)
     for i, name in enumerate(result.ids):
         aside = result.clusters[i] == NOBODY
+        sure, following = float(result.confidence[i]), int(result.runners_up[i])
         row = {
             "id": name,
             "cluster": None if aside else int(result.clusters[i]),
+            "confidence": round(sure, 4) if np.isfinite(sure) else None,
+            "runner_up": None if following == NOBODY else following,
             "scale": None if aside else float(result.scales[i]),
             "margin": None if aside else float(result.margins[i]),
         }
@@ -74,7 +79,7 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
         raise ValueError(f"format={format!r} is not known: use one of {', '.join(map(repr, FORMATS))}.")
     label = ["label"] if any(label is not None for label in found.classes) else []
     paths = [folder / f"{name}.{format}" for name in ("assignments", "clusters")]
-    write_rows(paths[0], assignments(found), ["id", "cluster", "scale", "margin", *label])
+    write_rows(paths[0], assignments(found), [*COLUMNS, *label])
     write_rows(
         paths[1], clusters(found), ["cluster", "size", "frequent", "distinctive", *label, *(["share"] if label else [])]
     )

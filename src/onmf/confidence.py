@@ -1,0 +1,305 @@
+"""How sure the cluster of a row is: a probability that holds when the rows are clustered again.
+
+The probabilities of a mixture are far too sure, because the words of a document or the bands of a pixel are not
+independent. And a row can be sure of a cluster that another fit would not find at all. So a few fits from other random
+starts tell how often the rows of each cluster stay together, and how much that depends on how well a row fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.base import clone
+
+from onmf import interrupt
+from onmf.backend import Backend, on_gpu, to_host
+from onmf.data import Engine, Part, get_engine, in_blocks
+from onmf.data.intake import in_parts, take_in
+from onmf.data.parts import PartsEngine
+from onmf.divergence import Array, FloatArray, get_divergence
+from onmf.estimator import ONMF
+from onmf.fit import Clustering, Listener
+from onmf.fit.consensus import agreement_of, votes_of
+from onmf.fit.describe import losses_of
+from onmf.fit.restarts import runs, searcher
+from onmf.fit.solve import begin
+from onmf.io.rules import Rule, is_array, number, optional
+from onmf.parameters import number_of_runs, settings_of
+
+REFITS = 8
+"""Fits from other random starts."""
+
+SAMPLE = 10_000
+"""Rows, at most, on which these fits run."""
+
+SEED = 548_017_263
+"""Seed of these fits: the same model gets the same confidence. It is one that nobody would choose for the fit itself,
+because a fit from the same start would be no independent one."""
+
+USUAL = 4.0
+"""Gap between the two best clusters of a median row, in temperatures, if nothing is known from other fits. On real
+cells it is between 1 and 12."""
+
+WIDEST = 20.0
+"""The temperature is at most this many times larger or smaller than the gap of a median row."""
+
+PRIOR = 20
+"""A cluster is treated as if it had so many more rows, which behave as all rows do: a small one tells little."""
+
+ROWS_AT_A_TIME = 1 << 16
+"""Rows whose confidence is computed together, which bounds the memory of intermediate results."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """From losses to a confidence.
+
+    With p the probability of a row's cluster at the temperature, its confidence is ``low + (high - low) · p``.
+
+    Attributes
+    ----------
+    temperature : float
+        Divides the losses.
+    low, high : (k,) arrays
+        For each cluster, the confidence of rows that fit it badly (p = 0) and well (p = 1).
+    """
+
+    temperature: float
+    low: FloatArray
+    high: FloatArray
+
+    def apply(self, chances: FloatArray, labels: Array) -> tuple[FloatArray, Array]:
+        """The confidence of each row in its cluster, and its best other cluster, -1 if there is none. → 2 × (n,)"""
+        rows = np.arange(len(labels))
+        sure = self.low[labels] + (self.high - self.low)[labels] * _probability(chances, labels, self.temperature)
+        others = chances.copy()
+        others[rows, labels] = -np.inf
+        following = others.argmax(axis=1).astype(np.int32)
+        following[np.isneginf(others[rows, following])] = -1  # without smoothing, a cluster can be impossible
+        return sure, following
+
+    def parts(self) -> dict[str, Any]:
+        """The entries of a model file."""
+        return {"temperature": self.temperature, "confidence_low": self.low, "confidence_high": self.high}
+
+
+def calibration_rules(k: int) -> dict[str, Rule]:
+    """Rules for the entries of a model file."""
+    shares = Rule(
+        lambda a: is_array(a, "f") and a.shape == (k,) and bool(((a >= 0) & (a <= 1)).all()),
+        f"{k} numbers from 0 to 1",
+    )
+    return {
+        "temperature": optional(number(1e-12, 1e30)),
+        "confidence_low": optional(shares),
+        "confidence_high": optional(shares),
+    }
+
+
+def calibration_of(parts: Mapping[str, Any], k: int) -> Calibration | None:
+    """The calibration in a model file; None if the file is of a version that had none."""
+    if "temperature" not in parts:
+        return None
+    low, high = parts.get("confidence_low", np.zeros(k)), parts.get("confidence_high", np.ones(k))
+    return Calibration(float(parts["temperature"]), np.asarray(low), np.asarray(high))
+
+
+@interrupt.heeding
+def measure(model: ONMF, X: Any, labels: Array) -> Calibration:
+    """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
+
+    Parameters
+    ----------
+    model : ONMF
+        The fitted model. The other fits have its parameters, but start from random partitions.
+    X : array or sparse array of shape (n, p)
+        Rows of the model, in memory; at most :data:`SAMPLE` of them are used, evenly spaced.
+    labels : array of shape (n,)
+        Their clusters.
+
+    Returns
+    -------
+    Calibration
+    """
+    some = spread(len(labels))
+    rows = X[some]
+    k = len(model.cluster_centers_)
+    enough = 1 < k <= len(some)
+    voted = [to_host(run.labels) for run in refit(model, rows)] if enough else []
+    return calibrate(log_chances(model, rows), labels[some], voted)
+
+
+def spread(n: int, most: int = SAMPLE) -> Array:
+    """The numbers of at most ``most`` of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+
+
+def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
+    """Fits with the parameters of a model from random partitions."""
+    return every_run(clone(model).set_params(init="random-partition", n_init=n_runs, random_state=SEED), X)
+
+
+def every_run(model: ONMF, X: Any, *, thorough: bool = False, alone: bool = False) -> list[Clustering]:
+    """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted.
+
+    Parameters
+    ----------
+    model : ONMF
+        The estimator.
+    X : array or sparse array
+        The rows.
+    thorough : bool, default=False
+        Whether the local search of every run is followed by splits and merges.
+    alone : bool, default=False
+        Whether to use one thread only.
+
+    Returns
+    -------
+    list of Clustering
+    """
+    divergence = get_divergence(model.beta_loss, model.smoothing)
+    settings = settings_of(model, n_runs=number_of_runs(model))
+    _, data = take_in(model, X, divergence, engine=_engine(model, X), reset=True)
+    search = searcher(data, settings.plan)
+    start = partial(begin, data, settings, Listener(), search=search)
+    data = data.fork() if alone else data
+    return list(runs(data, start, settings.seeds, replace(settings.plan, thorough=thorough), search=search))
+
+
+@interrupt.heeding
+def log_chances(model: ONMF, X: Any) -> FloatArray:
+    """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
+    data = take_in(model, X, model.divergence_, engine=_engine(model, X)).data
+    (chances,) = data.by_row(chances_by_row, data.bring(model.cluster_centers_))
+    return to_host(chances)
+
+
+def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
+    """The same for the rows of a part. → (n, k)"""
+    return (-losses_of(part.block, centroids),)
+
+
+@interrupt.heeding
+def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) -> tuple[FloatArray, Array]:
+    """The confidence of rows in their clusters, and their best other clusters.
+
+    Parameters
+    ----------
+    model : ONMF
+        The fitted model.
+    X : array, sparse array or Shards
+        The rows.
+    labels : (n,) array of int
+        Their clusters.
+    calibration : Calibration
+        From :func:`measure`, or from the file of the model.
+
+    Returns
+    -------
+    confidence : (n,) array
+    runners_up : (n,) array of int
+        -1 if there is only one cluster.
+    """
+    data = take_in(model, X, model.divergence_, engine=_engine(model, X)).data
+    sure, following = data.by_row(confidence_by_row, data.bring(model.cluster_centers_), calibration, labels=labels)
+    return to_host(sure), to_host(following)
+
+
+def confidence_by_row(
+    part: Part, centroids: FloatArray, calibration: Calibration, labels: Array
+) -> tuple[FloatArray, Array]:
+    """The confidence of the rows of a part in their clusters, and their best other clusters. → 2 × (n,)"""
+    block, labels = part.block, to_host(labels)
+    n = len(block)
+    sure, following = np.empty(n), np.empty(n, dtype=np.int32)
+    for start in range(0, n, ROWS_AT_A_TIME):
+        rows = slice(start, min(start + ROWS_AT_A_TIME, n))
+        some = block if n <= ROWS_AT_A_TIME else block.subset(np.arange(rows.start, rows.stop))
+        sure[rows], following[rows] = calibration.apply(-to_host(losses_of(some, centroids)), labels[rows])
+    return sure, following
+
+
+def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibration:
+    """The temperature and the range of each cluster at which the confidence agrees best with other fits.
+
+    Parameters
+    ----------
+    chances : ndarray of shape (n, k)
+        From :func:`log_chances`.
+    labels : ndarray of shape (n,)
+        The clusters.
+    voted : list of ndarray of shape (n,)
+        The clusters in each of the other fits, in any numbering. Fewer than two tell nothing.
+
+    Returns
+    -------
+    Calibration
+
+    Notes
+    -----
+    Divergences have different units, so the limits of the temperature are relative to the gap between the two best
+    clusters of a median row. One more vote is added, by the probabilities at the usual temperature. It only ever raises
+    doubts: without it, a few fits that agree on every row would make every row certain.
+    """
+    n, k = chances.shape
+    if k == 1 or n == 0:
+        return Calibration(1.0, np.ones(k), np.ones(k))
+    second, first = np.partition(chances, (k - 2, k - 1), axis=1)[:, -2:].T
+    gaps = (first - second)[(first > second) & np.isfinite(second)]
+    gap = float(np.median(gaps)) if len(gaps) else 1.0
+    together, n_votes = np.ones(n), len(voted) if len(voted) > 1 else 0
+    if n_votes:
+        together = agreement_of(votes_of(np.stack(voted, axis=1).astype(np.int32), k), labels, k).rows
+    doubt = np.minimum(together, _probability(chances, labels, gap / USUAL))
+    together = (n_votes * together + doubt) / (n_votes + 1)
+
+    def loss(log_ratio: float) -> float:
+        probability = _probability(chances, labels, gap * np.exp(log_ratio))
+        low, high = _lines(probability, together, labels, k)
+        return float(np.square(together - low[labels] - (high - low)[labels] * probability).mean())
+
+    # The loss can have more than one minimum: look around first.
+    limit = np.log(WIDEST)
+    grid = np.linspace(-limit, limit, 9)
+    best = grid[int(np.argmin([loss(place) for place in grid]))]
+    step = grid[1] - grid[0]
+    bounds = (max(best - step, -limit), min(best + step, limit))
+    temperature = gap * float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    return Calibration(temperature, *_lines(_probability(chances, labels, temperature), together, labels, k))
+
+
+def _engine(model: ONMF, X: Any) -> Engine | Backend | None:
+    """The engine for these rows. A model that was fitted on rows in parts may have one that takes only such rows."""
+    if in_parts(X):
+        return in_blocks(model.engine, model.n_threads)
+    chosen = get_engine(model.engine, X if on_gpu(X) else None, model.n_threads)
+    return chosen.backend if isinstance(chosen, PartsEngine) else None
+
+
+def _probability(chances: FloatArray, labels: Array, temperature: float) -> FloatArray:
+    """The probability of each row's cluster. → (n,)"""
+    return np.exp(log_softmax(chances / temperature, axis=1)[np.arange(len(labels)), labels])
+
+
+def _lines(probability: FloatArray, together: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatArray]:
+    """Fit a line to ``together`` over the probability in each cluster. → its values at 0 and at 1, 2 × (k,)"""
+    mean, level = probability.mean(), together.mean()
+    variance, covariance = np.square(probability).mean() - mean**2, (probability * together).mean() - mean * level
+
+    def average(values: FloatArray, prior: float) -> FloatArray:
+        return (np.bincount(labels, weights=values, minlength=k) + PRIOR * prior) / weights
+
+    weights = np.bincount(labels, minlength=k) + PRIOR
+    at, levels = average(probability, mean), average(together, level)
+    spread = average(np.square(probability), variance + mean**2) - at**2
+    shared = average(probability * together, covariance + mean * level) - at * levels
+    # A row that fits better is never less sure.
+    slopes = np.where(spread > 1e-12, np.maximum(shared, 0.0) / np.maximum(spread, 1e-12), 0.0)
+    low = levels - slopes * at
+    return np.clip(low, 0.0, 1.0), np.clip(low + slopes, 0.0, 1.0)
