@@ -14,11 +14,13 @@ from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import snpa
 from onmf.fit.describe import margins
+from onmf.naming import number_by_size
 from onmf.parameters import check_parameters
 
 from .choose import choose_n_clusters
 from .cube import Cube
 from .kind import is_image
+from .materials import names_of_spectra
 from .pixels import Negatives, Pixels
 from .read import read_cube
 from .result import ImageClustering, image_parts, with_truth
@@ -94,6 +96,7 @@ def cluster_image(
     notes = _notes(cube, pixels)
     size = pixels.shape[0] * pixels.shape[1] * pixels.dtype.itemsize
     blocks = size > IN_MEMORY if in_memory is None else not in_memory
+    rows: Pixels | Array
     if automatic:
         chosen = choose_n_clusters(pixels.rows(pixels.spread(2_000)), model)
         model = ONMF(chosen, **parameters)
@@ -101,11 +104,14 @@ def cluster_image(
     if model.n_clusters > pixels.shape[0]:
         raise ValueError(f"n_clusters={model.n_clusters}, but only {pixels.shape[0]} pixels are inside: ask for fewer.")
     if blocks:
+        rows, engine = pixels, in_blocks(model.engine, model.n_threads, progress)
         notes.append(_fit_blocks(model, pixels, progress))
     else:
         if progress is not None:
             progress("clustering", 0.0)
-        model.fit(pixels.array())
+        rows, engine = pixels.array(), None
+        model.fit(rows)
+    number_by_size(model, lambda centroids: fit_model(model, rows, engine=engine, init=centroids))
     clustering = _describe(model, pixels, model.labels_, progress)
     clustering = replace(clustering, notes=notes, negatives=negatives)
     return clustering if known is None else with_truth(clustering, known)
@@ -260,7 +266,7 @@ def _describe(model: ONMF, pixels: Pixels, labels: Array | None, progress: Progr
         scales=pixels.image(scales, np.nan),
         residuals=pixels.image(residuals, np.nan),
         margins=pixels.image(distances, np.nan),
-        names=[f"cluster {number + 1}" for number in range(k)],
+        names=names_of_spectra(spectra, counts, pixels.cube.nanometres),
         cube=pixels.cube,
         model=model,
     )

@@ -39,7 +39,50 @@ def _bands(extra: Mapping[str, Any]) -> list[str]:
     return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
 
 
-IMAGE = Kind(predict="onmf.cli.image:map_image", rules=_rules, check=_check, feature_names=_bands, features="bands")
+def _distinctive(model: Any, n: int) -> list[str]:
+    """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
+    extra = model.extra_
+    numbers = np.flatnonzero(extra["good_bands"])
+    tops = model.top_features(n, [str(band) for band in numbers])
+    return [", ".join(_range(run, extra) for run in _runs([int(band) for band in top])) for top in tops]
+
+
+def _runs(bands: list[int]) -> list[tuple[int, int]]:
+    """Bands as ranges of neighbours, in the order in which a band of each came first."""
+    left, runs = set(bands), []
+    for band in bands:
+        if band in left:
+            low = high = band
+            while low - 1 in left:
+                low -= 1
+            while high + 1 in left:
+                high += 1
+            left -= set(range(low, high + 1))
+            runs.append((low, high))
+    return runs
+
+
+def _range(run: tuple[int, int], extra: Mapping[str, Any]) -> str:
+    ends = [band + 1 for band in dict.fromkeys(run)]
+    text = f"band{'s' if len(ends) > 1 else ''} {'–'.join(map(str, ends))}"
+    if "wavelengths" not in extra:
+        return text
+    waves = "–".join(f"{extra['wavelengths'][band - 1]:.4g}" for band in ends)
+    unit = extra["wavelength_unit"]
+    return f"{text} ({waves}{f' {unit}' if unit and unit.lower() != 'unknown' else ''})"
+
+
+IMAGE = Kind(
+    predict="onmf.cli.image:map_image",
+    rules=_rules,
+    check=_check,
+    feature_names=_bands,
+    features="bands",
+    rows="pixels",
+    clusters="materials",
+    first=1,  # 0 means no data in a map
+    distinctive=_distinctive,
+)
 
 
 def is_image(parts: Mapping[str, Any]) -> bool:

@@ -36,7 +36,7 @@ class ImageClustering:
     margins : (lines, samples) array of float32
         How much worse the best other cluster is, per unit of the pixel; NaN for pixels that were left out.
     names : list of str
-        Name of each cluster: its material if a truth is known, else its number, from 1.
+        Name of each cluster: its material if a truth is known, else a description of its spectrum.
     cube : Cube
         The image.
     model : ONMF

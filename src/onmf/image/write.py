@@ -17,6 +17,7 @@ from onmf.io.csv_file import csv_line
 from .cube import Cube, Transform
 from .envi import spectral
 from .figures import colours, plot_map, plot_spectra
+from .kind import IMAGE
 
 if TYPE_CHECKING:
     from .result import ImageClustering
@@ -57,8 +58,8 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
         "bands": bands,
         "used_bands": int(clustering.cube.good_bands.sum()),
         "clusters": [
-            {"value": k + 1, "name": name, "pixels": int(size)}
-            for k, (name, size) in enumerate(zip(clustering.names, clustering.sizes, strict=True))
+            {"cluster": value, "value": value, "name": name, "pixels": int(size)}
+            for value, (name, size) in enumerate(zip(clustering.names, clustering.sizes, strict=True), IMAGE.first)
         ],
         "outside": int(np.count_nonzero(clustering.labels < 0)),
         "iterations": clustering.model.n_iter_,
@@ -78,9 +79,9 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
 
 
 def classes(clustering: ImageClustering) -> tuple[Array, list[str], list[tuple[int, int, int]]]:
-    """Return the map as files store it (0 outside, cluster k as k + 1), and a name and a colour for each class."""
+    """Return the map as files store it (0 outside, clusters from 1), and a name and a colour for each class."""
     k = len(clustering.spectra)
-    values = (clustering.labels + 1).astype(np.uint8 if k < 256 else np.uint16)
+    values = (clustering.labels + IMAGE.first).astype(np.uint8 if k < 256 else np.uint16)
     shades = [tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in colours(clustering.names)]
     return values, [OUTSIDE, *clustering.names], [(0, 0, 0), *shades]  # type: ignore[list-item]
 

@@ -12,19 +12,25 @@ from onmf.io.csv_file import csv_line
 from onmf.io.files import write_whole
 
 from .cluster import NOBODY, DocumentClusters
+from .kind import DOCUMENTS
 
 FORMATS = ("csv", "parquet")
 WORDS = 10
+
+COLUMNS = ["id", "cluster", "name", "scale", "margin"]
+"""Columns of the table of documents, before their classes."""
 
 
 def assignments(result: DocumentClusters) -> Iterator[dict[str, Any]]:
     """Yield a row for each document, in their order. Documents that are set aside have no cluster."""
     labelled = any(label is not None for label in result.classes)
     for i, name in enumerate(result.ids):
-        aside = result.clusters[i] == NOBODY
+        k = int(result.clusters[i])
+        aside = k == NOBODY
         row = {
             "id": name,
-            "cluster": None if aside else int(result.clusters[i]),
+            "cluster": None if aside else k + DOCUMENTS.first,
+            "name": None if aside else result.names[k],
             "scale": None if aside else float(result.scales[i]),
             "margin": None if aside else float(result.margins[i]),
         }
@@ -35,7 +41,8 @@ def clusters(result: DocumentClusters) -> Iterator[dict[str, Any]]:
     """Yield a row for each cluster; if classes are known, with its most frequent class and the share of that class."""
     rows = zip(result.sizes, result.frequent(WORDS), result.distinctive(WORDS), strict=True)
     for k, (size, frequent, distinctive) in enumerate(rows):
-        row = {"cluster": k, "size": int(size), "frequent": ", ".join(frequent), "distinctive": ", ".join(distinctive)}
+        row = {"cluster": k + DOCUMENTS.first, "name": result.names[k], "size": int(size)}
+        row |= {"frequent": ", ".join(frequent), "distinctive": ", ".join(distinctive)}
         if result.comparison is not None:
             counts = result.comparison.counts[:, k]
             top = int(np.argmax(counts))
@@ -73,11 +80,10 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
     if format not in FORMATS:
         raise ValueError(f"format={format!r} is not known: use one of {', '.join(map(repr, FORMATS))}.")
     label = ["label"] if any(label is not None for label in found.classes) else []
+    of_cluster = ["cluster", "name", "size", "frequent", "distinctive", *label, *(["share"] if label else [])]
     paths = [folder / f"{name}.{format}" for name in ("assignments", "clusters")]
-    write_rows(paths[0], assignments(found), ["id", "cluster", "scale", "margin", *label])
-    write_rows(
-        paths[1], clusters(found), ["cluster", "size", "frequent", "distinctive", *label, *(["share"] if label else [])]
-    )
+    write_rows(paths[0], assignments(found), [*COLUMNS, *label])
+    write_rows(paths[1], clusters(found), of_cluster)
     return paths
 
 
