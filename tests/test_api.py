@@ -43,7 +43,7 @@ LAYERS = [
     ("parameters",),
     ("assign", "save"),
     ("estimator",),
-    ("metrics", "naming"),
+    ("metrics", "naming", "notebook"),
     ("plot",),
     ("select", "paper", "datasets", "versions"),
     ("cells", "image", "text"),

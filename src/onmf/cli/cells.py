@@ -20,7 +20,17 @@ from onmf.cells.predict import CellAssignment, predict_cells
 from onmf.cells.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
 
-from .common import command, fail, steps, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .common import (
+    command,
+    fail,
+    steps,
+    tell,
+    tell_json,
+    tell_that_it_compiles,
+    tell_written,
+    visible,
+    warnings_as_sentences,
+)
 from .models import Table, predict_table
 from .options import (
     FIT,
@@ -188,6 +198,7 @@ def cells_command(
         folder = _new_folder(stack, out, force, report)
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
+        tell_that_it_compiles(quiet)
         step("Reading")
         cells = read_cells(path, layer=layer, labels=labels, orientation=orientation)
         cells.notes += check_counts(cells)

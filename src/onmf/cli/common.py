@@ -23,6 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from onmf import interrupt
 from onmf._version import __version__
 from onmf.io.unfinished import discard_unfinished
+from onmf.kernels.jit import compiled_before
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -134,6 +135,12 @@ def warnings_as_sentences(quiet: bool) -> Iterator[None]:
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         if not quiet:
             say(f"warning: {text}")
+
+
+def tell_that_it_compiles(quiet: bool) -> None:
+    """Say that the first fit takes longer, if no compiled kernels are in the cache."""
+    if not (quiet or compiled_before()):
+        say("the first run compiles its kernels, which takes about half a minute. Later runs start at once.")
 
 
 def fail(message: str) -> NoReturn:

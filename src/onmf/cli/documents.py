@@ -11,12 +11,22 @@ import typer
 
 from onmf.io.files import whole_folder
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
-from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
+from onmf.text.views import so_many
 from onmf.text.write import FORMATS, clusters
 from onmf.warn import warn
 
-from .common import command, fail, steps, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .common import (
+    command,
+    fail,
+    steps,
+    tell,
+    tell_json,
+    tell_that_it_compiles,
+    tell_written,
+    visible,
+    warnings_as_sentences,
+)
 from .options import (
     FIT,
     OUTPUT,
@@ -275,6 +285,7 @@ def documents_command(
         folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
+        tell_that_it_compiles(quiet)
         texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
         texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
         result = cluster_documents(

@@ -18,7 +18,7 @@ from onmf.image.kind import IMAGE
 from onmf.image.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
 
-from .common import command, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .common import command, tell, tell_json, tell_that_it_compiles, tell_written, visible, warnings_as_sentences
 from .options import (
     FIT,
     OUTPUT,
@@ -172,6 +172,7 @@ def image_command(
         folder = _new_folder(stack, out, force, report)
         stack.enter_context(warnings_as_sentences(quiet))
         progress = stack.enter_context(passes(quiet))
+        tell_that_it_compiles(quiet)
         cube = read_cube(
             file,
             variable=variable,

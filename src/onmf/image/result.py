@@ -11,8 +11,12 @@ import numpy as np
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
+from onmf.naming import numbers
+from onmf.notebook import table
 
 from .cube import Cube
+from .figures import colours
+from .kind import IMAGE
 from .pixels import Negatives
 from .truth import Comparison, Truth, compare
 
@@ -64,6 +68,10 @@ class ImageClustering:
     def __repr__(self) -> str:
         lines, samples = self.labels.shape
         return f"<ImageClustering of {self.cube.name}: {lines} × {samples} pixels, {len(self.spectra)} clusters>"
+
+    def _repr_html_(self) -> str:
+        rows = zip(numbers(IMAGE, len(self.names)), self.names, self.sizes.tolist(), strict=True)
+        return table(repr(self).strip("<>"), ["cluster", "name", "pixels"], rows, colours(self.names))
 
     @property
     def sizes(self) -> Array:

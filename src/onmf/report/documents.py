@@ -11,8 +11,8 @@ import numpy as np
 from onmf.io.files import write_whole
 from onmf.naming import numbers
 from onmf.text import DocumentClusters
-from onmf.text.cluster import NOBODY
 from onmf.text.kind import DOCUMENTS
+from onmf.text.views import NOBODY
 
 from .charts import cluster_map, colours, convergence, escaped, shaded_table
 from .page import render_page

@@ -15,6 +15,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from onmf.data import in_blocks
+from onmf.datasets.vocabulary import make_vectorizer
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
 from onmf.metrics import clustering_accuracy, match_clusters
@@ -26,13 +27,11 @@ from .kind import DOCUMENTS, KIND
 from .read import Text, Texts
 from .restore import describe, vectorizer_of
 from .shards import ShardedCounts, count_in_shards
-from .words import Counts, count_known_words, count_words, make_vectorizer, vectorizer_options
+from .views import NOBODY, ViewsMixin, so_many
+from .words import Counts, count_known_words, count_words, vectorizer_options
 
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 """Numbers of clusters that ``n_clusters="auto"`` tries."""
-
-NOBODY = -1
-"""Label of a document that has none of the words."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ class Comparison:
         return int(self.counts.sum())
 
 
-@dataclass(frozen=True)
-class DocumentClusters:
+@dataclass(frozen=True, repr=False)
+class DocumentClusters(ViewsMixin):
     """The clusters of a collection of documents.
 
     Attributes
@@ -340,11 +339,6 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     if isinstance(texts, Texts):
         source |= describe(texts)
     return replace(_described(model, counts, filled, assigned, source, None), names=names_of_model(model))
-
-
-def so_many(n: int, name: str) -> str:
-    """A count and its noun, such as ``1 document`` or ``2 documents``."""
-    return f"{n:,} {name}{'' if n == 1 else 's'}"
 
 
 def _some(names: list[str], most: int = 5) -> str:

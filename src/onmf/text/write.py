@@ -11,8 +11,9 @@ import numpy as np
 from onmf.io.csv_file import csv_line
 from onmf.io.files import write_whole
 
-from .cluster import NOBODY, DocumentClusters
+from .cluster import DocumentClusters
 from .kind import DOCUMENTS
+from .views import NOBODY
 
 FORMATS = ("csv", "parquet")
 WORDS = 10
@@ -50,6 +51,17 @@ def clusters(result: DocumentClusters) -> Iterator[dict[str, Any]]:
             row["label"] = result.comparison.classes[top] if known else None
             row["share"] = float(counts[top] / counts.sum()) if known else None
         yield row
+
+
+def frame(result: DocumentClusters) -> Any:
+    """The table of documents as a pandas DataFrame."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install pandas") from error
+    label = ["label"] if any(label is not None for label in result.classes) else []
+    table = pd.DataFrame(list(assignments(result)), columns=[*COLUMNS, *label])
+    return table.astype({"cluster": "Int64", "scale": "float64", "margin": "float64"})
 
 
 def write_rows(path: Path, rows: Iterator[dict[str, Any]], columns: list[str], *, replace: bool = True) -> None:
