@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 import onmf
 from conftest import command, until
+from onmf.image import cluster_image
+from onmf.image.cube import Cube
 from onmf.image.materials import names_of_spectra
 from onmf.naming import (
     distinct,
@@ -214,3 +217,18 @@ class TestCommand:
             until(lambda: names_of_model(onmf.load(model)) != before)
             os.kill(running.pid, signal.SIGKILL)
         assert names_of_model(onmf.load(model))[0] in "ab"
+
+
+def test_show_speaks_of_bands_and_materials(tmp_path):
+    data = np.zeros((2, 10, 12))
+    data[0, :, [2, 3, 5]] = 9
+    data[1, :, 8:] = 4
+    data += 1
+    cube = Cube(data, np.linspace(400, 510, 12), "Nanometers", good_bands=np.arange(12) > 0)
+    cluster_image(cube, 2).save(tmp_path / "out")
+    shown = command("show", tmp_path / "out" / "model.onmf").stdout
+    assert "A model of an image: 2 materials in 20 pixels, described by 11 bands" in shown
+    assert "distinctive bands" in shown
+    assert "bands 3–6 (420–450 nm)" in shown
+    assert re.search(r"bands \d+–12 \(\d+–510 nm\)", shown)
+    assert "word" not in shown

@@ -140,7 +140,7 @@ def warnings_as_sentences(quiet: bool) -> Iterator[None]:
 def tell_that_it_compiles(quiet: bool) -> None:
     """Say that the first fit takes longer, if no compiled kernels are in the cache."""
     if not (quiet or compiled_before()):
-        say("the first run compiles its kernels, which takes about half a minute. Later runs start at once.")
+        say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
 
 
 def fail(message: str) -> NoReturn:

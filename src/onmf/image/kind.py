@@ -10,6 +10,16 @@ import numpy as np
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
+UNITS = {
+    "nanometers": "nm",
+    "nanometres": "nm",
+    "micrometers": "µm",
+    "micrometres": "µm",
+    "microns": "µm",
+    "unknown": "",
+}
+"""Short forms of units of wavelengths."""
+
 
 def _rules(k: int, p: int) -> dict[str, Rule]:
     return {
@@ -53,10 +63,10 @@ def _runs(bands: list[int]) -> list[tuple[int, int]]:
     for band in bands:
         if band in left:
             low = high = band
-            while low - 1 in left:
-                low -= 1
-            while high + 1 in left:
-                high += 1
+            while below := [b for b in (low - 1, low - 2) if b in left]:  # a gap of one band is no gap
+                low = below[0]
+            while above := [b for b in (high + 1, high + 2) if b in left]:
+                high = above[0]
             left -= set(range(low, high + 1))
             runs.append((low, high))
     return runs
@@ -68,8 +78,9 @@ def _range(run: tuple[int, int], extra: Mapping[str, Any]) -> str:
     if "wavelengths" not in extra:
         return text
     waves = "–".join(f"{extra['wavelengths'][band - 1]:.4g}" for band in ends)
-    unit = extra["wavelength_unit"]
-    return f"{text} ({waves}{f' {unit}' if unit and unit.lower() != 'unknown' else ''})"
+    unit = (extra["wavelength_unit"] or "").strip()
+    unit = UNITS.get(unit.lower(), unit)
+    return f"{text} ({waves}{f' {unit}' if unit else ''})"
 
 
 IMAGE = Kind(

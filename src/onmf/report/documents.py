@@ -68,7 +68,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
         "map": cluster_map(
             model.cluster_centers_,
             sizes,
-            names,
+            [", ".join(name.split(", ")[:2]) for name in names],
             [f"<b>{number}</b>, {size:,} documents<br>{escaped(', '.join(words))}"
              for number, size, words in zip(numbering, sizes, distinctive, strict=True)],
         ),
