@@ -16,8 +16,11 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from onmf import ONMF
 from onmf.datasets import load_docstrings
+from onmf.estimator import fit_model
 from onmf.metrics import clustering_accuracy
+from onmf.naming import names_from_features, number_by_size
 from onmf.plot import plot_confusion, plot_top_features
+from onmf.report.palette import distinct_colours
 
 matplotlib.use("Agg")
 
@@ -41,15 +44,16 @@ def main(folder: Path) -> None:
         model.fit(docs.X)
         seconds[name] = perf_counter() - began
     model = contenders["KL-ONMF"]
+    number_by_size(model, lambda centroids: fit_model(model, docs.X, init=centroids))
 
     sizes = np.bincount(model.labels_, minlength=k)
     counts = contingency_matrix(docs.y, model.labels_)  # subpackages × clusters
     majority = docs.classes[counts.argmax(axis=0)]
     share = counts.max(axis=0) / sizes
-    print("Clusters of KL-ONMF, the largest first: size, most frequent subpackage, characteristic words\n")
+    print("Clusters of KL-ONMF, the largest first: number, size, most frequent subpackage, characteristic words\n")
     tops = model.top_features(8, docs.words)
-    for c in np.argsort(-sizes, kind="stable"):
-        print(f"  {sizes[c]:4}  {majority[c]:12}{share[c]:4.0%}  {', '.join(tops[c])}")
+    for c in range(k):
+        print(f"  {c + 1:2}  {sizes[c]:4}  {majority[c]:12}{share[c]:4.0%}  {', '.join(tops[c])}")
 
     print("\nThree methods on the same counts (none of them sees the subpackages):\n")
     print("                         accuracy   seconds")
@@ -58,9 +62,14 @@ def main(folder: Path) -> None:
 
     print()
     folder.mkdir(parents=True, exist_ok=True)
-    titles = [f"{majority[c]} {share[c]:.0%} of {sizes[c]}" for c in range(k)]
-    save(plot_top_features(model, 8, feature_names=docs.words, titles=titles)[0].figure, folder / "clusters.png")
-    save(plot_confusion(docs.y, model.labels_, classes=docs.classes).figure, folder / "confusion.png")
+    # Both figures show a cluster under the same name and in the same colour.
+    names = [f"{c + 1}: {name.split(', ')[0]}" for c, name in enumerate(names_from_features(tops))]
+    colours = distinct_colours(k)
+    titles = [f"{names[c]} ({sizes[c]})" for c in range(k)]
+    words = plot_top_features(model, 8, feature_names=docs.words, titles=titles, colours=colours)
+    classes = plot_confusion(docs.y, model.labels_, classes=docs.classes, names=names, colours=colours)
+    save(words[0].figure, folder / "clusters.png")
+    save(classes.figure, folder / "confusion.png")
 
 
 def save(figure: matplotlib.figure.Figure, path: Path) -> None:

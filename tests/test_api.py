@@ -43,7 +43,7 @@ LAYERS = [
     ("parameters",),
     ("assign", "save"),
     ("estimator",),
-    ("metrics",),
+    ("metrics", "naming", "notebook"),
     ("plot", "confidence"),
     ("select", "paper", "datasets", "versions"),
     ("cells", "image", "text"),

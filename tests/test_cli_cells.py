@@ -148,7 +148,7 @@ class TestPredict:
 
     def test_show_speaks_of_genes(self, result):
         ran = command("show", result[0] / "model.onmf")
-        assert "A model of cells: 3 clusters of 150 rows and 60 features" in ran.stdout
+        assert "A model of cells: 3 clusters in 150 cells, described by 60 genes" in ran.stdout
         assert "distinctive genes" in ran.stdout
 
     def test_a_model_with_wrong_entries_is_refused(self, result, tmp_path):

@@ -86,8 +86,8 @@ def test_ten_files(ten, tmp_path):
     assert "accuracy 100.0%" in done.stdout
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
     assigned = rows(tmp_path / "out" / "assignments.csv")
-    assert list(assigned[0]) == ["id", "cluster", "confidence", "runner_up", "scale", "margin", "label"]
-    assert {row["label"]: row["cluster"] for row in assigned} in ({"milk": "0", "tea": "1"}, {"milk": "1", "tea": "0"})
+    assert list(assigned[0]) == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
+    assert {row["label"]: row["cluster"] for row in assigned} in ({"milk": "1", "tea": "2"}, {"milk": "2", "tea": "1"})
     assert all(float(row["scale"]) > 0 and float(row["margin"]) > 0 for row in assigned)
     assert all(0 < float(row["confidence"]) <= 1 and row["runner_up"] != row["cluster"] for row in assigned)
     clusters = rows(tmp_path / "out" / "clusters.csv")
@@ -96,7 +96,7 @@ def test_ten_files(ten, tmp_path):
     assert all({"cow", "tea"} & set(row["distinctive"].split(", ")) for row in clusters)
     assert oct((tmp_path / "out").stat().st_mode)[-3:] == "755"
     done = onmf("show", tmp_path / "out" / "model.onmf")
-    assert "A model of documents: 2 clusters of 10 rows and 8 features" in done.stdout
+    assert "A model of documents: 2 clusters in 10 documents, described by 8 words" in done.stdout
     assert clusters[0]["distinctive"] in done.stdout
     facts = json.loads(onmf("show", tmp_path / "out" / "model.onmf", "--json").stdout)
     assert [row["size"] for row in facts["clusters"]] == [5, 5]
@@ -116,7 +116,7 @@ def test_json_quiet_and_parquet(ten, tmp_path):
     assert (result["n_documents"], result["n_clusters"], result["comparison"]["accuracy"]) == (10, 2, 1.0)
     assert done.stderr == ""
     table = pyarrow.parquet.read_table(out / "assignments.parquet")
-    assert table.column_names == ["id", "cluster", "confidence", "runner_up", "scale", "margin", "label"]
+    assert table.column_names == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
     assert table.num_rows == 10
     done = onmf("documents", ten, "-k", 2, "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
@@ -312,8 +312,12 @@ def test_predict_agrees_with_the_matrix_of_counts(docstrings, tmp_path):
         int(row["cluster"]) if row["cluster"] else None for row in rows(tmp_path / "new.csv")
     ]
     assert onmf("predict", model, docstrings / "second.jsonl", *columns, "--out", tmp_path / "new.csv").exit_code == 2
-    lines = onmf("predict", model, docstrings / "second.jsonl", *columns, "--json").stdout.splitlines()
-    assert json.loads(lines[0])["id"] == table[0]["id"]
+    document = json.loads(onmf("predict", model, docstrings / "second.jsonl", *columns, "--json").stdout)
+    lines = onmf("predict", model, docstrings / "second.jsonl", *columns, "--jsonl").stdout.splitlines()
+    assert document == [json.loads(line) for line in lines]
+    assert [row["id"] for row in document] == [row["id"] for row in table]
+    refused = onmf("predict", model, docstrings / "second.jsonl", *columns, "--json", "--jsonl")
+    assert (refused.exit_code, "use one of them" in refused.output) == (2, True)
 
 
 def check_predictions(model, first, second, columns, folder):
@@ -327,11 +331,12 @@ def check_predictions(model, first, second, columns, folder):
     X, Y = (vectorizer.transform([t.text for t in read_texts(half, text=text, id=name)]) for half in (first, second))
     kept = np.flatnonzero(np.diff(X.indptr))
     again = package.ONMF(**loaded.get_params()).fit(X[kept])
-    assert again.cluster_centers_.tobytes() == loaded.cluster_centers_.tobytes()
+    order = np.argsort(-np.bincount(again.labels_), kind="stable")  # the largest cluster is the first
+    assert again.cluster_centers_[order].tobytes() == loaded.cluster_centers_.tobytes()
     filled = np.flatnonzero(np.diff(Y.indptr))
     expected = [""] * Y.shape[0]
-    for i, label in zip(filled, again.predict(Y[filled]), strict=True):
-        expected[i] = str(label)
+    for i, label in zip(filled, np.argsort(order)[again.predict(Y[filled])], strict=True):
+        expected[i] = str(label + 1)
     assert [row["cluster"] for row in rows(folder / "new.csv")] == expected
 
 
@@ -475,7 +480,7 @@ def test_a_reader_that_closes_the_pipe(ten, tmp_path):
     (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
     command = f"{sys.executable} -m onmf predict {tmp_path}/out/model.onmf {tmp_path}/many.txt | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert done.stdout == "id,cluster,confidence,runner_up,scale,margin\n"
+    assert done.stdout == "id,cluster,name,confidence,runner_up,scale,margin\n"
     assert "Traceback" not in done.stderr
 
 
@@ -552,7 +557,7 @@ def test_a_table_on_a_terminal(evil, tmp_path):
         assert running.wait() == 0
     os.close(ours)
     text = output.decode().replace("\r\n", "\n")
-    assert text.startswith("id,cluster,confidence,runner_up,scale,margin\n")
+    assert text.startswith("id,cluster,name,confidence,runner_up,scale,margin\n")
     assert not CONTROL.search(text)
     assert r"\x1b[2J" in text
 

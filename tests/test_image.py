@@ -94,7 +94,12 @@ def test_water_of_jasper_ridge(original):
     mapped = clustering.labels == clustering.names.index("water")
     assert (water & mapped).sum() / (water | mapped).sum() > 0.95
     assert clustering.notes == ["The cube is the variable Y of jasperRidge2_R198.mat."]
-    assert cluster_image(original("jasperRidge2_R198.mat")).names == [f"cluster {k}" for k in (1, 2, 3, 4)], "auto"
+    assert cluster_image(original("jasperRidge2_R198.mat")).names == [  # auto
+        "high in the middle",
+        "dark and falling",
+        "bright and high in the middle",
+        "flat",
+    ]
 
 
 def test_negatives_are_refused_with_their_number(original):
@@ -357,11 +362,11 @@ def test_xarray_and_pictures(cube):
     assert np.array_equal(dataset.labels.values, clustering.labels)
     assert dataset.x.values[:2].tolist() == [1005, 1015]
     assert dataset.y.values[:2].tolist() == [1990, 1970]
-    assert dataset.spectra.sel(cluster="cluster 2").values == pytest.approx(clustering.spectra[1])
+    assert dataset.spectra.sel(cluster=clustering.names[1]).values == pytest.approx(clustering.spectra[1])
     assert dataset.wavelength.values.tolist() == clustering.wavelengths.tolist()
     ax = clustering.plot_map()
     assert [t.get_text() for t in ax.get_legend().get_texts()] == [
-        f"cluster {k + 1} ({size:,})" for k, size in enumerate(clustering.sizes)
+        f"{name} ({size:,})" for name, size in zip(clustering.names, clustering.sizes, strict=True)
     ]
     shown = np.asarray(ax.images[0].get_array())
     assert (shown[0, 0] == 1).all(), "white outside"

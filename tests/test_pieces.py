@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 
 from onmf import ONMF, load
 from onmf.datasets import count_shards, make_counts, open_h5ad, open_shards, open_zarr, write_shards
+from onmf.text import count_words
 
 pytest.importorskip("dask")
 
@@ -311,6 +312,15 @@ class TestTexts:
         assert len(shards.files) == 4
         assert shards.names.tolist() == at_once.get_feature_names_out().tolist()
         assert (vstack(list(shards())) != expected).nnz == 0
+
+    @pytest.mark.parametrize("repeats", [1, 9])
+    def test_by_default_the_words_of_documents_count(self, tmp_path, repeats):
+        texts = [f"{text} the 42 isn't" for text in self.TEXTS * repeats] + ["ocelot"]
+        expected = count_words(texts)
+        shards = count_shards(iter(texts), tmp_path, documents=5)
+        assert ("ocelot" in expected.words) == (repeats == 1), "rare words are removed from larger collections"
+        assert shards.names.tolist() == expected.words.tolist()
+        assert (vstack(list(shards())) != expected.X).nnz == 0
 
     def test_the_vectorizer_is_not_changed(self, tmp_path):
         vectorizer = CountVectorizer(vocabulary=["tea", "wine"])

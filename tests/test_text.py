@@ -733,9 +733,9 @@ class TestWords:
 class TestClusters:
     def test_documents_without_words_are_set_aside(self):
         result = cluster_documents(["tea tea", "1 2 3", "milk", "milk cow", ""], 2)
-        assert result.clusters.tolist() == [0, -1, 1, 1, -1]
+        assert result.clusters.tolist() == [1, -1, 0, 0, -1]
         assert result.set_aside == ["2", "5"]
-        assert result.sizes.tolist() == [1, 2]
+        assert result.sizes.tolist() == [2, 1]
         assert result.scales[1] == result.margins[4] == 0
         assert result.notes() == ["2 documents without a word that counts, set aside: 2, 5."]
 
@@ -799,7 +799,7 @@ class TestClusters:
         with pytest.raises(FileExistsError, match="is not empty"):
             cluster_documents(["tea tea", "milk"], 2, shards=folder)
         result = cluster_documents(["tea tea", "milk", "milk"], 2, shards=folder, force=True)
-        assert result.clusters.tolist() == [0, 1, 1]
+        assert result.clusters.tolist() == [1, 0, 0]
         (folder / "letter.txt").write_text("mine")
         with pytest.raises(FileExistsError, match=r"letter.txt.*was not written by this command"):
             cluster_documents(["tea tea", "milk"], 2, shards=folder, force=True)

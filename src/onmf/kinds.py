@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from onmf.io.rules import optional, strings
+
 KINDS = {
     "documents": "onmf.text.kind:DOCUMENTS",
     "matrix": "onmf.kinds:MATRIX",
@@ -23,6 +25,15 @@ KINDS = {
 
 def _no_rules(k: int, p: int) -> Mapping[str, Any]:
     return {}
+
+
+def _only_names(k: int, p: int) -> Mapping[str, Any]:
+    return {"names": optional(strings(k))}
+
+
+def _top_features(model: Any, n: int) -> list[str]:
+    names = get_kind(model.extra_["kind"]).feature_names(model.extra_)
+    return [", ".join(top) for top in model.top_features(n, names)]
 
 
 def _no_check(extra: Mapping[str, Any]) -> None:
@@ -50,8 +61,13 @@ class Kind:
         Raises ValueError if the entries of ``extra`` contradict each other.
     feature_names : callable
         Names of the features, from ``extra``; None if they have no names.
-    features : str
-        What the features are called: words, bands, genes.
+    features, rows, clusters : str
+        What the features are called (words, bands, genes), what the rows are (documents, pixels, cells), and what the
+        clusters are (materials).
+    first : int
+        Number of the first cluster in what people read. In Python clusters count from 0.
+    distinctive : callable
+        What sets each cluster apart, as a line of text, given the model and a number of features.
     """
 
     predict: str | None = None
@@ -59,10 +75,14 @@ class Kind:
     check: Callable[[Mapping[str, Any]], None] = _no_check
     feature_names: Callable[[Mapping[str, Any]], Sequence[str] | None] = _no_names
     features: str = "features"
+    rows: str = "rows"
+    clusters: str = "clusters"
+    first: int = 0
+    distinctive: Callable[[Any, int], list[str]] = _top_features
 
 
-MATRIX = Kind(predict="onmf.cli.models:predict_matrix")
-"""Plain matrices: no entries besides the model."""
+MATRIX = Kind(predict="onmf.cli.models:predict_matrix", rules=_only_names)
+"""Plain matrices: no entries besides the model, except for names of clusters that were given later."""
 
 UNKNOWN = Kind()
 """Any kind that is not registered. Its models can be loaded and shown."""

@@ -24,7 +24,13 @@ BAR, INK, FAINT = "#2a6f97", "#1b263b", "#8d99ae"
 
 
 def plot_top_features(
-    model: ONMF, n: int = 6, *, feature_names: Any = None, titles: list[str] | None = None, columns: int = 5
+    model: ONMF,
+    n: int = 6,
+    *,
+    feature_names: Any = None,
+    titles: list[str] | None = None,
+    colours: list[str] | None = None,
+    columns: int = 5,
 ) -> Any:
     """Draw a small bar chart of the most characteristic features of each cluster, the largest cluster first.
 
@@ -38,6 +44,8 @@ def plot_top_features(
         As in :meth:`onmf.ONMF.top_features`.
     titles : list of str, optional
         A title for each cluster, in the order of the labels; by default its number and size.
+    colours : list of str, optional
+        A colour for each cluster, in the order of the labels.
     columns : int, default=5
         Number of charts in a row.
 
@@ -61,14 +69,15 @@ def plot_top_features(
     for ax, cluster in zip(grid.flat, np.argsort(-sizes, kind="stable"), strict=False):
         axes[cluster] = ax
         features, weights = list(tops[cluster]), list(tops[cluster].values())
-        ax.barh(np.arange(len(features))[::-1], weights, color=BAR, height=0.72)
+        ax.barh(np.arange(len(features))[::-1], weights, color=colours[cluster] if colours else BAR, height=0.72)
         ax.set_yticks(np.arange(len(features))[::-1], features, fontsize=9, color=INK, parse_math=False)
         ax.set_title(
             titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}",
             fontsize=10,
             loc="left",
-            color=INK,
+            color=colours[cluster] if colours else INK,
             fontweight="bold",
+            parse_math=False,
         )
         ax.set_xticks([])
         ax.tick_params(length=0)
@@ -78,7 +87,15 @@ def plot_top_features(
     return axes
 
 
-def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None, ax: Any = None) -> Any:
+def plot_confusion(
+    y_true: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Any = None,
+    names: list[str] | None = None,
+    colours: list[str] | None = None,
+    ax: Any = None,
+) -> Any:
     """Draw the number of samples of each class in each cluster; clusters come in the order of their matched classes.
 
     A darker cell holds a larger share of its class.
@@ -91,6 +108,10 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
         Cluster of each sample.
     classes : array of str, optional
         Names of the classes, in sorted order of ``y_true``.
+    names : list of str, optional
+        A name for each cluster, in the order of the labels; by default its label.
+    colours : list of str, optional
+        A colour for each cluster, in the order of the labels, for its name.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; by default new ones.
 
@@ -100,9 +121,9 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     """
     plt = _pyplot()
     values, clusters = np.unique(y_true), np.unique(labels).tolist()
-    names = [str(c) for c in (values if classes is None else classes)]
-    if len(names) != len(values):
-        raise ValueError(f"classes has {len(names)} names, but y_true has {len(values)} classes.")
+    of_class = [str(c) for c in (values if classes is None else classes)]
+    if len(of_class) != len(values):
+        raise ValueError(f"classes has {len(of_class)} names, but y_true has {len(values)} classes.")
     check_consistent_length(y_true, labels)
     table = contingency_matrix(y_true, labels)
     matched = match_clusters(y_true, labels)
@@ -116,11 +137,18 @@ def plot_confusion(y_true: ArrayLike, labels: ArrayLike, *, classes: Any = None,
     for i, j in zip(*np.nonzero(table), strict=True):
         ax.text(j, i, table[i, j], ha="center", va="center", fontsize=8, color="white" if share[i, j] > 0.5 else INK)
     ax.set_yticks(
-        range(len(names)),
-        [f"{name} ({total})" for name, total in zip(names, table.sum(axis=1), strict=True)],
+        range(len(of_class)),
+        [f"{name} ({total})" for name, total in zip(of_class, table.sum(axis=1), strict=True)],
         parse_math=False,  # a dollar sign in a name does not start a formula
     )
-    ax.set_xticks(range(len(order)), [str(clusters[c]) for c in order])
+    shown = [clusters[c] for c in order]
+    if names is None:
+        ax.set_xticks(range(len(order)), [str(cluster) for cluster in shown])
+    else:
+        ticks = [names[cluster] for cluster in shown]
+        ax.set_xticks(range(len(order)), ticks, rotation=40, ha="right", rotation_mode="anchor", parse_math=False)
+    for text, cluster in zip(ax.get_xticklabels(), shown, strict=True):
+        text.set_color(colours[cluster] if colours else INK)
     ax.set_xlabel("cluster")
     ax.set_ylabel("class")
     ax.tick_params(length=0)

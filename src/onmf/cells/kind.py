@@ -27,7 +27,14 @@ def _genes(extra: Mapping[str, Any]) -> list[str]:
     return extra.get("symbols") or extra["genes"]
 
 
-CELLS = Kind(predict="onmf.cli.cells:predict_new_cells", rules=_rules, feature_names=_genes, features="genes")
+CELLS = Kind(
+    predict="onmf.cli.cells:predict_new_cells",
+    rules=_rules,
+    feature_names=_genes,
+    features="genes",
+    rows="cells",
+    first=0,  # as scanpy and Seurat count, whose clusters stand beside ours in the same file
+)
 
 
 def is_cells(parts: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from scipy.stats import false_discovery_control
 from scipy.stats import t as student
 
 from onmf.divergence import Array, FloatArray, divide
+from onmf.naming import distinct
 
 from .anndata import cells_of, scanpy_markers
 from .genes import as_csr, check_number
@@ -107,12 +108,12 @@ def _welch(gap: FloatArray, a: FloatArray, b: FloatArray, cells: FloatArray, n: 
 
 
 def names_of(found: Markers, gene_names: Sequence[str], genes: int = 2) -> list[str]:
-    """A short name of each cluster: its best marker genes; its number if it has none."""
+    """A short name of each cluster: its best marker genes; its number if it has none. All names differ."""
     names = []
     for number, (columns, scores) in enumerate(zip(found.genes, found.scores, strict=True)):
         best = [str(gene_names[j]) for j, score in zip(columns[:genes], scores[:genes], strict=True) if score > 0]
         names.append(" ".join(best) or f"cluster {number}")
-    return names
+    return distinct(names)
 
 
 def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_markers: int = N_MARKERS) -> Any:

@@ -11,6 +11,8 @@ from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.metrics import Scores
+from onmf.notebook import table
+from onmf.plot import plot_top_features
 
 
 @dataclass(frozen=True)
@@ -130,3 +132,29 @@ class CellClustering:
     def __repr__(self) -> str:
         n, k = len(self.labels), len(self.names)
         return f"<CellClustering of {self.source or 'cells'}: {n:,} cells, {len(self.genes):,} genes, {k} clusters>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (str(k), name, int(size), ", ".join(self.gene_names[j] for j in self.markers.genes[k, :6]))
+            for k, (name, size) in enumerate(zip(self.names, self.sizes, strict=True))
+        )
+        return table(repr(self).strip("<>"), ["cluster", "name", "cells", "markers"], rows)
+
+    def to_frame(self) -> Any:
+        """The cells as a pandas DataFrame: the columns of ``assignments.csv``, with the barcodes as index.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        import pandas as pd
+
+        from .write import assignments
+
+        return pd.DataFrame(list(assignments(self))).set_index("cell").astype({"cluster": "Int64"})
+
+    def plot_markers(self, n: int = 6, *, columns: int = 5) -> Any:
+        """Draw the distinctive genes of each cluster; see :func:`onmf.plot.plot_top_features`."""
+        titles = [f"{k}: {name} ({size:,})" for k, (name, size) in enumerate(zip(self.names, self.sizes, strict=True))]
+        genes = [self.gene_names[j] for j in self.genes]
+        return plot_top_features(self.model, n, feature_names=genes, titles=titles, columns=columns)

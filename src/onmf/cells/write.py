@@ -60,6 +60,7 @@ def assignments(result: CellClustering) -> Iterator[dict[str, Any]]:
         row = {
             "cell": barcode,
             "cluster": int(result.labels[i]) if inside else None,
+            "name": result.names[result.labels[i]] if inside else None,
             "confidence": round(float(result.confidence[i]), 4) if inside else None,
             "runner_up": int(result.runners_up[i]) if result.runners_up[i] >= 0 else None,
             "margin": float(f"{result.margins[i]:.4g}") if inside else None,

@@ -20,7 +20,17 @@ from onmf.cells.predict import CellAssignment, predict_cells
 from onmf.cells.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
 
-from .common import app, fail, steps, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .common import (
+    command,
+    fail,
+    steps,
+    tell,
+    tell_json,
+    tell_that_it_compiles,
+    tell_written,
+    visible,
+    warnings_as_sentences,
+)
 from .models import Table, predict_table
 from .options import (
     FIT,
@@ -42,7 +52,7 @@ from .options import (
 )
 
 
-@app.command("cells")
+@command("cells")
 def cells_command(
     path: Annotated[
         Path,
@@ -73,7 +83,7 @@ def cells_command(
         typer.Option(
             "--labels",
             metavar="COLUMN",
-            help="Compare with known classes: a column of the cells, or FILE.csv:COLUMN.",
+            help="Compare the clusters with known classes: a column of the cells, or FILE.csv:COLUMN.",
             rich_help_panel=READING,
         ),
     ] = None,
@@ -96,10 +106,16 @@ def cells_command(
         ),
     ] = str(N_TOP_GENES),
     min_cells: Annotated[
-        int, typer.Option("--min-cells", min=1, help="Ignore genes that fewer cells have.", rich_help_panel=FIT)
+        int,
+        typer.Option(
+            "--min-cells", metavar="NUMBER", min=1, help="Ignore genes that fewer cells have.", rich_help_panel=FIT
+        ),
     ] = 1,
     min_genes: Annotated[
-        int, typer.Option("--min-genes", min=1, help="Leave out cells that have fewer genes.", rich_help_panel=FIT)
+        int,
+        typer.Option(
+            "--min-genes", metavar="NUMBER", min=1, help="Leave out cells that have fewer genes.", rich_help_panel=FIT
+        ),
     ] = 1,
     view: Annotated[
         str,
@@ -116,24 +132,38 @@ def cells_command(
         str | None,
         typer.Option(
             "--init",
-            help="snpa, ++, random, random-partition, bisection (the default) or consensus.",
+            metavar="NAME",
+            help="How the first clusters are found: snpa, ++, random, random-partition, bisection (the default) or "
+            "consensus.",
             rich_help_panel=FIT,
         ),
     ] = None,
     n_init: Annotated[
         int | None,
         typer.Option(
-            "--n-init", min=1, help="Number of starts, 2 by default; the best run is kept.", rich_help_panel=FIT
+            "--n-init",
+            metavar="NUMBER",
+            min=1,
+            help="Number of random starts, 2 by default. The run with the lowest objective is kept.",
+            rich_help_panel=FIT,
         ),
     ] = None,
     max_iter: Annotated[
         int | None,
-        typer.Option("--max-iter", min=1, help="Maximum number of iterations per run.", rich_help_panel=FIT),
+        typer.Option(
+            "--max-iter", metavar="NUMBER", min=1, help="Stop a run after this many iterations.", rich_help_panel=FIT
+        ),
     ] = None,
     tol: Tol = 1e-6,
     smoothing: Annotated[
         float | None,
-        typer.Option("--smoothing", min=0.0, help="Smoothing ε of Kullback–Leibler.", rich_help_panel=FIT),
+        typer.Option(
+            "--smoothing",
+            metavar="NUMBER",
+            min=0.0,
+            help="Added to every share of a cluster, so that none is zero (Kullback–Leibler).",
+            rich_help_panel=FIT,
+        ),
     ] = None,
     seed: Seed = 0,
     threads: Threads = None,
@@ -168,6 +198,7 @@ def cells_command(
         folder = _new_folder(stack, out, force, report)
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
+        tell_that_it_compiles(quiet)
         step("Reading")
         cells = read_cells(path, layer=layer, labels=labels, orientation=orientation)
         cells.notes += check_counts(cells)
@@ -276,7 +307,8 @@ def print_cells(result: CellClustering, genes: int = 6) -> None:
     for note in result.notes:
         tell(note)
     tell()
-    tell("cluster   cells   share   sure   markers")
+    width = max(map(len, [*map(visible, result.names), "name"]))
+    tell(f"cluster   cells   share   sure   {'name':{width}}   markers")
     for k, size in enumerate(result.sizes):
         own = result.labels == k
         sure = float(np.median(result.confidence[own])) if own.any() else 0.0
@@ -286,7 +318,8 @@ def print_cells(result: CellClustering, genes: int = 6) -> None:
             for j, score in zip(found.genes[k, :genes], found.scores[k, :genes], strict=True)
             if score > 0
         ]
-        tell(f"{k:7}  {size:6,}  {size / max(n, 1):6.1%}  {sure:5.2f}   {', '.join(names)}")
+        name = f"{visible(result.names[k]):{width}}"
+        tell(f"{k:7}  {size:6,}  {size / max(n, 1):6.1%}  {sure:5.2f}   {name}   {', '.join(names)}")
     if result.comparison is not None:
         known = result.comparison
         tell()

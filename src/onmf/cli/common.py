@@ -3,31 +3,76 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import os
 import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typer.core import TyperCommand, TyperGroup
 
 from onmf import interrupt
 from onmf._version import __version__
 from onmf.io.unfinished import discard_unfinished
+from onmf.kernels.jit import compiled_before
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Let the help say ``--force`` and ``PATH`` instead of ``--force <bool>`` and ``PATH <str>``."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # typer ignores the metavar of arguments here
+        elif parameter.metavar is None and getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names no types of Python."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, as the help shows them."""
+        return _without_types(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands whose help names no types of Python."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, as the help shows them."""
+        return _without_types(super().get_params(ctx))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 app = typer.Typer(
-    help="Cluster counts: orthogonal nonnegative matrix factorization.",
+    cls=PlainGroup,
+    help="Find clusters in counts: words of documents, light of pixels, molecules of cells. For a start: "
+    "onmf documents FOLDER -k 10 --out clusters.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def command(name: str, group: typer.Typer = app) -> Callable[[F], F]:
+    """Register a command of ``onmf``, or of a group of commands. Its docstring is its help."""
+
+    def register(function: F) -> F:
+        paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks the lines
+        return group.command(name, cls=PlainCommand, help=text)(function)
+
+    return register
 
 
 def _version(wanted: bool) -> None:
@@ -92,6 +137,12 @@ def warnings_as_sentences(quiet: bool) -> Iterator[None]:
             say(f"warning: {text}")
 
 
+def tell_that_it_compiles(quiet: bool) -> None:
+    """Say that the first fit takes longer, if no compiled kernels are in the cache."""
+    if not (quiet or compiled_before()):
+        say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
+
+
 def fail(message: str) -> NoReturn:
     """Print an error message and exit with status 2."""
     say(message)
@@ -115,7 +166,20 @@ def tell(line: object = "") -> None:
 
 def tell_json(value: Any) -> None:
     """Print a value to standard output as one line of JSON in ASCII."""
-    print(json.dumps(value).replace("\x7f", "\\u007f"))
+    print(_ascii(value))
+
+
+def tell_json_list(values: Iterable[Any]) -> None:
+    """Print values to standard output as one JSON list in ASCII, one to a line and each as soon as it is known."""
+    lead = "["
+    for value in values:
+        print(lead + _ascii(value), end="")
+        lead = ",\n"
+    print("[]" if lead == "[" else "]")
+
+
+def _ascii(value: Any) -> str:
+    return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def say(message: str) -> None:

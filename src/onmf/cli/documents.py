@@ -11,12 +11,22 @@ import typer
 
 from onmf.io.files import whole_folder
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
-from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
+from onmf.text.views import so_many
 from onmf.text.write import FORMATS, clusters
 from onmf.warn import warn
 
-from .common import app, fail, steps, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .common import (
+    command,
+    fail,
+    steps,
+    tell,
+    tell_json,
+    tell_that_it_compiles,
+    tell_written,
+    visible,
+    warnings_as_sentences,
+)
 from .options import (
     FIT,
     OUTPUT,
@@ -61,7 +71,7 @@ STEPS = {
 """Names of the steps on the terminal; other steps are passes of the fit."""
 
 
-@app.command("documents")
+@command("documents")
 def documents_command(
     path: Annotated[
         str,
@@ -78,7 +88,10 @@ def documents_command(
     ] = None,
     force: Force = False,
     format: Annotated[
-        str, typer.Option("--format", help="Format of the tables: csv or parquet.", rich_help_panel=OUTPUT)
+        str,
+        typer.Option(
+            "--format", metavar="csv|parquet", help="Format of the tables: csv or parquet.", rich_help_panel=OUTPUT
+        ),
     ] = "csv",
     report: Report = True,
     title: Title = None,
@@ -100,6 +113,7 @@ def documents_command(
         str,
         typer.Option(
             "--language",
+            metavar="NAME",
             help="Language of the stop words to remove; 'none' keeps all words.",
             rich_help_panel=WORDS,
         ),
@@ -115,7 +129,7 @@ def documents_command(
         typer.Option(
             "--min-df",
             metavar="NUMBER",
-            help="Remove words that occur in fewer documents (with a decimal point: in a smaller share of them). "
+            help="Remove words that occur in fewer documents than this (with a decimal point: in a smaller share). "
             "By default 1 to 5, depending on the size of the corpus.",
             rich_help_panel=WORDS,
         ),
@@ -123,13 +137,20 @@ def documents_command(
     max_df: Annotated[
         str,
         typer.Option(
-            "--max-df", metavar="NUMBER", help="Remove words that occur in more documents.", rich_help_panel=WORDS
+            "--max-df",
+            metavar="NUMBER",
+            help="Remove words that occur in more documents than this, given like --min-df.",
+            rich_help_panel=WORDS,
         ),
     ] = "1.0",
     max_features: Annotated[
         int | None,
         typer.Option(
-            "--max-features", min=1, help="Keep only this many words, the most frequent ones.", rich_help_panel=WORDS
+            "--max-features",
+            metavar="NUMBER",
+            min=1,
+            help="Keep only this many words, the most frequent ones.",
+            rich_help_panel=WORDS,
         ),
     ] = None,
     ngrams: Annotated[
@@ -151,14 +172,30 @@ def documents_command(
         ),
     ] = None,
     analyzer: Annotated[
-        str, typer.Option("--analyzer", help="What to count: word, char or char_wb.", rich_help_panel=WORDS)
+        str,
+        typer.Option(
+            "--analyzer",
+            metavar="word|char|char_wb",
+            help="What to count: words, or runs of characters across words (char) or within words (char_wb).",
+            rich_help_panel=WORDS,
+        ),
     ] = "word",
     lowercase: Annotated[
-        bool, typer.Option("--lowercase/--keep-case", help="Convert words to lower case.", rich_help_panel=WORDS)
+        bool,
+        typer.Option(
+            "--lowercase/--keep-case",
+            help="Convert words to lower case, or keep capital letters.",
+            rich_help_panel=WORDS,
+        ),
     ] = True,
     strip_accents: Annotated[
         str | None,
-        typer.Option("--strip-accents", metavar="ascii|unicode", help="Remove accents.", rich_help_panel=WORDS),
+        typer.Option(
+            "--strip-accents",
+            metavar="ascii|unicode",
+            help="Remove accents from letters: é becomes e.",
+            rich_help_panel=WORDS,
+        ),
     ] = None,
     binary: Annotated[
         bool, typer.Option("--binary", help="Count each word at most once per document.", rich_help_panel=WORDS)
@@ -176,7 +213,10 @@ def documents_command(
         ),
     ] = None,
     n_consensus: Annotated[
-        int, typer.Option("--n-consensus", min=1, help="Number of runs for --init consensus.", rich_help_panel=FIT)
+        int,
+        typer.Option(
+            "--n-consensus", metavar="NUMBER", min=1, help="Number of runs for --init consensus.", rich_help_panel=FIT
+        ),
     ] = 30,
     max_iter: MaxIter = 100,
     tol: Tol = 1e-6,
@@ -246,6 +286,7 @@ def documents_command(
         folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
+        tell_that_it_compiles(quiet)
         texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
         texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
         result = cluster_documents(
@@ -321,16 +362,17 @@ def print_summary(result: DocumentClusters) -> None:
         )
 
 
-def print_clusters(rows: list[dict[str, Any]], features: str = "words") -> None:
-    """Print one line for each cluster."""
-    labelled = any(row.get("label") for row in rows)
-    names = [visible(f"{row['label']} {row['share']:.0%}") if row.get("label") else "" for row in rows]
-    width = max(map(len, [*names, "mostly"]))
-    head = f"{'mostly':{width}}  " if labelled else ""
-    tell(f"cluster    size  {head}distinctive {features}")
-    for row, name in zip(rows, names, strict=True):
-        label = f"{name:{width}}  " if labelled else ""
-        tell(f"{row['cluster']:7}  {row['size']:6,}  {label}{row['distinctive']}")
+def print_clusters(rows: list[dict[str, Any]], features: str = "words", counted: str = "documents") -> None:
+    """Print one line for each cluster, with its number, size and name, and its class if classes are known."""
+    labels = [visible(f"{row['label']} {row['share']:.0%}") if row.get("label") else "" for row in rows]
+    columns = [("name", [visible(row["name"]) for row in rows])]
+    columns += [("mostly", labels)] if any(labels) else []
+    widths = [max(map(len, [head, *texts])) for head, texts in columns]
+    heads = [f"{head:{width}}" for (head, _), width in zip(columns, widths, strict=True)]
+    tell("  ".join(["cluster", f"{counted:>9}", *heads, f"distinctive {features}"]))
+    for i, row in enumerate(rows):
+        texts = [f"{texts[i]:{width}}" for (_, texts), width in zip(columns, widths, strict=True)]
+        tell("  ".join([f"{row['cluster']:7}", f"{row['size']:9,}", *texts, row["distinctive"]]))
 
 
 def check_strip(names: list[str]) -> None:

@@ -14,10 +14,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 import onmf
 from onmf.image import ImageClustering, cluster_image, predict_image, read_cube
+from onmf.image.kind import IMAGE
 from onmf.image.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
 
-from .common import app, tell, tell_json, tell_written, visible, warnings_as_sentences
+from .common import command, tell, tell_json, tell_that_it_compiles, tell_written, visible, warnings_as_sentences
 from .options import (
     FIT,
     OUTPUT,
@@ -43,7 +44,7 @@ from .options import (
 )
 
 
-@app.command("image")
+@command("image")
 def image_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="ENVI (header or data), GeoTIFF, MATLAB, npy or npz file.")
@@ -171,6 +172,7 @@ def image_command(
         folder = _new_folder(stack, out, force, report)
         stack.enter_context(warnings_as_sentences(quiet))
         progress = stack.enter_context(passes(quiet))
+        tell_that_it_compiles(quiet)
         cube = read_cube(
             file,
             variable=variable,
@@ -258,10 +260,10 @@ def print_image(result: ImageClustering) -> None:
     names = list(map(visible, result.names))
     width = max(map(len, [*names, "name"]))
     tell()
-    tell(f"value  {'name':{width}}      pixels   share{'   MRSA' if angles else ''}")
+    tell(f"cluster  {'name':{width}}      pixels   share{'   MRSA' if angles else ''}")
     for cluster, (name, size) in enumerate(zip(names, sizes, strict=True)):
         angle = f"  {angles[cluster]:5.2f}" if cluster in angles else ""
-        tell(f"{cluster + 1:5}  {name:{width}}  {size:10,}  {size / max(sizes.sum(), 1):6.1%}{angle}")
+        tell(f"{cluster + IMAGE.first:7}  {name:{width}}  {size:10,}  {size / max(sizes.sum(), 1):6.1%}{angle}")
     if comparison is not None:
         parts = [] if comparison.mrsa is None else [f"MRSA {comparison.mrsa:.2f}"]
         parts += [] if comparison.scores is None else [comparison.scores.sentence()]

@@ -1,4 +1,7 @@
-"""``onmf predict`` and ``onmf show``: use and print a model file. The kind of the model decides how."""
+"""``onmf predict``, ``onmf show`` and ``onmf rename``: use, print and name the clusters of a model file.
+
+The kind of the model decides how.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,23 @@ import typer
 
 import onmf
 from onmf.kinds import KINDS, get_kind, resolve
+from onmf.naming import names_of_model, numbers, read_names, rename_clusters
 from onmf.text import assign_documents, read_texts
-from onmf.text.cluster import options_of, vectorizer_of
+from onmf.text.restore import options_of, vectorizer_of
 from onmf.text.write import COLUMNS, assignments, csv_lines, write_rows
 
-from .common import app, checked_folder, fail, say, steps, tell, tell_json, visible, warnings_as_sentences
+from .common import (
+    checked_folder,
+    command,
+    fail,
+    say,
+    steps,
+    tell,
+    tell_json,
+    tell_json_list,
+    visible,
+    warnings_as_sentences,
+)
 from .documents import check_strip, print_clusters
 from .options import READING, WORDS, Force, IdColumn, InputKind, Json, Labels, Quiet, Request, Strip, TextColumn
 
@@ -29,9 +44,15 @@ class Table(NamedTuple):
     notes: list[str]
 
 
-@app.command()
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, such as DIR/model.onmf.")]
+
+ARTICLES = {"image": "of an image", "matrix": "of a matrix"}
+"""How to say what a model is of, where its kind alone does not read well."""
+
+
+@command("predict")
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, such as DIR/model.onmf.")],
+    model: ModelFile,
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="New data, in any format that the model could have been fitted on.")
     ],
@@ -64,12 +85,16 @@ def predict(
         ),
     ] = None,
     quiet: Quiet = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of CSV.")] = False,
+    as_lines: Annotated[
+        bool, typer.Option("--jsonl", help="Print JSON Lines: one JSON object per line, each as soon as it is known.")
+    ] = False,
 ) -> None:
     """Assign new data to the clusters of a model.
 
-    Prints a table in CSV: id, cluster, how sure it is, the runner-up, scale, margin; for cells also the name of the
-    cluster. A document or cell that has none of the model's words or genes gets no cluster.
+    Prints a table in CSV with a line for each document or cell: the number and the name of its cluster, how sure that
+    is, and the runner-up. A document or cell that has none of the model's words or genes gets no cluster. An image is
+    mapped into the folder of --out instead.
 
     For example:
 
@@ -81,12 +106,14 @@ def predict(
 
     onmf predict cells/model.onmf new.h5ad --out assigned.csv
     """
+    if as_json and as_lines:
+        fail("--json prints one JSON document, --jsonl one for each line: use one of them.")
     fitted = onmf.load(model)
     name = fitted.extra_["kind"]
     kind = get_kind(name)
     if kind.predict is None:
         fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    request = Request(path, out, force, labels, strip, text, id, input, layer, token_pattern, quiet, as_json)
+    request = Request(path, out, force, labels, strip, text, id, input, layer, token_pattern, quiet, as_json, as_lines)
     resolve(kind.predict)(fitted, request)
 
 
@@ -122,11 +149,12 @@ def predict_matrix(model: onmf.ONMF, request: Request) -> None:
 
         X = read_documents(request.path).X
         labels, scales, margins = model.assign(X)
+        names = names_of_model(model)
         rows = (
-            {"id": i, "cluster": int(labels[i]), "scale": float(scales[i]), "margin": float(margins[i])}
-            for i in range(len(labels))
+            {"id": i, "cluster": int(k), "name": names[k], "scale": float(scales[i]), "margin": float(margins[i])}
+            for i, k in enumerate(labels)
         )
-        return Table(rows, ["id", "cluster", "scale", "margin"], [])
+        return Table(rows, COLUMNS, [])
 
     predict_table(request, assign)
 
@@ -149,9 +177,11 @@ def predict_table(request: Request, assign: Callable[[], Table]) -> None:
             say(note)
     if out is not None:
         write_rows(out, table.rows, table.columns, replace=request.force)
-    elif request.as_json:
+    elif request.as_lines:
         for row in table.rows:
             tell_json(row)
+    elif request.as_json:
+        tell_json_list(table.rows)
     else:
         lines = csv_lines(table.rows, table.columns)
         if sys.stdout.isatty():  # files and programs get the names unchanged
@@ -159,24 +189,35 @@ def predict_table(request: Request, assign: Callable[[], Table]) -> None:
         sys.stdout.writelines(lines)
 
 
-@app.command()
+@command("show")
 def show(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, such as DIR/model.onmf.")],
-    words: Annotated[int, typer.Option("--words", min=1, help="Number of words for each cluster.")] = 10,
+    model: ModelFile,
+    top: Annotated[
+        int,
+        typer.Option(
+            "--top", "--words", min=1, metavar="NUMBER", help="How many words, bands or genes to print per cluster."
+        ),
+    ] = 10,
     as_json: Json = False,
 ) -> None:
-    """Print the clusters of a model.
+    """Print the clusters of a model: their numbers, names and sizes, and what sets each apart.
 
-    Example: onmf show clusters/model.onmf
+    For a model of documents, that is its words; for one of an image, bands of the spectrum; for one of cells, genes.
+
+    For example:
+
+    onmf show clusters/model.onmf
+
+    onmf show materials/model.onmf --top 5
     """
     fitted = onmf.load(model)
     extra, provenance = fitted.extra_, fitted.provenance_
-    sizes = np.bincount(fitted.labels_, minlength=len(fitted.cluster_centers_))
-    kind = get_kind(extra["kind"])
-    top_words = fitted.top_features(words, kind.feature_names(extra))
+    kind, k = get_kind(extra["kind"]), len(fitted.cluster_centers_)
+    sizes = np.bincount(fitted.labels_, minlength=k)
+    described = zip(numbers(kind, k), names_of_model(fitted), sizes, kind.distinctive(fitted, top), strict=True)
     rows = [
-        {"cluster": k, "size": int(size), "distinctive": ", ".join(top)}
-        for k, (size, top) in enumerate(zip(sizes, top_words, strict=True))
+        {"cluster": number, "name": name, "size": int(size), "distinctive": text}
+        for number, name, size, text in described
     ]
     n, p = len(fitted.labels_), fitted.n_features_in_
     objective = fitted.clustering_.objective
@@ -185,7 +226,8 @@ def show(
         facts |= {"objective": objective, "stop_reason": fitted.stop_reason_}
         tell_json(facts | {"provenance": provenance, "clusters": rows})
         return
-    tell(f"A model of {extra['kind']}: {len(rows)} clusters of {n:,} rows and {p:,} features")
+    of = ARTICLES.get(extra["kind"], f"of {extra['kind']}")
+    tell(f"A model {of}: {k} {kind.clusters} in {n:,} {kind.rows}, described by {p:,} {kind.features}")
     if fitted.stop_reason_ == "batch":
         tell(f"{fitted.n_iter_} batches, objective of the last one {objective:.6g}")
     else:
@@ -193,4 +235,40 @@ def show(
     created, version = provenance.get("created", "at an unknown time"), provenance.get("onmf", "of unknown version")
     tell(f"Written {created} by onmf {version}")
     tell()
-    print_clusters(rows, kind.features)
+    print_clusters(rows, kind.features, kind.rows)
+
+
+@command("rename")
+def rename(
+    model: ModelFile,
+    cluster: Annotated[
+        int | None, typer.Argument(metavar="CLUSTER", help="The number of a cluster, as onmf show prints it.")
+    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its new name.")] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Take the names from a csv file with the columns cluster and name."
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Give the clusters of a model other names.
+
+    The model file is replaced as a whole, or not at all. onmf show and onmf predict use the new names. Tables and
+    reports that were written before keep the old ones.
+
+    For example:
+
+    onmf rename clusters/model.onmf 3 "letters to the editor"
+
+    onmf rename clusters/model.onmf --from names.csv
+    """
+    if (table is None) == (cluster is None) or (cluster is None) != (name is None):
+        fail("Give the number of a cluster and its new name, or a table of names with --from.")
+    changes = read_names(table) if table is not None else {cluster or 0: name or ""}
+    kind = get_kind(onmf.load(model).extra_["kind"])
+    names = rename_clusters(model, changes)
+    if not quiet:
+        for number, new in zip(numbers(kind, len(names)), names, strict=True):
+            tell(f"{number:7}  {new}")

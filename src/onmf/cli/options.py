@@ -19,22 +19,23 @@ READING, WORDS, FIT, OUTPUT = "Reading", "Words", "Clustering", "Output"
 """Panels of the help texts."""
 
 Clusters = Annotated[
-    str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters; auto chooses it.")
+    str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters, or auto to have it chosen.")
 ]
 
 TextColumn = Annotated[
-    str | None, typer.Option("--text", metavar="COLUMN", help="Table column with the text.", rich_help_panel=READING)
+    str | None,
+    typer.Option("--text", metavar="COLUMN", help="Column of a table that holds the text.", rich_help_panel=READING),
 ]
 IdColumn = Annotated[
     str | None,
-    typer.Option("--id", metavar="COLUMN", help="Table column with the identifiers.", rich_help_panel=READING),
+    typer.Option("--id", metavar="COLUMN", help="Column of a table that names the documents.", rich_help_panel=READING),
 ]
 InputKind = Annotated[
     str | None,
     typer.Option(
         "--input",
         metavar="KIND",
-        help="Kind of PATH if its name does not show it: csv, tsv, jsonl or lines.",
+        help="Format of PATH, if its name does not show it: csv, tsv, jsonl or lines (one document per line).",
         rich_help_panel=READING,
     ),
 ]
@@ -43,46 +44,105 @@ Labels = Annotated[
     typer.Option(
         "--labels",
         metavar="folder|COLUMN",
-        help="Compare with known classes: the folder of each file, or a table column.",
+        help="Compare the clusters with known classes: the folder of each file, or a column of a table.",
         rich_help_panel=READING,
     ),
 ]
 Strip = Annotated[
     list[str] | None,
     typer.Option(
-        "--strip", help="Part to drop from each document: headers (of mail and news).", rich_help_panel=READING
+        "--strip",
+        metavar="headers",
+        help="Leave out the headers of mail and news.",
+        rich_help_panel=READING,
     ),
 ]
 
 Divergence = Annotated[
     str,
-    typer.Option("--divergence", help="kullback-leibler, frobenius, cosine, or a number β.", rich_help_panel=FIT),
+    typer.Option(
+        "--divergence",
+        metavar="NAME",
+        help="How far a row is from a cluster: kullback-leibler (for counts), frobenius, cosine, or a number β.",
+        rich_help_panel=FIT,
+    ),
 ]
 Init = Annotated[
-    str, typer.Option("--init", help="snpa, ++, random, random-partition, bisection or consensus.", rich_help_panel=FIT)
+    str,
+    typer.Option(
+        "--init",
+        metavar="NAME",
+        help="How the first clusters are found: snpa (without chance), ++, random, random-partition, bisection, or "
+        "consensus (a vote of many runs).",
+        rich_help_panel=FIT,
+    ),
 ]
 NInit = Annotated[
-    int, typer.Option("--n-init", min=1, help="Number of random starts; the best run is kept.", rich_help_panel=FIT)
+    int,
+    typer.Option(
+        "--n-init",
+        metavar="NUMBER",
+        min=1,
+        help="Number of random starts. The run with the lowest objective is kept.",
+        rich_help_panel=FIT,
+    ),
 ]
 MaxIter = Annotated[
-    int, typer.Option("--max-iter", min=1, help="Maximum number of iterations per run.", rich_help_panel=FIT)
+    int,
+    typer.Option(
+        "--max-iter", metavar="NUMBER", min=1, help="Stop a run after this many iterations.", rich_help_panel=FIT
+    ),
 ]
 Tol = Annotated[
-    float, typer.Option("--tol", min=0.0, help="Stop when the scales change by less than this.", rich_help_panel=FIT)
+    float,
+    typer.Option(
+        "--tol",
+        metavar="NUMBER",
+        min=0.0,
+        help="Stop a run when the scales change by less than this.",
+        rich_help_panel=FIT,
+    ),
 ]
 Smoothing = Annotated[
-    float, typer.Option("--smoothing", min=0.0, help="Smoothing ε of Kullback–Leibler.", rich_help_panel=FIT)
+    float,
+    typer.Option(
+        "--smoothing",
+        metavar="NUMBER",
+        min=0.0,
+        help="Added to every share of a cluster, so that none is zero (Kullback–Leibler).",
+        rich_help_panel=FIT,
+    ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the random starts.", rich_help_panel=FIT)]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="NUMBER",
+        min=0,
+        help="Seed of the random numbers: the same seed gives the same clusters.",
+        rich_help_panel=FIT,
+    ),
+]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Number of threads; all cores by default.", rich_help_panel=FIT)
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="NUMBER",
+        min=1,
+        help="Number of threads; by default one for each core.",
+        rich_help_panel=FIT,
+    ),
 ]
 
-Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.", rich_help_panel=OUTPUT)]
-Title = Annotated[str | None, typer.Option("--title", help="Title of the report.", rich_help_panel=OUTPUT)]
+Report = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html, or leave it out.", rich_help_panel=OUTPUT)
+]
+Title = Annotated[
+    str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.", rich_help_panel=OUTPUT)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the output of an earlier run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the files of an earlier run.")]
 
 
 @dataclass(frozen=True)
@@ -101,6 +161,7 @@ class Request:
     token_pattern: str | None
     quiet: bool
     as_json: bool
+    as_lines: bool
 
 
 def parse_clusters(k: str) -> int | str:

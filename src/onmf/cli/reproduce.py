@@ -16,10 +16,10 @@ from onmf.datasets import DownloadError, data_home, list_datasets
 from onmf.datasets import fetch as fetch_data
 from onmf.datasets.catalogue import members
 
-from .common import app, checked_folder, fail, say
+from .common import PlainGroup, app, checked_folder, command, fail, say
 
 reproduce = typer.Typer(
-    help="Reproduce the paper's tables and figures, and compare every number.", no_args_is_help=True
+    cls=PlainGroup, help="Reproduce the paper's tables and figures, and compare every number.", no_args_is_help=True
 )
 app.add_typer(reproduce, name="reproduce")
 
@@ -27,15 +27,18 @@ Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this data set; can be repeated.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write tables and figures into this folder.")]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each fit; the median time is reported.")]
+Runs = Annotated[
+    int, typer.Option("--runs", metavar="NUMBER", min=1, help="Runs of each fit; the median time is reported.")
+]
 
 
-@app.command()
+@command("fetch")
 def fetch(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names of data sets, or 'documents', 'hyperspectral', 'paper' (both, the default), 'cells' or 'all'."
+            metavar="NAME",
+            help="Names of data sets, or 'documents', 'hyperspectral', 'paper' (both, the default), 'cells' or 'all'.",
         ),
     ] = None,
 ) -> None:
@@ -54,7 +57,7 @@ def fetch(
         raise typer.Exit(2)
 
 
-@reproduce.command("documents")
+@command("documents", reproduce)
 def documents_command(only: Only = None, out: Out = None, runs: Runs = 1) -> None:
     """Table 1: accuracy, iterations and time on the document sets.
 
@@ -63,7 +66,7 @@ def documents_command(only: Only = None, out: Out = None, runs: Runs = 1) -> Non
     _exit(_documents(_names(only, "documents"), checked_folder(out), runs))
 
 
-@reproduce.command("images")
+@command("images", reproduce)
 def images_command(only: Only = None, out: Out = None, runs: Runs = 1) -> None:
     """Table 2 and the figures: spectra and maps of the hyperspectral scenes.
 
@@ -72,7 +75,7 @@ def images_command(only: Only = None, out: Out = None, runs: Runs = 1) -> None:
     _exit(_images(_names(only, "hyperspectral"), checked_folder(out), runs))
 
 
-@reproduce.command("all")
+@command("all", reproduce)
 def all_command(out: Out = None, runs: Runs = 1) -> None:
     """Both tables and all figures.
 
@@ -90,7 +93,7 @@ def all_command(out: Out = None, runs: Runs = 1) -> None:
     _exit(*agrees)
 
 
-@reproduce.command("family")
+@command("family", reproduce)
 def family_command(only: Only = None, out: Out = None) -> None:
     """Beyond the paper: accuracy and MRSA against β, over the same sets.
 

@@ -16,6 +16,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from onmf.divergence import Array
 
 from .pieces import ROWS, Shards, fill, new_folder, open_shards, read_shard, write_shard
+from .vocabulary import make_vectorizer, min_documents
 
 CHARACTERS = 1 << 25
 """Approximate length of the texts of a shard, in characters; counting them takes about 300 MB."""
@@ -39,8 +40,9 @@ def count_shards(
     folder : path
         Folder to write; it must not exist, or be empty. If an error occurs, nothing is written.
     vectorizer : CountVectorizer, optional
-        Defines words and selects them (``min_df``, ``max_df``, ``max_features``, ``vocabulary``); by default
-        scikit-learn's ``CountVectorizer()``. It is not changed.
+        Defines words and selects them (``min_df``, ``max_df``, ``max_features``, ``vocabulary``). It is not changed. By
+        default :func:`onmf.text.make_vectorizer`, and rare words are removed: the words and counts are those of
+        :func:`onmf.text.count_words`.
     documents : int, default=10000
         Most documents of a shard; long texts make it end earlier.
 
@@ -63,9 +65,11 @@ def count_shards(
         raise ValueError(f"documents={documents} is not allowed: a shard needs at least 1 document.")
     if isinstance(texts, str):
         raise TypeError("texts is one string: give a list of strings, or another iterable, with one for each document.")
-    counter = CountVectorizer(dtype=np.int32) if vectorizer is None else vectorizer
     with new_folder(folder) as new:
-        count_pieces(texts, new, counter, documents=documents)
+        if vectorizer is None:
+            count_pieces(texts, new, make_vectorizer(), documents=documents, enough=min_documents)
+        else:
+            count_pieces(texts, new, vectorizer, documents=documents)
     return open_shards(folder)
 
 

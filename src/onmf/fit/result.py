@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,6 +97,18 @@ class Clustering:
     margins: FloatArray | None = None
     n_sweeps: int = 0
     agreement: Agreement | None = None
+
+    def reordered(self, order: Array) -> Clustering:
+        """The same clusters in another order: the new cluster k is the old cluster ``order[k]``."""
+        place = np.empty(len(order), dtype=self.labels.dtype)
+        place[order] = np.arange(len(order))
+        return replace(
+            self,
+            labels=place[self.labels],
+            centroids=np.ascontiguousarray(self.centroids[order]),
+            masses=self.masses[order],
+            init_rows=None if self.init_rows is None else self.init_rows[order],
+        )
 
     @property
     def W(self) -> FloatArray:

@@ -17,11 +17,13 @@ from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import snpa
 from onmf.fit.describe import margins
+from onmf.naming import number_by_size
 from onmf.parameters import check_parameters
 
 from .choose import choose_n_clusters
 from .cube import Cube
 from .kind import is_image
+from .materials import names_of_spectra
 from .pixels import Negatives, Pixels
 from .read import read_cube
 from .result import ImageClustering, image_parts, with_truth
@@ -97,6 +99,7 @@ def cluster_image(
     notes = _notes(cube, pixels)
     size = pixels.shape[0] * pixels.shape[1] * pixels.dtype.itemsize
     blocks = size > IN_MEMORY if in_memory is None else not in_memory
+    rows: Pixels | Array
     if automatic:
         chosen = choose_n_clusters(pixels.rows(pixels.spread(2_000)), model)
         model = ONMF(chosen, **parameters)
@@ -104,11 +107,14 @@ def cluster_image(
     if model.n_clusters > pixels.shape[0]:
         raise ValueError(f"n_clusters={model.n_clusters}, but only {pixels.shape[0]} pixels are inside: ask for fewer.")
     if blocks:
+        rows, engine = pixels, in_blocks(model.engine, model.n_threads, progress)
         notes.append(_fit_blocks(model, pixels, progress))
     else:
         if progress is not None:
             progress("clustering", 0.0)
-        model.fit(pixels.array())
+        rows, engine = pixels.array(), None
+        model.fit(rows)
+    number_by_size(model, lambda centroids: fit_model(model, rows, engine=engine, init=centroids))
     if progress is not None:
         progress("measuring how sure the clusters are", 0.0)
     some = pixels.spread(REFIT_SAMPLE)
@@ -274,7 +280,7 @@ def _describe(
         margins=pixels.image(distances, np.nan),
         confidence=pixels.image(sure, np.nan),
         runners_up=pixels.image(following.astype(compact), -1),
-        names=[f"cluster {number + 1}" for number in range(k)],
+        names=names_of_spectra(spectra, counts, pixels.cube.nanometres),
         cube=pixels.cube,
         model=model,
         calibration=calibration,

@@ -11,6 +11,16 @@ from onmf.confidence import calibration_rules
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
+UNITS = {
+    "nanometers": "nm",
+    "nanometres": "nm",
+    "micrometers": "µm",
+    "micrometres": "µm",
+    "microns": "µm",
+    "unknown": "",
+}
+"""Short forms of units of wavelengths."""
+
 
 def _rules(k: int, p: int) -> dict[str, Rule]:
     return {
@@ -41,7 +51,51 @@ def _bands(extra: Mapping[str, Any]) -> list[str]:
     return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
 
 
-IMAGE = Kind(predict="onmf.cli.image:map_image", rules=_rules, check=_check, feature_names=_bands, features="bands")
+def _distinctive(model: Any, n: int) -> list[str]:
+    """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
+    extra = model.extra_
+    numbers = np.flatnonzero(extra["good_bands"])
+    tops = model.top_features(n, [str(band) for band in numbers])
+    return [", ".join(_range(run, extra) for run in _runs([int(band) for band in top])) for top in tops]
+
+
+def _runs(bands: list[int]) -> list[tuple[int, int]]:
+    """Bands as ranges of neighbours, in the order in which a band of each came first."""
+    left, runs = set(bands), []
+    for band in bands:
+        if band in left:
+            low = high = band
+            while below := [b for b in (low - 1, low - 2) if b in left]:  # a gap of one band is no gap
+                low = below[0]
+            while above := [b for b in (high + 1, high + 2) if b in left]:
+                high = above[0]
+            left -= set(range(low, high + 1))
+            runs.append((low, high))
+    return runs
+
+
+def _range(run: tuple[int, int], extra: Mapping[str, Any]) -> str:
+    ends = [band + 1 for band in dict.fromkeys(run)]
+    text = f"band{'s' if len(ends) > 1 else ''} {'–'.join(map(str, ends))}"
+    if "wavelengths" not in extra:
+        return text
+    waves = "–".join(f"{extra['wavelengths'][band - 1]:.4g}" for band in ends)
+    unit = (extra["wavelength_unit"] or "").strip()
+    unit = UNITS.get(unit.lower(), unit)
+    return f"{text} ({waves}{f' {unit}' if unit else ''})"
+
+
+IMAGE = Kind(
+    predict="onmf.cli.image:map_image",
+    rules=_rules,
+    check=_check,
+    feature_names=_bands,
+    features="bands",
+    rows="pixels",
+    clusters="materials",
+    first=1,  # 0 means no data in a map
+    distinctive=_distinctive,
+)
 
 
 def is_image(parts: Mapping[str, Any]) -> bool:

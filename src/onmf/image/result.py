@@ -12,8 +12,12 @@ from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
+from onmf.naming import numbers
+from onmf.notebook import table
 
 from .cube import Cube
+from .figures import colours
+from .kind import IMAGE
 from .pixels import Negatives
 from .truth import Comparison, Truth, compare
 
@@ -42,7 +46,7 @@ class ImageClustering:
     runners_up : (lines, samples) array of int
         The best other cluster of each pixel; −1 for pixels that were left out, or if there is none.
     names : list of str
-        Name of each cluster: its material if a truth is known, else its number, from 1.
+        Name of each cluster: its material if a truth is known, else a description of its spectrum.
     cube : Cube
         The image.
     model : ONMF
@@ -78,6 +82,10 @@ class ImageClustering:
     def __repr__(self) -> str:
         lines, samples = self.labels.shape
         return f"<ImageClustering of {self.cube.name}: {lines} × {samples} pixels, {len(self.spectra)} clusters>"
+
+    def _repr_html_(self) -> str:
+        rows = zip(numbers(IMAGE, len(self.names)), self.names, self.sizes.tolist(), strict=True)
+        return table(repr(self).strip("<>"), ["cluster", "name", "pixels"], rows, colours(self.names))
 
     @property
     def sizes(self) -> Array:

@@ -18,6 +18,7 @@ from onmf.palette import parts_of
 from .cube import Cube, Transform
 from .envi import spectral
 from .figures import colours, plot_map, plot_spectra
+from .kind import IMAGE
 
 if TYPE_CHECKING:
     from .result import ImageClustering
@@ -63,8 +64,8 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
         "bands": bands,
         "used_bands": int(clustering.cube.good_bands.sum()),
         "clusters": [
-            {"value": k + 1, "name": name, "pixels": int(size)}
-            for k, (name, size) in enumerate(zip(clustering.names, clustering.sizes, strict=True))
+            {"cluster": value, "value": value, "name": name, "pixels": int(size)}
+            for value, (name, size) in enumerate(zip(clustering.names, clustering.sizes, strict=True), IMAGE.first)
         ],
         "outside": int(np.count_nonzero(clustering.labels < 0)),
         "iterations": clustering.model.n_iter_,
@@ -86,14 +87,14 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
 
 
 def classes(clustering: ImageClustering, labels: Array | None = None) -> Classes:
-    """Return the map as files store it (0 outside, cluster k as k + 1), and a name and a colour for each class.
+    """Return the map as files store it (0 outside, clusters from 1), and a name and a colour for each class.
 
     ``labels`` replaces the clusters of the pixels.
     """
     k = len(clustering.spectra)
-    values = ((clustering.labels if labels is None else labels) + 1).astype(np.uint8 if k < 256 else np.uint16)
+    values = (clustering.labels if labels is None else labels) + IMAGE.first
     shades = [parts_of(colour) for colour in colours(clustering.names)]
-    return values, [OUTSIDE, *clustering.names], [(0, 0, 0), *shades]
+    return values.astype(np.uint8 if k < 256 else np.uint16), [OUTSIDE, *clustering.names], [(0, 0, 0), *shades]
 
 
 def write_map_geotiff(clustering: ImageClustering, path: Path) -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+KERNELS: list[Any] = []
+"""All compiled functions."""
+
+
+def compiled_before() -> bool:
+    """Whether an earlier process left compiled kernels in the cache, so that this one need not compile them."""
+    folders = {kernel.stats.cache_path for kernel in KERNELS} - {None}
+    return any(next(Path(folder).glob("*.nbi"), None) is not None for folder in folders)
 
 
 def jit(function: F) -> F:
@@ -30,6 +40,8 @@ def jit_any_order(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     try:
-        return numba.njit(function, nogil=True, cache=True, **options)
+        compiled = numba.njit(function, nogil=True, cache=True, **options)
     except RuntimeError:  # numba found no folder it can write a cache to
-        return numba.njit(function, nogil=True, **options)
+        compiled = numba.njit(function, nogil=True, **options)
+    KERNELS.append(compiled)
+    return compiled

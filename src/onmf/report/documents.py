@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from onmf.io.files import write_whole
+from onmf.naming import numbers
 from onmf.text import DocumentClusters
-from onmf.text.cluster import NOBODY
+from onmf.text.kind import DOCUMENTS
+from onmf.text.views import NOBODY
 
 from .charts import cluster_map, colours, convergence, escaped, shaded_table
 from .page import render_page
@@ -41,14 +43,15 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
     name = Path(str(source.get("name", ""))).name
     title = title or (f"Clusters of {name}" if name else "Clusters of documents")
     distinctive = found.distinctive(10)
-    names = [", ".join(list(words)[:3]) or "no distinctive words" for words in distinctive]
+    names, numbering = found.names, numbers(DOCUMENTS, found.n_clusters)
     frequent = found.frequent(10)
     palette = colours(found.n_clusters)
     n = len(found.ids)
     moved = model.history_.get("moved", np.empty(0))
     cards = [
         {
-            "number": k,
+            "index": k,
+            "number": numbering[k],
             "name": names[k],
             "size": int(sizes[k]),
             "share": float(sizes[k]) / max(int(sizes.sum()), 1),
@@ -65,15 +68,18 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
         "map": cluster_map(
             model.cluster_centers_,
             sizes,
-            [", ".join(list(words)[:2]) for words in distinctive],
-            [f"<b>{k}</b>, {size:,} documents<br>{escaped(', '.join(words))}"
-             for k, (size, words) in enumerate(zip(sizes, distinctive, strict=True))],
+            [", ".join(name.split(", ")[:2]) for name in names],
+            [f"<b>{number}</b>, {size:,} documents<br>{escaped(', '.join(words))}"
+             for number, size, words in zip(numbering, sizes, distinctive, strict=True)],
         ),
         "convergence": convergence(moved),
     }  # fmt: skip
     length = min(LONGEST, ALL_TEXTS // max(n, 1))
     data: dict[str, Any] = {
-        "clusters": [{"name": names[k], "colour": palette[k]} for k in range(found.n_clusters)],
+        "clusters": [
+            {"number": number, "name": name, "colour": colour}
+            for number, name, colour in zip(numbering, names, palette, strict=True)
+        ],
         "documents": {
             "id": list(found.ids),
             "cluster": found.clusters,
@@ -89,7 +95,9 @@ def documents_report(found: DocumentClusters, *, title: str | None = None) -> st
         data["documents"]["label"] = [index.get(label, -1) if label is not None else -1 for label in found.classes]
         order = np.argsort([np.argmax(comparison.counts[:, k]) for k in range(found.n_clusters)], kind="stable")
         figures["classes"] = shaded_table(
-            comparison.counts[:, order], comparison.classes, [f"{k}: {names[k].split(', ')[0]}" for k in order]
+            comparison.counts[:, order],
+            comparison.classes,
+            [f"{numbering[k]}: {names[k].split(', ')[0]}" for k in order],
         )
     return render_page(
         "documents.html",

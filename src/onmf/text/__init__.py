@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from onmf.datasets.vocabulary import make_vectorizer, stop_words
+
 from .cluster import DocumentClusters, assign_documents, cluster_documents
 from .compare import Comparison
 from .read import Text, Texts, read_texts
-from .words import Counts, count_words, make_vectorizer, stop_words
+from .words import Counts, count_words
 from .write import write_tables
 
 __all__ = [

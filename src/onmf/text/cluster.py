@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,29 +14,28 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf.confidence import Calibration, calibration_of
 from onmf.data import in_blocks
+from onmf.datasets.vocabulary import make_vectorizer
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
-from onmf.io.schema import check_parts
+from onmf.naming import CANDIDATES, names_from_features, names_of_model, number_by_size
 from onmf.parameters import check_for_parts, check_parameters
 from onmf.select import Selection, select_n_clusters
 
 from .compare import Comparison, compare_documents
-from .kind import is_documents
-from .read import STRIP, Text, Texts
+from .kind import DOCUMENTS, KIND
+from .read import Text, Texts
+from .restore import describe, vectorizer_of
 from .shards import ShardedCounts, count_in_shards
 from .sure import measure_documents, sure_of
-from .words import Counts, count_known_words, count_words, make_vectorizer, restore_vectorizer, vectorizer_options
+from .views import NOBODY, ViewsMixin, so_many
+from .words import Counts, count_known_words, count_words, vectorizer_options
 
-KIND = "documents"
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
 """Numbers of clusters that ``n_clusters="auto"`` tries."""
 
-NOBODY = -1
-"""Label of a document that has none of the words."""
 
-
-@dataclass(frozen=True)
-class DocumentClusters:
+@dataclass(frozen=True, repr=False)
+class DocumentClusters(ViewsMixin):
     """The clusters of a collection of documents.
 
     Attributes
@@ -72,6 +70,8 @@ class DocumentClusters:
         How the number of clusters was chosen; None if it was given.
     calibration : Calibration or None
         How ``confidence`` follows from losses; None for a model of an earlier version.
+    names : list of str
+        A short name of each cluster; by default made of the words that tell it from the others.
     """
 
     model: ONMF
@@ -89,6 +89,11 @@ class DocumentClusters:
     source: dict[str, Any] = field(default_factory=dict)
     selection: Selection | None = None
     calibration: Calibration | None = None
+    names: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", names_from_features(self.distinctive(CANDIDATES), first=DOCUMENTS.first))
 
     @property
     def n_clusters(self) -> int:
@@ -163,6 +168,7 @@ class DocumentClusters:
             "vocabulary": [str(word) for word in self.words],
             "vectorizer": vectorizer_options(self.vectorizer),
             "source": self.source,
+            "names": self.names,
             **({} if self.calibration is None else self.calibration.parts()),
         }
         self.model.save(path, extra=extra)
@@ -259,11 +265,13 @@ def cluster_documents(
         )
     step("fitting", None)
     model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
-    X = csr_array(counts.X[filled]) if isinstance(counts, Counts) else counts.X
     if isinstance(counts, Counts):
+        X, engine = csr_array(counts.X[filled]), None
         model.fit(X)
     else:
-        fit_model(model, replace(counts.X, names=None), engine=in_blocks(model.engine, model.n_threads, progress))
+        X, engine = replace(counts.X, names=None), in_blocks(model.engine, model.n_threads, progress)
+        fit_model(model, X, engine=engine)
+    number_by_size(model, lambda centroids: fit_model(model, X, engine=engine, init=centroids))
     assert model.margins_ is not None, "a fit computes them"
     step("measuring", None)
     calibration = measure_documents(model, X)
@@ -283,7 +291,8 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     model : ONMF
         A model that :meth:`DocumentClusters.save` wrote, as :func:`onmf.load` reads it.
     texts : iterable of Text or str
-        Documents. Headers and the like must be dropped as they were for the model: see :func:`options_of`.
+        Documents. Headers and the like must be dropped as they were for the model: see
+        :func:`onmf.text.restore.options_of`.
     token_pattern : str, optional
         The token pattern of the model. It is required if the pattern is more than a run of one kind of character. Such
         a pattern can take exponential time on some texts, so one from a file is not used without your consent.
@@ -304,47 +313,8 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if isinstance(texts, Texts):
         source |= describe(texts)
-    return _described(model, counts, filled, assigned, source, None, calibration)
-
-
-def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectorizer:
-    """The vectorizer of a document model; for ``token_pattern`` see :func:`assign_documents`."""
-    extra = getattr(model, "extra_", {"kind": "matrix"})
-    if not is_documents(extra):
-        raise ValueError(f"This is a model of kind {extra['kind']!r}: documents need one of kind 'documents'.")
-    try:
-        check_parts(KIND, extra, *model.cluster_centers_.shape)
-    except ValueError as error:
-        raise ValueError(f"The model's vocabulary is damaged: {error}.") from error
-    vectorizer = restore_vectorizer(extra["vectorizer"], extra["vocabulary"], token_pattern)
-    try:
-        vectorizer.build_analyzer()
-    except (ValueError, re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"The model's vocabulary is damaged: {error}.") from error
-    return vectorizer
-
-
-def options_of(model: ONMF) -> dict[str, Any]:
-    """Options for :func:`read_texts` that read new documents as those of the model were read."""
-    dropped = getattr(model, "extra_", {}).get("source", {}).get("strip", [])
-    return {"strip": [name for name in dropped if name in STRIP]}
-
-
-def describe(texts: Texts) -> dict[str, Any]:
-    """Summary of the reading: the source, and what was repaired, dropped or skipped."""
-    return {
-        "name": texts.name,
-        "kind": texts.kind,
-        "strip": list(texts.strip),
-        "repaired": dict(texts.repaired),
-        "encoded": texts.n_encoded,
-        "skipped": [list(skipped) for skipped in texts.skipped],
-    }
-
-
-def so_many(n: int, name: str) -> str:
-    """A count and its noun, such as ``1 document`` or ``2 documents``."""
-    return f"{n:,} {name}{'' if n == 1 else 's'}"
+    found = _described(model, counts, filled, assigned, source, None, calibration)
+    return replace(found, names=names_of_model(model))
 
 
 def _some(names: list[str], most: int = 5) -> str:

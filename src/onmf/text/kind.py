@@ -9,6 +9,9 @@ from onmf.confidence import calibration_rules
 from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
+KIND = "documents"
+"""Name of the kind in model files."""
+
 LONGEST_RUN = 20
 """Words or letters of the longest n-gram: the memory that a document needs grows with this number."""
 
@@ -47,6 +50,7 @@ def _rules(k: int, p: int) -> dict[str, Rule]:
         "vectorizer": json_object({name: optional(rule) for name, rule in VECTORIZER.items()}, closed=True),
         "source": optional(json_object(SOURCE)),
         **calibration_rules(k),
+        "names": optional(strings(k)),
     }
 
 
@@ -54,7 +58,14 @@ def _vocabulary(extra: Mapping[str, Any]) -> list[str]:
     return extra["vocabulary"]
 
 
-DOCUMENTS = Kind(predict="onmf.cli.models:predict_documents", rules=_rules, feature_names=_vocabulary, features="words")
+DOCUMENTS = Kind(
+    predict="onmf.cli.models:predict_documents",
+    rules=_rules,
+    feature_names=_vocabulary,
+    features="words",
+    rows="documents",
+    first=1,
+)
 
 
 def is_documents(parts: Mapping[str, Any]) -> bool:

@@ -17,11 +17,12 @@ from sklearn.feature_extraction.text import CountVectorizer
 from onmf.datasets import Shards, open_shards
 from onmf.datasets.count import count_pieces
 from onmf.datasets.pieces import NAMES, ROWS, SHARDS
+from onmf.datasets.vocabulary import min_documents
 from onmf.divergence import Array
 from onmf.io.files import whole_folder
 
 from .read import Text
-from .words import excerpt, min_documents, numbered
+from .words import excerpt, numbered
 
 IDS, BEGINNINGS = "ids.txt", "beginnings.txt"
 """Files beside the shards: the identifiers and the excerpts of the documents, one per line."""

@@ -11,25 +11,28 @@ import numpy as np
 from onmf.io.csv_file import csv_line
 from onmf.io.files import write_whole
 
-from .cluster import NOBODY, DocumentClusters
+from .cluster import DocumentClusters
+from .kind import DOCUMENTS
+from .views import NOBODY
 
 FORMATS = ("csv", "parquet")
 WORDS = 10
-COLUMNS = ["id", "cluster", "confidence", "runner_up", "scale", "margin"]
-"""Columns of a table of assignments; ``label`` follows if classes are known."""
+COLUMNS = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin"]
+"""Columns of the table of documents, before their classes."""
 
 
 def assignments(result: DocumentClusters) -> Iterator[dict[str, Any]]:
     """Yield a row for each document, in their order. Documents that are set aside have no cluster."""
     labelled = any(label is not None for label in result.classes)
     for i, name in enumerate(result.ids):
-        aside = result.clusters[i] == NOBODY
-        sure, following = float(result.confidence[i]), int(result.runners_up[i])
+        k, following = int(result.clusters[i]), int(result.runners_up[i])
+        aside, sure = k == NOBODY, float(result.confidence[i])
         row = {
             "id": name,
-            "cluster": None if aside else int(result.clusters[i]),
+            "cluster": None if aside else k + DOCUMENTS.first,
+            "name": None if aside else result.names[k],
             "confidence": round(sure, 4) if np.isfinite(sure) else None,
-            "runner_up": None if following == NOBODY else following,
+            "runner_up": None if following == NOBODY else following + DOCUMENTS.first,
             "scale": None if aside else float(result.scales[i]),
             "margin": None if aside else float(result.margins[i]),
         }
@@ -40,7 +43,8 @@ def clusters(result: DocumentClusters) -> Iterator[dict[str, Any]]:
     """Yield a row for each cluster; if classes are known, with its most frequent class and the share of that class."""
     rows = zip(result.sizes, result.frequent(WORDS), result.distinctive(WORDS), strict=True)
     for k, (size, frequent, distinctive) in enumerate(rows):
-        row = {"cluster": k, "size": int(size), "frequent": ", ".join(frequent), "distinctive": ", ".join(distinctive)}
+        row = {"cluster": k + DOCUMENTS.first, "name": result.names[k], "size": int(size)}
+        row |= {"frequent": ", ".join(frequent), "distinctive": ", ".join(distinctive)}
         if result.comparison is not None:
             counts = result.comparison.counts[:, k]
             top = int(np.argmax(counts))
@@ -48,6 +52,17 @@ def clusters(result: DocumentClusters) -> Iterator[dict[str, Any]]:
             row["label"] = result.comparison.classes[top] if known else None
             row["share"] = float(counts[top] / counts.sum()) if known else None
         yield row
+
+
+def frame(result: DocumentClusters) -> Any:
+    """The table of documents as a pandas DataFrame."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install pandas") from error
+    label = ["label"] if any(label is not None for label in result.classes) else []
+    table = pd.DataFrame(list(assignments(result)), columns=[*COLUMNS, *label])
+    return table.astype({"cluster": "Int64", "scale": "float64", "margin": "float64"})
 
 
 def write_rows(path: Path, rows: Iterator[dict[str, Any]], columns: list[str], *, replace: bool = True) -> None:
@@ -78,11 +93,10 @@ def write_tables(folder: Path, found: DocumentClusters, format: str = "csv") -> 
     if format not in FORMATS:
         raise ValueError(f"format={format!r} is not known: use one of {', '.join(map(repr, FORMATS))}.")
     label = ["label"] if any(label is not None for label in found.classes) else []
+    of_cluster = ["cluster", "name", "size", "frequent", "distinctive", *label, *(["share"] if label else [])]
     paths = [folder / f"{name}.{format}" for name in ("assignments", "clusters")]
     write_rows(paths[0], assignments(found), [*COLUMNS, *label])
-    write_rows(
-        paths[1], clusters(found), ["cluster", "size", "frequent", "distinctive", *label, *(["share"] if label else [])]
-    )
+    write_rows(paths[1], clusters(found), of_cluster)
     return paths
 
 

@@ -51,7 +51,7 @@
         swatch.style.setProperty("--colour", clusters[k].colour);
         const link = document.createElement("a");
         link.href = `#cluster-${k}`;
-        link.textContent = `${k}: ${clusters[k].name}`;
+        link.textContent = `${clusters[k].number}: ${clusters[k].name}`;
         td.append(swatch, link);
       }
       cell(row, k < 0 ? "" : documents.margin[i].toFixed(3), "number");

@@ -1,0 +1,275 @@
+"""Numbers and names of clusters: one rule for documents, images and cells.
+
+Clusters are numbered by falling size. In Python they count from 0, as labels do. In what people read (files, reports,
+commands) the first number is that of the kind: :attr:`onmf.kinds.Kind.first`. Every cluster has a name, which is kept
+in the model file under ``"names"`` and can be changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onmf.backend import to_host
+from onmf.divergence import Array, FloatArray
+from onmf.estimator import ONMF, load
+from onmf.io.csv_file import plain
+from onmf.io.model_file import read_model, write_model
+from onmf.io.rules import strings
+from onmf.kinds import Kind, get_kind
+
+__all__ = [
+    "distinct",
+    "names_from_features",
+    "names_of_model",
+    "number_by_size",
+    "numbers",
+    "order_by_size",
+    "read_names",
+    "rename_clusters",
+    "renamed",
+]
+
+CANDIDATES = 10
+"""Features of a cluster from which its name is made."""
+
+LONGEST = 100
+"""Characters of the longest name."""
+
+LARGEST_TABLE = 1 << 20
+"""Bytes of the largest table of names."""
+
+REORDERINGS = 3
+"""Fits at most, if rows that belong to two clusters equally change their cluster with the order."""
+
+
+def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
+    """Number the clusters of a fitted model by falling size, the largest first, in place.
+
+    Parameters
+    ----------
+    model : ONMF
+        A model that was just fitted.
+    refit : callable
+        Fits the model again from given centroids. It is called only if a row belongs to two clusters equally: such a
+        row goes to the lower number, so its cluster depends on the order.
+    """
+    for _ in range(REORDERINGS):
+        order = order_by_size(to_host(model.labels_), len(model.cluster_centers_))
+        if (order == np.arange(len(order))).all():
+            return
+        before = model.clustering_
+        if before.margins is None or (to_host(before.margins) > 0).all():
+            break
+        refit(to_host(model.cluster_centers_)[order])
+        both = {
+            name: np.concatenate([earlier, model.history_[name]])
+            for name, earlier in before.history.items()
+            if name in model.history_
+        }
+        after = replace(model.clustering_, n_iter=before.n_iter + model.n_iter_, history=both)
+        _adopt(model, replace(after, agreement=before.agreement))
+    order = order_by_size(to_host(model.labels_), len(model.cluster_centers_))
+    _adopt(model, model.clustering_.reordered(order))
+
+
+def order_by_size(labels: Array, k: int) -> Array:
+    """The clusters by falling size; equal ones keep their order. → (k,)"""
+    return np.argsort(-np.bincount(labels[labels >= 0].ravel(), minlength=k), kind="stable")
+
+
+def _adopt(model: ONMF, clustering: Any) -> None:
+    model.clustering_ = clustering
+    model.labels_, model.cluster_centers_ = clustering.labels, clustering.centroids
+    model.init_rows_, model.agreement_ = clustering.init_rows, clustering.agreement
+    model.n_iter_, model.history_ = clustering.n_iter, clustering.history
+
+
+def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3, first: int = 0) -> list[str]:
+    """Make a short name for each cluster from its distinctive features.
+
+    Parameters
+    ----------
+    tops : list of dict
+        Weights of the features of each cluster, as :meth:`onmf.ONMF.top_features` returns them.
+    number : int, default=3
+        Features in a name, at most. Those that are strongest in this cluster come first; the others would not tell it
+        apart.
+    first : int, default=0
+        Number of the first cluster, for clusters without distinctive features.
+
+    Returns
+    -------
+    list of str
+        All different.
+    """
+    strongest: dict[str, tuple[float, int]] = {}
+    for k, top in enumerate(tops):
+        for feature, weight in top.items():
+            if feature not in strongest or weight > strongest[feature][0]:
+                strongest[feature] = weight, k
+    names = []
+    for k, top in enumerate(tops):
+        chosen: list[str] = []
+        for feature in sorted(top, key=lambda feature: strongest[feature][1] != k):  # stable: otherwise by weight
+            if len(chosen) < number and not any(_alike(feature, other) for other in chosen):
+                chosen.append(feature)
+        names.append(_shortened(", ".join(chosen)) or f"cluster {k + first}")
+    return distinct(names)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two words differ only in their ending, such as ``file`` and ``files``."""
+    short, long = sorted((one, other), key=len)
+    return len(short) > 2 and len(long) - len(short) < 3 and long.startswith(short)
+
+
+def _shortened(name: str) -> str:
+    """A name as one line that can be shown and that is not too long."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, with a number after those that occurred before: ``tea``, ``tea 2``."""
+    taken = set(names)
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        new = name
+        if name in seen:
+            new = next(candidate for n in count(2) if (candidate := f"{name} {n}") not in taken | seen)
+        seen.add(new)
+        result.append(new)
+    return result
+
+
+def names_of_model(model: ONMF) -> list[str]:
+    """The names of the clusters of a model: those in its file, or made from its distinctive features.
+
+    Parameters
+    ----------
+    model : ONMF
+        A fitted model, such as :func:`onmf.load` returns it.
+
+    Returns
+    -------
+    list of str
+        In the order of the labels.
+    """
+    extra = getattr(model, "extra_", {"kind": "matrix"})
+    kind = get_kind(extra["kind"])
+    if strings(len(model.cluster_centers_)).fits(extra.get("names")):
+        return list(extra["names"])
+    return names_from_features(model.top_features(CANDIDATES, kind.feature_names(extra)), first=kind.first)
+
+
+def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) -> list[str]:
+    """Change some names.
+
+    Parameters
+    ----------
+    names : list of str
+        The names.
+    changes : dict of int to str
+        New names, by the numbers of the clusters.
+    first : int, default=0
+        Number of the first cluster.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ValueError
+        If a cluster does not exist, a name is empty, too long or not printable, or two clusters would have the same
+        name.
+    """
+    result = list(names)
+    for number, name in changes.items():
+        if not first <= number < first + len(names):
+            raise ValueError(f"There is no cluster {number}: the clusters are {first} to {first + len(names) - 1}.")
+        name = name.strip()
+        if not name:
+            raise ValueError(f"The name of cluster {number} is empty: give it at least one letter.")
+        if len(name) > LONGEST:
+            raise ValueError(f"The name of cluster {number} has {len(name)} characters: use at most {LONGEST}.")
+        if not name.isprintable():
+            raise ValueError(f"The name of cluster {number} has line breaks or control characters: leave them out.")
+        result[number - first] = name
+    where: dict[str, int] = {}
+    for number, name in enumerate(result, first):
+        if name in where:
+            raise ValueError(f"Clusters {where[name]} and {number} would both be named {name!r}: names must differ.")
+        where[name] = number
+    return result
+
+
+def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) -> list[str]:
+    """Change names of clusters in a model file. The file is replaced as a whole, or not at all.
+
+    Parameters
+    ----------
+    path : path
+        The model file.
+    changes : dict of int to str
+        New names, by the numbers of the clusters as ``onmf show`` prints them.
+
+    Returns
+    -------
+    list of str
+        All names, in the order of the clusters.
+    """
+    saved = read_model(path)
+    names = renamed(names_of_model(load(path)), changes, get_kind(saved.extra["kind"]).first)
+    write_model(path, replace(saved, extra=saved.extra | {"names": names}))
+    return names
+
+
+def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
+    """Read a table of names: a CSV file with the columns ``cluster`` and ``name``; others are ignored.
+
+    Parameters
+    ----------
+    path : path
+        The table, in UTF-8.
+
+    Returns
+    -------
+    dict of int to str
+        For :func:`rename_clusters`.
+    """
+    path = Path(path)
+    if path.stat().st_size > LARGEST_TABLE:
+        raise ValueError(f"{path} is larger than 1 MB: a table of names has one short line for each cluster.")
+    names: dict[int, str] = {}
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file, strict=True)
+            if missing := [column for column in ("cluster", "name") if column not in (table.fieldnames or ())]:
+                raise ValueError(f"{path} has no column {' and no column '.join(missing)}: its first line names them.")
+            for row in table:
+                number = (row["cluster"] or "").strip()
+                if not (number.isascii() and number.isdecimal()):
+                    raise ValueError(f"{path}, line {table.line_num}: {number[:20]!r} is not the number of a cluster.")
+                if int(number) in names:
+                    raise ValueError(f"{path}, line {table.line_num}: cluster {number} was named before.")
+                names[int(number)] = plain(row["name"] or "")
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
+    if not names:
+        raise ValueError(f"{path} has no line with a cluster and its name.")
+    return names
+
+
+def numbers(kind: Kind, k: int) -> range:
+    """The numbers of k clusters in what people read."""
+    return range(kind.first, kind.first + k)

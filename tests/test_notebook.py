@@ -1,0 +1,85 @@
+"""Results as tables: in notebooks, as frames, as figures."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+from cell_clusterings import small_clustering
+from onmf.datasets import make_scene
+from onmf.image import cluster_image
+from onmf.notebook import table
+from onmf.text import Text, cluster_documents
+
+matplotlib.use("Agg")
+
+TEXTS = [
+    Text(str(i), text, label)
+    for i, (text, label) in enumerate(
+        [("tea cup tea", "drink"), ("green tea", "drink"), ("tea", "drink"), ("cow milk", "farm"), ("1", None)]
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def result():
+    return cluster_documents(TEXTS, 2)
+
+
+def test_everything_is_escaped_and_long_tables_are_cut():
+    page = table("<b>", ["<i>"], [["<script>", 1234]] * 40, ['"><u>'])
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "<u>" not in page
+    assert "&lt;script&gt;" in page
+    assert "1,234" in page
+    assert "and 10 more" in page
+
+
+def test_tables_in_notebooks(result, browser):
+    scene = make_scene(10, 12, 20, 3, random_state=0)
+    shown = {
+        "DocumentClusters: 5 documents, 2 clusters": result,
+        "ImageClustering of array: 10 × 12 pixels, 3 clusters": cluster_image(scene.X.reshape(10, 12, 20), 3),
+        "CellClustering of folder/small.h5ad: 400 cells": small_clustering(),
+    }
+    page = browser.new_page()
+    for title, clusters in shown.items():
+        assert title in repr(clusters)
+        for ink, paper in (("rgb(0, 0, 0)", "#fff"), ("rgb(255, 255, 255)", "#111")):
+            page.set_content(f"<body style='color:{ink};background:{paper}'>{clusters._repr_html_()}")
+            assert title in page.inner_text("strong")
+            assert page.locator("tbody tr").count() == len(clusters.names)
+            assert [page.locator("tbody tr td:nth-child(2)").nth(k).inner_text() for k in range(2)] == clusters.names[
+                :2
+            ]
+            assert page.locator("td").first.evaluate("cell => getComputedStyle(cell).color") == ink
+    page.close()
+
+
+def test_frame_of_documents(result):
+    frame = result.to_frame()
+    assert list(frame) == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
+    assert frame["cluster"].tolist()[:4] == [1, 1, 1, 2]
+    assert frame["cluster"].isna().tolist() == [False] * 4 + [True]
+    assert frame["name"][0] == result.names[0]
+    assert frame["scale"].dtype == np.float64
+    assert list(cluster_documents(["tea", "milk"], 2).to_frame()) == ["id", "cluster", "name", "scale", "margin"]
+
+
+def test_frame_of_cells():
+    cells = small_clustering()
+    frame = cells.to_frame()
+    assert frame.index.tolist() == cells.barcodes
+    assert frame["cluster"].tolist() == cells.labels.tolist()
+    assert frame["name"].tolist() == [cells.names[label] for label in cells.labels]
+
+
+def test_figures(result):
+    axes = result.plot_words(2)
+    assert [ax.get_title(loc="left") for ax in axes] == ["1: tea (3)", f"2: {result.names[1].split(', ')[0]} (1)"]
+    ax = result.plot_classes()
+    assert [text.get_text().split(":")[0] for text in ax.get_xticklabels()] == ["1", "2"]
+    with pytest.raises(ValueError, match="have no classes"):
+        cluster_documents(["tea", "milk"], 2).plot_classes()
+    assert small_clustering().plot_markers(3)[0].get_title(loc="left").startswith("0: ")
+    matplotlib.pyplot.close("all")
