@@ -24,9 +24,9 @@ from onmf.fit.settings import check_moves
 from onmf.fit.solve import begin
 from onmf.parameters import check_parameters, number_of_runs, settings_of
 from onmf.select import select_n_clusters
+from onmf.tsne import Progress
 
 from .confidence import confidence, log_chances, temperature_of
-from .embed import Progress
 from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE

@@ -110,9 +110,7 @@ def cells_command(
             rich_help_panel=FIT,
         ),
     ] = "auto",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="One start instead of two.", rich_help_panel=FIT)
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One start instead of two.", rich_help_panel=FIT)] = False,
     divergence: Divergence = "kullback-leibler",
     init: Annotated[
         str | None,

@@ -11,8 +11,8 @@ import typer
 
 from onmf.io.files import whole_folder
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
-from onmf.text.cluster import so_many
 from onmf.text.read import STRIP
+from onmf.text.source import so_many
 from onmf.text.write import FORMATS, clusters
 from onmf.warn import warn
 
@@ -23,6 +23,7 @@ from .options import (
     READING,
     WORDS,
     Clusters,
+    DateColumn,
     Divergence,
     Force,
     IdColumn,
@@ -85,6 +86,7 @@ def documents_command(
     strip: Strip = None,
     text: TextColumn = None,
     id: IdColumn = None,
+    date: DateColumn = None,
     input: InputKind = None,
     shards: Annotated[
         Path | None,
@@ -245,7 +247,7 @@ def documents_command(
         folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
-        texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
+        texts = read_texts(path, kind=input, text=text, id=id, labels=labels, date=date, strip=strip or ())
         texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
         result = cluster_documents(
             texts,

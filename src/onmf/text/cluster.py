@@ -16,6 +16,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from onmf.data import in_blocks
+from onmf.datasets import Shards
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
 from onmf.io.schema import check_parts
@@ -23,9 +24,11 @@ from onmf.metrics import clustering_accuracy, match_clusters
 from onmf.parameters import check_for_parts, check_parameters
 from onmf.select import Selection, select_n_clusters
 
+from .dates import parse_dates
 from .kind import is_documents
 from .read import STRIP, Text, Texts
 from .shards import ShardedCounts, count_in_shards
+from .source import describe, so_many, some, source_notes
 from .words import Counts, count_known_words, count_words, make_vectorizer, restore_vectorizer, vectorizer_options
 
 KIND = "documents"
@@ -95,6 +98,10 @@ class DocumentClusters:
         Where the documents came from, and what was repaired or left out.
     selection : Selection or None
         How the number of clusters was chosen; None if it was given.
+    counts : csr_array, Shards or None
+        Counts of the words in the documents that are not set aside, in their order.
+    dates : (documents,) array of datetime64[D] or None
+        Date of each document, NaT where it is not known; None if there are no dates.
     """
 
     model: ONMF
@@ -109,6 +116,8 @@ class DocumentClusters:
     vectorizer: CountVectorizer
     source: dict[str, Any] = field(default_factory=dict)
     selection: Selection | None = None
+    counts: csr_array | Shards | None = None
+    dates: Array | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -171,17 +180,9 @@ class DocumentClusters:
     def notes(self) -> list[str]:
         """What a reader should know before trusting the clusters, as sentences."""
         notes = []
-        source = self.source
         if aside := self.set_aside:
-            notes.append(f"{so_many(len(aside), 'document')} without a word that counts, set aside: {_some(aside)}.")
-        if repaired := source.get("repaired"):
-            n = so_many(sum(repaired.values()), "document")
-            notes.append(f"{n} not in UTF-8, read as {', '.join(repaired)}.")
-        if encoded := source.get("encoded"):
-            notes.append(f"Encoded attachments dropped from {so_many(encoded, 'document')}.")
-        if skipped := source.get("skipped"):
-            names = [f"{name} ({why})" for name, why in skipped]
-            notes.append(f"{so_many(len(skipped), 'file')} left out: {_some(names)}.")
+            notes.append(f"{so_many(len(aside), 'document')} without a word that counts, set aside: {some(aside)}.")
+        notes += source_notes(self.source)
         if self.selection is not None:
             chosen = ", ".join(f"{name} {k}" for name, k in self.selection.chosen.items())
             notes.append(f"The number of clusters was chosen by held-out likelihood. Choices by criterion: {chosen}.")
@@ -354,27 +355,6 @@ def options_of(model: ONMF) -> dict[str, Any]:
     return {"strip": [name for name in dropped if name in STRIP]}
 
 
-def describe(texts: Texts) -> dict[str, Any]:
-    """Summary of the reading: the source, and what was repaired, dropped or skipped."""
-    return {
-        "name": texts.name,
-        "kind": texts.kind,
-        "strip": list(texts.strip),
-        "repaired": dict(texts.repaired),
-        "encoded": texts.n_encoded,
-        "skipped": [list(skipped) for skipped in texts.skipped],
-    }
-
-
-def so_many(n: int, name: str) -> str:
-    """A count and its noun, such as ``1 document`` or ``2 documents``."""
-    return f"{n:,} {name}{'' if n == 1 else 's'}"
-
-
-def _some(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
 def _described(
     model: ONMF,
     counts: Counts | ShardedCounts,
@@ -386,6 +366,9 @@ def _described(
     n = len(counts.ids)
     labels, scales, margins = np.full(n, NOBODY, dtype=np.int32), np.zeros(n), np.zeros(n)
     labels[filled], scales[filled], margins[filled] = assigned
+    dates, found = parse_dates(counts.dates, counts.ids)
+    if found:
+        source["dates"] = found
     return DocumentClusters(
         model=model,
         words=counts.words,
@@ -399,4 +382,6 @@ def _described(
         vectorizer=counts.vectorizer,
         source=source,
         selection=selection,
+        counts=csr_array(counts.X[filled]) if isinstance(counts, Counts) else counts.X,
+        dates=dates,
     )
