@@ -43,7 +43,7 @@ LAYERS = [
     ("parameters",),
     ("assign", "save"),
     ("estimator",),
-    ("metrics",),
+    ("metrics", "hierarchy", "tsne"),
     ("plot",),
     ("select", "paper", "datasets", "versions"),
     ("cells", "image", "text"),
