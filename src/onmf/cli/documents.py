@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -239,10 +240,8 @@ def documents_command(
         word_options["stop_words"] = _stop_words(language, stop_words)
     if shards is not None:
         _check_shards(shards, out, n_clusters)
-    if report and out is not None:
-        from onmf.report.page import plotly_script
-
-        plotly_script()  # fails now, not after the fit, if a package is missing
+    if report and out is not None and find_spec("jinja2") is None:
+        fail("The report needs jinja2: pip install 'onmf[report]', or use --no-report.")
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
         stack.enter_context(warnings_as_sentences(quiet))
@@ -268,7 +267,12 @@ def documents_command(
             if report:
                 from onmf.report import write_documents_report
 
-                write_documents_report(folder / "report.html", result, title=title)
+                write_documents_report(
+                    folder / "report.html",
+                    result,
+                    title=title,
+                    progress=lambda name, share: step("Drawing the map", share),
+                )
     if as_json:
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
     elif not quiet:

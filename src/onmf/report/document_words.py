@@ -79,7 +79,7 @@ def take_rows(counts: csr_array | Shards, rows: Array) -> csr_array:
     return csr_array(vstack(parts, format="csr"))
 
 
-def deciding_words(X: csr_array, labels: Array, templates: FloatArray) -> Deciding:
+def deciding_words(X: csr_array, labels: Array, templates: FloatArray, offsets: FloatArray | None = None) -> Deciding:
     """Find the runner-up of each document, and the words that decided against it.
 
     Parameters
@@ -90,6 +90,8 @@ def deciding_words(X: csr_array, labels: Array, templates: FloatArray) -> Decidi
         Cluster of each document.
     templates : (k, words) array
         The templates of the clusters: a document belongs to the cluster with the largest ``X @ templates.T``.
+    offsets : (k,) array, optional
+        Added to these scores.
 
     Returns
     -------
@@ -103,7 +105,7 @@ def deciding_words(X: csr_array, labels: Array, templates: FloatArray) -> Decidi
     runners, words, values, numbers = [], [], [], []
     for start, block in blocks_of(X):
         own = labels[start : start + block.shape[0]]
-        scores = block @ B.T
+        scores = block @ B.T + (0.0 if offsets is None else offsets)
         scores[np.arange(len(own)), own] = -np.inf
         runner = scores.argmax(axis=1)
         row = np.repeat(np.arange(len(own)), np.diff(block.indptr))
