@@ -4,9 +4,10 @@
   const { nodes, classes } = onmf.data;
   const { n, cluster, sure, known, runnerUp, day, days, texts, ready, named, merged, nodeOf, heir, onMerge, map } = onmf.documents;
   const { by, number, element, swatch } = onmf.explore;
-  const PAGE = 25, ASIDE = -1;
+  const PAGE = matchMedia("(max-width: 52rem)").matches ? 10 : 25, ASIDE = -1;
   const [search, filter, classFilter, sorting, table] = [by("search"), by("filter"), by("class-filter"), by("sort"), by("table")];
   const aside = cluster.some((k) => k < 0), head = [...table.querySelectorAll("th[aria-sort]")];
+  const sureTitle = table.querySelector("[data-sort=sure]").textContent, dated = table.querySelector("[data-sort=date]") !== null;
   let matches = [], page = 0, sort = { key: "", down: false };
 
   function offerClusters() {
@@ -66,9 +67,9 @@
       cell(row, "", name);
       group(row, "Cluster", nodeOf(i));
       group(row, "Runner-up", runnerUp(i));
-      cell(row, head.find((th) => th.querySelector("[data-sort=sure]")).innerText.replace(/[ ▲▼]/g, ""), cluster[i] < 0 ? [] : Number.isFinite(sure[i]) ? sure[i].toFixed(3) : "∞", "number");
+      cell(row, sureTitle, cluster[i] < 0 ? [] : Number.isFinite(sure[i]) ? sure[i].toFixed(3) : "∞", "number");
       if (known) cell(row, "Class", known[i] < 0 ? [] : classes[known[i]].name);
-      if (table.querySelector("[data-sort=date]")) cell(row, "Date", day(i));
+      if (dated) cell(row, "Date", day(i));
       cell(row, "", element("span", texts.excerpts[i], "excerpt"));
       return row;
     }));

@@ -6,7 +6,7 @@
   const { by } = onmf.explore;
   if (k < 2) return;
   const ROW = 22, FOOT = 34, slider = by("level"), area = by("dendrogram");
-  const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+  const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
   function tell() {
     const done = k - merged.left;

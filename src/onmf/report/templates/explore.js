@@ -2,7 +2,7 @@
 /* Shared by the pages to explore: packed data, elements, and tips under the pointer. Texts are inserted as text, never as HTML. */
 onmf.explore = (() => {
   const by = (id) => document.getElementById(id);
-  const number = (value) => value.toLocaleString("en");
+  const format = new Intl.NumberFormat("en"), number = (value) => format.format(value);
 
   function bytes(text) {
     const letters = atob(text), out = new Uint8Array(letters.length);

@@ -158,6 +158,8 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     context.lineWidth = 3.5 * ratio;
     context.strokeStyle = isDark() ? "#14171a" : "#ffffff";
     context.fillStyle = variable("--ink");
+    const outer = canvas.getBoundingClientRect(), buttons = by("closer").parentElement.getBoundingClientRect();
+    const covered = [buttons.left - outer.left, buttons.bottom - outer.top].map((value) => value * ratio); // the corner of the zoom buttons
     for (const k of bySize) {
       const i = anchors[k], text = groups[k].label;
       if (i < 0 || !text || (state.chosen >= 0 ? state.chosen !== k : sizes[k] < n / 500)) continue; // labels would hide tiny groups
@@ -168,7 +170,7 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
         x: Math.max(half, Math.min(canvas.width - half, position[2 * i] + dx * aside)),
         y: Math.max(step / 2, Math.min(canvas.height - step / 2, position[2 * i + 1] + dy * step)),
       });
-      const isFree = (one) => labels.every((other) => Math.abs(other.x - one.x) >= other.half + one.half || Math.abs(other.y - one.y) >= step);
+      const isFree = (one) => (one.x + one.half < covered[0] || one.y - step / 2 > covered[1]) && labels.every((other) => Math.abs(other.x - one.x) >= other.half + one.half || Math.abs(other.y - one.y) >= step);
       const place = NEARBY.map(box).find(isFree);
       if (!place) continue; // zooming in makes room
       labels.push(place);
