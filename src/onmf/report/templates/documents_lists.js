@@ -3,7 +3,7 @@
 (() => {
   const { nodes, classes, sure: sureName } = onmf.data;
   const { n, cluster, sure, length, known, runnerUp, deciding, day, texts, ready, named, merged, nodeOf, addRows, mostly, periods, onMerge } = onmf.documents;
-  const { by, number, element, swatch } = onmf.explore;
+  const { by, number, element, swatch, whenSeen } = onmf.explore;
   const FIRST = matchMedia("(max-width: 52rem)").matches ? 8 : 24, TYPICAL = 3;
   const total = merged.active.reduce((sum, node) => sum + nodes[node].size, 0);
   let shownCards = FIRST, shownTimes = FIRST;
@@ -98,12 +98,11 @@
       }
     });
     const foot = element("p");
-    foot.append(element("span", periods.names[0]), element("span", `highest ${number(high)}`), element("span", periods.names.at(-1)));
+    foot.append(element("span", periods.names[0]), element("span", `up to ${number(high)}`), element("span", periods.names.at(-1)));
     made.append(title, drawing, foot);
     return made;
   }
   function drawTimes() {
-    if (!periods) return;
     by("times").replaceChildren(chart("All clusters", "var(--soft)", everything), ...merged.active.slice(0, shownTimes).map((node) => chart(named(node), nodes[node].colour, addRows(periods.counts, node))));
     offerMore("more-times", shownTimes, "charts");
   }
@@ -154,7 +153,8 @@
   reader.addEventListener("click", (event) => { if (event.target === reader) reader.close(); }); // beside it
   onmf.documents.read = read;
 
-  onMerge(() => { drawCards(); drawTimes(); });
+  onMerge(whenSeen(by("clusters"), drawCards));
+  if (periods) onMerge(whenSeen(by("time"), drawTimes));
   drawCards();
-  drawTimes();
+  if (periods) drawTimes();
 })();

@@ -3,13 +3,12 @@
 (() => {
   const { nodes, classes, class_counts: counts } = onmf.data;
   const { merged, named, addRows, onMerge } = onmf.documents;
-  const { by, number, element, swatch } = onmf.explore;
+  const { by, number, element, swatch, whenSeen } = onmf.explore;
   if (!counts) return;
   const table = by("class-table"), order = by("class-order");
-  let columns = [], rows = [], stale = true, seen = false;
+  let columns = [], rows = [];
 
   function draw() {
-    stale = false;
     columns = merged.active.map((node) => addRows(counts, node));
     const sizes = classes.map((_, c) => columns.reduce((sum, column) => sum + column[c], 0));
     const home = classes.map((_, c) => columns.reduce((best, column, j) => (column[c] > columns[best][c] ? j : best), 0));
@@ -49,12 +48,11 @@
       return row;
     }));
   }
-  const refresh = () => { stale = true; if (seen) draw(); };
+  const refresh = whenSeen(by("classes"), draw);
   order.addEventListener("change", refresh);
   table.addEventListener("click", (event) => {
     const pair = event.target.closest("[data-pair]")?.dataset.pair.split(" ").map(Number);
     if (pair) onmf.documents.list(pair[1], pair[0]);
   });
-  new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; if (seen && stale) draw(); }, { rootMargin: "400px" }).observe(by("classes"));
   onMerge(refresh);
 })();

@@ -3,9 +3,9 @@
 (() => {
   const { nodes, pairs, lost, costs } = onmf.data;
   const { k, named, merged, merge, onMerge } = onmf.documents;
-  const { by } = onmf.explore;
+  const { by, whenSeen } = onmf.explore;
   if (k < 2) return;
-  const ROW = 22, FOOT = 34, slider = by("level"), area = by("dendrogram");
+  const ROW = 22, HEAD = 36, slider = by("level"), area = by("dendrogram");
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
   function tell() {
@@ -44,20 +44,20 @@
   function draw() {
     const width = area.clientWidth, names = Math.min(300, width * 0.42), span = width - names - 26;
     if (width < 50) return;
-    const x = (share) => names + 8 + share * span, height = k * ROW + FOOT, done = k - merged.left;
+    const x = (share) => names + 8 + share * span, height = k * ROW + HEAD, done = k - merged.left;
     const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
     drawing.setAttribute("height", height);
     drawing.setAttribute("role", "img");
     drawing.setAttribute("aria-label", "Tree of the clusters. The slider above merges them in this order.");
     for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-      svg("line", { class: "grid", x1: x(share), x2: x(share), y1: 0, y2: k * ROW }, drawing);
-      svg("text", { class: "axis", x: x(share), y: k * ROW + 10 }, drawing).textContent = percent(share);
+      svg("line", { class: "grid", x1: x(share), x2: x(share), y1: HEAD, y2: height }, drawing);
+      svg("text", { class: "axis", x: x(share), y: 26 }, drawing).textContent = percent(share);
     }
-    svg("text", { class: "axis", x: x(0.5), y: k * ROW + 25 }, drawing).textContent = width < 600 ? "information lost" : "information about the words that is lost";
-    const at = new Array(2 * k - 1), letters = Math.floor(names / 6.9);
+    svg("text", { class: "axis", x: x(0.5), y: 9 }, drawing).textContent = width < 600 ? "information lost" : "information about the words that is lost";
+    const at = new Array(2 * k - 1), letters = Math.floor(names / 7.4);
     rows.forEach((leaf, row) => {
-      at[leaf] = [x(0), (row + 0.5) * ROW];
+      at[leaf] = [x(0), HEAD + (row + 0.5) * ROW];
       const text = named(leaf), label = svg("text", { x: 14, y: at[leaf][1], tip: text }, drawing);
       label.textContent = text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
       svg("rect", { x: 0, y: at[leaf][1] - 5, width: 10, height: 10, rx: 2, fill: nodes[merged.owner[leaf]].colour }, drawing);
@@ -68,7 +68,7 @@
       svg("path", { d: `M${xa} ${ya}H${here}V${yb}H${xb}`, class: t < done ? "merged" : "", colour: nodes[k + t].colour }, drawing);
     });
     const cut = (x(done ? lost[done - 1] : 0) + x(done < k - 1 ? lost[done] : 1)) / 2;
-    svg("line", { class: "cut", x1: cut, x2: cut, y1: 0, y2: k * ROW }, drawing);
+    svg("line", { class: "cut", x1: cut, x2: cut, y1: HEAD, y2: height }, drawing);
     pairs.forEach(([a, b], t) => {
       const joint = svg("circle", { cx: at[k + t][0], cy: at[k + t][1], r: 4.5, class: t < done ? "merged" : "", colour: nodes[k + t].colour,
         tip: `${named(a)}\nand ${named(b)}\nmerge at a cost of ${Number(costs[t].toPrecision(4)).toLocaleString("en")} in the objective; ${percent(lost[t])} of the information is then lost, and ${k - t - 1} ${k - t - 1 === 1 ? "cluster is" : "clusters are"} left` }, drawing);
@@ -82,7 +82,8 @@
   slider.addEventListener("input", () => { frame ||= requestAnimationFrame(() => { frame = 0; merge(Number(slider.value)); }); });
   by("fewer").addEventListener("click", () => merge(merged.left - 1));
   by("more").addEventListener("click", () => merge(merged.left + 1));
-  onMerge(() => { tell(); draw(); });
+  onMerge(tell);
+  onMerge(whenSeen(by("tree"), draw));
   new ResizeObserver(draw).observe(area);
   tell();
   draw();

@@ -50,5 +50,13 @@ onmf.explore = (() => {
   document.addEventListener("scroll", (event) => { if (event.target.id !== "legend") tip.hidden = true; }, true);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
-  return { by, number, bytes, inflate, shares, element, swatch, tip, showTip };
+  /* Return a function that draws a section again: at once if it is in view, else when it comes into view. */
+  function whenSeen(section, draw) {
+    let stale = true, seen = false;
+    const refresh = () => { stale = !seen; if (seen) draw(); };
+    new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; if (seen && stale) refresh(); }, { rootMargin: "400px" }).observe(section);
+    return refresh;
+  }
+
+  return { whenSeen, by, number, bytes, inflate, shares, element, swatch, tip, showTip };
 })();
