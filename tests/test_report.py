@@ -154,6 +154,7 @@ class TestInTheBrowser:
     def test_a_point_of_the_map_opens_its_document(self, visit, corpus, report):
         page = opened(visit(report, viewport=WIDE))
         page.locator("#points").scroll_into_view_if_needed()
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # tips hide
         at = page.evaluate("onmf.documents.map.at(17)")
         page.mouse.move(at["x"], at["y"])
         page.wait_for_selector("#tip", state="visible")

@@ -48,7 +48,7 @@
       return row;
     }));
   }
-  const refresh = whenSeen(by("classes"), draw);
+  const refresh = whenSeen(by("classes"), draw, true);
   order.addEventListener("change", refresh);
   table.addEventListener("click", (event) => {
     const pair = event.target.closest("[data-pair]")?.dataset.pair.split(" ").map(Number);

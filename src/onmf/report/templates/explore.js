@@ -50,9 +50,9 @@ onmf.explore = (() => {
   document.addEventListener("scroll", (event) => { if (event.target.id !== "legend") tip.hidden = true; }, true);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
-  /* Return a function that draws a section again: at once if it is in view, else when it comes into view. */
-  function whenSeen(section, draw) {
-    let stale = true, seen = false;
+  /* Return a function that draws a section again: at once if it is in view, else when it comes into view. A stale section was not drawn yet. */
+  function whenSeen(section, draw, stale = false) {
+    let seen = false;
     const refresh = () => { stale = !seen; if (seen) draw(); };
     new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; if (seen && stale) refresh(); }, { rootMargin: "400px" }).observe(section);
     return refresh;
