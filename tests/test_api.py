@@ -43,7 +43,7 @@ LAYERS = [
     ("parameters",),
     ("assign", "save"),
     ("estimator",),
-    ("metrics", "naming", "notebook"),
+    ("metrics", "hierarchy", "naming", "notebook", "tsne"),
     ("plot", "confidence"),
     ("select", "paper", "datasets", "versions"),
     ("cells", "image", "text"),

@@ -429,7 +429,7 @@ def test_an_interruption_leaves_no_files(tmp_path, number, status):
 
 def test_a_limit_on_the_size_of_files(ten, tmp_path):
     def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 
     done = process(
         "documents",
@@ -449,7 +449,8 @@ def test_a_limit_on_the_size_of_files(ten, tmp_path):
 def test_a_full_disk(ten, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
     try:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -9,10 +11,12 @@ import pytest
 
 from conftest import PATIENCE
 from onmf.datasets import docstring_texts
+from onmf.hierarchy import merge_clusters
 from onmf.report import documents_report, embed, render_page, write_documents_report
-from onmf.report.charts import cluster_map, colours, positions
+from onmf.report.documents import SCRIPTS
 from onmf.text import Text, cluster_documents, make_vectorizer
 
+WIDE = {"width": 1280, "height": 900}
 EVIL = [
     "</script><script>window.hacked = 1</script> tea tea cup",
     "<img src=x onerror='window.hacked = 1'> tea tea",
@@ -43,66 +47,236 @@ def links():
     return cluster_documents(texts, 2, vectorizer=make_vectorizer(token_pattern=r"[^ ]+"))
 
 
+@pytest.fixture(scope="module")
+def report(corpus):
+    return documents_report(corpus, title="SciPy")
+
+
+@pytest.fixture(scope="module")
+def dated():
+    """Documents with dates in three years, one of which cannot be read."""
+    days = ["2021-03-01", "2021-05-01", "2022-03-09", "2022-04-09", "2023-01-02", "soon"]
+    texts = [("red tea and green tea", "cow milk, fresh milk")[i % 2] for i in range(6)]
+    return cluster_documents(
+        [Text(str(i), text, None, day) for i, (text, day) in enumerate(zip(texts, days, strict=True))], 2
+    )
+
+
 def count(page):
     return page.inner_text("#count")
 
 
+def opened(page):
+    """Wait until the texts of a page are unpacked."""
+    page.wait_for_function("() => document.documentElement.dataset.ready === 'yes'")
+    return page
+
+
+def slide(page, left, most=24):
+    """Merge until so many clusters are left, and show them; the page shows so many at most at first."""
+    page.locator("#level").fill(str(left))
+    page.wait_for_function("left => onmf.documents.merged.left === left", arg=left)
+    show_section(page, "clusters", "article.card", min(left, most))
+
+
+def show_section(page, section, parts, number):
+    """Scroll to a section, which is drawn when it comes into view, and wait until it has so many parts."""
+    page.evaluate("section => document.getElementById(section).scrollIntoView()", section)
+    page.wait_for_function(
+        "([parts, number]) => document.querySelectorAll(parts).length === number", arg=[parts, number]
+    )
+
+
 class TestInTheBrowser:
-    def test_cluster_search_and_filter(self, visit, corpus):
-        page = visit(documents_report(corpus, title="SciPy"))
+    def test_cluster_search_and_filter(self, visit, corpus, report):
+        page = opened(visit(report))
         n = len(corpus.ids)
         assert page.title() == page.inner_text("h1") == "SciPy"
         assert count(page) == f"{n:,} of {n:,} documents"
         assert page.locator("article.card").count() == 13
-        page.click("article.card >> nth=4 >> text=Show its documents")
+        page.click("#cluster-4 >> text=Show its documents")
+        page.wait_for_function("() => document.activeElement.id === 'search'")
         assert count(page) == f"{corpus.sizes[4]:,} of {n:,} documents"
         assert page.input_value("#filter") == "4"
-        assert page.evaluate("document.activeElement.id") == "search"
         page.fill("#search", "SCIPY.stats")
-        matches = sum(corpus.clusters[i] == 4 and "scipy.stats" in corpus.ids[i] for i in range(n))
-        excerpts = [corpus.excerpts[i][:100].lower() for i in range(n)]
-        matches += sum(
-            corpus.clusters[i] == 4 and "scipy.stats" not in corpus.ids[i] and "scipy.stats" in excerpts[i]
-            for i in range(n)
-        )
+        texts = [f"{name} {text}".lower() for name, text in zip(corpus.ids, corpus.excerpts, strict=True)]
+        matches = sum(corpus.clusters[i] == 4 and "scipy.stats" in texts[i] for i in range(n))
         assert count(page) == f"{matches:,} of {n:,} documents"
         page.click("#clear")
         page.select_option("#filter", "7")
         assert count(page) == f"{corpus.sizes[7]:,} of {n:,} documents"
         page.click("#clear")
-        assert page.locator("#table tbody tr").count() == 50
+        assert page.locator("#table tbody tr").count() == 25
         page.click("#next")
-        assert page.inner_text("#page") == f"Page 2 of {-(-n // 50)}"
+        assert page.inner_text("#page") == f"Page 2 of {-(-n // 25)}"
 
-    def test_clicking_the_map_filters_the_documents(self, visit, corpus):
-        page = visit(documents_report(corpus))
-        assert page.locator("[data-figure=map] .point").count() == 13
-        largest = int(np.argmax(corpus.sizes))
-        page.locator("[data-figure=map] .point").nth(largest).scroll_into_view_if_needed()
-        box = page.locator("[data-figure=map] .point").nth(largest).bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    def test_the_search_covers_all_text_that_is_kept(self, visit, corpus, report):
+        page = opened(visit(report))
+        i = max(range(len(corpus.ids)), key=lambda i: len(corpus.excerpts[i]))
+        ending = corpus.excerpts[i].rstrip("…")[-30:]
+        page.fill("#search", ending)
+        assert corpus.ids[i] in page.inner_text("#table")
+
+    def test_cards_come_by_size(self, visit, corpus, report):
+        page = visit(report)
+        order = page.eval_on_selector_all("article.card", "cards => cards.map((card) => Number(card.id.split('-')[1]))")
+        assert [corpus.sizes[k] for k in order] == sorted(corpus.sizes, reverse=True)
+        page.click("article.card >> nth=0 >> text=Typical documents")
+        page.wait_for_selector("article.card:first-child details[open] li")
+        first = page.inner_text("article.card:first-child details[open] li .id >> nth=0")
+        assert corpus.clusters[corpus.ids.index(first)] == order[0]
+
+    def test_a_click_opens_the_document_with_the_words_that_decided(self, visit, corpus, report):
+        page = opened(visit(report))
+        name = corpus.ids[100]
+        page.fill("#search", name)
+        page.click(f"#table button:text-is('{name}')")
+        page.wait_for_selector("#reader[open]")
+        assert page.inner_text("#reader-title") == name
+        body = page.inner_text("#reader-body")
+        B = corpus.model.divergence_.templates(corpus.model.cluster_centers_)
+        x = corpus.counts[[100]].toarray().ravel()
+        scores = B @ x
+        own = corpus.clusters[100]
+        scores[own] = -np.inf
+        runner = int(scores.argmax())
+        assert f"for the runner-up, {runner + 1}:" in body
+        weights = x * (B[own] - B[runner])
+        best = int(np.abs(weights).argmax())
+        rows = page.locator("#reader .deciding li")
+        assert rows.count() == 8
+        first = rows.first.locator("span").all_inner_texts()
+        assert first[0] == corpus.words[best]
+        assert float(first[-1].replace("−", "-")) == pytest.approx(weights[best], abs=0.06)
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#reader", state="hidden")
+
+    def test_a_point_of_the_map_opens_its_document(self, visit, corpus, report):
+        page = opened(visit(report, viewport=WIDE))
+        page.locator("#points").scroll_into_view_if_needed()
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # tips hide
+        at = page.evaluate("onmf.documents.map.at(17)")
+        page.mouse.move(at["x"], at["y"])
+        page.wait_for_selector("#tip", state="visible")
+        hovered = page.inner_text("#tip").splitlines()[0]
         page.mouse.down()
         page.mouse.up()
-        page.wait_for_function("document.getElementById('filter').value !== ''")
-        k = int(page.input_value("#filter"))
-        assert count(page) == f"{corpus.sizes[k]:,} of {len(corpus.ids):,} documents"
+        page.wait_for_selector("#reader[open]")
+        assert page.inner_text("#reader-title") == hovered
 
-    def test_sorting(self, visit, corpus):
-        page = visit(documents_report(corpus))
-        page.click("button[data-sort=margin]")
-        column = page.locator("#table tbody tr td:nth-child(3)")
+    @pytest.mark.parametrize("size", [{"width": 1280, "height": 900}, {"width": 390, "height": 800}])
+    def test_labels_of_the_map_do_not_collide(self, visit, report, size):
+        page = visit(report, viewport=size)
+        labels, width, step = page.evaluate(
+            "(() => { const c = document.getElementById('points');"
+            "return [onmf.documents.map.labels, c.width, 15 * c.width / c.clientWidth]; })()"
+        )
+        assert len(labels) >= 4
+        for i, one in enumerate(labels):
+            assert one["half"] <= one["x"] + 1e-6
+            assert one["x"] <= width - one["half"] + 1e-6
+            for other in labels[:i]:
+                apart = abs(one["x"] - other["x"]) >= one["half"] + other["half"]
+                assert apart or abs(one["y"] - other["y"]) >= step
+
+    def test_colours_of_the_map(self, visit, corpus, report):
+        page = opened(visit(report, viewport=WIDE))
+        painted = "document.getElementById('points').toDataURL()"
+        pictures = [page.evaluate(painted)]
+        for what in ("class", "sure"):
+            page.select_option("#colour", what)
+            pictures.append(page.evaluate(painted))
+            names = page.locator("#legend button span:nth-child(2)").all_inner_texts()
+            assert (names == corpus.comparison.classes) == (what == "class")
+        assert len(set(pictures)) == 3
+        page.click("#legend button >> nth=2")
+        assert page.locator("#legend [aria-pressed=true]").count() == 1
+        assert page.evaluate(painted) != pictures[2]
+
+    def test_merging(self, visit, corpus, report):
+        page = opened(visit(report, viewport=WIDE))
+        tree = merge_clusters(
+            np.array([corpus.counts[np.flatnonzero(corpus.clusters == k)].sum(axis=0) for k in range(13)])
+        )
+        page.select_option("#filter", str(tree.pairs[0][0]))
+        page.click("#fewer")
+        page.wait_for_function("() => onmf.documents.merged.left === 12")
+        show_section(page, "clusters", "article.card", 12)
+        assert page.locator("#legend button").count() == 12
+        assert page.input_value("#filter") == "13"
+        together = corpus.sizes[tree.pairs[0]].sum()
+        assert count(page) == f"{together:,} of {len(corpus.ids):,} documents"
+        assert "12 of 13 clusters" in page.inner_text("#level-text")
+        slide(page, 4)
+        assert page.locator("article.card").count() == 4
+        groups = tree.labels(4)[corpus.clusters]
+        sizes = sorted(np.bincount(groups), reverse=True)
+        shown = page.locator("article.card .size").all_inner_texts()
+        assert [int(text.split()[0].replace(",", "")) for text in shown] == sizes
+        assert page.evaluate("onmf.documents.map.labels.length") <= 4
+        page.locator("#dendrogram circle[data-left='8']").click()
+        page.wait_for_function("() => onmf.documents.merged.left === 8")
+        assert page.input_value("#level") == "8"
+        slide(page, 1)
+        assert page.locator("article.card").count() == 1
+        slide(page, 13)
+        assert page.inner_text("#level-text") == "13 clusters, as found"
+        lost = page.evaluate("onmf.data.lost")
+        assert lost == pytest.approx(np.cumsum(tree.costs) / tree.costs.sum(), abs=1e-5)
+
+    def test_sorting(self, visit, corpus, report):
+        page = opened(visit(report, viewport=WIDE))
+        page.click("button[data-sort=sure]")
+        column = page.locator("#table tbody tr td:nth-child(4)")
         values = [float(text) for text in column.all_inner_texts()]
         assert values == sorted(values)
-        assert values[0] == pytest.approx(corpus.margins.min(), abs=1e-3)
-        page.click("button[data-sort=margin]")
+        assert values[0] == pytest.approx(np.nanmin(corpus.confidence), abs=1e-3)
+        page.click("button[data-sort=sure]")
         values = [float(text) for text in column.all_inner_texts()]
         assert values == sorted(values, reverse=True)
         assert page.locator("th[aria-sort=descending]").count() == 1
+        mark = "getComputedStyle(document.querySelector('th[aria-sort=descending] button'), '::after').content"
+        assert "▼" in page.evaluate(mark)
+        assert page.input_value("#sort") == "sure"
+        page.select_option("#sort", "id")
+        names = page.locator("#table tbody tr td:first-child").all_inner_texts()
+        assert names[0] == min(corpus.ids, key=str.lower)
+
+    def test_classes_against_clusters(self, visit, corpus, report):
+        page = opened(visit(report, viewport=WIDE))
+        page.locator("#classes").scroll_into_view_if_needed()
+        page.wait_for_selector("#class-table tbody tr")
+        assert page.locator("#class-table tbody tr").count() == 13
+        counts = corpus.comparison.counts
+        assert page.locator("#class-table button").count() == np.count_nonzero(counts)
+        name, size = corpus.comparison.classes[0], int(counts[0].max())
+        page.click(f"#class-table button[data-pair='0 {counts[0].argmax()}']")
+        page.wait_for_function("() => document.activeElement.id === 'search'")
+        assert count(page) == f"{size:,} of {len(corpus.ids):,} documents"
+        assert page.locator("#class-filter option:checked").inner_text() == name
+        page.select_option("#class-order", "name")
+        heads = page.locator("#class-table tbody th").all_inner_texts()
+        assert heads == sorted(heads)
+
+    def test_clusters_over_time(self, visit, dated):
+        page = opened(visit(documents_report(dated)))
+        charts = page.locator("#times .time")
+        assert charts.count() == 3
+        assert "2021-03" in charts.first.inner_text()
+        assert page.locator("#times .time >> nth=0 >> rect.hit").count() == 23
+        tips = charts.nth(1).locator("rect.hit").evaluate_all("bars => bars.map((bar) => bar.dataset.tip)")
+        assert "2021-03: 1 of 1 documents (100.0 %)" in tips
+        assert "1 date not understood: “soon” (document 5). Write dates as 2024-03-01." in page.inner_text("#overview")
+        slide(page, 1)
+        show_section(page, "time", "#times .time", 2)
+        page.select_option("#sort", "date")
+        assert "2023-01-02" in page.inner_text("#table tbody tr:last-child")
 
     def test_texts_are_not_interpreted_as_html(self, visit, evil):
-        page = visit(documents_report(evil, title="<script>window.hacked = 1</script>"))
+        page = opened(visit(documents_report(evil, title="<script>window.hacked = 1</script>")))
         assert page.inner_text("h1") == "<script>window.hacked = 1</script>"
         assert page.locator("main script, main img, main svg[onload], main b >> visible=true").count() == 0
+        page.set_viewport_size(WIDE)
         table = page.inner_text("#table")
         for text in EVIL:
             assert " ".join(text.split())[:60] in table
@@ -113,21 +287,16 @@ class TestInTheBrowser:
         page.fill("#search", "<img src=x onerror='window.hacked = 1'>")
         page.wait_for_timeout(100)
 
-    def test_charts_do_not_interpret_html(self, visit, links):
-        page = visit(documents_report(links, title=f"{LINK}title</a>"), viewport={"width": 1200, "height": 900})
-        ticks = page.locator("[data-figure=classes] .ytick text").all_text_contents()
-        assert sorted(ticks) == [f"{LINK}0</a>", f"{LINK}1</a>"]
-        for place in ("[data-figure=classes] .xtick text", "[data-figure=map] .textpoint"):
-            assert any("<a href" in text.replace("\xa0", " ") for text in page.locator(place).all_text_contents())
-        for name, target in (("classes", ".nsewdrag"), ("map", ".point")):
-            chart = page.locator(f"[data-figure={name}] {target}").first
-            chart.scroll_into_view_if_needed()
-            box = chart.bounding_box()
-            page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
-            page.mouse.move(box["x"] + box["width"] / 2.5, box["y"] + box["height"] / 2.5)
-            page.wait_for_selector(f"[data-figure={name}] .hoverlayer .hovertext")
-            texts = page.locator(f"[data-figure={name}] .hoverlayer").text_content()
-            assert (LINK in texts) == (name == "classes")
+    def test_names_are_not_interpreted_as_html(self, visit, links):
+        page = opened(visit(documents_report(links, title=f"{LINK}title</a>"), viewport=WIDE))
+        page.locator("#classes").scroll_into_view_if_needed()
+        page.wait_for_selector("#class-table tbody tr")
+        assert sorted(page.locator("#class-table tbody th").all_inner_texts()) == [f"{LINK}0</a>", f"{LINK}1</a>"]
+        assert any("<a href" in text for text in page.locator("#dendrogram text").all_text_contents())
+        assert any("<a href" in text for text in page.locator("article.card h3").all_inner_texts())
+        page.click("#table button.link >> nth=0")
+        page.wait_for_selector("#reader[open]")
+        assert LINK in page.inner_text("#reader-title")
         assert page.locator("svg a").count() == 0
         external = "[...document.querySelectorAll('a')].filter((a) => !a.getAttribute('href').startsWith('#')).length"
         assert page.evaluate(external) == 0
@@ -138,21 +307,33 @@ class TestInTheBrowser:
         page = browser.new_page()
         page.set_default_timeout(PATIENCE)
         page.goto((tmp_path / "broken.html").as_uri())
-        page.wait_for_selector("[data-figure=map] .main-svg")
+        opened(page)
         assert page.evaluate("window.hacked") is None
         page.close()
 
-    def test_small_screen_and_dark_theme(self, visit, corpus):
-        page = visit(documents_report(corpus), viewport={"width": 375, "height": 700}, color_scheme="dark")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    def test_small_screen_and_dark_theme(self, visit, report):
+        page = opened(visit(report, viewport={"width": 390, "height": 800}, color_scheme="dark"))
+        for left in (13, 5):
+            slide(page, left, most=8)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert page.evaluate("document.documentElement.scrollHeight") < 14_000
+        outside = page.evaluate(
+            "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, svg, dialog, .tip, .skip') &&"
+            "e.getBoundingClientRect().width && e.getBoundingClientRect().right > 391).length"
+        )
+        assert outside == 0
+        page.click("#table button.link >> nth=0")
+        page.wait_for_selector("#reader[open]")
+        assert page.locator("#reader").bounding_box()["width"] <= 390
+        page.click("#reader-close")
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.click("#theme")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
         assert page.inner_text("#theme") == "Dark"
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_contrast(self, visit, corpus, scheme):
-        page = visit(documents_report(corpus), color_scheme=scheme)
+    def test_contrast(self, visit, report, scheme):
+        page = visit(report, color_scheme=scheme)
         colours = page.evaluate(
             "(() => { const s = getComputedStyle(document.documentElement);"
             "return ['--ink', '--soft', '--accent', '--card', '--back'].map((n) => s.getPropertyValue(n).trim()); })()"
@@ -163,20 +344,19 @@ class TestInTheBrowser:
                 low, high = sorted((foreground, background))
                 assert (high + 0.05) / (low + 0.05) >= 4.5
 
-    def test_the_keyboard_reaches_everything(self, visit, corpus):
-        page = visit(documents_report(corpus))
+    def test_the_keyboard_reaches_everything(self, visit, corpus, report):
+        page = opened(visit(report))
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to content"
-        page.focus("article.card >> nth=2 >> button")
+        page.focus("#cluster-2 button[data-cluster]")
         page.keyboard.press("Enter")
-        assert page.input_value("#filter") == "2"
+        page.wait_for_function("() => document.getElementById('filter').value === '2'")
         page.focus("button[data-sort=id]")
         page.keyboard.press("Enter")
         assert page.locator("th[aria-sort=ascending]").count() == 1
-        unnamed = page.evaluate(
-            "[...document.querySelectorAll('[data-figure]')].filter((e) => !e.getAttribute('aria-label')).length"
-        )
-        assert unnamed == 0
+        page.focus("#level")
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function("() => onmf.documents.merged.left === 12")
 
 
 def luminance(colour):
@@ -199,53 +379,87 @@ def test_embedded_data_cannot_close_their_script():
         embed({"what": object()})
 
 
-def test_the_page_refers_to_no_other_resource(corpus):
-    html = documents_report(corpus)
-    head, _, rest = html.partition('<script type="application/json"')
+def test_the_page_refers_to_no_other_resource(report):
+    head, _, rest = report.partition('<script type="application/json"')
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", head)
     assert "default-src 'none'" in unescape(head)
-    assert rest.count("<script>") == 3
+    assert rest.count("<script>") == 1 + len(SCRIPTS)
 
 
-def test_notes_and_comparison_appear_only_if_known(evil, corpus):
+def test_notes_and_comparison_appear_only_if_known(evil, report):
     assert "1 document without a word that counts, set aside: empty." in documents_report(evil)
     page = documents_report(cluster_documents(["tea", "milk"], 2))
     assert 'id="classes"' not in page
-    assert 'id="classes"' in documents_report(corpus)
+    assert 'id="time"' not in page
+    assert 'id="classes"' in report
 
 
-def test_the_size_of_twenty_thousand_documents(tmp_path):
+def test_the_size_of_twenty_thousand_documents(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = np.array([f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in ("nd", "rst", "lm", "x")])
     texts = [
-        Text(f"folder/of/some/length/document-{i:06}.txt", " ".join(rng.choice(words, 60)), None) for i in range(20_000)
+        Text(f"folder/of/some/length/document-{i:06}.txt", " ".join(rng.choice(words, 100)), None)
+        for i in range(20_000)
     ]
+    monkeypatch.setitem(sys.modules, "openTSNE", None)  # it would take half a minute
+    monkeypatch.setattr("onmf.text.embed.find_spec", lambda name: None)
     write_documents_report(tmp_path / "report.html", cluster_documents(texts, 5, max_iter=5, tol=1))
-    assert (tmp_path / "report.html").stat().st_size < 8_000_000
+    assert (tmp_path / "report.html").stat().st_size < 12_000_000
+    assert "Made by the first two singular vectors of log-tf-idf." in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 9])
-def test_the_map_has_a_position_for_each_cluster(k):
-    C = np.random.default_rng(k).dirichlet(np.ones(12), size=k)
-    plane = positions(C)
-    assert plane.shape == (k, 2)
-    assert np.isfinite(plane).all()
-    assert np.isfinite(positions(-C)).all()
-    figure = cluster_map(C, np.arange(k), ["a"] * k, ["b"] * k)
-    assert len(set(figure["data"][0]["marker"]["color"])) == k
-    assert len(set(colours(30))) == 30
+def test_of_very_many_documents_some_are_shown(visit, corpus, monkeypatch):
+    monkeypatch.setattr("onmf.report.documents.MOST_DOCUMENTS", 200)
+    page = opened(visit(documents_report(corpus)))
+    assert "show 200 of the 1," in page.inner_text("#overview")
+    assert count(page) == "200 of 200 documents"
+    assert page.evaluate("onmf.documents.mapped.length") == 200
+    assert "1,2" in page.inner_text(".facts"), "facts and sizes are of all documents"
 
 
-def test_three_points_keep_their_distances():
-    C = np.array([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 0.5, 0.5]])
-    plane = positions(C)
-    near, far = np.linalg.norm(plane[0] - plane[1]), np.linalg.norm(plane[0] - plane[2])
-    assert far == pytest.approx(np.sqrt(np.log(2)))
-    assert near < far / 3
+def test_counts_in_shards_give_the_same_page(tmp_path):
+    texts = [("red tea", "green tea tea", "cow milk", "milk of a cow")[i % 4] for i in range(30)]
+    pages = [
+        documents_report(cluster_documents(texts, 2, shards=folder), title="x")
+        for folder in (None, tmp_path / "counts")
+    ]
+    assert pages[0] == pages[1]
+
+
+def test_without_counts_there_is_no_map(visit, evil):
+    page = opened(visit(documents_report(replace(evil, counts=None))))
+    assert page.locator("#points").count() == 0
+    assert page.locator("article.card").count() == 2
+
+
+def test_one_cluster(visit):
+    page = opened(visit(documents_report(cluster_documents(["tea", "milk"], 1))))
+    assert page.locator("#level").count() == 0
+    assert page.locator("article.card").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("dates", "unit", "names"),
+    [
+        (["2020-01-05", "2020-03-01"], "month", ["2020-01", "2020-02", "2020-03"]),
+        (["2019", "2021"], "year", ["2019", "2020", "2021"]),
+        (["1700-05-05", "1899-02-01"], "decade", [f"{year}s" for year in range(1700, 1900, 10)]),
+        (["soon", "later"], None, None),
+    ],
+)
+def test_periods(dates, unit, names):
+    texts = [Text(str(i), ("tea", "milk")[i % 2], None, date) for i, date in enumerate(dates)]
+    page = documents_report(cluster_documents(texts, 2))
+    data = json.loads(page.split('id="onmf-data">')[1].split("</script>")[0])
+    if unit is None:
+        assert data["periods"] is None
+    else:
+        assert (data["periods"]["unit"], data["periods"]["names"]) == (unit, names)
+        assert np.sum(data["periods"]["counts"]) == 2
 
 
 def test_a_missing_value_in_a_template_is_an_error(corpus):
     from jinja2 import UndefinedError
 
     with pytest.raises(UndefinedError):
-        render_page("documents.html", title="x", script="documents.js", data={})
+        render_page("documents.html", title="x", script=SCRIPTS, data={})

@@ -396,7 +396,7 @@ def test_the_page_refers_to_no_other_resource(evil, small):
         head, _, rest = cells_report(found).partition('<script type="application/json"')
         assert not re.findall(r"(?:src|href)=\"(?!#|data:)", head)
         assert "default-src 'none'" in unescape(head)
-        assert rest.count("<script>") == 4
+        assert rest.count("<script>") == 6
 
 
 def test_the_file_is_written(small, tmp_path):

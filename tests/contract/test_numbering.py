@@ -121,4 +121,4 @@ def test_the_report_counts_alike(door):
     for number, name in enumerate(onmf.load(out / "model.onmf").extra_["names"], 1):
         assert name in page
         if kind == "documents":
-            assert f"{number}: {name}" in page
+            assert f'"number":"{number}","name":"{name}"' in page

@@ -12,9 +12,9 @@ from onmf.backend import to_host
 from onmf.divergence import Array, divide
 from onmf.estimator import ONMF
 from onmf.metrics import compare as scores_of
+from onmf.tsne import Progress
 
 from .anndata import cells_of, check_anndata, write_results
-from .embed import Progress
 from .fit import fit_counts, keep_cells
 from .genes import N_TOP_GENES, check_number
 from .markers import N_MARKERS, markers_of, names_of, profiles_of

@@ -7,7 +7,7 @@ counts, μ = s q counts are expected, and the residual of the count x is (x − 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from onmf.backend.threads import available_cores
 from onmf.data.structure import check_structure
 from onmf.divergence import Array, FloatArray, divide
+from onmf.tsne import FEW, Progress, first_two, tsne
 
 OVERDISPERSION = 100.0
 """θ of the residuals: counts that are nearly Poisson, as molecules counted one by one are."""
@@ -31,25 +32,8 @@ MOST_GENES = 3000
 MOST_CELLS = 100_000
 """Cells on a map. More cannot be told apart on a screen."""
 
-PERPLEXITY = 30
-"""Neighbours that each cell is drawn towards, roughly."""
-
-EARLY, LATE = 250, 500
-"""Iterations of t-SNE that gather the cells, and that spread them."""
-
-MANY = 10_000
-"""From this number of cells on, half of the late iterations are enough: neighbours are kept as well (50,000 cells)."""
-
-SHOWN = 50
-"""Iterations between two reports of progress."""
-
-FEW = 10
-"""Fewer cells than this have no neighbourhoods to draw: they get their first two principal components."""
-
 BLOCK = 1 << 22
 """Residuals to compute at a time."""
-
-Progress = Callable[[str, float | None], None]
 
 
 def map_of_cells(
@@ -110,10 +94,9 @@ def map_of_cells(
         components = residual_components(drawn[:, genes] if len(genes) < drawn.shape[1] else drawn, progress=report)
     source = f"Pearson residuals of {len(genes):,} gene{'s' if len(genes) != 1 else ''}"
     if len(rows) < FEW:
-        embedding[rows, : components.shape[1]] = components[:, :2]
-        embedding[rows, components.shape[1] :] = 0.0
+        embedding[rows] = first_two(components)
         return embedding, f"the first two principal components of the {source}"
-    embedding[rows] = _tsne(components, seed, cores, report)
+    embedding[rows] = tsne(components, seed=seed, n_threads=cores, progress=report, extra="cells")
     left = f", of {len(rows):,} cells chosen at random" if len(rows) == MOST_CELLS < n else ""
     return embedding, f"t-SNE (openTSNE) of the first {components.shape[1]} principal components of {source}{left}"
 
@@ -184,32 +167,3 @@ def _residuals(X: csr_array) -> Iterator[tuple[int, Array]]:
         spread = np.sqrt(expected * (1 + expected / np.float32(OVERDISPERSION)))
         np.divide(block, spread, out=block, where=spread > 0)
         yield start, np.clip(block, -limit, limit, out=block)
-
-
-def _tsne(components: FloatArray, seed: int, n_threads: int, progress: Progress) -> FloatArray:
-    try:
-        from openTSNE import TSNE
-        from openTSNE.initialization import rescale
-    except ImportError as error:
-        raise ImportError("The map of cells needs openTSNE: pip install 'onmf[cells]'.") from error
-    late = LATE if len(components) < MANY else LATE // 2
-    done = 0
-
-    def show(iteration: int, error: float, embedding: Any) -> None:
-        nonlocal done
-        done += SHOWN
-        progress("map", min(done / (EARLY + late), 1.0))
-
-    start = np.zeros((len(components), 2))
-    start[:, : components.shape[1]] = components[:, :2]
-    found = TSNE(
-        perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
-        initialization=rescale(start),
-        early_exaggeration_iter=EARLY,
-        n_iter=late,
-        n_jobs=n_threads,
-        callbacks=show,
-        callbacks_every_iters=SHOWN,
-        random_state=seed,
-    ).fit(components)
-    return np.asarray(found, dtype=np.float64)

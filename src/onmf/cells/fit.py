@@ -22,8 +22,8 @@ from onmf.fit import Clustering
 from onmf.fit.settings import check_moves
 from onmf.parameters import check_parameters
 from onmf.select import select_n_clusters
+from onmf.tsne import Progress
 
-from .embed import Progress
 from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from onmf.io.files import whole_folder
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
 from onmf.text.read import STRIP
-from onmf.text.views import so_many
+from onmf.text.source import so_many
 from onmf.text.write import FORMATS, clusters
 from onmf.warn import warn
 
@@ -33,6 +34,7 @@ from .options import (
     READING,
     WORDS,
     Clusters,
+    DateColumn,
     Divergence,
     Force,
     IdColumn,
@@ -99,6 +101,7 @@ def documents_command(
     strip: Strip = None,
     text: TextColumn = None,
     id: IdColumn = None,
+    date: DateColumn = None,
     input: InputKind = None,
     shards: Annotated[
         Path | None,
@@ -278,16 +281,14 @@ def documents_command(
         word_options["stop_words"] = _stop_words(language, stop_words)
     if shards is not None:
         _check_shards(shards, out, n_clusters)
-    if report and out is not None:
-        from onmf.report.page import plotly_script
-
-        plotly_script()  # fails now, not after the fit, if a package is missing
+    if report and out is not None and find_spec("jinja2") is None:
+        fail("The report needs jinja2: pip install 'onmf[report]', or use --no-report.")
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
         stack.enter_context(warnings_as_sentences(quiet))
         step = stack.enter_context(steps(quiet))
         tell_that_it_compiles(quiet)
-        texts = read_texts(path, kind=input, text=text, id=id, labels=labels, strip=strip or ())
+        texts = read_texts(path, kind=input, text=text, id=id, labels=labels, date=date, strip=strip or ())
         texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
         result = cluster_documents(
             texts,
@@ -308,7 +309,12 @@ def documents_command(
             if report:
                 from onmf.report import write_documents_report
 
-                write_documents_report(folder / "report.html", result, title=title)
+                write_documents_report(
+                    folder / "report.html",
+                    result,
+                    title=title,
+                    progress=lambda name, share: step("Drawing the map", share),
+                )
     if as_json:
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
     elif not quiet:
@@ -355,11 +361,8 @@ def print_summary(result: DocumentClusters) -> None:
     tell()
     print_clusters(list(clusters(result)))
     if comparison is not None:
-        tell()
-        tell(
-            f"Compared with {len(comparison.classes)} classes ({comparison.n_documents:,} documents): "
-            f"{comparison.sentence()}"
-        )
+        compared = f"{len(comparison.classes)} classes ({comparison.n_documents:,} documents)"
+        tell(f"\nCompared with {compared}: {comparison.sentence()}")
 
 
 def print_clusters(rows: list[dict[str, Any]], features: str = "words", counted: str = "documents") -> None:

@@ -30,6 +30,15 @@ IdColumn = Annotated[
     str | None,
     typer.Option("--id", metavar="COLUMN", help="Column of a table that names the documents.", rich_help_panel=READING),
 ]
+DateColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--date",
+        metavar="COLUMN",
+        help="Table column with the dates. The report then shows the clusters over time.",
+        rich_help_panel=READING,
+    ),
+]
 InputKind = Annotated[
     str | None,
     typer.Option(

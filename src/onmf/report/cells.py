@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ from onmf.io.files import write_whole
 from onmf.palette import distinct_colours
 
 from .cell_genes import PER_CELL, Genes, read_genes
+from .coding import base64_array, code_places, code_shares, heat
 from .page import render_page
 
 MOST_CELLS = 100_000
@@ -32,9 +32,6 @@ DOT_GENES = 120
 
 MOST_GROUPS = 60
 """Classes, and clusters with doubtful cells, in a table. The largest ones are shown."""
-
-UNKNOWN = 65535
-"""Code of an unknown confidence; known ones are coded from 0 to 65,534."""
 
 
 def cells_report(clustering: CellClustering, *, title: str | None = None) -> str:
@@ -79,7 +76,7 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
     return render_page(
         "cells.html",
         title=title or (f"Cells of {name}" if name else "Clusters of cells"),
-        script=("cells.js", "cells_map.js", "cells_lists.js"),
+        script=("explore.js", "point_map.js", "cells.js", "cells_map.js", "cells_lists.js"),
         data=data,
         subtitle=_subtitle(clustering),
         facts=_facts(clustering),
@@ -141,30 +138,23 @@ def _largest(sizes: Array) -> Array:
 def _columns(clustering: CellClustering, cells: Array, classes: list[str]) -> dict[str, Any]:
     """Return what the page knows of each of its cells, as arrays in base64."""
     confidence = clustering.confidence[cells].astype(np.float64)
-    coded = np.where(np.isfinite(confidence), np.rint(np.clip(confidence, 0, 1) * (UNKNOWN - 1)), UNKNOWN)
     columns: dict[str, Any] = {
         "barcodes": [clustering.barcodes[i] for i in cells],
-        "cluster": _base64(clustering.labels[cells], "<i2"),
-        "runner_up": _base64(clustering.runners_up[cells], "<i2"),
-        "confidence": _base64(coded, "<u2"),
-        "depth": _base64(clustering.depths[cells], "<f4"),
+        "cluster": base64_array(clustering.labels[cells], "<i2"),
+        "runner_up": base64_array(clustering.runners_up[cells], "<i2"),
+        "confidence": code_shares(confidence),
+        "depth": base64_array(clustering.depths[cells], "<f4"),
         "class": None,
         "places": None,
     }
     if classes and clustering.classes is not None:
         index = {label: i for i, label in enumerate(classes)}
         labels = [clustering.classes[i] for i in cells]
-        columns["class"] = _base64(np.array([-1 if label is None else index.get(label, -1) for label in labels]), "<i4")
+        codes = [-1 if label is None else index.get(label, -1) for label in labels]
+        columns["class"] = base64_array(np.array(codes), "<i4")
     if clustering.embedding is not None:
-        places = clustering.embedding[cells]
-        low, high = (places.min(axis=0), places.max(axis=0)) if len(cells) else (np.zeros(2), np.ones(2))
-        extent = float((high - low).max()) or 1.0
-        columns["places"] = _base64(np.rint((places - (low + high) / 2) / extent * 65535 + 32767.5), "<u2")
+        columns["places"] = code_places(clustering.embedding[cells])
     return columns
-
-
-def _base64(values: Array, kind: str) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()
 
 
 def _dot_genes(clustering: CellClustering) -> Array:
@@ -249,7 +239,7 @@ def _pairs(clustering: CellClustering) -> dict[str, Any]:
     np.add.at(counts, (clustering.labels[rows], clustering.runners_up[rows]), 1)
     used, others = _largest(counts.sum(axis=1)), _largest(counts.sum(axis=0))
     shown = counts[np.ix_(used, others)]
-    return _heat(shown, shown / np.maximum(sizes[used, None], 1)) | {
+    return heat(shown, shown / np.maximum(sizes[used, None], 1)) | {
         "rows": used.tolist(),
         "columns": others.tolist(),
         "left_out": int(counts.sum() - shown.sum()),
@@ -275,21 +265,12 @@ def _comparison(clustering: CellClustering) -> dict[str, Any] | None:
     ]
     if found.accuracy is not None:
         scores.append(("Accuracy", found.accuracy, "Share of the cells in the cluster matched with their class."))
-    return _heat(table[:, order], shares[:, order]) | {
+    return heat(table[:, order], shares[:, order]) | {
         "scores": scores,
         "classes": [found.classes[i] for i in rows],
         "n_classes": len(found.classes),
         "clusters": order.tolist(),
     }
-
-
-def _heat(counts: Array, shares: FloatArray) -> dict[str, Any]:
-    """Return a table of counts, each with its share and its shade. The largest share has the darkest shade."""
-    shades = shares / (shares.max() if shares.size and shares.max() > 0 else 1.0)
-    looks = np.where(counts == 0, "none", np.where(shades > 0.55, "dark", ""))
-    fields = {"count": counts, "share": shares, "shade": shades.round(3), "look": looks}
-    return {"cells": [[{name: array[i, j].item() for name, array in fields.items()} for j in range(counts.shape[1])]
-                      for i in range(counts.shape[0])]}  # fmt: skip
 
 
 def _facts(clustering: CellClustering) -> list[tuple[str, str]]:

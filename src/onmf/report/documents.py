@@ -8,116 +8,98 @@ from typing import Any
 
 import numpy as np
 
+from onmf.backend import to_host
+from onmf.divergence import Array, divide
 from onmf.io.files import write_whole
-from onmf.naming import numbers
+from onmf.palette import distinct_colours
 from onmf.text import DocumentClusters
-from onmf.text.kind import DOCUMENTS
+from onmf.text.embed import map_of_documents
 from onmf.text.views import NOBODY
+from onmf.tsne import Progress
 
-from .charts import cluster_map, colours, convergence, escaped, shaded_table
+from .coding import base64_array, code_places, pack_texts
+from .document_tree import tree_of_clusters
+from .document_words import deciding_words, take_rows
 from .page import render_page
 
-LONGEST = 100
-"""Characters of each excerpt in the table of documents."""
+MOST_DOCUMENTS = 50_000
+"""Documents in a page; of more, a random choice is shown."""
 
-ALL_TEXTS = 1_500_000
-"""Characters of all excerpts in the table together; with very many documents each excerpt is shorter."""
+ALL_TEXTS = 10_000_000
+"""Characters of all excerpts in the page together; with very many documents each excerpt is shorter."""
+
+MONTHS, YEARS = 72, 120
+"""Time is divided into months if there are at most so many, else into years if there are at most so many of those."""
+
+SCRIPTS = ("explore.js", "point_map.js", "documents.js", "documents_map.js", "documents_tree.js", "documents_lists.js",
+           "documents_tables.js", "documents_table.js")  # fmt: skip
 
 
-def documents_report(found: DocumentClusters, *, title: str | None = None) -> str:
+def documents_report(found: DocumentClusters, *, title: str | None = None, progress: Progress | None = None) -> str:
     """Return the report on clusters of documents as one self-contained HTML page.
 
     Parameters
     ----------
     found : DocumentClusters
-        The clusters.
+        The clusters. The page has a map of the documents, and the words that decided, if ``counts`` is given; clusters
+        over time if ``dates`` is; and a comparison with known classes if ``comparison`` is.
     title : str, optional
         Title of the page.
+    progress : callable, optional
+        Called with ``"map"`` and the share of the map that is drawn, None if that is not known.
 
     Returns
     -------
     str
     """
-    model, sizes, comparison = found.model, found.sizes, found.comparison
-    source = found.source
-    name = Path(str(source.get("name", ""))).name
-    title = title or (f"Clusters of {name}" if name else "Clusters of documents")
-    distinctive = found.distinctive(10)
-    names, numbering = found.names, numbers(DOCUMENTS, found.n_clusters)
-    frequent = found.frequent(10)
-    palette = colours(found.n_clusters)
-    n = len(found.ids)
-    moved = model.history_.get("moved", np.empty(0))
-    cards = [
-        {
-            "index": k,
-            "number": numbering[k],
-            "name": names[k],
-            "size": int(sizes[k]),
-            "share": float(sizes[k]) / max(int(sizes.sum()), 1),
-            "label": comparison.classes[int(np.argmax(comparison.counts[:, k]))] if comparison and sizes[k] else None,
-            "colour": palette[k],
-            "words": _bars(distinctive[k]),
-            "frequent": frequent[k],
-            "typical": _documents(found, found.typical(k, 20)),
-            "doubtful": _documents(found, found.doubtful(k, 20)),
-        }
-        for k in range(found.n_clusters)
-    ]
-    figures = {
-        "map": cluster_map(
-            model.cluster_centers_,
-            sizes,
-            [", ".join(name.split(", ")[:2]) for name in names],
-            [f"<b>{number}</b>, {size:,} documents<br>{escaped(', '.join(words))}"
-             for number, size, words in zip(numbering, sizes, distinctive, strict=True)],
-        ),
-        "convergence": convergence(moved),
-    }  # fmt: skip
-    length = min(LONGEST, ALL_TEXTS // max(n, 1))
-    data: dict[str, Any] = {
-        "clusters": [
-            {"number": number, "name": name, "colour": colour}
-            for number, name, colour in zip(numbering, names, palette, strict=True)
+    model, comparison, n = found.model, found.comparison, len(found.ids)
+    name = Path(str(found.source.get("name", ""))).name
+    rows = np.arange(n)
+    if n > MOST_DOCUMENTS:
+        rows = np.sort(np.random.default_rng(0).choice(n, MOST_DOCUMENTS, replace=False))
+    confidence = None if found.calibration is None else found.confidence
+    classes = comparison.classes if comparison else []
+    documents, words, map_method = _columns(found, rows, classes, progress)
+    data: dict[str, Any] = tree_of_clusters(found) | {
+        "documents": documents,
+        "words": words,
+        "sure": "margin" if confidence is None else "confidence",
+        "classes": [
+            {"name": label, "colour": colour}
+            for label, colour in zip(classes, distinct_colours(len(classes)), strict=True)
         ],
-        "documents": {
-            "id": list(found.ids),
-            "cluster": found.clusters,
-            "margin": [round(float(margin), 4) if np.isfinite(margin) else 1e9 for margin in found.margins],
-            "text": [text[:length] for text in found.excerpts] if length >= 10 else [],
-        },
-        "classes": None,
-        "figures": figures,
+        "class_counts": comparison.counts.T if comparison else None,
+        "periods": _periods(found),
     }
-    if comparison:
-        index = {label: i for i, label in enumerate(comparison.classes)}
-        data["classes"] = comparison.classes
-        data["documents"]["label"] = [index.get(label, -1) if label is not None else -1 for label in found.classes]
-        order = np.argsort([np.argmax(comparison.counts[:, k]) for k in range(found.n_clusters)], kind="stable")
-        figures["classes"] = shaded_table(
-            comparison.counts[:, order],
-            comparison.classes,
-            [f"{numbering[k]}: {names[k].split(', ')[0]}" for k in order],
-        )
     return render_page(
         "documents.html",
-        title=title,
-        script="documents.js",
+        title=title or (f"Clusters of {name}" if name else "Clusters of documents"),
+        script=SCRIPTS,
         data=data,
         subtitle=_subtitle(found),
         facts=_facts(found),
         notes=found.notes(),
-        cards=cards,
         comparison=comparison,
+        sure=data["sure"],
+        periods=data["periods"],
+        map_method=map_method,
+        n_map=int(np.count_nonzero(found.clusters[rows] != NOBODY)) if map_method else 0,
+        n_page=len(rows),
+        n_documents=n,
+        n_clusters=found.n_clusters,
         n_aside=int(np.count_nonzero(found.clusters == NOBODY)),
-        map_text=f"Map of {found.n_clusters} clusters. The cards below list the words and the size of each.",
-        convergence_text=(
-            f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
-        ),
+        n_iter=model.n_iter_,
+        stopped=model.stop_reason_.replace("max_iter", "stopped at the maximum number"),
     )
 
 
-def write_documents_report(path: str | os.PathLike[str], found: DocumentClusters, *, title: str | None = None) -> None:
+def write_documents_report(
+    path: str | os.PathLike[str],
+    found: DocumentClusters,
+    *,
+    title: str | None = None,
+    progress: Progress | None = None,
+) -> None:
     """Write :func:`documents_report` to a file, completely or not at all.
 
     Parameters
@@ -128,22 +110,87 @@ def write_documents_report(path: str | os.PathLike[str], found: DocumentClusters
         The clusters.
     title : str, optional
         Title of the page.
+    progress : callable, optional
+        As in :func:`documents_report`.
     """
-    page = documents_report(found, title=title).encode("utf-8", errors="replace")
+    page = documents_report(found, title=title, progress=progress).encode("utf-8", errors="replace")
     write_whole(Path(path), lambda file: file.write(page))
 
 
-def _bars(words: dict[str, float]) -> list[tuple[str, int]]:
-    """Return the words with the widths of their bars, in percent."""
-    largest = max((abs(weight) for weight in words.values()), default=1.0)
-    return [(word, round(100 * abs(weight) / largest)) for word, weight in words.items()]
+def _columns(
+    found: DocumentClusters, rows: Array, classes: list[str], progress: Progress | None
+) -> tuple[dict[str, Any], list[str], str | None]:
+    """Return what the page knows of each of its documents, the words that decided, and how the map was made."""
+    labels, filled = found.clusters[rows], found.clusters[rows] != NOBODY
+    confidence = None if found.calibration is None else found.confidence
+    length = ALL_TEXTS // max(len(rows), 1)
+    index = {label: i for i, label in enumerate(classes)}
+    columns: dict[str, Any] = {
+        "ids": pack_texts(found.ids[i] for i in rows),
+        "texts": pack_texts(found.excerpts[i][:length] for i in rows),
+        "cluster": base64_array(labels, "<i2"),
+        "sure": base64_array((found.margins if confidence is None else confidence)[rows], "<f4"),
+        "length": base64_array(found.lengths[rows], "<f4"),
+        "class": None,
+        "date": None,
+        "places": None,
+        "deciding": None,
+    }
+    if classes:
+        codes = [-1 if (label := found.classes[i]) is None else index.get(label, -1) for i in rows]
+        columns["class"] = base64_array(np.array(codes), "<i2")
+    if found.dates is not None:
+        days = np.where(np.isnat(found.dates), np.datetime64("0001-01-01"), found.dates)[rows]
+        columns["date"] = base64_array(days.astype("datetime64[D]").astype(np.int64), "<i4")
+    if found.counts is None or not filled.any():
+        return columns, [], None
+    inside = np.cumsum(found.clusters != NOBODY) - 1  # row of the counts
+    X = take_rows(found.counts, inside[rows[filled]])
+    places, method = map_of_documents(X, progress=progress)
+    columns["places"] = code_places(places)
+    C, divergence = to_host(found.model.cluster_centers_), found.model.divergence_
+    told = deciding_words(X, labels[filled], divergence.templates(C), divergence.offsets(C))
+    used, words = np.unique(told.words, return_inverse=True)
+    largest = np.zeros(len(told.runners_up))
+    owner = np.repeat(np.arange(len(largest)), np.diff(told.starts))
+    np.maximum.at(largest, owner, np.abs(told.contributions))
+    columns["deciding"] = {
+        "runner_up": base64_array(told.runners_up, "<i2"),
+        "starts": base64_array(told.starts, "<u4"),
+        "words": base64_array(words, "<u4"),
+        "contributions": base64_array(np.rint(127 * divide(told.contributions, largest[owner])), "<i1"),
+        "largest": base64_array(largest, "<f4"),
+    }
+    return columns, [str(found.words[j]) for j in used], method
 
 
-def _documents(result: DocumentClusters, rows: Any, limit: int = 3) -> list[dict[str, Any]]:
-    """Return the first few of these documents. A document with the same excerpt as an earlier one is left out."""
-    first = {result.excerpts[i]: i for i in reversed(rows)}
-    chosen = [i for i in rows if first[result.excerpts[i]] == i][:limit]
-    return [{"id": result.ids[i], "label": result.classes[i], "text": result.excerpts[i]} for i in chosen]
+def _periods(found: DocumentClusters) -> dict[str, Any] | None:
+    """Count the documents of each cluster in months, years or decades; None without dates."""
+    if found.dates is None:
+        return None
+    known = ~np.isnat(found.dates) & (found.clusters != NOBODY)
+    if not known.any():
+        return None
+    dates = found.dates[known]
+    months = dates.astype("datetime64[M]").astype(np.int64) + 12 * 1970
+    only_years = bool((dates == dates.astype("datetime64[Y]").astype("datetime64[D]")).all())
+    if np.ptp(months) < MONTHS and not only_years:
+        unit, numbers = "month", months
+    else:
+        unit, numbers = "year", months // 12
+        if np.ptp(numbers) >= YEARS:
+            unit, numbers = "decade", numbers // 10
+    first, last = int(numbers.min()), int(numbers.max())
+    counts = np.zeros((found.n_clusters, last - first + 1), dtype=np.int64)
+    np.add.at(counts, (found.clusters[known], numbers - first), 1)
+    return {"unit": unit, "names": [_period(unit, number) for number in range(first, last + 1)], "counts": counts}
+
+
+def _period(unit: str, number: int) -> str:
+    """Return the name of a month, year or decade, counted from the year 0."""
+    if unit == "month":
+        return f"{number // 12}-{number % 12 + 1:02}"
+    return str(number) if unit == "year" else f"{10 * number}s"
 
 
 def _facts(result: DocumentClusters) -> list[tuple[str, str]]:

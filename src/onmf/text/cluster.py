@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf.confidence import Calibration, calibration_of
 from onmf.data import in_blocks
+from onmf.datasets import Shards
 from onmf.datasets.vocabulary import make_vectorizer
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
@@ -22,12 +23,14 @@ from onmf.parameters import check_for_parts, check_parameters
 from onmf.select import Selection, select_n_clusters
 
 from .compare import Comparison, compare_documents
+from .dates import parse_dates
 from .kind import DOCUMENTS, KIND
 from .read import Text, Texts
-from .restore import describe, vectorizer_of
+from .restore import vectorizer_of
 from .shards import ShardedCounts, count_in_shards
+from .source import describe, so_many, some, source_notes
 from .sure import measure_documents, sure_of
-from .views import NOBODY, ViewsMixin, so_many
+from .views import NOBODY, ViewsMixin
 from .words import Counts, count_known_words, count_words, vectorizer_options
 
 NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
@@ -72,6 +75,10 @@ class DocumentClusters(ViewsMixin):
         How ``confidence`` follows from losses; None for a model of an earlier version.
     names : list of str
         A short name of each cluster; by default made of the words that tell it from the others.
+    counts : csr_array, Shards or None
+        Counts of the words in the documents that are not set aside, in their order.
+    dates : (documents,) array of datetime64[D] or None
+        Date of each document, NaT where it is not known; None if there are no dates.
     """
 
     model: ONMF
@@ -90,6 +97,8 @@ class DocumentClusters(ViewsMixin):
     selection: Selection | None = None
     calibration: Calibration | None = None
     names: list[str] = field(default_factory=list)
+    counts: csr_array | Shards | None = None
+    dates: Array | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -143,17 +152,9 @@ class DocumentClusters(ViewsMixin):
     def notes(self) -> list[str]:
         """What a reader should know before trusting the clusters, as sentences."""
         notes = []
-        source = self.source
         if aside := self.set_aside:
-            notes.append(f"{so_many(len(aside), 'document')} without a word that counts, set aside: {_some(aside)}.")
-        if repaired := source.get("repaired"):
-            n = so_many(sum(repaired.values()), "document")
-            notes.append(f"{n} not in UTF-8, read as {', '.join(repaired)}.")
-        if encoded := source.get("encoded"):
-            notes.append(f"Encoded attachments dropped from {so_many(encoded, 'document')}.")
-        if skipped := source.get("skipped"):
-            names = [f"{name} ({why})" for name, why in skipped]
-            notes.append(f"{so_many(len(skipped), 'file')} left out: {_some(names)}.")
+            notes.append(f"{so_many(len(aside), 'document')} without a word that counts, set aside: {some(aside)}.")
+        notes += source_notes(self.source)
         if self.selection is not None:
             chosen = ", ".join(f"{name} {k}" for name, k in self.selection.chosen.items())
             notes.append(f"The number of clusters was chosen by held-out likelihood. Choices by criterion: {chosen}.")
@@ -317,10 +318,6 @@ def assign_documents(model: ONMF, texts: Iterable[Text | str], *, token_pattern:
     return replace(found, names=names_of_model(model))
 
 
-def _some(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
 def _described(
     model: ONMF,
     counts: Counts | ShardedCounts,
@@ -334,6 +331,9 @@ def _described(
     labels, scales, margins = np.full(n, NOBODY, dtype=np.int32), np.zeros(n), np.zeros(n)
     sure, following = np.full(n, np.nan), np.full(n, NOBODY, dtype=np.int32)
     labels[filled], scales[filled], margins[filled], sure[filled], following[filled] = assigned
+    dates, found = parse_dates(counts.dates, counts.ids)
+    if found:
+        source["dates"] = found
     return DocumentClusters(
         model=model,
         words=counts.words,
@@ -350,4 +350,6 @@ def _described(
         source=source,
         selection=selection,
         calibration=calibration,
+        counts=csr_array(counts.X[filled]) if isinstance(counts, Counts) else counts.X,
+        dates=dates,
     )

@@ -61,11 +61,14 @@ class Text(NamedTuple):
         Its text.
     label : str or None
         Its class, if known.
+    date : str or None
+        Its date as it is written, if known.
     """
 
     id: str
     text: str
     label: str | None
+    date: str | None = None
 
 
 class Texts:
@@ -130,6 +133,7 @@ def read_texts(
     text: str | None = None,
     id: str | None = None,
     labels: str | None = None,
+    date: str | None = None,
     strip: Iterable[str] = (),
 ) -> Texts:
     r"""Read documents from a folder, an archive, a table or a stream, one at a time.
@@ -150,6 +154,8 @@ def read_texts(
         Table columns with the texts (``"text"`` by default) and the identifiers (numbers by default).
     labels : str, optional
         ``"folder"``: the class of a file is the folder that it is in. Otherwise, the table column with the classes.
+    date : str, optional
+        Table column with the dates.
     strip : iterable of {"headers"}
         Parts to drop from each document: the headers of mail and news messages.
 
@@ -194,12 +200,12 @@ def read_texts(
             kind, _ = _recognise(file, path, kind)
     by_folder = labels == "folder" and kind in FOLDERS
     if kind not in TABLES:
-        for option, value in (("text", text), ("id", id), ("labels", None if by_folder else labels)):
+        for option, value in (("text", text), ("id", id), ("labels", None if by_folder else labels), ("date", date)):
             if value is not None:
                 hint = " Use labels='folder' for the names of the folders." if kind in FOLDERS else ""
                 raise ValueError(f"{option}={value!r} is a column, but {path} is not a table.{hint}")
     texts = Texts(repair(path)[0], kind, strip)
-    layout = _Layout(path, Columns(text, id, labels), by_folder)
+    layout = _Layout(path, Columns(text, id, labels, date), by_folder)
 
     def documents() -> Iterator[Text]:
         if is_folder:
@@ -351,10 +357,10 @@ def _read_zip(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterato
 
 def _read_table(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterator[Text]:
     rows = TABLES[texts.kind](file, layout.path, layout.columns)
-    for number, (identifier, body, label, encoding) in enumerate(rows, 1):
-        if encoding is not None:
-            texts.repaired[encoding] += 1
-        yield Text(str(number) if identifier is None else identifier, body, label)
+    for number, row in enumerate(rows, 1):
+        if row.encoding is not None:
+            texts.repaired[row.encoding] += 1
+        yield Text(str(number) if row.id is None else row.id, row.text, row.label, row.date)
 
 
 def _read_lines(texts: Texts, file: io.BufferedReader, layout: _Layout) -> Iterator[Text]:

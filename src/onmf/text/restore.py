@@ -11,7 +11,7 @@ from onmf.estimator import ONMF
 from onmf.io.schema import check_parts
 
 from .kind import KIND, is_documents
-from .read import STRIP, Texts
+from .read import STRIP
 from .words import restore_vectorizer
 
 
@@ -36,15 +36,3 @@ def options_of(model: ONMF) -> dict[str, Any]:
     """Options for :func:`read_texts` that read new documents as those of the model were read."""
     dropped = getattr(model, "extra_", {}).get("source", {}).get("strip", [])
     return {"strip": [name for name in dropped if name in STRIP]}
-
-
-def describe(texts: Texts) -> dict[str, Any]:
-    """Summary of the reading: the source, and what was repaired, dropped or skipped."""
-    return {
-        "name": texts.name,
-        "kind": texts.kind,
-        "strip": list(texts.strip),
-        "repaired": dict(texts.repaired),
-        "encoded": texts.n_encoded,
-        "skipped": [list(skipped) for skipped in texts.skipped],
-    }

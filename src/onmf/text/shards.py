@@ -48,6 +48,8 @@ class ShardedCounts:
         The vectorizer that counted.
     lengths : (documents,) array of int
         Number of words in each document.
+    dates : list of str or None
+        Dates of the documents as they were written, if known.
     """
 
     X: Shards
@@ -57,6 +59,7 @@ class ShardedCounts:
     excerpts: Sequence[str]
     vectorizer: CountVectorizer
     lengths: Array
+    dates: list[str | None]
 
 
 class TextsOnDisk(Sequence[str]):
@@ -148,7 +151,8 @@ def count_in_shards(
     if hasattr(vectorizer, "vocabulary_"):  # a fitted vectorizer keeps its words, as in count_words
         vectorizer = clone(vectorizer).set_params(vocabulary=vectorizer.vocabulary_)
     labels: list[str | None] = []
-    distinct: dict[str | None, str | None] = {}  # equal labels share one string
+    dates: list[str | None] = []
+    distinct: dict[str | None, str | None] = {}  # equal labels share one string, and so do equal dates
     with ExitStack() as stack:
         new = stack.enter_context(whole_folder(folder, force=force, ours=[SHARDS, NAMES, IDS, BEGINNINGS]))
         ids, excerpts = (stack.enter_context(_Writer(new / name)) for name in (IDS, BEGINNINGS))
@@ -158,6 +162,7 @@ def count_in_shards(
                 ids.write(document.id)
                 excerpts.write(excerpt(document.text))
                 labels.append(distinct.setdefault(document.label, document.label))
+                dates.append(distinct.setdefault(document.date, document.date))
                 yield document.text
 
         options: dict[str, Any] = {"enough": min_documents} if automatic else {}
@@ -168,4 +173,5 @@ def count_in_shards(
     words = shards.names
     assert words is not None, "count_pieces writes them"
     counter = clone(vectorizer).set_params(vocabulary=list(words))
-    return ShardedCounts(shards, words, ids.moved_to(folder), labels, excerpts.moved_to(folder), counter, lengths)
+    beginnings = excerpts.moved_to(folder)
+    return ShardedCounts(shards, words, ids.moved_to(folder), labels, beginnings, counter, lengths, dates)

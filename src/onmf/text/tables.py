@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from onmf.io.limits import check_growth
 
@@ -27,8 +27,18 @@ BATCH = 64
 PER_ROW = 64
 """Bytes that a row of a Parquet file takes in memory, even if it is empty."""
 
-Row = tuple[str | None, str, str | None, str | None]
-"""Identifier, text, label, and the encoding that the text was repaired from, if it was."""
+Found = tuple[str, str | None, str | None, str | None]
+"""Names of the columns of the text, the identifier, the label and the date."""
+
+
+class Row(NamedTuple):
+    """A row of a table. ``encoding`` is the one that the text was repaired from, if it was."""
+
+    text: str
+    id: str | None
+    label: str | None
+    date: str | None
+    encoding: str | None
 
 
 @dataclass(frozen=True)
@@ -38,9 +48,10 @@ class Columns:
     text: str | None = None
     id: str | None = None
     label: str | None = None
+    date: str | None = None
 
-    def find(self, name: str, present: Sequence[str]) -> tuple[str, str | None, str | None]:
-        """Find the columns of the text, the identifier and the label among those of the file ``name``."""
+    def find(self, name: str, present: Sequence[str]) -> Found:
+        """Find the columns of the text, the identifier, the label and the date among those of the file ``name``."""
         text = self.text
         if text is None:
             text = next((column for column in present if column.strip().lower() == "text"), None)
@@ -50,10 +61,11 @@ class Columns:
             raise ValueError(
                 f"{name} has no column 'text': name the column that holds the text. It has {_listed(present)}."
             )
-        for column, content in ((text, "text"), (self.id, "identifiers"), (self.label, "labels")):
+        named = ((text, "text"), (self.id, "identifiers"), (self.label, "labels"), (self.date, "dates"))
+        for column, content in named:
             if column is not None and column not in present:
                 raise ValueError(f"{name} has no column {column!r} for the {content}. It has {_listed(present)}.")
-        return text, self.id, self.label
+        return text, self.id, self.label, self.date
 
 
 def csv_rows(stream: IO[bytes], name: str, columns: Columns, delimiter: str | None) -> Iterator[Row]:
@@ -80,9 +92,9 @@ def csv_rows(stream: IO[bytes], name: str, columns: Columns, delimiter: str | No
             lines.begin_row()
             if not row:
                 continue
-            text, identifier, label = (None if i is None else _cell(row, i) for i in positions)
+            text, identifier, label, date = (None if i is None else _cell(row, i) for i in positions)
             body, repaired = repair(text or "")
-            yield _repaired(identifier), body, _repaired(label), repaired
+            yield Row(body, _repaired(identifier), _repaired(label), _repaired(date), repaired)
     except csv.Error as error:
         raise ValueError(f"{name}, near line {reader.line_num}: {error}. Is it a CSV file?") from error
     finally:
@@ -123,7 +135,7 @@ def check_cells(where: str, cells: int) -> None:
 
 def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
     """Yield the rows of a file with one JSON object per line."""
-    chosen: tuple[str, str | None, str | None] | None = None
+    chosen: Found | None = None
     for number, line in enumerate(bounded_lines(stream, name), 1):
         check_cells(f"{name}, line {number},", line.count(b",") + line.count(b"[") + line.count(b"{"))
         text, repaired = decode(line)
@@ -138,10 +150,10 @@ def json_rows(stream: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
         if chosen is None:
             chosen = columns.find(name, list(record))
         try:
-            body, identifier, label = (None if column is None else _scalar(record.get(column)) for column in chosen)
+            body, identifier, label, date = (None if c is None else _scalar(record.get(c)) for c in chosen)
         except RecursionError as error:
             raise ValueError(f"{name}, line {number}, is nested too deeply for a text.") from error
-        yield identifier, body or "", label, repaired
+        yield Row(body or "", identifier, label, date, repaired)
 
 
 def parquet_rows(file: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
@@ -163,9 +175,9 @@ def parquet_rows(file: IO[bytes], name: str, columns: Columns) -> Iterator[Row]:
             check_growth(name, grown, length)
             values = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
             for i in range(batch.num_rows):
-                body, identifier, label = (None if column is None else values[column][i] for column in chosen)
+                body, identifier, label, date = (None if c is None else values[c][i] for c in chosen)
                 text, repaired = decode(body) if isinstance(body, bytes) else (_scalar(body) or "", None)
-                yield _scalar(identifier), text, _scalar(label), repaired
+                yield Row(text, _scalar(identifier), _scalar(label), _scalar(date), repaired)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise ValueError(f"{name} is damaged, or not a Parquet file: {reason}.") from error

@@ -12,14 +12,10 @@ from onmf.notebook import table
 from onmf.plot import plot_confusion, plot_top_features
 
 from .kind import DOCUMENTS
+from .source import so_many
 
 NOBODY = -1
 """Label of a document that has none of the words."""
-
-
-def so_many(n: int, name: str) -> str:
-    """A count and its noun, such as ``1 document`` or ``2 documents``."""
-    return f"{n:,} {name}{'' if n == 1 else 's'}"
 
 
 class ViewsMixin:

@@ -53,6 +53,8 @@ class Counts:
         Beginnings of the documents.
     vectorizer : CountVectorizer
         The fitted vectorizer.
+    dates : list of str or None
+        Dates of the documents as they were written, if known.
     """
 
     X: csr_array
@@ -61,6 +63,7 @@ class Counts:
     labels: list[str | None]
     excerpts: list[str]
     vectorizer: CountVectorizer
+    dates: list[str | None]
 
     @property
     def lengths(self) -> Array:
@@ -111,17 +114,19 @@ def _count(texts: Iterable[Text | str], vectorizer: CountVectorizer, automatic: 
     ids: list[str] = []
     labels: list[str | None] = []
     excerpts: list[str] = []
+    dates: list[str | None] = []
 
     def bodies() -> Iterable[str]:
         for document in numbered(texts):
             ids.append(document.id)
             labels.append(document.label)
             excerpts.append(excerpt(document.text))
+            dates.append(document.date)
             yield document.text
 
     if vectorizer.vocabulary is not None or hasattr(vectorizer, "vocabulary_"):
         X = csr_array(vectorizer.transform(bodies()))
-        return Counts(X, vectorizer.get_feature_names_out(), ids, labels, excerpts, vectorizer)
+        return Counts(X, vectorizer.get_feature_names_out(), ids, labels, excerpts, vectorizer, dates)
     try:
         X = csr_array(vectorizer.fit_transform(bodies()))
     except ValueError as error:
@@ -139,7 +144,7 @@ def _count(texts: Iterable[Text | str], vectorizer: CountVectorizer, automatic: 
             names = vectorizer.get_feature_names_out()[keep]
             X = csr_array(X[:, keep])
             vectorizer.vocabulary_ = {str(name): i for i, name in enumerate(names)}
-    return Counts(X, vectorizer.get_feature_names_out(), ids, labels, excerpts, vectorizer)
+    return Counts(X, vectorizer.get_feature_names_out(), ids, labels, excerpts, vectorizer, dates)
 
 
 def excerpt(text: str) -> str:

@@ -2,21 +2,10 @@
 /* The dot plot, the table of clusters and the list of doubtful cells. It runs last, and starts the map. */
 (() => {
   const { clusters, classes, cells, genes, dots, doubtful } = onmf.data;
-  const { n, cluster, runnerUp, confidence, depth, known, named, number, by, findGene, map } = onmf.cells;
+  const { n, cluster, runnerUp, confidence, depth, known, named, findGene, map } = onmf.cells;
+  const { by, number, element, swatch } = onmf.explore;
   const LISTED = 50;
   const canShow = (name) => map && genes.names.length > 0 && findGene(name) !== undefined;
-
-  function element(tag, text = "", style = "") {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    if (style) made.className = style;
-    return made;
-  }
-  function swatch(k) {
-    const made = element("span", "", "swatch");
-    made.style.setProperty("--colour", clusters[k].colour);
-    return made;
-  }
 
   function drawDots() {
     const [head, body] = by("dots").children;
@@ -34,7 +23,7 @@
       const row = element("tr"), header = element("th");
       header.scope = "row";
       header.dataset.tip = named(k);
-      header.append(swatch(k), named(k));
+      header.append(swatch(clusters[k].colour), named(k));
       row.append(header);
       dots.genes.forEach((gene, j) => {
         const cell = element("td"), dot = element("i"), share = dots.shares[k][j];
@@ -59,7 +48,7 @@
       row.append(element("td", cells.barcodes[i]));
       for (const k of [cluster[i], runnerUp[i]]) {
         const cell = element("td");
-        cell.append(swatch(k), named(k));
+        cell.append(swatch(clusters[k].colour), named(k));
         row.append(cell);
       }
       row.append(element("td", confidence[i].toFixed(3), "number"), element("td", number(Math.round(depth[i])), "number"));

@@ -1,91 +1,72 @@
 "use strict";
-/* The table of all documents: search, filter, sort, pages. Texts are inserted as text, never as HTML. */
-(() => {
-  const { documents, clusters, classes } = onmf.data;
-  const PAGE = 50;
-  const n = documents.id.length;
-  const by = (id) => document.getElementById(id);
-  const [search, filter, body] = [by("search"), by("filter"), document.querySelector("#table tbody")];
-  const low = new Array(n);
-  const haystack = (i) => (low[i] ??= [documents.id[i], documents.text[i] ?? "", classes ? classes[documents.label[i]] ?? "" : ""].join("\n").toLowerCase());
-  let matches = [], page = 0, sort = { key: null, down: false };
+/* What the page knows of its documents, and how many of its clusters are merged. */
+onmf.documents = (() => {
+  const { documents, nodes, pairs, words, classes, class_counts: classCounts, periods } = onmf.data;
+  const { bytes, inflate } = onmf.explore;
+  const array = (Kind, text) => (text === null ? null : new Kind(bytes(text).buffer));
+  const cluster = array(Int16Array, documents.cluster), sure = array(Float32Array, documents.sure);
+  const length = array(Float32Array, documents.length), known = array(Int16Array, documents.class);
+  const n = cluster.length, k = pairs.length + 1;
 
-  function cell(row, text, style) {
-    const td = document.createElement("td");
-    if (style) td.className = style;
-    td.textContent = text;
-    row.append(td);
-    return td;
+  /* Documents on the map are those with a cluster, in their order; only they have a runner-up and deciding words. */
+  const mapped = [], place = new Int32Array(n).fill(-1);
+  for (let i = 0; i < n; i++) if (cluster[i] >= 0) { place[i] = mapped.length; mapped.push(i); }
+  const told = documents.deciding && {
+    runnerUp: array(Int16Array, documents.deciding.runner_up), starts: array(Uint32Array, documents.deciding.starts),
+    words: array(Uint32Array, documents.deciding.words), contributions: array(Int8Array, documents.deciding.contributions),
+    largest: array(Float32Array, documents.deciding.largest),
+  };
+  const runnerUp = (i) => (told && place[i] >= 0 ? told.runnerUp[place[i]] : -1);
+  function deciding(i) {
+    if (!told || place[i] < 0) return [];
+    const found = [];
+    for (let at = told.starts[place[i]]; at < told.starts[place[i] + 1]; at++) found.push({ word: words[told.words[at]], weight: told.contributions[at] / 127 * told.largest[place[i]] });
+    return found;
   }
+  const days = array(Int32Array, documents.date);
+  const YEAR_ONE = -719162; // stands for an unknown date
+  const day = (i) => (days && days[i] !== YEAR_ONE ? new Date(days[i] * 86400000).toISOString().slice(0, 10) : "");
 
-  function list() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const cluster = filter.value === "" ? null : Number(filter.value);
-    matches = [];
-    for (let i = 0; i < n; i++) {
-      if (cluster !== null && documents.cluster[i] !== cluster) continue;
-      if (words.length && !words.every((word) => haystack(i).includes(word))) continue;
-      matches.push(i);
-    }
-    if (sort.key) {
-      const value = sort.key === "label" ? (i) => classes[documents.label[i]] ?? "" : (i) => documents[sort.key][i];
-      const text = sort.key === "id" || sort.key === "label";
-      const compare = text ? (a, b) => value(a).localeCompare(value(b), undefined, { numeric: true }) : (a, b) => value(a) - value(b);
-      matches.sort((a, b) => (sort.down ? compare(b, a) : compare(a, b)));
-    }
-    page = 0;
-    paint();
+  /* Names and texts are unpacked after the first paint. */
+  const texts = { ids: [], excerpts: [], low: [] };
+  const ready = Promise.all([documents.ids, documents.texts].map(inflate)).then((raw) => {
+    [texts.ids, texts.excerpts] = raw.map((lines) => new TextDecoder().decode(lines).split("\n"));
+    texts.low = texts.ids.map((id, i) => `${id}\n${texts.excerpts[i]}\n${known && known[i] >= 0 ? classes[known[i]].name : ""}`.toLowerCase());
+  });
+
+  /* ---- merging ---- */
+  const named = (node) => (node < 0 ? "none" : `${nodes[node].number}: ${nodes[node].name}`);
+  const merged = { left: k, owner: new Int32Array(k), active: [], place: new Int32Array(2 * k - 1) };
+  const listeners = [];
+  function regroup(left) {
+    merged.left = left;
+    merged.owner = Int32Array.from({ length: k }, (_, leaf) => leaf);
+    pairs.slice(0, k - left).forEach(([a, b], t) => { merged.owner = merged.owner.map((node) => (node === a || node === b ? k + t : node)); });
+    merged.active = [...new Set(merged.owner)].sort((a, b) => nodes[b].size - nodes[a].size || a - b);
+    merged.active.forEach((node, at) => { merged.place[node] = at; });
   }
-
-  function paint() {
-    const pages = Math.max(1, Math.ceil(matches.length / PAGE));
-    body.replaceChildren(...matches.slice(page * PAGE, (page + 1) * PAGE).map((i) => {
-      const row = document.createElement("tr");
-      cell(row, documents.id[i]);
-      const k = documents.cluster[i];
-      const td = cell(row, "");
-      if (k < 0) td.textContent = "set aside";
-      else {
-        const swatch = document.createElement("span");
-        swatch.className = "swatch";
-        swatch.style.setProperty("--colour", clusters[k].colour);
-        const link = document.createElement("a");
-        link.href = `#cluster-${k}`;
-        link.textContent = `${clusters[k].number}: ${clusters[k].name}`;
-        td.append(swatch, link);
-      }
-      cell(row, k < 0 ? "" : documents.margin[i].toFixed(3), "number");
-      if (classes) cell(row, classes[documents.label[i]] ?? "");
-      cell(row, documents.text[i] ?? "");
-      return row;
-    }));
-    by("count").textContent = `${matches.length.toLocaleString("en")} of ${n.toLocaleString("en")} documents`;
-    by("page").textContent = `Page ${page + 1} of ${pages}`;
-    by("previous").disabled = page === 0;
-    by("next").disabled = page + 1 >= pages;
+  function merge(left) {
+    const wanted = Math.min(k, Math.max(1, left));
+    if (wanted === merged.left) return;
+    regroup(wanted);
+    listeners.forEach((listener) => listener());
   }
-
-  function choose(cluster) {
-    filter.value = String(cluster);
-    search.value = "";
-    list();
-    by("documents").scrollIntoView();
-    search.focus({ preventScroll: true });
+  const nodeOf = (i) => (cluster[i] < 0 ? -1 : merged.owner[cluster[i]]);
+  /* The cluster that now holds the clusters of a node. */
+  function heir(node) {
+    let leaf = node;
+    while (leaf >= k) [leaf] = pairs[leaf - k];
+    return merged.owner[leaf];
   }
-
-  search.addEventListener("input", list);
-  filter.addEventListener("change", list);
-  by("clear").addEventListener("click", () => { search.value = ""; filter.value = ""; list(); });
-  by("previous").addEventListener("click", () => { page--; paint(); });
-  by("next").addEventListener("click", () => { page++; paint(); });
-  document.querySelectorAll("button[data-cluster]").forEach((button) => button.addEventListener("click", () => choose(button.dataset.cluster)));
-  document.querySelectorAll("button[data-sort]").forEach((button) => button.addEventListener("click", () => {
-    sort = { key: button.dataset.sort, down: sort.key === button.dataset.sort && !sort.down };
-    document.querySelectorAll("th[aria-sort]").forEach((th) => th.setAttribute("aria-sort", "none"));
-    button.parentElement.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
-    list();
-  }));
-  onmf.onClick("map", (point) => choose(point.customdata));
-  list();
-  onmf.drawAll();
+  const leavesOf = (node) => (node < k ? [node] : pairs[node - k].flatMap(leavesOf));
+  /* Add the rows of a table of the model's clusters, such as documents by period, for a node. */
+  const addRows = (table, node) => leavesOf(node).reduce((sum, leaf) => sum.map((value, j) => value + table[leaf][j]), table[0].map(() => 0));
+  /* The most frequent class of a node. */
+  function mostly(node) {
+    if (!classCounts) return "";
+    const counts = addRows(classCounts, node), best = counts.indexOf(Math.max(...counts));
+    return counts[best] ? classes[best].name : "";
+  }
+  regroup(k);
+  return { n, k, cluster, sure, length, known, mapped, runnerUp, deciding, day, days, texts, ready, named, merged, merge, nodeOf, heir, leavesOf, addRows, mostly, periods, onMerge: (listener) => listeners.push(listener) };
 })();

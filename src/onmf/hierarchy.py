@@ -1,0 +1,111 @@
+"""Which clusters merge first, and what that costs: the agglomerative information bottleneck.
+
+Merging clusters i and j of counts raises the Kullback–Leibler objective by the divergence of their sums from the joint
+profile. With g(x) = x log x, sums S (k × p) and totals T, that is
+
+    g(T_i + T_j) − g(T_i) − g(T_j) − Σ_m [g(S_im + S_jm) − g(S_im) − g(S_jm)] ≥ 0,
+
+so no row is needed. The cheapest pair is merged, again and again, until one cluster is left. Together the merges cost
+the information that the clusters hold about the features (Slonim and Tishby, NIPS 1999).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import xlogy
+
+from onmf.divergence import Array, FloatArray
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A tree of clusters.
+
+    Attributes
+    ----------
+    pairs : (k − 1, 2) array of int
+        The clusters of each merge, in turn. Clusters 0 to k − 1 are those of the model; merge t makes cluster k + t.
+    costs : (k − 1,) array
+        How much each merge raises the Kullback–Leibler objective.
+    """
+
+    pairs: Array
+    costs: FloatArray
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters before the first merge."""
+        return len(self.pairs) + 1
+
+    def labels(self, n_clusters: int) -> Array:
+        """Number each cluster of the model by its cluster when ``n_clusters`` are left. → (k,)
+
+        The numbers follow the first cluster of the model in each.
+        """
+        k = self.n_clusters
+        if not 1 <= n_clusters <= k:
+            raise ValueError(f"n_clusters={n_clusters} is not allowed: it must be between 1 and {k}.")
+        owner = np.arange(2 * k - 1)
+        for merge in range(k - n_clusters):
+            owner[np.isin(owner, self.pairs[merge])] = k + merge
+        _, first, groups = np.unique(owner[:k], return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[groups]
+
+
+def merge_clusters(sums: FloatArray) -> Hierarchy:
+    """Merge clusters of counts in pairs, always the pair that raises the objective least.
+
+    Parameters
+    ----------
+    sums : (k, p) array
+        Sum of the rows of each cluster, not negative. With the Kullback–Leibler divergence, a centroid is
+        proportional to it.
+
+    Returns
+    -------
+    Hierarchy
+
+    Examples
+    --------
+    >>> from onmf.hierarchy import merge_clusters
+    >>> tree = merge_clusters([[9, 1, 0], [8, 2, 0], [0, 0, 5]])
+    >>> tree.pairs.tolist()
+    [[0, 1], [2, 3]]
+    >>> tree.costs.round(3).tolist()
+    [0.201, 15.911]
+    """
+    S = np.array(sums, dtype=np.float64)
+    if S.ndim != 2 or len(S) == 0 or not np.isfinite(S).all() or (S < 0).any():
+        raise ValueError("sums must be a table of finite numbers that are not negative, one row for each cluster.")
+    k = len(S)
+    S = np.concatenate([S, np.zeros((k - 1, S.shape[1]))])
+    alone = xlogy(S, S)  # g of each entry
+    totals = S.sum(axis=1)
+    costs = np.full((2 * k - 1, 2 * k - 1), np.inf)  # of pairs i < j that are both there
+
+    def price(i: int, others: Array) -> FloatArray:
+        columns = np.flatnonzero(S[i])  # elsewhere the sums do not mix, and cost nothing
+        both = S[others][:, columns] + S[i, columns]
+        shared = xlogy(both, both).sum(axis=1) - alone[others][:, columns].sum(axis=1) - alone[i].sum()
+        joint = totals[others] + totals[i]
+        apart = xlogy(joint, joint) - xlogy(totals[others], totals[others]) - xlogy(totals[i], totals[i])
+        return np.maximum(apart - shared, 0.0)
+
+    for i in range(1, k):
+        costs[:i, i] = price(i, np.arange(i))
+    there = np.arange(k)
+    pairs, paid = np.empty((k - 1, 2), dtype=np.int64), np.empty(k - 1)
+    for merge in range(k - 1):
+        choice = np.argmin(costs[np.ix_(there, there)])
+        i, j = there[choice // len(there)], there[choice % len(there)]
+        new = k + merge
+        pairs[merge], paid[merge] = (i, j), costs[i, j]
+        S[new] = S[i] + S[j]
+        alone[new], totals[new] = xlogy(S[new], S[new]), S[new].sum()
+        there = there[(there != i) & (there != j)]
+        if len(there):
+            costs[there, new] = price(new, there)
+        there = np.append(there, new)
+    return Hierarchy(pairs, paid)
