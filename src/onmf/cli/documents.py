@@ -362,7 +362,8 @@ def print_summary(result: DocumentClusters) -> None:
     print_clusters(list(clusters(result)))
     if comparison is not None:
         compared = f"{len(comparison.classes)} classes ({comparison.n_documents:,} documents)"
-        tell(f"\nCompared with {compared}: {comparison.sentence()}")
+        tell()
+        tell(f"Compared with {compared}: {comparison.sentence()}")
 
 
 def print_clusters(rows: list[dict[str, Any]], features: str = "words", counted: str = "documents") -> None:
