@@ -48,8 +48,8 @@ def result():
 
 
 def unsure(found):
-    known = {"confidence": np.full(found.labels.shape, np.nan, np.float32)} if hasattr(found, "confidence") else {}
-    return replace(found, **known)
+    """The clustering as a model without a calibration gives it."""
+    return replace(found, confidence=np.full(found.labels.shape, np.nan, np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -373,8 +373,9 @@ def test_a_truth_of_labels_only(result):
 
 
 def test_one_cluster_has_no_runner_up(visit, result):
-    page = visit(image_report(cluster_image(result.cube, 1)), viewport=WIDE)
-    assert list(curves(page)) == [f"cluster 1 × {float(facts(page)['Brightness']):.2f}", "pixel"]
+    one = cluster_image(result.cube, 1)
+    page = visit(image_report(one), viewport=WIDE)
+    assert list(curves(page)) == [f"{one.names[0]} × {float(facts(page)['Brightness']):.2f}", "pixel"]
     assert "Runner-up" not in facts(page)
     assert facts(page)["Margin"] == "none"
 

@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onmf.backend import to_host
-from onmf.data import get_engine
 from onmf.divergence import Array, divide
-from onmf.fit.describe import losses_of
 from onmf.image import ImageClustering
 from onmf.image.figures import axis, colours, composite, thinned
 from onmf.io.files import write_whole
@@ -26,9 +23,6 @@ SPECTRA = 4_000_000
 
 SIDE = 1000
 """Pixels of the longer side of a map; larger images are subsampled."""
-
-ROWS = 10_000
-"""Pixels whose runners-up are computed together."""
 
 
 def image_report(found: ImageClustering, *, title: str | None = None) -> str:
@@ -152,7 +146,6 @@ def _pixels(found: ImageClustering) -> dict[str, Any]:
         np.maximum(values, 0.0, out=values)
     labels, confidence = found.labels[::step, ::step], confidence_of(found)
     known = None if found.truth is None else found.truth.labels
-    runners_up = _runners_up(found, values, labels, step)
     values *= found.cube.scale
     low, high = values.min(axis=2), values.max(axis=2)
     scaled = np.rint(65535 * divide(values - low[..., None], (high - low)[..., None]))
@@ -164,29 +157,13 @@ def _pixels(found: ImageClustering) -> dict[str, Any]:
         "low": _base64(low.astype("<f4")),
         "high": _base64(high.astype("<f4")),
         "labels": _base64(labels.astype("<i2")),
-        "runners_up": _base64(runners_up.astype("<i2")),
+        "runners_up": _base64(found.runners_up[::step, ::step].astype("<i2")),
         "scales": _base64(found.scales[::step, ::step].astype("<f4")),
         "residuals": _base64(found.residuals[::step, ::step].astype("<f4")),
         "margins": _base64(found.margins[::step, ::step].astype("<f4")),
         "confidence": None if confidence is None else _base64(confidence[::step, ::step].astype("<f4")),
         "truth": None if known is None else _base64(known[::step, ::step].astype("<i4")),
     }
-
-
-def _runners_up(found: ImageClustering, values: Array, labels: Array, step: int) -> Array:
-    """Return the second-best cluster of each pixel of the page, −1 for none. → (lines, samples)"""
-    given = getattr(found, "runners_up", None)
-    if given is not None:
-        return given[::step, ::step]
-    out = np.full(labels.shape, -1)
-    places = np.argwhere(labels >= 0) if len(found.spectra) > 1 else np.empty((0, 2), np.int64)
-    backend, centroids = get_engine("cpu").backend, to_host(found.model.cluster_centers_)
-    for start in range(0, len(places), ROWS):
-        at = tuple(places[start : start + ROWS].T)
-        losses = losses_of(backend.hold(values[at], found.model.divergence_), centroids)
-        losses[np.arange(len(losses)), labels[at]] = np.inf
-        out[at] = losses.argmin(axis=1)
-    return out
 
 
 def _base64(values: Array | bytes) -> str:

@@ -114,8 +114,7 @@ def draw_maps(found: ImageClustering, palette: list[str], composite: Composite) 
 
 def confidence_of(found: ImageClustering) -> Array | None:
     """Return how sure each pixel is of its cluster, from 0 to 1, if the clustering knows it. → (lines, samples)"""
-    confidence: Array | None = getattr(found, "confidence", None)
-    return confidence if confidence is not None and np.isfinite(confidence).any() else None
+    return found.confidence if np.isfinite(found.confidence).any() else None
 
 
 def material_names(truth: Truth) -> list[str]:
