@@ -40,7 +40,7 @@ import numpy as np
 import onmf
 from onmf import ONMF
 from onmf.cells import check_counts, read_cells
-from onmf.cli.models import app
+from onmf.cli import app
 from onmf.datasets import open_h5ad, open_shards, open_zarr, read_documents
 from onmf.image import cluster_image, read_cube, read_truth
 from onmf.text import assign_documents, count_words, read_texts

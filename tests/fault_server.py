@@ -31,8 +31,24 @@ STEPS = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod"
 
 DOCUMENTS = ["assignments.csv", "clusters.csv", "model.onmf"]
 IMAGE = [
-    *("map.hdr", "map.img", "map.png", "map.svg", "map.tif", "map.tif.aux.xml", "margins.tif", "model.onmf"),
-    *("residuals.tif", "scales.tif", "spectra.csv", "spectra.hdr", "spectra.png", "spectra.sli", "spectra.svg"),
+    "confidence.tif",
+    "map.hdr",
+    "map.img",
+    "map.png",
+    "map.svg",
+    "map.tif",
+    "map.tif.aux.xml",
+    "margins.tif",
+    "model.onmf",
+    "residuals.tif",
+    "runner_up.tif",
+    "runner_up.tif.aux.xml",
+    "scales.tif",
+    "spectra.csv",
+    "spectra.hdr",
+    "spectra.png",
+    "spectra.sli",
+    "spectra.svg",
     "summary.json",
 ]
 

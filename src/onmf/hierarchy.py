@@ -74,7 +74,7 @@ def merge_clusters(sums: FloatArray) -> Hierarchy:
     >>> tree.pairs.tolist()
     [[0, 1], [2, 3]]
     >>> tree.costs.round(3).tolist()
-    [0.201, 15.911]
+    [0.199, 12.51]
     """
     S = np.array(sums, dtype=np.float64)
     if S.ndim != 2 or len(S) == 0 or not np.isfinite(S).all() or (S < 0).any():
