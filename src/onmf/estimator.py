@@ -55,9 +55,9 @@ class ONMF(
         chooses, deterministic. ``"++"``: rows drawn with probability proportional to their loss under the rows drawn
         before. ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition.
         ``"bisection"``: all rows are halved by a local search, then again and again the cluster whose halves lower the
-        objective most; for Kullback–Leibler and cosine. With ``refine="local-search"`` this reaches lower objectives
-        than a random partition, in less time. ``"consensus"``: the clusters that ``n_consensus`` runs from random
-        partitions agree on. It takes the time of these runs and finds the best clusters, especially with
+        objective most; for Kullback–Leibler and cosine. With ``refine="local-search"`` it is as good as a random
+        partition, and faster for many rows and clusters. ``"consensus"``: the clusters that ``n_consensus`` runs from
+        random partitions agree on. It takes the time of these runs and finds the best clusters, especially with
         ``refine="local-search"``. An array gives the centroids, one row each, in any scale. A callable is called as
         ``init(X, n_clusters, random_state=...)`` and returns such an array.
     n_init : int, default=1

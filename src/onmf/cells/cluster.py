@@ -38,9 +38,10 @@ def cluster(
 ) -> ONMF:
     """Cluster the cells of an AnnData object by their counts, in place.
 
-    Use raw counts, neither normalised nor log-transformed. The 2,000 genes that deviate most are clustered, from
-    random starts with local search, as counts and as normalised logarithms; the clusters under which the counts are
-    more likely are kept. Of backed objects and Dask arrays, only the columns of these genes are read into memory.
+    Use raw counts, neither normalised nor log-transformed. The cells are clustered by the 2,000 genes that
+    deviate most: by their counts, or by normalised logarithms of these, whichever makes the counts more likely on some
+    of the cells. The better of two runs with local search is kept. Of backed objects and Dask arrays, only the columns
+    of these genes are read into memory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From counts of cells to clusters: genes, views, runs from random starts, and the choice between them."""
+"""From counts of cells to clusters: genes, views, trials, runs, and the choice between them."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def fit_counts(
     min_cells : int, default=1
         Genes in fewer cells are not used.
     view : {"auto", "counts", "logs"}, default="auto"
-        What is clustered: counts, or their normalised logarithms. ``"auto"`` clusters both, and takes the clusters
-        under which the counts are more likely.
+        What is clustered: counts, or their normalised logarithms. ``"auto"`` tries both on some cells, and takes the
+        one under whose clusters the counts are more likely.
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters

@@ -112,16 +112,14 @@ Tol = Annotated[
         rich_help_panel=FIT,
     ),
 ]
-Smoothing = Annotated[
-    float,
-    typer.Option(
-        "--smoothing",
-        metavar="NUMBER",
-        min=0.0,
-        help="Added to every share of a cluster, so that none is zero (Kullback–Leibler).",
-        rich_help_panel=FIT,
-    ),
-]
+SMOOTHING = typer.Option(
+    "--smoothing",
+    metavar="NUMBER",
+    min=0.0,
+    help="Added to every share of a cluster, so that none is zero (Kullback–Leibler).",
+    rich_help_panel=FIT,
+)
+Smoothing = Annotated[float, SMOOTHING]
 Seed = Annotated[
     int | None,
     typer.Option(
