@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -175,11 +176,8 @@ class CpuBackend(Backend):
         self, rows: CpuRows, labels: Array, weights: FloatArray, k: int, out: FloatArray | None = None
     ) -> FloatArray:
         X = rows.X
-        if out is None:
-            sums = np.zeros((k, X.shape[1]))
-        else:
-            sums = out
-            sums[:] = 0.0
+        sums = np.empty((k, X.shape[1])) if out is None else out
+        sums[:] = 0.0
         work = max(1, X.size // max(1, X.shape[0]))
         if rows.sparse:
             order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
@@ -191,17 +189,25 @@ class CpuBackend(Backend):
 
             self.threads.over_blocks(clusters, bounds, work)
             return sums
-        cuts = np.linspace(0, len(labels), SUMMED_APART + 1).astype(np.int64)
+
+        def add_rows(start: int, stop: int, group: FloatArray) -> None:
+            kernels.sum_by_label_dense(X, labels, weights, start, stop, group)
+
+        self.add_in_groups(add_rows, len(labels), sums)
+        return sums
+
+    def add_in_groups(self, add: Callable[[int, int, FloatArray], None], n: int, sums: FloatArray) -> None:
+        """Add n rows of an array to sums: ``add(start, stop, group)`` adds some, in groups that are always the same."""
+        cuts = np.linspace(0, n, SUMMED_APART + 1).astype(np.int64)
         groups = [sums, *np.zeros((SUMMED_APART - 1, *sums.shape))]
 
-        def add_rows(start: int, stop: int) -> None:
+        def add_groups(start: int, stop: int) -> None:
             for group in range(start, stop):
-                kernels.sum_by_label_dense(X, labels, weights, cuts[group], cuts[group + 1], groups[group])
+                add(cuts[group], cuts[group + 1], groups[group])
 
-        self.threads.over_blocks(add_rows, cuts, work)
+        self.threads.over_blocks(add_groups, cuts, sums.shape[1])
         for group in groups[1:]:
             sums += group
-        return sums
 
     def row_term(self, rows: CpuRows, function: Any) -> FloatArray:
         X = rows.X
@@ -221,13 +227,15 @@ class CpuBackend(Backend):
         return out
 
     def begin(self, block: Block) -> CpuRun:
-        return CpuRun(block)
+        from .arrays import ArrayRun
+
+        return CpuRun(block) if block.rows.sparse else ArrayRun(block)
 
     def alone(self) -> CpuBackend | None:
         return CpuBackend(1) if self.threads.number > 1 else None
 
 
-class _Sums(NamedTuple):
+class Summed(NamedTuple):
     """Sums by label, with their labels and weights."""
 
     sums: FloatArray
@@ -240,7 +248,7 @@ class CpuRun(Run):
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)
-        self._last: _Sums | None = None
+        self._last: Summed | None = None
         self._exact: bool | None = None
 
     @property
@@ -267,17 +275,33 @@ class CpuRun(Run):
         if last is not None and len(last.sums) == k and weights is last.weights and self.exact:
             moved = np.flatnonzero(labels != last.labels)
             if 4 * len(moved) < len(labels):
-                X = rows.X
-                if rows.sparse:
-                    kernels.move_rows_csr(X.indptr, X.indices, X.data, moved, last.labels, labels, weights, last.sums)
-                else:
-                    kernels.move_rows_dense(X, moved, last.labels, labels, weights, last.sums)
-                self._last = _Sums(last.sums, labels, weights)
+                self._move(rows, moved, last, labels)
+                self._last = Summed(last.sums, labels, weights)
                 return last.sums
-        room = None if last is None or len(last.sums) != k else last.sums
-        sums = backend.sum_by_label(rows, labels, weights, k, out=room)
-        self._last = _Sums(sums, labels, weights)
+        sums = backend.sum_by_label(rows, labels, weights, k, out=self._room_for_sums(k))
+        self._last = Summed(sums, labels, weights)
         return sums
+
+    def _move(self, rows: CpuRows, moved: Array, last: Summed, labels: Array) -> None:
+        """Update exact sums for the rows that moved."""
+        X, (sums, before, weights) = rows.X, last
+        if rows.sparse:
+            kernels.move_rows_csr(X.indptr, X.indices, X.data, moved, before, labels, weights, sums)
+            return
+        changes = []
+
+        def move(start: int, stop: int) -> None:
+            change = np.zeros_like(sums)
+            kernels.move_rows_dense(X, moved[start:stop], before, labels, weights, change)
+            changes.append(change)
+
+        self.block.backend.threads.over_blocks(move, np.arange(len(moved) + 1), 2 * X.shape[1])
+        for change in changes:
+            sums += change
+
+    def _room_for_sums(self, k: int) -> FloatArray | None:
+        """The memory of the last sums, if it fits."""
+        return None if self._last is None or len(self._last.sums) != k else self._last.sums
 
 
 def exact(block: Block) -> bool:

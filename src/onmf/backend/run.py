@@ -67,8 +67,10 @@ class Run:
 
     def step(self, templates: Templates) -> StepSums:
         """Assign every row to its best template, and sum by label."""
-        k = len(templates)
-        assignment = self.block.assign(templates)
+        return self.count(self.block.assign(templates), len(templates))
+
+    def count(self, assignment: Assignment, k: int) -> StepSums:
+        """The step that gives this assignment."""
         weights = self.block.row_weights(assignment.scales)
         table = self.tally(assignment, weights, k)
         self.state = RunState(assignment.labels, assignment.scales)

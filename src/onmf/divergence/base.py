@@ -60,6 +60,11 @@ class Divergence(ABC):
         return False
 
     @property
+    def fixed_scales(self) -> bool:
+        """Whether :meth:`scale` and :meth:`weight` do not depend on the score, and :meth:`gain` is the score."""
+        return False
+
+    @property
     def score_weights(self) -> bool:
         """Whether :meth:`weight` is the best score, or 0 if that is negative."""
         return False

@@ -46,6 +46,7 @@ class KullbackLeibler(Divergence):
     name = "kullback-leibler"
     domain = "nonnegative"
     fixed_weights = True
+    fixed_scales = True
     moves = EntropyMoves()
 
     @property

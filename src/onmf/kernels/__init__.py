@@ -13,10 +13,12 @@ from .assign import (
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .logs import scaled_logs
 from .project import project_on_hull
+from .sketch import label_by_sketch, sketch_rows, sketch_templates
 from .sums import (
     move_rows_csr,
     move_rows_dense,
     order_by_label,
+    score_and_sum,
     sum_by_label_csr,
     sum_by_label_dense,
     sum_rows,
@@ -28,6 +30,7 @@ __all__ = [
     "INFINITE",
     "best_template_csr",
     "best_template_dense",
+    "label_by_sketch",
     "move_rows_csr",
     "move_rows_dense",
     "ones_first",
@@ -36,6 +39,9 @@ __all__ = [
     "own_and_next_dense",
     "project_on_hull",
     "scaled_logs",
+    "score_and_sum",
+    "sketch_rows",
+    "sketch_templates",
     "sum_by_label_csr",
     "sum_by_label_dense",
     "sum_rows",

@@ -133,7 +133,7 @@ def best_template_dense(
     """Label and best score of rows start to stop of an array."""
     scores = np.empty((4, len(B)))
     for first in range(start, stop, 4):
-        score_dense(X, B, starts, first, stop - 1, scores)
+        score_four(X, B, starts, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
             labels[first + r] = winner = lowest_argmax(scores[r], k)
             best[first + r] = scores[r, winner]
@@ -154,19 +154,22 @@ def own_and_next_dense(
     """Score of each row's own template and of the best other one, rows start to stop of an array."""
     scores = np.empty((4, len(B)))
     for first in range(start, stop, 4):
-        score_dense(X, B, starts, first, stop - 1, scores)
+        score_four(X, B, starts, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
             i = first + r
             own[i], following[i] = scores[r, labels[i]], best_but(scores[r], k, labels[i])
 
 
-@jit_any_order
-def score_dense(X: Any, B: Any, starts: Any, first: int, last: int, scores: Any) -> None:
-    """Scores of rows first to first + 3 of an array: inner products of four rows with two templates at once.
+@jit
+def score_four(X: Any, B: Any, starts: Any, first: int, last: int, scores: Any) -> None:
+    """Scores of rows first to first + 3 of an array; if fewer are left, the last one is scored several times."""
+    x1, x2, x3 = X[min(first + 1, last)], X[min(first + 2, last)], X[min(first + 3, last)]
+    score_rows(X[first], x1, x2, x3, B, starts, scores)
 
-    If fewer than four rows are left, the last one is scored several times. A score does not depend on the other rows.
-    """
-    x0, x1, x2, x3 = X[first], X[min(first + 1, last)], X[min(first + 2, last)], X[min(first + 3, last)]
+
+@jit_any_order
+def score_rows(x0: Any, x1: Any, x2: Any, x3: Any, B: Any, starts: Any, scores: Any) -> None:
+    """Scores of four rows of an array, two templates at once. A score does not depend on the other rows."""
     for c in range(0, len(B), 2):
         b, d = B[c], B[c + 1]
         b0 = b1 = b2 = b3 = d0 = d1 = d2 = d3 = 0.0

@@ -94,6 +94,13 @@ def sum_by_label_csr(
                 total[indices[entry]] += w * np.float64(data[entry])
 
 
+ROWS_SORTED = 256
+"""Rows of an array that are sorted by label together: they stay in the cache until they are summed."""
+
+IN_CACHE = 1 << 24
+"""Bytes of an array that the cache may hold from one step to the next."""
+
+
 @jit
 def sum_by_label_dense(
     X: Any,  # IN (n, p)
@@ -102,12 +109,118 @@ def sum_by_label_dense(
     start: int,  # IN first row
     stop: int,  # IN one past the last row
     sums: Any,  # IN/OUT (k, p) float64
-) -> None:
+) -> float:
     """Add rows start to stop of an array to the sums."""
-    for i in range(start, stop):
-        total, x, w = sums[labels[i]], X[i], weights[i]
-        for j in range(len(x)):
-            total[j] += w * np.float64(x[j])
+    order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(len(sums) + 1, np.int64)
+    w, touched = np.empty(4), 0.0
+    for first in range(start, stop, ROWS_SORTED):
+        last = min(first + ROWS_SORTED, stop)
+        touched += touch(X, first, last)
+        sort_block(labels, first, last, bounds, order)
+        for c in range(len(sums)):
+            for f in range(bounds[c], bounds[c + 1], 4):
+                rows = order[f : f + 4]
+                for r in range(4):
+                    w[r] = weights[rows[r]] if f + r < bounds[c + 1] else 0.0
+                add_four(X, rows, w, sums[c])
+    return touched
+
+
+@jit
+def score_and_sum(
+    X: Any,  # IN (n, p)
+    B: Any,  # IN (k or more, p) float64 templates
+    starts: Any,  # IN (k or more,) offset of each score
+    labels: Any,  # IN (n,)
+    weights: Any,  # IN (n,) float64, or () if the weight is the score, or 0 if that is negative
+    own: Any,  # IN (n,) factor of such a weight, or () if all are one
+    adds: bool,  # IN whether to add the rows to the sums
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    best: Any,  # OUT (n,) score of the template of the label
+    sums: Any,  # IN/OUT (k, p) float64
+) -> float:
+    """Score rows start to stop of an array against their own templates, and add them to the sums, in one read."""
+    order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(len(sums) + 1, np.int64)
+    w, scores, touched = np.empty(4), np.empty(4), 0.0
+    for first in range(start, stop, ROWS_SORTED):
+        last = min(first + ROWS_SORTED, stop)
+        touched += touch(X, first, last)
+        sort_block(labels, first, last, bounds, order)
+        for c in range(len(sums)):
+            for f in range(bounds[c], bounds[c + 1], 4):
+                rows = order[f : f + 4]
+                score_four(X, rows, B[c], starts[c], scores)
+                for r in range(4):
+                    i = rows[r]
+                    w[r] = 0.0
+                    if f + r < bounds[c + 1]:
+                        best[i] = scores[r]
+                        if len(weights) > 0:
+                            w[r] = weights[i]
+                        else:
+                            w[r] = max(scores[r], 0.0) * (own[i] if len(own) > 0 else 1.0)
+                if adds:
+                    add_four(X, rows, w, sums[c])
+    return touched
+
+
+@jit
+def touch(X: Any, first: int, last: int) -> float:
+    """Bring rows first to last of an array into the cache; the result only keeps the compiler from leaving this out.
+
+    The processor fetches rows ahead if they are read in order, but not if they are read sorted by label.
+    """
+    if X.size * X.itemsize < IN_CACHE:
+        return 0.0
+    line = 64 // X.itemsize
+    total = 0.0
+    for i in range(first, last):
+        x = X[i]
+        for j in range(0, len(x), line):
+            total += np.float64(x[j])
+    return total
+
+
+@jit
+def sort_block(labels: Any, first: int, last: int, bounds: Any, order: Any) -> None:
+    """Sort rows first to last by label: label c has order[bounds[c]:bounds[c + 1]]. The last row comes thrice more."""
+    bounds[:] = 0
+    for i in range(first, last):
+        bounds[labels[i] + 1] += 1
+    for c in range(1, len(bounds)):
+        bounds[c] += bounds[c - 1]
+    for i in range(first, last):
+        order[bounds[labels[i]]] = i
+        bounds[labels[i]] += 1
+    for c in range(len(bounds) - 1, 0, -1):
+        bounds[c] = bounds[c - 1]
+    bounds[0] = 0
+    order[last - first : last - first + 3] = last - 1
+
+
+@jit_any_order
+def score_four(X: Any, rows: Any, b: Any, start: float, scores: Any) -> None:
+    """Inner products of four rows of an array with a template, plus its offset."""
+    x0, x1, x2, x3 = X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]]
+    s0 = s1 = s2 = s3 = 0.0
+    for j in range(len(b)):
+        bj = b[j]
+        s0 += np.float64(x0[j]) * bj
+        s1 += np.float64(x1[j]) * bj
+        s2 += np.float64(x2[j]) * bj
+        s3 += np.float64(x3[j]) * bj
+    scores[0], scores[1], scores[2], scores[3] = s0 + start, s1 + start, s2 + start, s3 + start
+
+
+@jit_any_order
+def add_four(X: Any, rows: Any, weights: Any, total: Any) -> None:
+    """Add four weighted rows of an array to a sum."""
+    x0, x1, x2, x3 = X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]]
+    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
+    for j in range(len(total)):
+        first = w0 * np.float64(x0[j]) + w1 * np.float64(x1[j])
+        total[j] += first + (w2 * np.float64(x2[j]) + w3 * np.float64(x3[j]))
 
 
 @jit

@@ -1,0 +1,145 @@
+"""Sketches of array rows, which give most labels of a step without reading the rows.
+
+The templates of a run soon change little, and rows of real data lie near few directions. So a run computes once the
+inner products of every row with a few directions: that of the mean row, and those in which its templates differ most.
+With the columns of Q for these directions, z = Qᵀx for a row and t_k = Qᵀb_k for a template,
+
+    |⟨x, b_k⟩ − ⟨z, t_k⟩| ≤ ‖x − Qz‖ · ‖b_k − Qt_k‖ + rounding
+
+by Cauchy–Schwarz. A template whose lower bound exceeds the upper bounds of all others is the one that exact scores
+would choose. Rows for which there is none are scored in full. So labels do not depend on the sketches: only the time
+does. What all templates have in common changes no comparison, and is subtracted before.
+
+Symbols: Q (q, p) directions, Z (q + 1, n) sketches and ‖x − Qz‖, T (k, q) templates in these directions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onmf import kernels
+from onmf.divergence import Array, FloatArray
+
+from .threads import Threads
+
+DIRECTIONS = 8
+"""Number of directions: 36 bytes for each row."""
+
+WORTHWHILE = 4_096
+"""Rows from which on sketches are made."""
+
+USELESS = 0.5
+"""Share of open rows above which a fresh sketch is not worth keeping."""
+
+DOUBLE, SINGLE = 2.0**-53, 2.0**-24
+"""Relative rounding errors."""
+
+HUGE, TINY = 1e30, 1e-37
+"""Products of rows and templates that float32 can hold, and an error that covers all underflow."""
+
+
+class Sketch(NamedTuple):
+    """Sketches of the rows of an array.
+
+    Attributes
+    ----------
+    Q : (8, p) array
+        Orthonormal directions; or zeros, if there are no more.
+    Z : (9, n) array
+        The sketches, and the length of what each leaves out.
+    largest : float
+        Bound on the length of a row.
+    """
+
+    Q: FloatArray
+    Z: Array
+    largest: float
+
+    @classmethod
+    def of(cls, X: Array, Q: FloatArray, threads: Threads, room: Sketch | None) -> Sketch:
+        """Sketch all rows. ``room`` is an earlier sketch whose memory is overwritten."""
+        n, p = X.shape
+        Z = np.empty((len(Q) + 1, n), dtype=np.float32) if room is None else room.Z
+        before = np.arange(n + 1) * p
+        threads.over_blocks(lambda start, stop: kernels.sketch_rows(X, Q, start, stop, Z), before, len(Q))
+        return cls(Q, Z, len(Z) * max(float(Z.max()), -float(Z.min())))
+
+
+class Screen(NamedTuple):
+    """Sketches of rows and of templates: what :func:`onmf.kernels.label_by_sketch` needs to label rows."""
+
+    X: Array
+    B: FloatArray
+    starts: FloatArray
+    k: int
+    Z: Array
+    T: Array
+    slope: np.float32
+    least: np.float32
+
+    def label(self, start: int, stop: int, labels: Array) -> int:
+        """Label rows start to stop; how many of them had to be scored in full."""
+        scored: int = kernels.label_by_sketch(*self, start, stop, labels)
+        return scored
+
+
+class Screening:
+    """The sketches of one run.
+
+    A sketch is made anew once the rows that it could not decide, because the templates have moved away from it, have
+    taken as long as making one. There is none if even a fresh one leaves most rows open.
+    """
+
+    def __init__(self, X: Array, threads: Threads) -> None:
+        self.X, self.threads = X, threads
+        self._sketch: Sketch | None = None
+        self._fresh: float | None = None
+        self._debt = 0.0
+        self._useless = len(X) < WORTHWHILE or X.shape[1] < 4 * DIRECTIONS
+
+    def screen(self, B: FloatArray, starts: FloatArray, k: int, sums: FloatArray) -> Screen | None:
+        """Prepare to label rows by the first k templates; None if sketches are of no use.
+
+        ``sums`` are the sums by label of the step before.
+        """
+        if self._useless:
+            return None
+        mean = B[:k].mean(axis=0)
+        if self._sketch is None or self._debt >= DIRECTIONS:
+            Q = directions_of(sums.sum(axis=0), B[:k] - mean)
+            self._sketch = Sketch.of(self.X, Q, self.threads, self._sketch)
+            self._fresh, self._debt = None, 0.0
+        Q, Z, largest = self._sketch
+        T = np.empty((k, DIRECTIONS + 2), dtype=np.float32)
+        T[:, -1] = starts[:k]
+        longest, sketched, apart, inside = kernels.sketch_templates(B, mean, Q, T)
+        offset = float(np.abs(starts).max())
+        # Float32 cannot hold all numbers of float64.
+        self._useless = not largest * max(apart, 1.0) + offset < HUGE
+        # Rounding: of T, which leaves a part of the rest inside the directions; in float32; and of the exact scores.
+        slope = inside + (DIRECTIONS + 8) * SINGLE * sketched + 4 * (len(mean) + 8) * DOUBLE * longest
+        least = 8 * SINGLE * offset + TINY * (1 + sketched)
+        if self._useless:
+            return None
+        return Screen(self.X, B, starts, k, Z, T, np.float32(1.01 * slope), np.float32(1.01 * least))
+
+    def note(self, scored: int, k: int) -> None:
+        """Take note of how many rows the last screen left open."""
+        share = scored / len(self.X)
+        if self._fresh is None:
+            self._fresh, self._useless = share, share > USELESS
+        self._debt += max(share - self._fresh, 0.0) * k
+
+
+def directions_of(total: FloatArray, apart: FloatArray) -> FloatArray:
+    """The direction of the sum of the rows, and those in which templates lie furthest apart. → (8, p)"""
+    first = total / max(float(np.sqrt(np.square(total).sum())), np.finfo(np.float64).tiny)
+    apart = apart - np.outer(np.einsum("kp,p->k", apart, first), first)
+    sizes, mixtures = np.linalg.eigh(np.einsum("ap,bp->ab", apart, apart))  # ascending
+    chosen = np.flatnonzero(sizes > 1e-12 * sizes[-1])[::-1][: DIRECTIONS - 1]
+    found = np.einsum("kd,kp->dp", mixtures[:, chosen], apart)
+    Q = np.zeros((DIRECTIONS, len(total)))
+    Q[: len(found) + 1] = np.linalg.qr(np.vstack([first, found]).T)[0].T
+    return Q
