@@ -171,12 +171,12 @@ def test_sketches_are_made_anew_when_templates_have_moved(always):
     screening = Screening(X, Threads(1))
     first = screening.screen(B, np.zeros(6), 6, X[:1])
     screening.note(0, 6)
-    screening.note(N, 6)
+    screening.note(N, 6)  # they take as long as four of the eight directions of a sketch
     again = screening.screen(B, np.zeros(6), 6, X[:1])
     assert first is not None
     assert again is not None
     assert again.Z is first.Z
-    screening.note(N, 6)  # together more than the eight directions of a sketch
+    screening.note(N, 6)
     moved = RNG.permutation(B.T).T
     fresh = screening.screen(moved, np.zeros(6), 6, X[:1])
     assert fresh is not None

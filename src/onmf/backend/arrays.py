@@ -33,13 +33,13 @@ class ArrayRun(CpuRun):
     def _step_unread(self, screen: Screen, templates: Templates) -> StepSums:
         """A step that needs no scores, and reads only rows that are open or move."""
         block, k = self.block, len(templates)
-        labels, scored = np.empty(len(block), dtype=np.int32), []
+        labels, left_open = np.empty(len(block), dtype=np.int32), []
 
         def label(start: int, stop: int) -> None:
-            scored.append(screen.label(start, stop, labels))
+            left_open.append(screen.label(start, stop, labels))
 
         block.backend.threads.over_blocks(label, np.arange(len(block) + 1), 4 * k)
-        self._screening.note(sum(scored), k)
+        self._screening.note(sum(left_open), k)
         scales = block.divergence.scale(EMPTY, block.terms)
         step = self.count(Assignment(labels, scales, block.constants), k)
         # The gain of a row is its score here, and the scores of the rows of a cluster add up to that of their sum.
@@ -51,18 +51,18 @@ class ArrayRun(CpuRun):
         block, divergence, k = self.block, self.block.divergence, screen.k
         backend = block.backend
         assert isinstance(backend, CpuBackend)
-        labels, best, scored = np.empty(len(block), dtype=np.int32), np.empty(len(block)), []
+        labels, best, left_open = np.empty(len(block), dtype=np.int32), np.empty(len(block)), []
         known = divergence.fixed_weights or divergence.score_weights
         weights = block.fixed_weights if divergence.fixed_weights else EMPTY
         own = EMPTY if block.weights is None else block.weights
         sums = np.zeros((k, block.shape[1]))
 
         def read(start: int, stop: int, group: FloatArray) -> None:
-            scored.append(screen.label(start, stop, labels))
+            left_open.append(screen.label(start, stop, labels))
             kernels.score_and_sum(*screen[:3], labels, weights, own, known, start, stop, best, group)
 
         backend.add_in_groups(read, len(block), sums)
-        self._screening.note(sum(scored), k)
+        self._screening.note(sum(left_open), k)
         assignment = block.assignment(labels, best)
         if not known:
             return self.count(assignment, k)

@@ -7,8 +7,9 @@ With the columns of Q for these directions, z = Qᵀx for a row and t_k = Qᵀb_
     |⟨x, b_k⟩ − ⟨z, t_k⟩| ≤ ‖x − Qz‖ · ‖b_k − Qt_k‖ + rounding
 
 by Cauchy–Schwarz. A template whose lower bound exceeds the upper bounds of all others is the one that exact scores
-would choose. Rows for which there is none are scored in full. So labels do not depend on the sketches: only the time
-does. What all templates have in common changes no comparison, and is subtracted before.
+would choose. For the other rows, exact scores decide among the templates whose upper bounds reach the largest lower
+bound. So labels do not depend on the sketches: only the time does. What all templates have in common changes no
+comparison, and is subtracted before.
 
 Symbols: Q (q, p) directions, Z (q + 1, n) sketches and ‖x − Qz‖, T (k, q) templates in these directions.
 """
@@ -32,6 +33,9 @@ WORTHWHILE = 4_096
 
 USELESS = 0.5
 """Share of open rows above which a fresh sketch is not worth keeping."""
+
+CANDIDATES = 4
+"""About as many templates of an open row are scored, with the time it takes to fetch the row."""
 
 DOUBLE, SINGLE = 2.0**-53, 2.0**-24
 """Relative rounding errors."""
@@ -76,13 +80,12 @@ class Screen(NamedTuple):
     k: int
     Z: Array
     T: Array
-    slope: np.float32
-    least: np.float32
+    errors: tuple[np.float32, np.float32, float, float]
 
     def label(self, start: int, stop: int, labels: Array) -> int:
-        """Label rows start to stop; how many of them had to be scored in full."""
-        scored: int = kernels.label_by_sketch(*self, start, stop, labels)
-        return scored
+        """Label rows start to stop; how many of them the sketches left open."""
+        left_open: int = kernels.label_by_sketch(*self, start, stop, labels)
+        return left_open
 
 
 class Screening:
@@ -118,19 +121,21 @@ class Screening:
         offset = float(np.abs(starts).max())
         # Float32 cannot hold all numbers of float64.
         self._useless = not largest * max(apart, 1.0) + offset < HUGE
-        # Rounding: of T, which leaves a part of the rest inside the directions; in float32; and of the exact scores.
-        slope = inside + (DIRECTIONS + 8) * SINGLE * sketched + 4 * (len(mean) + 8) * DOUBLE * longest
-        least = 8 * SINGLE * offset + TINY * (1 + sketched)
         if self._useless:
             return None
-        return Screen(self.X, B, starts, k, Z, T, np.float32(1.01 * slope), np.float32(1.01 * least))
+        # Rounding: of exact scores; of T, which leaves a part of the rest inside the directions; and in float32.
+        fine = 4 * (len(mean) + 8) * DOUBLE * longest
+        slope = 1.01 * (fine + inside + (DIRECTIONS + 8) * SINGLE * sketched)
+        least = 1.01 * (8 * SINGLE * offset + TINY * (1 + sketched))
+        errors = np.float32(slope), np.float32(least), fine, 8 * DOUBLE * offset + np.finfo(np.float64).tiny
+        return Screen(self.X, B, starts, k, Z, T, errors)
 
-    def note(self, scored: int, k: int) -> None:
+    def note(self, left_open: int, k: int) -> None:
         """Take note of how many rows the last screen left open."""
-        share = scored / len(self.X)
+        share = left_open / len(self.X)
         if self._fresh is None:
             self._fresh, self._useless = share, share > USELESS
-        self._debt += max(share - self._fresh, 0.0) * k
+        self._debt += max(share - self._fresh, 0.0) * min(k, CANDIDATES)
 
 
 def directions_of(total: FloatArray, apart: FloatArray) -> FloatArray:

@@ -19,6 +19,9 @@ WORTH_A_THREAD = 200_000
 CLUSTERS_AT_A_TIME = 8
 """Clusters whose templates or centroids are computed together: a cache line of their transpose."""
 
+SMALL = 1 << 14
+"""Entries of templates or centroids that are computed in one call."""
+
 Kernel = Callable[[int, int], None]
 
 
@@ -45,6 +48,9 @@ class Threads:
 
     def over_clusters(self, kernel: Kernel, k: int, p: int) -> None:
         """Cover k clusters of p features each."""
+        if k * p <= SMALL:
+            kernel(0, k)
+            return
         m = -(-k // CLUSTERS_AT_A_TIME)
 
         def groups(start: int, stop: int) -> None:
@@ -63,10 +69,9 @@ class Threads:
         if self.number == 1 or blocks < 2:
             kernel(0, m)
             return
-        pool = self._running_pool()
-        targets = np.linspace(before[0], before[-1], blocks + 1)
-        cuts = np.unique([0, *np.searchsorted(before, targets[1:-1]), m])
-        tasks = deque((int(a), int(b)) for a, b in pairwise(cuts))
+        first, entries = int(before[0]), int(before[-1] - before[0])
+        inner = np.searchsorted(before, [first + entries * block // blocks for block in range(1, blocks)])
+        tasks = deque(pairwise(sorted({0, m, *inner.tolist()})))
 
         def work_off() -> None:
             while tasks:
@@ -77,6 +82,7 @@ class Threads:
                 kernel(start, stop)
 
         # The caller works, too. If it only waited, the scheduler might put the other threads on one core.
+        pool = self._running_pool()
         helpers = [pool.submit(work_off) for _ in range(min(self.number, len(tasks)) - 1)]
         work_off()
         for helper in helpers:

@@ -99,11 +99,14 @@ def worst_rows(part: Part, W: FloatArray, tried: list[int], number: int) -> Wors
     groups = []
     for k in range(len(W)):
         rows = np.flatnonzero((labels == k) & (losses > 0))
-        both = np.stack([losses[rows], projections[rows]])
-        (values, _), first, group = np.unique(both, axis=1, return_index=True, return_inverse=True)
-        for g in np.lexsort((first, -values))[:number]:
-            same = rows[group.ravel() == g]
-            loss, weighted = float(values[g]), float(values[g] * weights[same].sum())
-            groups.append(Copies(-loss, (part.first + same).tolist(), k, weighted, float(projections[same[0]])))
+        for _ in range(number):
+            if not len(rows):
+                break
+            worst = rows[np.argmax(losses[rows])]
+            loss, projection = float(losses[worst]), float(projections[worst])
+            copies = (losses[rows] == loss) & (projections[rows] == projection)
+            same, rows = rows[copies], rows[~copies]
+            weighted = float(loss * weights[same].sum())
+            groups.append(Copies(-loss, (part.first + same).tolist(), k, weighted, projection))
     totals: FloatArray = np.bincount(labels, weights=weights * losses, minlength=len(W)).astype(np.float64, copy=False)
     return WorstRows(totals, groups)

@@ -76,7 +76,7 @@ def sketch_templates(
             rest[j] = b[j] - mean[j]
         longest, apart, own = max(longest, square(b)), max(apart, square(rest)), 0.0
         for d in range(q):
-            T[c, d] = dot(rest, Q[d])
+            T[c, d] = product(rest, Q[d])
             own += np.float64(T[c, d]) ** 2
         for d in range(q):
             t, direction = np.float64(T[c, d]), Q[d]
@@ -85,17 +85,17 @@ def sketch_templates(
         T[c, q] = np.float32(np.sqrt(square(rest))) * ROUNDED_UP
         sketched, left = max(sketched, own), 0.0
         for d in range(q):
-            left += dot(rest, Q[d]) ** 2
+            left += product(rest, Q[d]) ** 2
         inside = max(inside, left)
     return np.sqrt(longest), np.sqrt(sketched), np.sqrt(apart), np.sqrt(inside)
 
 
 @jit_any_order
-def dot(x: Any, y: Any) -> float:
-    """⟨x, y⟩"""
+def product(x: Any, y: Any) -> float:
+    """⟨x, y⟩ in float64."""
     total = 0.0
     for j in range(len(x)):
-        total += x[j] * y[j]
+        total += np.float64(x[j]) * y[j]
     return total
 
 
@@ -107,17 +107,17 @@ def label_by_sketch(
     k: int,  # IN number of templates
     Z: Any,  # IN (9, n) float32
     T: Any,  # IN (k, 10) float32: the templates as sketches, what these leave out, and the offset
-    slope: Any,  # IN float32
-    least: Any,  # IN float32
+    errors: Any,  # IN slope and least, of sketches in float32 and of scores in float64
     start: int,  # IN first row
     stop: int,  # IN one past the last row
     labels: Any,  # OUT (n,) int32
 ) -> int:
-    """Label rows start to stop of an array; how many of them had to be scored in full."""
+    """Label rows start to stop of an array; how many of them the sketches left open."""
+    slope, least, fine_slope, fine_least = errors
     room = np.zeros(NEXT + END, np.float32)
-    exact = np.empty((4, len(B)))
-    open_rows = np.empty(AT_A_TIME + 3, np.int64)
-    scored = 0
+    across, bounds = np.ascontiguousarray(T.T), np.empty(k, np.float32)
+    exact, four = np.empty((4, len(B))), np.empty(4, np.int64)
+    n_open = n_tied = 0
     for first in range(start, stop, AT_A_TIME):
         m = min(AT_A_TIME, stop - first)
         for j in range(9):
@@ -126,26 +126,65 @@ def label_by_sketch(
         begin(room, slope, least)
         for c in range(k):
             take_in(room, c, T[c])
-        n_open = 0
         for r in range(m):
-            labels[first + r] = np.int32(room[LEADER + r])
-            open_rows[n_open] = first + r
-            n_open += 0 if room[SECOND + r] < room[LOWER + r] else 1
-        if n_open == 0:
-            continue
-        scored += n_open
-        open_rows[n_open : n_open + 3] = open_rows[n_open - 1]
-        for f in range(0, n_open, 4):
-            rows = open_rows[f : f + 4]
-            score_rows(X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]], B, starts, exact)
-            for r in range(4):
-                labels[rows[r]] = lowest_argmax(exact[r], k)
-    return scored
+            i = first + r
+            labels[i] = np.int32(room[LEADER + r])
+            if room[SECOND + r] < room[LOWER + r]:
+                continue
+            n_open += 1
+            upper_bounds(room, r, across, bounds)
+            winner, lead = best_candidate(X[i], B, starts, bounds, room[LOWER + r])
+            labels[i] = winner
+            if lead > np.float64(room[LENGTH + r]) * fine_slope + fine_least:
+                continue
+            four[n_tied] = i
+            n_tied += 1
+            if n_tied == 4:
+                label_exactly(X, B, starts, k, four, exact, labels)
+                n_tied = 0
+    if n_tied > 0:
+        four[n_tied:] = four[n_tied - 1]
+        label_exactly(X, B, starts, k, four, exact, labels)
+    return n_open
+
+
+@jit_any_order
+def upper_bounds(room: Any, r: int, across: Any, bounds: Any) -> None:
+    """The upper bounds of row r of a block for all templates."""
+    left, slack = room[LEFT + r], room[SLACK + r]
+    for c in range(len(bounds)):
+        bounds[c] = across[9, c] + (left * across[8, c] + slack)
+    for j in range(8):
+        z, t = room[j * AT_A_TIME + r], across[j]
+        for c in range(len(bounds)):
+            bounds[c] += z * t[c]
+
+
+@jit
+def best_candidate(x: Any, B: Any, starts: Any, bounds: Any, lower: Any) -> tuple[int, float]:
+    """The best template among those whose bounds reach ``lower``, in float64, and its lead over the second-best."""
+    winner, best, second = 0, -np.inf, -np.inf
+    for c in range(len(bounds)):
+        if bounds[c] >= lower:
+            score = product(x, B[c]) + starts[c]
+            if score > best:
+                winner, best, second = c, score, best
+            elif score > second:
+                second = score
+    return winner, best - second
+
+
+@jit
+def label_exactly(X: Any, B: Any, starts: Any, k: int, rows: Any, exact: Any, labels: Any) -> None:
+    """Label four rows by the scores that decide everywhere else, too: those of two may be equal but for rounding."""
+    score_rows(X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]], B, starts, exact)
+    for r in range(4):
+        labels[rows[r]] = lowest_argmax(exact[r], k)
 
 
 # The compiler vectorises the loops below because all they touch lies in one array, at distances that it knows. They
 # write to another place than they read from: stores of what is there already become slow masked stores.
-LEFT, SLACK, LOWER, LARGEST, SECOND, LEADER, END = (j * AT_A_TIME for j in range(8, 15))
+LEFT, SLACK, LENGTH, LOWER, LARGEST, SECOND, LEADER, END = (j * AT_A_TIME for j in range(8, 16))
 NEXT = END - LOWER
 
 
@@ -156,6 +195,7 @@ def begin(room: Any, slope: Any, least: Any) -> None:
         length = room[LEFT + r]
         for j in range(8):
             length += abs(room[j * AT_A_TIME + r])
+        room[LENGTH + r] = length
         room[SLACK + r] = length * slope + least
     room[LOWER:LEADER] = -np.inf
     room[LEADER:END] = 0.0
