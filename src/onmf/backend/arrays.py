@@ -7,7 +7,7 @@ import numpy as np
 from onmf import kernels
 from onmf.divergence import FloatArray
 
-from .base import Assignment, Block, Templates
+from .base import Block, Templates
 from .cpu import EMPTY, CpuBackend, CpuRun, CpuTemplates, Summed
 from .run import RunState
 from .sketch import Screen, Screening
@@ -28,11 +28,11 @@ class ArrayRun(CpuRun):
             screen = self._screening.screen(templates.stored, templates.starts, len(templates), self._last.sums)
         if screen is None:
             return super().step(templates)
-        return self._step_unread(screen, templates) if self.block.divergence.fixed_scales else self._step_read(screen)
+        return self._step_unread(screen) if self.block.divergence.fixed_scales else self._step_read(screen)
 
-    def _step_unread(self, screen: Screen, templates: Templates) -> StepSums:
+    def _step_unread(self, screen: Screen) -> StepSums:
         """A step that needs no scores, and reads only rows that are open or move."""
-        block, k = self.block, len(templates)
+        block, k = self.block, screen.k
         labels, left_open = np.empty(len(block), dtype=np.int32), []
 
         def label(start: int, stop: int) -> None:
@@ -40,11 +40,7 @@ class ArrayRun(CpuRun):
 
         block.backend.threads.over_blocks(label, np.arange(len(block) + 1), 4 * k)
         self._screening.note(sum(left_open), k)
-        scales = block.divergence.scale(EMPTY, block.terms)
-        step = self.count(Assignment(labels, scales, block.constants), k)
-        # The gain of a row is its score here, and the scores of the rows of a cluster add up to that of their sum.
-        step.near("loss")[:] -= np.einsum("kp,kp->k", step.sums, templates.B)
-        return step
+        return self.count_unscored(labels, block.divergence.scale(EMPTY, block.terms), k)
 
     def _step_read(self, screen: Screen) -> StepSums:
         """A step that scores each row against its own template and sums in one read, if the weights are known then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from onmf.divergence import Array, FloatArray
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .reference import all_scores
 from .run import Run
-from .sums import COUNTED
+from .sums import COUNTED, StepSums
 from .threads import Threads
 
 ENTRIES_AT_A_TIME = 1 << 18
@@ -74,11 +75,47 @@ class CpuTemplates(Templates):
         First values of the scores: the offsets, or zeros.
     infinite : bool
         Whether an entry of a template is −∞.
+    shifts : (p,) array or None
+        For sparse rows: how far the templates have moved against each other, by feature, since those that were in the
+        same memory before; None if there were none.
     """
 
     stored: FloatArray = field(default_factory=lambda: EMPTY)
     starts: FloatArray = field(default_factory=lambda: EMPTY)
     infinite: bool = False
+    shifts: Array | None = None
+
+
+class Changes:
+    """How templates change when they are overwritten, by feature.
+
+    Parameters
+    ----------
+    p : int
+        Number of features; 0 if nobody wants to know.
+    """
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+        self._by_thread: dict[int, Array] = {}
+
+    @property
+    def here(self) -> Array:
+        """The smallest and the largest change that this thread has seen. → (2, p)"""
+        seen = self._by_thread.get(get_ident())
+        if seen is None:
+            seen = self._by_thread[get_ident()] = np.empty((2, self.p), dtype=np.float32)
+            seen[0], seen[1] = np.inf, -np.inf
+        return seen
+
+    def shifts(self) -> Array | None:
+        """Largest change minus smallest, rounded up. → (p,)"""
+        if not self.p:
+            return None
+        smallest = np.min([seen[0] for seen in self._by_thread.values()], axis=0)
+        largest = np.max([seen[1] for seen in self._by_thread.values()], axis=0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return largest - smallest + 1e-6 * (np.abs(largest) + np.abs(smallest))
 
 
 class CpuBackend(Backend):
@@ -113,12 +150,12 @@ class CpuBackend(Backend):
         shape = (p, k) if rows.sparse else (k + k % 2, p)
         fits = isinstance(room, CpuTemplates) and room.stored.shape == shape
         stored = room.stored if isinstance(room, CpuTemplates) and fits else np.zeros(shape)
-        infinite = []
+        infinite, changes = [], Changes(p if rows.sparse and fits else 0)
 
         def block(start: int, stop: int) -> None:
             part = centroids[start:stop] if templates is None else templates(centroids[start:stop])
             if rows.sparse:
-                infinite.append(kernels.transpose_templates(part, stored, start))
+                infinite.append(kernels.transpose_templates(part, stored, start, changes.here))
             else:
                 infinite.append(bool((part < kernels.INFINITE).any()))
                 np.maximum(part, kernels.INFINITE, out=stored[start:stop])
@@ -128,7 +165,7 @@ class CpuBackend(Backend):
         if offsets is not None:
             starts[:k] = offsets
         B = stored.T if rows.sparse else stored[:k]
-        return CpuTemplates(B, offsets, stored, starts, any(infinite))
+        return CpuTemplates(B, offsets, stored, starts, any(infinite), changes.shifts())
 
     def best_template(self, rows: CpuRows, templates: Templates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
@@ -228,8 +265,9 @@ class CpuBackend(Backend):
 
     def begin(self, block: Block) -> CpuRun:
         from .arrays import ArrayRun
+        from .sparse import SparseRun
 
-        return CpuRun(block) if block.rows.sparse else ArrayRun(block)
+        return SparseRun(block) if block.rows.sparse else ArrayRun(block)
 
     def alone(self) -> CpuBackend | None:
         return CpuBackend(1) if self.threads.number > 1 else None
@@ -257,6 +295,12 @@ class CpuRun(Run):
         if self._exact is None:
             self._exact = self.block.divergence.fixed_weights and exact(self.block)
         return self._exact
+
+    def count_unscored(self, labels: Array, scales: FloatArray, k: int) -> StepSums:
+        """The step that gives these labels and scales, without losses: the objective follows from the sums."""
+        step = self.count(Assignment(labels, scales, self.block.constants), k)
+        step.near("loss")[:] = np.nan
+        return step
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
         labels, scales, losses = assignment

@@ -58,7 +58,8 @@ class StepSums:
     overlap : (k,) array
         Σ w a a' over the rows that stayed in the cluster, a' being their scale in the step before.
     loss : (k,) array
-        Σ w·loss by cluster, at the templates of this step.
+        Σ w·loss by cluster, at the templates of this step. Not a number if no scores were computed, because the
+        divergence needs none.
     moved : int
         Number of rows that changed cluster.
     """

@@ -61,7 +61,10 @@ class Divergence(ABC):
 
     @property
     def fixed_scales(self) -> bool:
-        """Whether :meth:`scale` and :meth:`weight` do not depend on the score, and :meth:`gain` is the score."""
+        """Whether neither :meth:`scale` nor :meth:`weight` depends on the score, nor :meth:`objective` on the loss.
+
+        A step then needs no scores, only labels. Rows must be nonnegative.
+        """
         return False
 
     @property

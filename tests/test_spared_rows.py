@@ -1,0 +1,99 @@
+"""Sparse rows that are not scored, because their label cannot change: the labels are those of all scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from onmf import ONMF, kernels
+from onmf.backend import CpuBackend
+from onmf.backend.cpu import CpuRun
+from onmf.backend.sparse import SparseRun
+from onmf.datasets import make_counts
+from onmf.divergence import KullbackLeibler
+
+
+def steps_of(X, start, threads=1, smoothing=1e-3):
+    backend = CpuBackend(threads)
+    block = backend.hold(X, KullbackLeibler(smoothing))
+    return block, backend.steps(backend.begin(block), start.copy())
+
+
+def labels_of_all_scores(block, centroids):
+    return block.backend.best_template(block.rows, block.prepare(centroids))[0]
+
+
+def corpus(n=400, p=300):
+    return csr_array(make_counts(n, p, 6, length=30, overlap=0.7, random_state=2).X.astype(np.float64))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("k", [1, 2, 9, 16])
+def test_labels_are_those_of_all_scores_in_every_step(threads, k):
+    X = corpus()
+    start = X[np.random.default_rng(k).choice(400, k, replace=False)].toarray() + 0.1
+    block, steps = steps_of(X, start, threads)
+    for number in range(12):
+        centroids = steps.centroids.copy()
+        step = steps.next()
+        np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, centroids))
+        steps.update(step, more=True)
+        if number == 6:  # as for an empty cluster
+            steps.put(0, X[[5]].toarray()[0] + 0.1)
+
+
+@pytest.mark.parametrize("size", [1e-15, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 1e-1])
+def test_templates_that_move_a_little_move_rows_that_nearly_tie(size):
+    # Rows are equal but for one word, so their leads are about as small as what the templates move.
+    rng = np.random.default_rng(0)
+    X = csr_array(np.tile(rng.poisson(2.0, 40).astype(np.float64), (300, 1)) + (rng.random((300, 40)) < 0.03))
+    base = rng.random((2, 40))
+    start = np.vstack([base[0], base[0] * (1 + size * rng.normal(size=40)), base[1]])
+    block, steps = steps_of(X, start)
+    for _ in range(10):
+        np.testing.assert_array_equal(
+            (steps.next(), steps.run.state.labels)[1], labels_of_all_scores(block, steps.centroids)
+        )
+        steps.centroids[:] *= 1 + size * rng.normal(size=steps.centroids.shape)
+
+
+def test_rows_are_spared():
+    X = corpus()
+    n, p = X.shape
+    stored = np.log(np.random.default_rng(0).random((p, 4)) + 0.1)
+    labels, leads, totals = np.empty(n, np.int32), np.zeros(n, np.float32), X.sum(axis=1)
+    known = X.indptr, X.indices, X.data
+    kernels.label_what_may_move(*known, stored, np.zeros(4), 4, 0, n, np.zeros(p, np.float32), totals, leads, labels)
+    assert (leads > 0).mean() > 0.9
+    other = np.full_like(stored, np.nan)  # scores would be wrong
+    before = labels.copy()
+    kernels.label_what_may_move(*known, other, np.zeros(4), 4, 0, n, np.zeros(p, np.float32), totals, leads, labels)
+    certain = leads > 0
+    assert certain.mean() > 0.9
+    np.testing.assert_array_equal(labels[certain], before[certain])
+
+
+def test_infinite_templates_are_scored():
+    X = corpus()
+    start = X[:5].toarray()
+    block, steps = steps_of(X, start, smoothing=0)
+    for _ in range(4):
+        centroids = steps.centroids.copy()
+        step = steps.next()
+        np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, centroids))
+        steps.update(step, more=True)
+
+
+@pytest.mark.filterwarnings("ignore:Not converged")
+@pytest.mark.parametrize("name", ["classic", "tr11"])
+@pytest.mark.parametrize("k", [6, 60])
+def test_fits_of_documents_are_the_same_if_all_rows_are_scored(paper_set, monkeypatch, name, k):
+    X = paper_set(name)[0].astype(np.float64)
+    start = X[np.random.default_rng(k).choice(X.shape[0], k, replace=False)].toarray() + 1e-3
+    model = ONMF(k, init=start, max_iter=30).fit(X)
+    monkeypatch.setattr(SparseRun, "step", CpuRun.step)
+    plain = ONMF(k, init=start, max_iter=30).fit(X)
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    np.testing.assert_array_equal(model.components_, plain.components_)
+    assert model.reconstruction_err_ == plain.reconstruction_err_
