@@ -1,15 +1,19 @@
 """How many clusters: numbers that are tried, criteria that need no labels, and the choice."""
 
 from .counts import HALVES, ROWS, select_n_clusters
-from .grow import check_range, largest_number, try_numbers
+from .grow import Range, Work, check_range, largest_number, try_numbers
 from .information import reproduced
-from .selection import CRITERIA, Selection
+from .selection import COLUMNS, CRITERIA, IMAGE_CRITERIA, Selection
 
 __all__ = [
+    "COLUMNS",
     "CRITERIA",
     "HALVES",
+    "IMAGE_CRITERIA",
     "ROWS",
+    "Range",
     "Selection",
+    "Work",
     "check_range",
     "largest_number",
     "reproduced",

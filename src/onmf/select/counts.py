@@ -20,7 +20,7 @@ from onmf.fit import Clustering, Plan
 from onmf.fit.restarts import runs
 from onmf.fit.starts import Seeds, random_partition
 
-from .grow import Work, check_range, try_numbers
+from .grow import Work, check_range, either, try_numbers
 from .information import reproduced
 from .selection import CRITERIA, Selection
 
@@ -167,9 +167,9 @@ def select_n_clusters(
     """
     check_in_memory(X, "select_n_clusters")
     if criterion not in CRITERIA:
-        raise ValueError(f"criterion={criterion!r} is not known: use {_either(CRITERIA)}.")
+        raise ValueError(f"criterion={criterion!r} is not known: use {either(CRITERIA)}.")
     if halves not in HALVES:
-        raise ValueError(f"halves={halves!r} is not known: use {_either(HALVES)}.")
+        raise ValueError(f"halves={halves!r} is not known: use {either(HALVES)}.")
     if n_splits < 1 or n_init < 1 or (n_rows is not None and n_rows < 2):
         raise ValueError(f"n_splits={n_splits} and n_init={n_init} must be at least 1, and n_rows={n_rows} at least 2.")
     rows = _counts(X)
@@ -342,10 +342,6 @@ def _error(values: FloatArray) -> FloatArray:
     """Standard error of the mean of each row of values; NaN if there is only one. → (m,)"""
     many = values.shape[1]
     return values.std(axis=1, ddof=1) / np.sqrt(many) if many > 1 else np.full(len(values), np.nan)
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
 
 
 @contextmanager

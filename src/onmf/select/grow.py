@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,41 @@ FINENESS = 16
 
 REFINED = 6
 """About so many numbers are tried around the best; a guess, for the progress."""
+
+
+class Range(NamedTuple):
+    """From which numbers of clusters to choose, and how; None for the defaults of the kind of data.
+
+    Attributes
+    ----------
+    k_min, k_max : int or None
+        Smallest and largest number of clusters.
+    criterion : str or None
+        What chooses the number.
+    """
+
+    k_min: int | None = None
+    k_max: int | None = None
+    criterion: str | None = None
+
+    def check(self, n_clusters: int | str, criteria: tuple[str, ...]) -> None:
+        """Refuse a number of clusters that is none, an unknown criterion, and a range if the number is given."""
+        if isinstance(n_clusters, str) and n_clusters != "auto":
+            raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, or 'auto'.")
+        given = {name: value for name, value in self._asdict().items() if value is not None}
+        if given and n_clusters != "auto":
+            name, value = next(iter(given.items()))
+            raise ValueError(
+                f"{name}={value!r} is about choosing the number of clusters, but n_clusters={n_clusters} is given: use "
+                f"n_clusters='auto', or leave out {name}."
+            )
+        if self.criterion is not None and self.criterion not in criteria:
+            raise ValueError(f"criterion={self.criterion!r} is not known: use {either(criteria)}.")
+
+
+def either(names: tuple[str, ...]) -> str:
+    """The names as a choice: ``'a', 'b' or 'c'``."""
+    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
 
 
 class Work:
@@ -83,8 +119,8 @@ def check_range(k_min: int, k_max: int | None, n: int) -> int:
     for name, k in (("k_min", k_min), ("k_max", k_max or 0)):
         if k > n // 2:
             raise ValueError(
-                f"{name}={k} is too large for {n} rows: each half of them is clustered, so at most {n // 2} clusters are "
-                "possible."
+                f"{name}={k} is too large for {n} rows: each half of them is clustered, so at most {n // 2} clusters "
+                "are possible."
             )
     return max(largest_number(n), k_min) if k_max is None else k_max
 

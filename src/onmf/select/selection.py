@@ -22,6 +22,15 @@ COLUMNS = {
 }
 """Criteria, and the attributes of a selection that hold them."""
 
+IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")
+"""Criteria that choose the number of clusters of an image."""
+
+STEEP = 0.05
+"""Fraction of the objective that a runner-up removes."""
+
+APART = 1.25
+"""Factor between runners-up: numbers that are closer are about the same choice."""
+
 RUNNERS_UP = 3
 """Runners-up, at most."""
 
@@ -86,13 +95,20 @@ class Selection:
 
     @property
     def runners_up(self) -> list[int]:
-        """Other numbers at which the criterion has a peak, best first: coarser and finer alternatives."""
+        """Coarser and finer alternatives, best first.
+
+        They are other numbers at which the criterion has a peak. The objective has none: its runners-up are numbers
+        that lower it by at least a twentieth.
+        """
         values = self._values(self.criterion)
+        if self.criterion == "objective":
+            falls = 1 - self.objective[1:] / np.maximum(self.objective[:-1], 1e-300)
+            steep = np.flatnonzero(falls >= STEEP) + 1
+            return self._others(steep[np.argsort(-falls[steep - 1], kind="stable")], 1.0)
         around = np.concatenate([[-np.inf], values, [-np.inf]])
         worth = values > (0 if self.criterion == "information" else -np.inf)
         peaks = np.flatnonzero((values >= around[:-2]) & (values > around[2:]) & worth)
-        best_first = peaks[np.argsort(-values[peaks], kind="stable")]
-        return [k for k in self.candidates[best_first].tolist() if k != self.n_clusters][:RUNNERS_UP]
+        return self._others(peaks[np.argsort(-values[peaks], kind="stable")], APART)
 
     @property
     def at_the_end(self) -> bool:
@@ -140,7 +156,8 @@ class Selection:
         """
         k, tried = self.n_clusters, self.candidates
         some = f", on {self.n_rows:,} of the {self.n_total:,} {rows}" if self.n_rows < self.n_total else ""
-        others = {name: best for name, best in self.chosen.items() if name != self.criterion}
+        # A criterion whose best number is the last one has not chosen: it might prefer larger ones.
+        others = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
         text = f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}."
         if self.runners_up:
             text += f" Runners-up: {', '.join(map(str, self.runners_up))}."
@@ -161,7 +178,8 @@ class Selection:
 
         return plot_selection(self)
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """The table for a terminal, with the choice and the runners-up marked."""
         shown = [name for name, column in COLUMNS.items() if np.isfinite(getattr(self, column)).any()]
         lines = ["clusters" + "".join(f"{name:>13}" for name in shown)]
         for i, k in enumerate(self.candidates.tolist()):
@@ -169,7 +187,18 @@ class Selection:
             mark = "  ← chosen" if k == self.n_clusters else ""
             mark = mark or ("  runner-up" if k in self.runners_up else "")
             lines.append(f"{k:8}" + "".join(f"{cell:>13}" for cell in cells) + mark)
-        return "\n".join([*lines, *self.notes()])
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([*self.lines(), *self.notes()])
+
+    def _others(self, places: Array, apart: float) -> list[int]:
+        """The first few numbers at these places that are further than a factor from the choice and each other."""
+        found: list[int] = []
+        for k in self.candidates[places].tolist():
+            if all(k != other and max(k / other, other / k) >= apart for other in (self.n_clusters, *found)):
+                found.append(k)
+        return found[:RUNNERS_UP]
 
     def _values(self, criterion: str) -> FloatArray:
         """A criterion, so that higher is better and what is not known is −∞. → (m,)"""
