@@ -62,6 +62,7 @@ def cell(name: str, kind: str, true: int, selection: Selection, seconds: float) 
         "runners_up": selection.runners_up,
         "rows": selection.n_rows,
         "of": selection.n_total,
+        "largest": int(selection.candidates[-1]),
         "seconds": seconds,
     }
 
@@ -102,7 +103,7 @@ def measure_image(name: str, threads: int) -> dict[str, Any]:
 
 def summary(cells: list[dict[str, Any]]) -> str:
     """Return the tables in Markdown."""
-    lines: list[str] = []
+    lines = ["A + marks the largest number that was tried, so that the criterion may prefer more.", ""]
     rows = [c for c in cells if c["kind"] == "made"]
     if rows:
         lines += [f"**Made documents,** about {ROWS} for each cluster; the choices of each seed:", ""]
@@ -112,9 +113,9 @@ def summary(cells: list[dict[str, Any]]) -> str:
             some = [c for c in rows if (c["true"], c["unequal"], c["bursts"]) == key]
             columns = (
                 [c["chosen"] for c in some],
-                [c["by"]["held-out"] for c in some],
-                [c["by_halved_counts"] for c in some],
-                [c["by"]["bic"] for c in some],
+                [_best(c, "held-out") for c in some],
+                [_upward(c, c["by_halved_counts"]) for c in some],
+                [_best(c, "bic") for c in some],
             )
             texts = " | ".join(", ".join(map(str, column)) for column in columns)
             lines.append(f"| {key[0]} | {'1 to ' + str(HALVED) if key[1] else 'equal'} | {key[2]} | {texts} |")
@@ -134,12 +135,21 @@ def summary(cells: list[dict[str, Any]]) -> str:
         lines += ["|---|---:|---:|---:|---|" + "---:|" * (len(names) + 1)]
         for c in rows:
             some = f"{c['rows']:,}" + (f" of {c['of']:,}" if c["of"] > c["rows"] else "")
-            others = " | ".join(str(c["by"][name]) for name in names)
+            others = " | ".join(_best(c, name) for name in names)
             runners = ", ".join(map(str, c["runners_up"]))
             lines.append(
                 f"| {c['name']} | {some} | {c['true']} | {c['chosen']} | {runners} | {others} | {c['seconds']:.0f} |"
             )
     return "\n".join([*lines, ""])
+
+
+def _best(found: dict[str, Any], criterion: str) -> str:
+    """Return the choice of a criterion; with a + if it is the largest number tried."""
+    return _upward(found, found["by"][criterion])
+
+
+def _upward(found: dict[str, Any], k: int) -> str:
+    return f"{k}+" if k == found["largest"] else str(k)
 
 
 def _order(key: tuple[int, bool, str]) -> tuple[bool, int, int]:

@@ -254,7 +254,7 @@ def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Gene
         criterion="held-out",
         n_splits=1,
         n_init=2,
-        halves="counts",  # molecules do not come in bursts as words do
+        halves="counts",  # as measured for cells
         n_rows=None,
         random_state=seed,
         n_threads=n_threads,
