@@ -79,30 +79,30 @@ def test_the_range_stays_within_its_bounds():
 
 def made_selection(**options):
     values = {
-        "information": [0.5, 1.5, 1.0, 1.2],
-        "information_error": [0.1, 0.1, 0.1, 0.1],
-        "held_out": [-5.0, -4.0, -4.5, -3.0],
-        "held_out_error": [0.1, 0.1, 0.1, 0.1],
-        "stability": [np.nan, 0.9, 0.5, 0.4],
-        "objective": [9.0, 8.0, 7.0, 6.0],
-        "bic": [30.0, 20.0, 10.0, 40.0],
+        "information": [0.5, 1.5, 1.0, 1.2, 0.9],
+        "information_error": [0.1, 0.1, 0.1, 0.1, 0.1],
+        "held_out": [-5.0, -4.0, -4.5, -3.5, -3.0],
+        "held_out_error": [0.1, 0.1, 0.1, 0.1, 0.1],
+        "stability": [np.nan, 0.9, 0.5, 0.4, 0.3],
+        "objective": [9.0, 8.0, 7.0, 6.0, 5.9],
+        "bic": [30.0, 20.0, 10.0, 40.0, 50.0],
     }
-    return Selection(np.array([1, 3, 4, 6]), **{name: np.array(v) for name, v in values.items()}, **options)
+    return Selection(np.array([1, 3, 4, 6, 8]), **{name: np.array(v) for name, v in values.items()}, **options)
 
 
 def test_a_selection_tells():
     selection = made_selection(n_rows=10, n_total=50)
-    assert selection.chosen == {"information": 3, "held-out": 6, "stability": 3, "bic": 4}
+    assert selection.chosen == {"information": 3, "held-out": 8, "stability": 3, "bic": 4}
     assert selection.n_clusters == 3
     assert selection.runners_up == [6]
-    assert [row["n_clusters"] for row in selection.table()] == [1, 3, 4, 6]
+    assert [row["n_clusters"] for row in selection.table()] == [1, 3, 4, 6, 8]
     lines = str(selection).splitlines()
     assert lines[2].endswith("← chosen")
     assert lines[4].endswith("runner-up")
-    assert "3 clusters were chosen by information, of 1 to 6, on 10 of the 50 rows. Runners-up: 6." in str(selection)
+    assert "3 clusters were chosen by information, of 1 to 8, on 10 of the 50 rows. Runners-up: 6." in str(selection)
     assert selection.record()["chosen"]["bic"] == 4
     axes = selection.plot()
-    assert [ax.get_title().rpartition(": ")[2] for ax in axes] == ["3", "6", "3", "4"]
+    assert [ax.get_title().rpartition(": ")[2] for ax in axes] == ["3", "8", "3", "4"]
     by_objective = made_selection(criterion="objective", bend=4)
     assert by_objective.n_clusters == 4
     assert by_objective.plot()[0].get_title() == "objective (lower is better): 4"

@@ -78,7 +78,7 @@ def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, 
         "path": " ".join(f"{dot['x']},{dot['y']}" for dot in dots),
         "dots": dots,
         "labels": _apart(dots),
-        "levels": [{"y": at, "text": _written(value)} for value, at in zip(ends, heights, strict=True)],
+        "levels": [{"y": at, "text": f"{value:,.3g}"} for value, at in zip(ends, heights, strict=True)],
         "chosen": next((dot["x"] for dot in dots if dot["mark"] == "chosen"), None),
     }
 

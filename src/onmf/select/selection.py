@@ -105,7 +105,7 @@ class Selection:
             falls = 1 - self.objective[1:] / np.maximum(self.objective[:-1], 1e-300)
             steep = np.flatnonzero(falls >= STEEP) + 1
             return self._others(steep[np.argsort(-falls[steep - 1], kind="stable")], 1.0)
-        around = np.concatenate([[-np.inf], values, [-np.inf]])
+        around = np.concatenate([[-np.inf], values, [np.inf]])  # after the last number the criterion may rise
         worth = values > (0 if self.criterion == "information" else -np.inf)
         peaks = np.flatnonzero((values >= around[:-2]) & (values > around[2:]) & worth)
         return self._others(peaks[np.argsort(-values[peaks], kind="stable")], APART)
