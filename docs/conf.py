@@ -22,7 +22,15 @@ extensions = [
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "paper/*.md", "performance/*.md", "optima/*.md", "cells/*.md"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "paper/*.md",
+    "performance/*.md",
+    "optima/*.md",
+    "number/*.md",
+    "cells/*.md",
+]
 
 autosummary_generate = True
 autodoc_typehints = "none"

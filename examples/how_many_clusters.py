@@ -1,4 +1,4 @@
-"""How many clusters do the 20 newsgroups and the Jasper Ridge image have? Prints and draws three criteria.
+"""How many clusters do the 20 newsgroups and the Jasper Ridge image have? Prints and draws the criteria.
 
 Run as ``python examples/how_many_clusters.py FOLDER``; the folder receives the figures. Needs the paper's data.
 """
@@ -14,17 +14,20 @@ mpl.use("Agg")
 
 from onmf import select_n_clusters
 from onmf.datasets import load_documents, load_hyperspectral
+from onmf.image import cluster_image
 
 
 def main(folder: Path) -> None:
     """Choose the number of clusters of each data set, print it and draw the criteria."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = {
-        "jasper": (load_hyperspectral("jasper").X, range(2, 11), {"n_init": 5, "refine": None}),
-        "ng20": (load_documents("NG20").X, [2, 4, 6, 8, 12, 16, 20, 26, 32, 40], {"n_init": 2}),
+    scene = load_hyperspectral("jasper")
+    cube = scene.X.reshape(scene.height, scene.width, -1, order=scene.order)
+    selections = {
+        "jasper": cluster_image(cube, "auto").selection,
+        "ng20": select_n_clusters(load_documents("NG20").X, random_state=0, verbose=1),
     }
-    for name, (X, candidates, options) in data.items():
-        selection = select_n_clusters(X, candidates, n_splits=2, random_state=0, verbose=1, **options)
+    for name, selection in selections.items():
+        assert selection is not None
         print(f"{name}\n{selection}\n")
         selection.plot()[0].figure.savefig(folder / f"select-{name}.png", dpi=110)
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import measure  # noqa: E402
+from benchmarks import measure, number  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.cells import million, reads, sets, tables  # noqa: E402
 from benchmarks.cells.__main__ import main as cells_main  # noqa: E402
@@ -34,6 +34,23 @@ def test_every_part_runs(tmp_path, capsys, monkeypatch):
     for name in ("performance.md", "performance.png"):
         assert (tmp_path / name).stat().st_size > 500
     assert "against KMeans" in capsys.readouterr().out
+
+
+def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(number, "BURSTS", {"none": None, "strong": 30.0})
+    arguments = ["--made", "--numbers", "3", "--seeds", "1", "--out", str(tmp_path)]
+    number.main(arguments)
+    cells = json.loads((tmp_path / "results.json").read_text())
+    assert [(cell["unequal"], cell["bursts"], cell["chosen"]) for cell in cells] == [
+        (False, "none", 3),
+        (False, "strong", 3),
+        (True, "none", 3),
+        (True, "strong", 3),
+    ]
+    assert "exact or off by one in 100% of the cases" in (tmp_path / "number.md").read_text()
+    number.main(arguments)
+    assert json.loads((tmp_path / "results.json").read_text()) == cells, "nothing is measured again"
+    assert "| 3 | 1 to 4 | strong | 3 |" in capsys.readouterr().out
 
 
 def test_the_plain_version_is_the_same_algorithm():

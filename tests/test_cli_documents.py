@@ -286,6 +286,28 @@ def test_options_reach_the_vectorizer_and_the_estimator(docstrings, tmp_path):
     assert (options["binary"], options["ngram_range"], options["strip_accents"]) == (True, [1, 2], "unicode")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["-k", 3, "--k-max", 5],
+            "--k-max 5 is about choosing the number of clusters, but -k 3 gives it: use -k auto.",
+        ),
+        (
+            ["-k", "auto", "--criterion", "elbow"],
+            "--criterion elbow is not known: use information, held-out, stability ",
+        ),
+        (["-k", "auto", "--k-min", 6, "--k-max", 5], "--k-max 5 is less than --k-min 6"),
+        (["-k", "auto", "--k-min", 0], "--k-min"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(tmp_path, options, message):
+    (tmp_path / "a.txt").write_text("\n".join(f"tea milk word{chr(97 + i % 5)}" for i in range(30)))
+    done = onmf("documents", tmp_path / "a.txt", *options)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
 def test_auto_and_characters(tmp_path):
     rng = np.random.default_rng(0)
     words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"]]
@@ -293,7 +315,15 @@ def test_auto_and_characters(tmp_path):
     done = onmf("documents", tmp_path / "a.txt", "-k", "auto", "--seed", 0, "--json")
     result = json.loads(done.stdout)
     assert result["n_clusters"] == 2
-    assert [row["n_clusters"] for row in result["selection"]] == [2, 3, 4, 5, 6, 8, 10, 12, 15, 20]
+    selection = result["selection"]
+    assert [row["n_clusters"] for row in selection["tried"]] == [2, 3, 4, 6]
+    assert (selection["n_clusters"], selection["criterion"], selection["n_rows"]) == (2, "information", 30)
+    done = onmf("documents", tmp_path / "a.txt", "-k", "auto", "--seed", 0, "--k-min", 3, "--k-max", 5,
+                "--criterion", "stability")  # fmt: skip
+    assert "clusters were chosen by stability, of 3 to 5." in done.output
+    table = done.output[done.output.index("clusters  information") :].splitlines()
+    assert [line.split()[0] for line in table[1:4]] == ["3", "4", "5"]
+    assert sum("← chosen" in line for line in table) == 1
     done = onmf("documents", tmp_path / "a.txt", "-k", 2, "--analyzer", "char", "--ngrams", "2-3")
     assert done.exit_code == 0, done.output
 

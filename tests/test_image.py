@@ -225,7 +225,28 @@ def test_the_number_of_materials():
         scene = make_scene(40, 50, 80, k, random_state=3)
         clustering = cluster_image(scene.X.reshape(40, 50, 80), "auto")
         assert len(clustering.spectra) == k
-        assert f"{k} clusters were chosen" in clustering.notes[-1]
+        assert f"{k} clusters were chosen by objective" in clustering.notes[-1]
+        assert clustering.selection.candidates.tolist() == list(range(1, k + 3))
+
+
+@pytest.mark.parametrize("criterion", ["information", "held-out", "stability"])
+def test_other_criteria_for_the_number_of_materials(criterion):
+    scene = make_scene(30, 40, 60, 3, random_state=3)
+    clustering = cluster_image(scene.X.reshape(30, 40, 60), "auto", k_min=2, k_max=9, criterion=criterion)
+    assert clustering.selection.criterion == criterion
+    assert clustering.selection.candidates[[0, -1]].tolist() == [2, 9]
+    assert len(clustering.spectra) == clustering.selection.n_clusters
+    if criterion == "information":
+        assert len(clustering.spectra) == 3
+
+
+def test_a_choice_that_cannot_be_is_refused(cube):
+    with pytest.raises(ValueError, match=r"criterion='bic' is not known: use 'objective', .* or 'stability'"):
+        cluster_image(cube, "auto", criterion="bic", negatives="clip")
+    with pytest.raises(ValueError, match=r"k_max=5 is about choosing .* use n_clusters='auto', or leave out k_max"):
+        cluster_image(cube, 3, k_max=5, negatives="clip")
+    with pytest.raises(ValueError, match="k_max=1000000 is too large for"):
+        cluster_image(cube, "auto", k_max=1_000_000, negatives="clip")
 
 
 def test_predict_another_image_of_the_sensor(cube, scene, tmp_path):

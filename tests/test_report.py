@@ -394,6 +394,28 @@ def test_notes_and_comparison_appear_only_if_known(evil, report):
     assert 'id="classes"' in report
 
 
+def test_how_the_number_of_clusters_was_chosen(visit, report):
+    rng = np.random.default_rng(0)
+    words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]
+    found = cluster_documents([" ".join(rng.choice(words[i % 3], 30)) for i in range(60)], "auto", random_state=0)
+    page = visit(documents_report(found))
+    charts = page.locator("#number svg")
+    assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
+        *("information", "stability", "held-out", "objective")
+    ]
+    tried = len(found.selection.candidates)
+    assert [chart.locator("circle").count() for chart in charts.all()] == 4 * [tried]
+    assert charts.first.locator("text.chosen").text_content() == "3"
+    assert charts.first.locator("circle.chosen title").text_content().startswith("3 clusters: ")
+    page.click("#number summary")
+    assert page.locator("#tried tbody tr").count() == tried
+    assert page.inner_text("#tried tr.chosen td:first-child") == "3"
+    assert "3 clusters were chosen by information" in page.inner_text("#overview")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert 'id="number"' not in report, "the number was given"
+
+
 def test_the_size_of_twenty_thousand_documents(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = np.array([f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in ("nd", "rst", "lm", "x")])

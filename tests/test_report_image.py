@@ -440,6 +440,18 @@ def test_comparison_and_notes_appear_only_if_known(result):
     assert list(pictures(page)) == KEYS[:5]
 
 
+def test_how_the_number_of_clusters_was_chosen(visit, result):
+    assert 'id="number"' not in image_report(result), "the number was given"
+    found = cluster_image(result.cube, "auto")
+    page = visit(image_report(found), viewport=WIDE)
+    charts = page.locator("#number svg")
+    assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
+        *("objective", "information", "stability", "held-out")
+    ]
+    assert charts.first.locator("text.chosen").text_content() == str(len(found.spectra)) == "3"
+    assert "3 clusters were chosen by objective" in page.inner_text("#overview")
+
+
 @pytest.mark.skipif(DATA is None, reason="ONMF_DATA is not set: the paper's data are not at hand")
 def test_samson(visit, original):
     """Of the pixels of a real image, as many are wrong in the map of errors as the accuracy says."""

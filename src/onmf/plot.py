@@ -165,7 +165,7 @@ def _pyplot() -> Any:
 
 
 def plot_selection(selection: Selection) -> Any:
-    """Plot held-out likelihood, stability and BIC against the number of clusters, and mark the choice of each.
+    """Plot the criteria against the number of clusters, and mark the choice of each.
 
     Parameters
     ----------
@@ -174,20 +174,25 @@ def plot_selection(selection: Selection) -> Any:
 
     Returns
     -------
-    (3,) array of matplotlib.axes.Axes
+    array of matplotlib.axes.Axes
+        One for each criterion that is known, that which chooses first.
     """
     plt = _pyplot()
-    _, axes = plt.subplots(1, 3, figsize=(10.5, 3.0), layout="constrained")
     curves = {
-        "held-out": ("log-likelihood of a held-out count", selection.held_out),
-        "stability": ("agreement of two runs (adjusted Rand)", selection.stability),
-        "bic": ("BIC (lower is better)", selection.bic),
+        "information": ("information that two halves share, bits", selection.information, selection.information_error),
+        "held-out": ("log-likelihood of a held-out count", selection.held_out, selection.held_out_error),
+        "stability": ("stability (adjusted mutual information)", selection.stability, None),
+        "objective": ("objective (lower is better)", selection.objective, None),
+        "bic": ("BIC (lower is better)", selection.bic, None),
     }
-    for ax, (name, (title, values)) in zip(axes, curves.items(), strict=True):
+    known = [name for name in curves if name in selection.chosen]
+    known.sort(key=lambda name: name != selection.criterion)
+    _, axes = plt.subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
+    for ax, name in zip(axes, known, strict=True):
+        title, values, error = curves[name]
         ax.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
-        if name == "held-out":
-            low, high = values - selection.held_out_error, values + selection.held_out_error
-            ax.fill_between(selection.candidates, low, high, color=BAR, alpha=0.15, linewidth=0)
+        if error is not None:
+            ax.fill_between(selection.candidates, values - error, values + error, color=BAR, alpha=0.15, linewidth=0)
         k = selection.chosen[name]
         ax.axvline(k, color=FAINT, linestyle=":", linewidth=1)
         ax.set_title(f"{title}: {k}", fontsize=9, color=INK)

@@ -249,7 +249,15 @@ def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Gene
     candidates = [k for k in AUTO if k <= max(2, n // 10)]
     seed = int(rng.integers(2**31))
     selection = select_n_clusters(
-        sample, candidates, n_splits=2, n_init=2, max_iter=20, random_state=seed, n_threads=n_threads
+        sample,
+        candidates,
+        criterion="held-out",
+        n_splits=1,
+        n_init=2,
+        halves="counts",  # as measured for cells
+        n_rows=None,
+        random_state=seed,
+        n_threads=n_threads,
     )
     best = int(np.argmax(selection.held_out))
     enough = selection.held_out >= selection.held_out[best] - selection.held_out_error[best]

@@ -24,6 +24,7 @@ from onmf import interrupt
 from onmf._version import __version__
 from onmf.io.unfinished import discard_unfinished
 from onmf.kernels.jit import compiled_before
+from onmf.select import Selection
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -108,6 +109,14 @@ def tell_written(out: Path, ours: tuple[str, ...]) -> None:
     names = sorted(file.name for file in out.iterdir() if file.name in ours)
     tell()
     tell(f"Written to {out}: {', '.join(names)}")
+
+
+def print_selection(selection: Selection | None) -> None:
+    """Print the criteria for each number of clusters that was tried, if the number was chosen."""
+    if selection is not None:
+        tell()
+        for line in selection.lines():
+            tell(line)
 
 
 @contextmanager

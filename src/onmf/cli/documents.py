@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from onmf.io.files import whole_folder
+from onmf.select import CRITERIA
 from onmf.text import DocumentClusters, cluster_documents, make_vectorizer, read_texts, write_tables
 from onmf.text.read import STRIP
 from onmf.text.source import so_many
@@ -20,6 +21,7 @@ from onmf.warn import warn
 from .common import (
     command,
     fail,
+    print_selection,
     steps,
     tell,
     tell_json,
@@ -34,6 +36,7 @@ from .options import (
     READING,
     WORDS,
     Clusters,
+    Criterion,
     DateColumn,
     Divergence,
     Force,
@@ -41,6 +44,8 @@ from .options import (
     Init,
     InputKind,
     Json,
+    KMax,
+    KMin,
     Labels,
     MaxIter,
     NInit,
@@ -53,11 +58,14 @@ from .options import (
     Threads,
     Title,
     Tol,
+    check_shards,
+    parse_choice,
     parse_clusters,
     parse_divergence,
     parse_frequency,
     parse_ngrams,
     parse_pattern,
+    parse_stop_words,
 )
 
 OURS = ("assignments.csv", "assignments.parquet", "clusters.csv", "clusters.parquet", "model.onmf", "report.html")
@@ -203,6 +211,9 @@ def documents_command(
     binary: Annotated[
         bool, typer.Option("--binary", help="Count each word at most once per document.", rich_help_panel=WORDS)
     ] = False,
+    k_min: KMin = None,
+    k_max: KMax = None,
+    criterion: Criterion = None,
     divergence: Divergence = "kullback-leibler",
     init: Init = "snpa",
     n_init: NInit = 1,
@@ -247,6 +258,7 @@ def documents_command(
     """  # fmt: skip
     began = perf_counter()
     n_clusters = parse_clusters(k)
+    choice = parse_choice(n_clusters, k_min, k_max, criterion, CRITERIA)
     if format not in FORMATS:
         fail(f"--format {format} is not known: use {' or '.join(FORMATS)}.")
     check_strip(strip or [])
@@ -278,9 +290,9 @@ def documents_command(
     if analyzer != "word":
         word_options |= {"token_pattern": None, "stop_words": None}
     elif stop_words is not None:
-        word_options["stop_words"] = _stop_words(language, stop_words)
+        word_options["stop_words"] = parse_stop_words(language, stop_words)
     if shards is not None:
-        _check_shards(shards, out, n_clusters)
+        check_shards(shards, out, n_clusters)
     if report and out is not None and find_spec("jinja2") is None:
         fail("The report needs jinja2: pip install 'onmf[report]', or use --no-report.")
     with ExitStack() as stack:
@@ -298,6 +310,7 @@ def documents_command(
             shards=shards,
             force=force and shards is not None,
             progress=lambda name, share: step(STEPS.get(name, f"Fitting: {name}"), share),
+            **choice,
             **fit_options,
         )
         if labels is not None and result.comparison is None:
@@ -337,7 +350,7 @@ def summary(result: DocumentClusters) -> dict[str, Any]:
         "repaired": result.source.get("repaired", {}),
         "skipped": result.source.get("skipped", []),
         "clusters": list(clusters(result)),
-        "selection": None if result.selection is None else result.selection.table(),
+        "selection": None if result.selection is None else result.selection.record(),
         "comparison": None
         if comparison is None
         else {
@@ -358,6 +371,7 @@ def print_summary(result: DocumentClusters) -> None:
     )
     for note in result.notes():
         tell(note)
+    print_selection(result.selection)
     tell()
     print_clusters(list(clusters(result)))
     if comparison is not None:
@@ -384,21 +398,3 @@ def check_strip(names: list[str]) -> None:
     for name in names:
         if name not in STRIP:
             fail(f"--strip {name} is not known: use {', '.join(STRIP)}.")
-
-
-def _stop_words(language: str, path: Path) -> list[str]:
-    """The stop words of a language, and those in a file."""
-    try:
-        more = path.read_text(encoding="utf-8").split()
-    except UnicodeDecodeError:
-        fail(f"--stop-words {path} is not a text file in UTF-8.")
-    return sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})
-
-
-def _check_shards(shards: Path, out: Path | None, n_clusters: int | str) -> None:
-    if n_clusters == "auto":
-        fail("-k auto needs all counts in memory: use a number of clusters with --shards.")
-    if out is not None:
-        one, other = shards.resolve(), out.resolve()
-        if one.is_relative_to(other) or other.is_relative_to(one):
-            fail(f"--shards {shards} and --out {out}: one folder contains the other. Use two separate folders.")

@@ -17,17 +17,30 @@ from onmf.image import ImageClustering, cluster_image, predict_image, read_cube
 from onmf.image.kind import IMAGE
 from onmf.image.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
+from onmf.select import IMAGE_CRITERIA
 
-from .common import command, tell, tell_json, tell_that_it_compiles, tell_written, visible, warnings_as_sentences
+from .common import (
+    command,
+    print_selection,
+    tell,
+    tell_json,
+    tell_that_it_compiles,
+    tell_written,
+    visible,
+    warnings_as_sentences,
+)
 from .options import (
     FIT,
     OUTPUT,
     READING,
     Clusters,
+    Criterion,
     Divergence,
     Force,
     Init,
     Json,
+    KMax,
+    KMin,
     MaxIter,
     NInit,
     Quiet,
@@ -39,6 +52,7 @@ from .options import (
     Title,
     Tol,
     parse_bands,
+    parse_choice,
     parse_clusters,
     parse_divergence,
 )
@@ -122,6 +136,9 @@ def image_command(
             rich_help_panel=READING,
         ),
     ] = None,
+    k_min: KMin = None,
+    k_max: KMax = None,
+    criterion: Criterion = None,
     divergence: Divergence = "kullback-leibler",
     init: Init = "snpa",
     n_init: NInit = 1,
@@ -157,6 +174,7 @@ def image_command(
     """
     began = perf_counter()
     n_clusters = parse_clusters(k)
+    choice = parse_choice(n_clusters, k_min, k_max, criterion, IMAGE_CRITERIA)
     parameters: dict[str, Any] = {
         "beta_loss": parse_divergence(divergence),
         "init": init,
@@ -188,6 +206,7 @@ def image_command(
             truth=truth,
             in_memory=None if blocks is None else not blocks,
             progress=progress,
+            **choice,
             **parameters,
         )
         _write(folder, result, report, title, progress)
@@ -253,6 +272,7 @@ def print_image(result: ImageClustering) -> None:
     )
     for note in result.notes:
         tell(note)
+    print_selection(result.selection)
     angles: dict[int, float] = {}
     if comparison is not None and comparison.spectra is not None:
         angles = dict(zip(comparison.spectra.permutation.tolist(), comparison.spectra.angles.tolist(), strict=True))

@@ -6,10 +6,11 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from onmf.datasets.vocabulary import make_vectorizer
 from onmf.divergence import get_divergence
 from onmf.text.kind import LONGEST_RUN
 
@@ -20,6 +21,29 @@ READING, WORDS, FIT, OUTPUT = "Reading", "Words", "Clustering", "Output"
 
 Clusters = Annotated[
     str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters, or auto to have it chosen.")
+]
+
+KMin = Annotated[
+    int | None,
+    typer.Option(
+        "--k-min", metavar="NUMBER", min=1, help="Smallest number that -k auto may choose.", rich_help_panel=FIT
+    ),
+]
+KMax = Annotated[
+    int | None,
+    typer.Option(
+        "--k-max", metavar="NUMBER", min=1, help="Largest number that -k auto may choose.", rich_help_panel=FIT
+    ),
+]
+Criterion = Annotated[
+    str | None,
+    typer.Option(
+        "--criterion",
+        metavar="NAME",
+        help="What -k auto chooses by: information (what two halves of the data agree on), held-out (likelihood), "
+        "stability; for documents also bic, for images objective (how fast it falls). All are shown.",
+        rich_help_panel=FIT,
+    ),
 ]
 
 TextColumn = Annotated[
@@ -178,6 +202,40 @@ def parse_clusters(k: str) -> int | str:
     if not k.isdecimal() or int(k) < 1:
         fail(f"-k {k} is not a number of clusters: use a whole number, at least 1, or auto.")
     return int(k)
+
+
+def parse_choice(
+    k: int | str, k_min: int | None, k_max: int | None, criterion: str | None, criteria: tuple[str, ...]
+) -> dict[str, Any]:
+    """Check ``--k-min``, ``--k-max`` and ``--criterion``, and return them as keyword arguments."""
+    given = {"--k-min": k_min, "--k-max": k_max, "--criterion": criterion}
+    for option, value in given.items():
+        if value is not None and k != "auto":
+            fail(f"{option} {value} is about choosing the number of clusters, but -k {k} gives it: use -k auto.")
+    if criterion is not None and criterion not in criteria:
+        fail(f"--criterion {criterion} is not known: use {', '.join(criteria[:-1])} or {criteria[-1]}.")
+    if k_min is not None and k_max is not None and k_max < k_min:
+        fail(f"--k-max {k_max} is less than --k-min {k_min}: nothing is left to choose from.")
+    return {"k_min": k_min, "k_max": k_max, "criterion": criterion}
+
+
+def parse_stop_words(language: str, path: Path) -> list[str]:
+    """Parse ``--stop-words``: the stop words of a language, and those in a file."""
+    try:
+        more = path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError:
+        fail(f"--stop-words {path} is not a text file in UTF-8.")
+    return sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})
+
+
+def check_shards(shards: Path, out: Path | None, n_clusters: int | str) -> None:
+    """Refuse ``--shards`` with ``-k auto``, or with a folder that overlaps that of ``--out``."""
+    if n_clusters == "auto":
+        fail("-k auto needs all counts in memory: use a number of clusters with --shards.")
+    if out is not None:
+        one, other = shards.resolve(), out.resolve()
+        if one.is_relative_to(other) or other.is_relative_to(one):
+            fail(f"--shards {shards} and --out {out}: one folder contains the other. Use two separate folders.")
 
 
 def parse_divergence(value: str) -> str | float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from onmf.fit import snpa
 from onmf.fit.describe import margins
 from onmf.naming import number_by_size
 from onmf.parameters import check_parameters
+from onmf.select import IMAGE_CRITERIA, Range
 
 from .choose import choose_n_clusters
 from .cube import Cube
@@ -38,6 +40,9 @@ IN_MEMORY = 512 << 20
 SAMPLE = 100_000
 """Pixels, evenly spread, on which the start of a larger image is found."""
 
+CHOICE_SAMPLE = 2_000
+"""Pixels, evenly spread, on which the number of clusters is chosen."""
+
 UNSEEN = 1e-10
 """Added to a spectrum of sum 1, so that light in a band in which a cluster has none does not cost infinity."""
 
@@ -46,6 +51,9 @@ def cluster_image(
     cube: Any,
     n_clusters: int | str = "auto",
     *,
+    k_min: int | None = None,
+    k_max: int | None = None,
+    criterion: str | None = None,
     negatives: Negatives = "refuse",
     truth: Any = None,
     in_memory: bool | None = None,
@@ -60,6 +68,11 @@ def cluster_image(
         The image; anything but a :class:`Cube` is read by :func:`read_cube`.
     n_clusters : int or "auto", default="auto"
         Number of clusters. ``"auto"`` takes the number beyond which more clusters do not describe the spectra better.
+    k_min, k_max : int, optional
+        Smallest and largest number that ``"auto"`` may choose.
+    criterion : {"objective", "information", "held-out", "stability"}, optional
+        What ``"auto"`` chooses by: how fast the objective falls (default), or a criterion of
+        :func:`onmf.select_n_clusters`.
     negatives : {"refuse", "clip"}, default="refuse"
         What to do with values below zero if the divergence takes none: refuse the image, or set them to zero.
     truth : Truth or path, optional
@@ -89,9 +102,8 @@ def cluster_image(
     """
     cube = read_cube(cube)
     known = truth if truth is None or isinstance(truth, Truth) else read_truth(truth, cube.shape)
-    automatic = isinstance(n_clusters, str)
-    if automatic and n_clusters != "auto":
-        raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, or 'auto'.")
+    automatic, span = isinstance(n_clusters, str), Range(k_min, k_max, criterion)
+    span.check(n_clusters, IMAGE_CRITERIA)
     model = ONMF(8 if automatic else n_clusters, **parameters)  # type: ignore[arg-type]
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
@@ -100,10 +112,13 @@ def cluster_image(
     size = pixels.shape[0] * pixels.shape[1] * pixels.dtype.itemsize
     blocks = size > IN_MEMORY if in_memory is None else not in_memory
     rows: Pixels | Array
+    selection = None
     if automatic:
-        chosen = choose_n_clusters(pixels.rows(pixels.spread(2_000)), model)
-        model = ONMF(chosen, **parameters)
-        notes.append(f"{chosen} clusters were chosen: more do not describe the spectra much better.")
+        sample = pixels.rows(pixels.spread(CHOICE_SAMPLE))
+        told = None if progress is None else partial(progress, "choosing the number of clusters")
+        selection = choose_n_clusters(sample, model, span, n_total=pixels.shape[0], progress=told)
+        model = ONMF(selection.n_clusters, **parameters)
+        notes += selection.notes("pixels")
     if model.n_clusters > pixels.shape[0]:
         raise ValueError(f"n_clusters={model.n_clusters}, but only {pixels.shape[0]} pixels are inside: ask for fewer.")
     if blocks:
@@ -120,7 +135,7 @@ def cluster_image(
     some = pixels.spread(REFIT_SAMPLE)
     calibration = measure(model, pixels.rows(some), to_host(model.labels_)[some])
     clustering = _describe(model, pixels, model.labels_, calibration, progress)
-    clustering = replace(clustering, notes=notes, negatives=negatives)
+    clustering = replace(clustering, notes=notes, negatives=negatives, selection=selection)
     return clustering if known is None else with_truth(clustering, known)
 
 

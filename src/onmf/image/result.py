@@ -14,6 +14,7 @@ from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
 from onmf.naming import numbers
 from onmf.notebook import table
+from onmf.select import Selection
 
 from .cube import Cube
 from .figures import colours
@@ -61,6 +62,8 @@ class ImageClustering:
         How negative values were treated.
     calibration : Calibration or None
         How ``confidence`` follows from losses; None for a model of an earlier version.
+    selection : Selection or None
+        How the number of clusters was chosen; None if it was given.
     """
 
     labels: Array
@@ -78,6 +81,7 @@ class ImageClustering:
     truth: Truth | None = None
     negatives: Negatives = "refuse"
     calibration: Calibration | None = None
+    selection: Selection | None = None
 
     def __repr__(self) -> str:
         lines, samples = self.labels.shape

@@ -72,6 +72,8 @@ def summary(clustering: ImageClustering) -> dict[str, Any]:
         "objective": clustering.model.reconstruction_err_,
         "notes": clustering.notes,
     }
+    if clustering.selection is not None:
+        record["selection"] = clustering.selection.record()
     if clustering.comparison is not None:
         record["mrsa"] = clustering.comparison.mrsa
         if clustering.comparison.scores is not None:

@@ -21,6 +21,7 @@ from .coding import base64_array, code_places, pack_texts
 from .document_tree import tree_of_clusters
 from .document_words import deciding_words, take_rows
 from .page import render_page
+from .selection import selection_parts
 
 MOST_DOCUMENTS = 50_000
 """Documents in a page; of more, a random choice is shown."""
@@ -80,6 +81,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None, progr
         facts=_facts(found),
         notes=found.notes(),
         comparison=comparison,
+        selection=selection_parts(found.selection),
         sure=data["sure"],
         periods=data["periods"],
         map_method=map_method,

@@ -17,6 +17,7 @@ from onmf.io.files import write_whole
 
 from .image_maps import confidence_of, draw_maps, material_names
 from .page import render_page
+from .selection import selection_parts
 
 SPECTRA = 4_000_000
 """Approximate bytes of pixel spectra in a page. Larger images are subsampled."""
@@ -75,6 +76,7 @@ def image_report(found: ImageClustering, *, title: str | None = None) -> str:
         subtitle=_subtitle(found),
         facts=_facts(found),
         notes=found.notes,
+        selection=selection_parts(found.selection),
         cards=cards,
         matched=any(card["angle"] is not None for card in cards),
         maps=draw_maps(found, palette, picture),

@@ -20,8 +20,9 @@ from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
 from onmf.naming import CANDIDATES, names_from_features, names_of_model, number_by_size
 from onmf.parameters import check_for_parts, check_parameters
-from onmf.select import Selection, select_n_clusters
+from onmf.select import CRITERIA, Range, Selection
 
+from .choose import choose_n_clusters
 from .compare import Comparison, compare_documents
 from .dates import parse_dates
 from .kind import DOCUMENTS, KIND
@@ -32,9 +33,6 @@ from .source import describe, so_many, some, source_notes
 from .sure import measure_documents, sure_of
 from .views import NOBODY, ViewsMixin
 from .words import Counts, count_known_words, count_words, vectorizer_options
-
-NUMBERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30)
-"""Numbers of clusters that ``n_clusters="auto"`` tries."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,8 +154,7 @@ class DocumentClusters(ViewsMixin):
             notes.append(f"{so_many(len(aside), 'document')} without a word that counts, set aside: {some(aside)}.")
         notes += source_notes(self.source)
         if self.selection is not None:
-            chosen = ", ".join(f"{name} {k}" for name, k in self.selection.chosen.items())
-            notes.append(f"The number of clusters was chosen by held-out likelihood. Choices by criterion: {chosen}.")
+            notes += self.selection.notes("documents")
         if self.model.stop_reason_ == "max_iter":
             notes.append("The fit was stopped before it converged.")
         return notes
@@ -179,6 +176,9 @@ def cluster_documents(
     texts: Iterable[Text | str],
     n_clusters: int | str = 8,
     *,
+    k_min: int | None = None,
+    k_max: int | None = None,
+    criterion: str | None = None,
     vectorizer: CountVectorizer | None = None,
     automatic: bool | None = None,
     shards: str | os.PathLike[str] | None = None,
@@ -194,6 +194,8 @@ def cluster_documents(
         Documents, for instance from :func:`read_texts`. They are read once and not kept.
     n_clusters : int or "auto", default=8
         Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes many fits.
+    k_min, k_max, criterion
+        As in :func:`onmf.select_n_clusters`, for ``n_clusters="auto"``.
     vectorizer, automatic
         As in :func:`count_words`.
     shards : path, optional
@@ -224,6 +226,8 @@ def cluster_documents(
     """
     if force and shards is None:
         raise ValueError("force=True replaces a folder of shards, and none is named: name it with shards=.")
+    span = Range(k_min, k_max, criterion)
+    span.check(n_clusters, CRITERIA)
     step = progress or (lambda name, share: None)
     step("counting", None)
     counts: Counts | ShardedCounts
@@ -247,16 +251,9 @@ def cluster_documents(
     filled = np.flatnonzero(counts.lengths)
     selection = None
     if n_clusters == "auto":
-        step("choosing", None)
+        step("choosing", 0.0)
         assert isinstance(counts, Counts), "refused above"
-        most = len(filled) - -(-len(filled) // 3)
-        numbers = [k for k in NUMBERS if k <= most]
-        if not numbers:
-            raise ValueError(f"{len(filled)} documents with words are too few to choose n_clusters: give a number.")
-        seed = options.get("random_state")
-        selection = select_n_clusters(
-            csr_array(counts.X[filled]), numbers, n_init=3, random_state=seed, n_threads=options.get("n_threads")
-        )
+        selection = choose_n_clusters(csr_array(counts.X[filled]), span, options, lambda share: step("choosing", share))
         n_clusters = selection.n_clusters
     elif isinstance(n_clusters, int) and len(filled) < n_clusters:
         aside = len(counts.ids) - len(filled)
