@@ -10,8 +10,9 @@ from onmf.datasets import make_counts, open_shards, write_shards
 from onmf.divergence import Cosine, KullbackLeibler
 from onmf.fit.views import agree
 from onmf.metrics import clustering_accuracy
-from onmf.text import consensus_of_views
+from onmf.text import cluster_documents, consensus_of_views
 from onmf.text.consensus import independent_runs, log_tfidf
+from onmf.text.effort import Effort, choose_effort
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,61 @@ def test_independent_runs_see_every_view(made, model):
     labels = independent_runs(model, made.X)
     assert len(labels) == 9
     assert all(clustering_accuracy(made.y, each) > 0.6 for each in labels)
+
+
+class TestEffort:
+    """How much work a corpus gets."""
+
+    X = csr_array(np.ones((40, 30)))
+
+    def large(self, nnz):
+        """An array that is large only by its number of counts."""
+        X = csr_array(np.ones((4, 3)))
+        X.indptr = np.array([0, 0, 0, 0, nnz])
+        return X
+
+    def test_small_corpora_get_a_vote_of_views(self):
+        effort = choose_effort(self.X, 5, {"n_threads": 1})
+        assert effort.n_runs == 24
+        assert effort.parameters == {"n_threads": 1, "random_state": 0}
+        assert effort.sentence == "The clusters are a vote of 24 runs in 3 views of the words."
+        assert choose_effort(self.X, 5, {"n_consensus": 40, "random_state": 7}).n_runs == 40
+
+    def test_what_is_given_wins(self):
+        for given in ({"init": "snpa"}, {"n_init": 3}, {"refine": "local-search"}):
+            assert choose_effort(self.X, 5, given) == Effort("", 0, given)
+        assert choose_effort(self.X, 5, {"tol": 0.1}, quick=True) == Effort("", 0, {"tol": 0.1})
+
+    def test_large_corpora_get_fewer_runs(self):
+        runs = [choose_effort(self.large(n), 20, {}).n_runs for n in (6_000_000, 10_000_000, 19_000_000)]
+        assert runs[0] == 24
+        assert 24 > runs[1] > runs[2] >= 9
+        single = choose_effort(self.large(30_000_000), 20, {})
+        assert (single.n_runs, single.parameters["init"], single.parameters["refine"]) == (
+            0,
+            "bisection",
+            "local-search",
+        )
+        assert "since the corpus is large" in single.sentence
+
+    def test_other_divergences(self):
+        cosine = choose_effort(self.X, 5, {"beta_loss": "cosine"})
+        assert (cosine.n_runs, cosine.parameters["init"], cosine.parameters["n_consensus"]) == (0, "consensus", 24)
+        frobenius = choose_effort(self.X, 5, {"beta_loss": "frobenius"})
+        assert "init" not in frobenius.parameters
+        assert "has no local search" in frobenius.sentence
+        assert choose_effort(self.X, 5, {"beta_loss": 1.0}).n_runs == 24
+
+    def test_documents_are_clustered_by_it(self):
+        texts = ["red tea", "green tea", "black tea cup", "cow milk", "goat milk", "fresh milk cow"]
+        said, shares = [], []
+        found = cluster_documents(texts, 2, announce=said.append, progress=lambda name, share: shares.append(share))
+        assert found.clusters.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+        assert said == ["The clusters are a vote of 24 runs in 3 views of the words."]
+        assert said[0] in found.notes()
+        assert shares.count(1.0) == 1
+        assert found.model.agreement_ is not None
+        quick = cluster_documents(texts, 2, quick=True, announce=said.append)
+        assert len(said) == 1
+        assert quick.model.init == "snpa"
+        assert np.isfinite(quick.confidence).all()

@@ -20,6 +20,7 @@ from onmf.warn import warn
 from .common import (
     command,
     fail,
+    say,
     steps,
     tell,
     tell_json,
@@ -29,7 +30,6 @@ from .common import (
     warnings_as_sentences,
 )
 from .options import (
-    FIT,
     OUTPUT,
     READING,
     WORDS,
@@ -43,8 +43,11 @@ from .options import (
     Json,
     Labels,
     MaxIter,
+    NConsensus,
     NInit,
+    Quick,
     Quiet,
+    Refine,
     Report,
     Seed,
     Smoothing,
@@ -53,6 +56,7 @@ from .options import (
     Threads,
     Title,
     Tol,
+    given_options,
     parse_clusters,
     parse_divergence,
     parse_frequency,
@@ -204,23 +208,11 @@ def documents_command(
         bool, typer.Option("--binary", help="Count each word at most once per document.", rich_help_panel=WORDS)
     ] = False,
     divergence: Divergence = "kullback-leibler",
-    init: Init = "snpa",
-    n_init: NInit = 1,
-    refine: Annotated[
-        str | None,
-        typer.Option(
-            "--refine",
-            metavar="local-search",
-            help="Improve the clusters afterwards by moving single documents.",
-            rich_help_panel=FIT,
-        ),
-    ] = None,
-    n_consensus: Annotated[
-        int,
-        typer.Option(
-            "--n-consensus", metavar="NUMBER", min=1, help="Number of runs for --init consensus.", rich_help_panel=FIT
-        ),
-    ] = 30,
+    quick: Quick = False,
+    init: Init = None,
+    n_init: NInit = None,
+    refine: Refine = None,
+    n_consensus: NConsensus = None,
     max_iter: MaxIter = 100,
     tol: Tol = 1e-6,
     smoothing: Smoothing = 1e-3,
@@ -251,17 +243,13 @@ def documents_command(
         fail(f"--format {format} is not known: use {' or '.join(FORMATS)}.")
     check_strip(strip or [])
     fit_options: dict[str, Any] = {
+        **given_options(quick, init=init, n_init=n_init, refine=refine, n_consensus=n_consensus),
         "beta_loss": parse_divergence(divergence),
-        "init": init,
-        "n_init": n_init,
-        "refine": refine,
-        "n_consensus": n_consensus,
         "max_iter": max_iter,
         "tol": tol,
         "smoothing": smoothing,
-        "random_state": seed,
         "n_threads": threads,
-    }
+    } | ({} if seed is None else {"random_state": seed})
     word_options: dict[str, Any] = {
         "max_df": parse_frequency("--max-df", max_df),
         "max_features": max_features,
@@ -297,6 +285,8 @@ def documents_command(
             automatic=min_df is None,
             shards=shards,
             force=force and shards is not None,
+            quick=quick,
+            announce=lambda line: None if quiet else say(f"{line} --quick runs once, from the paper's start."),
             progress=lambda name, share: step(STEPS.get(name, f"Fitting: {name}"), share),
             **fit_options,
         )

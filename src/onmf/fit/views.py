@@ -19,7 +19,7 @@ import numpy as np
 from onmf import interrupt
 from onmf.backend import Block, to_host
 from onmf.data import Data
-from onmf.divergence import Array, FloatArray, divide
+from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
 
 from .consensus import cast_votes, elect
 from .describe import losses_of, margins_of
@@ -28,6 +28,11 @@ from .result import Clustering
 from .settings import Listener, Settings, check_rows
 from .solve import kept, warn_about
 from .starts import from_sums
+
+WHOLE = 10.0
+"""Weight of all rows together in each centroid of the loop over all views, under Kullback–Leibler. A word that a cluster
+does not have then costs about what it costs in the whole collection. The smoothing of the model, which is the same for
+all words, would drown the rare ones."""
 
 SETTLED = 1e-3
 """The loop over all views ends when a step moves no larger share of the rows. It lowers no common objective, so rows
@@ -63,7 +68,8 @@ def fit_views(
     Returns
     -------
     Clustering
-        Its labels are those of the consensus. The assignment rule, which sees the first view only, can differ.
+        Its labels are those of the consensus, the largest cluster first. The assignment rule, which sees the first view
+        only, can differ.
     """
     listener = listener or Listener()
     k, rng = settings.n_clusters, np.random.default_rng(int(settings.seeds[0]))
@@ -85,6 +91,7 @@ def fit_views(
     listener.begin_run()
     elected, agreement = elect(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
     labels, history = agree(list(map(_block, views)), elected, k)
+    labels = _by_size(labels, k)
     centroids = from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))
     result = Clustering(
         **settled(data, labels, centroids),
@@ -126,6 +133,13 @@ def agree(views: Sequence[Block], labels: Array, k: int) -> tuple[Array, dict[st
     return labels, {"moved": np.array(moved), "seconds": np.array(seconds)}
 
 
+def _by_size(labels: Array, k: int) -> Array:
+    """The labels in the order of their numbers of rows, the largest first."""
+    place = np.empty(k, dtype=np.int32)
+    place[np.argsort(-np.bincount(labels, minlength=k), kind="stable")] = np.arange(k)
+    return place[labels]
+
+
 def _block(data: Data) -> Block:
     part = data.whole()
     assert part is not None, "refused for rows in parts"
@@ -134,8 +148,12 @@ def _block(data: Data) -> Block:
 
 def _losses(block: Block, labels: Array, k: int) -> FloatArray:
     """The losses of each row under the centroids that labels make, per unit of the row. → (n, k)"""
-    centroids = from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))
-    losses = to_host(losses_of(block, centroids))
+    sums = from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))
+    divergence = block.divergence
+    if isinstance(divergence, KullbackLeibler):
+        divergence = divergence.unsmoothed()
+        sums = divide(sums, sums.sum(axis=1, keepdims=True)) + WHOLE * divide(sums.sum(axis=0), sums.sum())
+    losses = to_host(losses_of(block, sums, divergence))
     return divide(losses, to_host(block.divergence.row_size(block.terms))[:, None])
 
 
