@@ -162,7 +162,10 @@ class TestDocuments:
         assert np.array_equal(again.runners_up, found.runners_up)
 
     def test_shards_give_the_same(self, tmp_path):
-        whole, sharded = cluster_documents(TEXTS, 2), cluster_documents(TEXTS, 2, shards=tmp_path / "shards")
+        whole, sharded = (
+            cluster_documents(TEXTS, 2, quick=True),
+            cluster_documents(TEXTS, 2, shards=tmp_path / "shards"),
+        )
         assert sharded.confidence == pytest.approx(whole.confidence, nan_ok=True)
         assert np.array_equal(sharded.runners_up, whole.runners_up)
 

@@ -7,7 +7,7 @@ starts tell how often the rows of each cluster stay together, and how much that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -111,7 +111,9 @@ def calibration_of(parts: Mapping[str, Any], k: int) -> Calibration | None:
 
 
 @interrupt.heeding
-def measure(model: ONMF, X: Any, labels: Array) -> Calibration:
+def measure(
+    model: ONMF, X: Any, labels: Array, again: Callable[[ONMF, Any], Sequence[Array]] | None = None
+) -> Calibration:
     """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
 
     Parameters
@@ -122,16 +124,19 @@ def measure(model: ONMF, X: Any, labels: Array) -> Calibration:
         Rows of the model, in memory; at most :data:`SAMPLE` of them are used, evenly spaced.
     labels : array of shape (n,)
         Their clusters.
+    again : callable, optional
+        Called with the model and the rows, returns their labels in each of the other fits. By default :func:`refit`.
 
     Returns
     -------
     Calibration
     """
+    again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
     some = spread(len(labels))
     rows = X[some]
     k = len(model.cluster_centers_)
     enough = 1 < k <= len(some)
-    voted = [to_host(run.labels) for run in refit(model, rows)] if enough else []
+    voted = list(map(to_host, again(model, rows))) if enough else []
     return calibrate(log_chances(model, rows), labels[some], voted)
 
 

@@ -21,7 +21,7 @@ from onmf.data.intake import in_parts, take_in
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
 from onmf.fit import Clustering, Listener, fit
 from onmf.fit.settings import check_moves, check_rows
-from onmf.fit.solve import first_seeds, warn_about
+from onmf.fit.solve import Compute, first_seeds, warn_about
 from onmf.fit.stream import Stream, describe_batch, learn
 from onmf.io.container import damaged
 from onmf.io.model_file import SavedModel, read_model
@@ -364,12 +364,7 @@ class ONMF(
 
 
 def _fit(
-    model: ONMF,
-    X: Any,
-    sample_weight: Any = None,
-    *,
-    engine: Engine | None = None,
-    init: Any = None,
+    model: ONMF, X: Any, weights: Any = None, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit
 ) -> ONMF:
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
@@ -378,11 +373,11 @@ def _fit(
     n_runs = number_of_runs(model) if init is None else 1
     if in_parts(X):
         check_for_parts(model.refine, start)
-    chosen, data = take_in(model, X, divergence, sample_weight, engine=engine, reset=True, warn=True)
+    chosen, data = take_in(model, X, divergence, weights, engine=engine, reset=True, warn=True)
     check_rows(data.shape[0], model.n_clusters)
     settings = settings_of(model, init=start, n_runs=n_runs)
-    reporter = FitReporter(model, divergence, X, sample_weight, len(settings.seeds) * (1 + voters_of(settings)))
-    clustering = fit(data, settings, reporter)
+    reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters_of(settings)))
+    clustering = compute(data, settings, reporter)
     reporter.searched(clustering)
     model._divergence = divergence
     model._adopt(clustering, chosen.name)
@@ -394,8 +389,8 @@ def _fit(
 
 @interrupt.all_or_nothing
 @with_callbacks
-def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = None) -> ONMF:
-    """Fit an estimator with another engine or start than its parameters name. The parameters do not change.
+def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit) -> ONMF:
+    """Fit an estimator in another way than its parameters name. The parameters do not change.
 
     Parameters
     ----------
@@ -407,13 +402,15 @@ def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = 
         Replaces that of the estimator.
     init : array, optional
         First centroids; the fit is then a single run.
+    compute : callable, optional
+        Called as ``compute(data, settings, listener)`` instead of :func:`onmf.fit.fit`.
 
     Returns
     -------
     ONMF
         The same estimator.
     """
-    return _fit(model, X, engine=engine, init=init)
+    return _fit(model, X, engine=engine, init=init, compute=compute)
 
 
 def load(path: str | os.PathLike[str]) -> ONMF:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -121,17 +122,32 @@ def print_selection(selection: Selection | None) -> None:
 
 @contextmanager
 def steps(quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show the current step, its progress if known, and the elapsed time; only on a terminal."""
+    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    left = TextColumn("{task.fields[left]}")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("Starting", total=None)
+        task = bar.add_task("Starting", total=None, left="")
+        current, began = "", perf_counter()
 
         def step(text: str, fraction: float | None = None) -> None:
-            bar.update(task, description=text, total=None if fraction is None else 1.0, completed=fraction or 0.0)
+            nonlocal current, began
+            if text.partition(":")[0] != current:
+                current, began = text.partition(":")[0], perf_counter()
+            left = time_left(perf_counter() - began, fraction)
+            total = None if fraction is None else 1.0
+            bar.update(task, description=text, total=total, completed=fraction or 0.0, left=left)
 
         yield step
+
+
+def time_left(elapsed: float, fraction: float | None) -> str:
+    """About how long a step still takes, from its time so far and the share that is done; empty if little is known."""
+    if fraction is None or elapsed < 1 or not 0.05 <= fraction < 1:
+        return ""
+    seconds = elapsed * (1 - fraction) / fraction
+    return f"about {seconds:.0f} s left" if seconds < 90 else f"about {seconds / 60:.0f} min left"
 
 
 @contextmanager

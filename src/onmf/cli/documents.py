@@ -22,6 +22,7 @@ from .common import (
     command,
     fail,
     print_selection,
+    say,
     steps,
     tell,
     tell_json,
@@ -31,7 +32,6 @@ from .common import (
     warnings_as_sentences,
 )
 from .options import (
-    FIT,
     OUTPUT,
     READING,
     WORDS,
@@ -48,8 +48,11 @@ from .options import (
     KMin,
     Labels,
     MaxIter,
+    NConsensus,
     NInit,
+    Quick,
     Quiet,
+    Refine,
     Report,
     Seed,
     Smoothing,
@@ -59,6 +62,7 @@ from .options import (
     Title,
     Tol,
     check_shards,
+    given_options,
     parse_choice,
     parse_clusters,
     parse_divergence,
@@ -215,23 +219,11 @@ def documents_command(
     k_max: KMax = None,
     criterion: Criterion = None,
     divergence: Divergence = "kullback-leibler",
-    init: Init = "snpa",
-    n_init: NInit = 1,
-    refine: Annotated[
-        str | None,
-        typer.Option(
-            "--refine",
-            metavar="local-search",
-            help="Improve the clusters afterwards by moving single documents.",
-            rich_help_panel=FIT,
-        ),
-    ] = None,
-    n_consensus: Annotated[
-        int,
-        typer.Option(
-            "--n-consensus", metavar="NUMBER", min=1, help="Number of runs for --init consensus.", rich_help_panel=FIT
-        ),
-    ] = 30,
+    quick: Quick = False,
+    init: Init = None,
+    n_init: NInit = None,
+    refine: Refine = None,
+    n_consensus: NConsensus = None,
     max_iter: MaxIter = 100,
     tol: Tol = 1e-6,
     smoothing: Smoothing = 1e-3,
@@ -263,17 +255,13 @@ def documents_command(
         fail(f"--format {format} is not known: use {' or '.join(FORMATS)}.")
     check_strip(strip or [])
     fit_options: dict[str, Any] = {
+        **given_options(quick, init=init, n_init=n_init, refine=refine, n_consensus=n_consensus),
         "beta_loss": parse_divergence(divergence),
-        "init": init,
-        "n_init": n_init,
-        "refine": refine,
-        "n_consensus": n_consensus,
         "max_iter": max_iter,
         "tol": tol,
         "smoothing": smoothing,
-        "random_state": seed,
         "n_threads": threads,
-    }
+    } | ({} if seed is None else {"random_state": seed})
     word_options: dict[str, Any] = {
         "max_df": parse_frequency("--max-df", max_df),
         "max_features": max_features,
@@ -309,6 +297,8 @@ def documents_command(
             automatic=min_df is None,
             shards=shards,
             force=force and shards is not None,
+            quick=quick,
+            announce=lambda line: None if quiet else say(f"{line} --quick runs once, from the paper's start."),
             progress=lambda name, share: step(STEPS.get(name, f"Fitting: {name}"), share),
             **choice,
             **fit_options,

@@ -101,7 +101,7 @@ Divergence = Annotated[
     ),
 ]
 Init = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--init",
         metavar="NAME",
@@ -111,12 +111,36 @@ Init = Annotated[
     ),
 ]
 NInit = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--n-init",
         metavar="NUMBER",
         min=1,
         help="Number of random starts. The run with the lowest objective is kept.",
+        rich_help_panel=FIT,
+    ),
+]
+NConsensus = Annotated[
+    int | None,
+    typer.Option(
+        "--n-consensus", metavar="NUMBER", min=1, help="Number of runs that vote on the clusters.", rich_help_panel=FIT
+    ),
+]
+Refine = Annotated[
+    str | None,
+    typer.Option(
+        "--refine",
+        metavar="local-search",
+        help="Improve the clusters afterwards by moving single rows.",
+        rich_help_panel=FIT,
+    ),
+]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick",
+        help="One run from a fixed start, as in the paper. By default many runs vote on the clusters, as many as the "
+        "size of the corpus allows.",
         rich_help_panel=FIT,
     ),
 ]
@@ -236,6 +260,15 @@ def check_shards(shards: Path, out: Path | None, n_clusters: int | str) -> None:
         one, other = shards.resolve(), out.resolve()
         if one.is_relative_to(other) or other.is_relative_to(one):
             fail(f"--shards {shards} and --out {out}: one folder contains the other. Use two separate folders.")
+
+
+def given_options(quick: bool, **options: Any) -> dict[str, Any]:
+    """The options of a fit that were given. With ``--quick`` none of them may be."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if quick and given:
+        name = next(iter(given)).replace("_", "-")
+        fail(f"--quick means one run from a fixed start: leave out --{name}, or --quick.")
+    return given
 
 
 def parse_divergence(value: str) -> str | float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.sparse import csr_array
 
-from onmf.backend import to_host
+from onmf.backend import Block, to_host
 from onmf.data import Data, InMemory
 from onmf.divergence import Array, FloatArray, KullbackLeibler, divide
 
@@ -59,23 +61,53 @@ def consensus_start(
     part = data.whole()
     assert part is not None, "refused for rows in parts"
     block = part.block
+    labels = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
+    chosen, agreement = elect(block, labels, k, rng, plan)
+    return Seeds(from_sums(block.sum_by_label(chosen, block.host_weights, k)), agreement=agreement)
 
-    def partition(data: Data, seed: int) -> Seeds:
-        return random_partition(data, k, np.random.default_rng(seed))
+
+def cast_votes(
+    data: Data,
+    k: int,
+    rng: np.random.Generator,
+    *,
+    n_runs: int,
+    plan: Plan,
+    listener: Listener,
+    search: Search | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> Array:
+    """The labels of the rows in several runs from random partitions. → (n, runs)
+
+    The parameters are those of :func:`consensus_start`. ``done`` is called after each run.
+    """
 
     def voter(number: int) -> Seeds:
         listener.begin_run()
-        return partition(data, int(seeds[number]))
+        return random_partition(data, k, np.random.default_rng(int(seeds[number])))
 
     seeds = rng.integers(np.iinfo(np.int32).max, size=n_runs)
-    labels = np.stack([to_host(run.labels) for run in runs(data, voter, seeds, plan, listener.watch, search)], axis=1)
+    labels = []
+    for run in runs(data, voter, seeds, plan, listener.watch, search):
+        labels.append(to_host(run.labels))
+        done()
+    return np.stack(labels, axis=1)
+
+
+def elect(block: Block, labels: Array, k: int, rng: np.random.Generator, plan: Plan) -> tuple[Array, Agreement]:
+    """Cluster rows by the clusters that they were in, (n, runs). → their labels, (n,), and how far the runs agree
+
+    ``block`` gives the backend and the weights of the rows.
+    """
     votes = votes_of(labels, k)
-    ballot = InMemory(data.backend.hold(votes, KullbackLeibler(), block.weights))
-    again = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
-    elected = best_run(ballot, lambda run: partition(ballot, int(again[run])), again, plan)
-    chosen = to_host(elected.labels)
-    centroids = from_sums(block.sum_by_label(chosen, block.host_weights, k))
-    return Seeds(centroids, agreement=agreement_of(votes, chosen, k))
+    ballot = InMemory(block.backend.hold(votes, KullbackLeibler(), block.weights))
+    seeds = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
+
+    def start(run: int) -> Seeds:
+        return random_partition(ballot, k, np.random.default_rng(int(seeds[run])))
+
+    chosen = to_host(best_run(ballot, start, seeds, plan).labels)
+    return chosen, agreement_of(votes, chosen, k)
 
 
 def votes_of(labels: Array, k: int) -> csr_array:

@@ -48,9 +48,12 @@ def labels_scales_and_margins(part: Part, centroids: FloatArray) -> tuple[Array,
     return labels, scales, *margins_of(part, centroids, labels)
 
 
-def losses_of(block: Block, centroids: FloatArray) -> FloatArray:
-    """The loss of each row under each centroid, up to a common value for rows with infinite losses only. → (n, k)"""
-    scores = block.backend.scores(block.rows, block.prepare(centroids))
+def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None = None) -> FloatArray:
+    """The loss of each row under each centroid, up to a common value for rows with infinite losses only. → (n, k)
+
+    Another ``divergence`` than the block's own may differ from it only in its smoothing.
+    """
+    scores = block.backend.scores(block.rows, block.prepare(centroids, divergence))
     losses = np.empty_like(scores)
     for k in range(scores.shape[1]):
         losses[:, k] = block.losses(scores[:, k])

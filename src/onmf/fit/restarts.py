@@ -146,16 +146,21 @@ def searched(
     data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
 ) -> Clustering:
     """The clustering that a search reaches from this one."""
-    part = data.whole()
-    assert part is not None
     k = len(clustering.centroids)
     ended = method(search, to_host(clustering.labels), k, rng)
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return clustering
-    step = part.run.settle(ended.labels, k)
-    part.run.update(step, clustering.centroids)
-    return replace(clustering, **_on_data(data, step, clustering.centroids))
+    return replace(clustering, **settled(data, ended.labels, clustering.centroids))
+
+
+def settled(data: Data, labels: Array, centroids: FloatArray) -> dict[str, Any]:
+    """The fields of a clustering that follow from labels. The centroids are overwritten; empty clusters keep theirs."""
+    part = data.whole()
+    assert part is not None, "refused for rows in parts"
+    step = part.run.settle(labels, len(centroids))
+    part.run.update(step, centroids)
+    return _on_data(data, step, centroids)
 
 
 def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:

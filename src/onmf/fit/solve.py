@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +18,9 @@ from .search import Search
 from .settings import Listener, Settings, check_rows
 from .start import Begin, get_start
 from .starts import Seeds
+
+Compute = Callable[[Data, Settings, Listener], Clustering]
+"""A way to fit, such as :func:`fit`."""
 
 
 def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clustering:

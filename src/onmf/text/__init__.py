@@ -6,6 +6,7 @@ from onmf.datasets.vocabulary import make_vectorizer, stop_words
 
 from .cluster import DocumentClusters, assign_documents, cluster_documents
 from .compare import Comparison
+from .consensus import consensus_of_views
 from .read import Text, Texts, read_texts
 from .words import Counts, count_words
 from .write import write_tables
@@ -18,6 +19,7 @@ __all__ = [
     "Texts",
     "assign_documents",
     "cluster_documents",
+    "consensus_of_views",
     "count_words",
     "make_vectorizer",
     "read_texts",

@@ -25,6 +25,7 @@ from onmf.select import CRITERIA, Range, Selection
 from .choose import choose_n_clusters
 from .compare import Comparison, compare_documents
 from .dates import parse_dates
+from .effort import choose_effort
 from .kind import DOCUMENTS, KIND
 from .read import Text, Texts
 from .restore import vectorizer_of
@@ -183,6 +184,8 @@ def cluster_documents(
     automatic: bool | None = None,
     shards: str | os.PathLike[str] | None = None,
     force: bool = False,
+    quick: bool = False,
+    announce: Callable[[str], None] | None = None,
     progress: Callable[[str, float | None], None] | None = None,
     **options: Any,
 ) -> DocumentClusters:
@@ -204,11 +207,18 @@ def cluster_documents(
         ``n_clusters="auto"``, ``refine`` and ``init="consensus"`` need all counts in memory.
     force : bool, default=False
         Whether to replace a folder of shards that an earlier call wrote.
+    quick : bool, default=False
+        Whether to run once, from the paper's start. By default, the size of the corpus decides: 24 runs in three views
+        of the words vote on the clusters (see :func:`consensus_of_views`), fewer for a large corpus, and one run with a
+        local search for a very large one. Divergences without a local search and counts in shards get one run from the
+        paper's start. ``init``, ``n_init`` or ``refine`` replaces all this, ``n_consensus`` the number of runs.
+    announce : callable, optional
+        Called before the fit with a sentence that says what it does.
     progress : callable, optional
         Called with the name of each step (``"counting"``, ``"choosing"``, ``"fitting"``, ``"measuring"``; with shards
         also ``"writing"`` and the passes of the fit) and the share of the step that is done, None if that is not known.
     **options
-        Parameters of :class:`onmf.ONMF`.
+        Parameters of :class:`onmf.ONMF`. ``random_state`` is 0 by default if runs vote.
 
     Returns
     -------
@@ -262,19 +272,25 @@ def cluster_documents(
             f"{n_clusters} clusters of {len(filled)} documents{others} are not possible: ask for at most {len(filled)}."
         )
     step("fitting", None)
-    model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
+    effort = None
     if isinstance(counts, Counts):
         X, engine = csr_array(counts.X[filled]), None
-        model.fit(X)
+        effort = choose_effort(X, n_clusters, options, quick=quick)  # type: ignore[arg-type]
+        if announce is not None and effort.sentence:
+            announce(effort.sentence)
+        model = effort.fit(X, n_clusters, lambda share: step("fitting", share))  # type: ignore[arg-type]
     else:
+        model = ONMF(n_clusters, **options)  # type: ignore[arg-type]
         X, engine = replace(counts.X, names=None), in_blocks(model.engine, model.n_threads, progress)
         fit_model(model, X, engine=engine)
     number_by_size(model, lambda centroids: fit_model(model, X, engine=engine, init=centroids))
     assert model.margins_ is not None, "a fit computes them"
     step("measuring", None)
-    calibration = measure_documents(model, X)
+    calibration = measure_documents(model, X, of_views=effort is not None and effort.n_runs > 0)
     sure = sure_of(model, X, model.labels_, calibration)
-    source = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
+    source: dict[str, Any] = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
+    if effort is not None and effort.sentence:
+        source["fit"] = effort.sentence
     if isinstance(texts, Texts):
         source |= describe(texts)
     assigned = (model.labels_, model.scales_, model.margins_, *sure)

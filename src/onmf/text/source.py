@@ -21,7 +21,7 @@ def describe(texts: Texts) -> dict[str, Any]:
 
 
 def source_notes(source: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what was repaired, dropped or skipped, as sentences."""
+    """Yield what was repaired, dropped or skipped, and how the documents were clustered, as sentences."""
     if repaired := source.get("repaired"):
         yield f"{so_many(sum(repaired.values()), 'document')} not in UTF-8, read as {', '.join(repaired)}."
     if encoded := source.get("encoded"):
@@ -35,6 +35,8 @@ def source_notes(source: Mapping[str, Any]) -> Iterator[str]:
     if unread := dates.get("unread"):
         names = [f"\u201c{text}\u201d (document {name})" for text, name in dates["examples"]]
         yield f"{so_many(unread, 'date')} not understood: {some(names, unread)}. Write dates as 2024-03-01."
+    if how := source.get("fit"):
+        yield how
 
 
 def so_many(n: int, name: str) -> str:

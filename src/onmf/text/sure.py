@@ -12,11 +12,13 @@ from onmf.datasets import Shards
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 
+from .consensus import independent_runs
 
-def measure_documents(model: ONMF, X: csr_array | Shards) -> Calibration:
-    """Calibrate the confidence of a model that was fitted on these counts."""
+
+def measure_documents(model: ONMF, X: csr_array | Shards, *, of_views: bool = False) -> Calibration:
+    """Calibrate the confidence of a model that was fitted on these counts, maybe by a consensus of views."""
     if not isinstance(X, Shards):
-        return measure(model, X, model.labels_)
+        return measure(model, X, model.labels_, independent_runs if of_views else None)
     some = spread(X.shape[0])
     return measure(model, _rows(X, some), model.labels_[some])
 

@@ -1,0 +1,157 @@
+"""A consensus of views."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import onmf
+from onmf.backend import CpuBackend
+from onmf.datasets import make_counts, open_shards, write_shards
+from onmf.divergence import Cosine, KullbackLeibler
+from onmf.fit.views import agree
+from onmf.metrics import clustering_accuracy
+from onmf.text import cluster_documents, consensus_of_views
+from onmf.text.consensus import independent_runs, log_tfidf
+from onmf.text.effort import Effort, choose_effort
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_counts(300, 60, 5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(made):
+    return consensus_of_views(made.X, 5, n_runs=6, random_state=0, n_threads=1)
+
+
+def test_clusters_are_found_and_the_runs_agree(made, model):
+    assert clustering_accuracy(made.y, model.labels_) > 0.97
+    assert 0.5 < model.agreement_.overall <= 1
+    assert len(model.agreement_.rows) == 300
+
+
+def test_the_model_is_one_of_counts(made, model, tmp_path):
+    members = csr_array((np.ones(300), model.labels_, np.arange(301)), shape=(300, 5))
+    sums = (members.T @ made.X).toarray()
+    shares = model.cluster_centers_ / model.cluster_centers_.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, sums / sums.sum(axis=1, keepdims=True))
+    new = make_counts(50, 60, 5, random_state=0).X
+    model.save(tmp_path / "model.onmf")
+    loaded = onmf.load(tmp_path / "model.onmf")
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+    np.testing.assert_array_equal(loaded.labels_, model.labels_)
+
+
+def test_threads_and_progress_change_nothing(made, model):
+    shares = []
+    again = consensus_of_views(made.X, 5, n_runs=6, random_state=0, n_threads=2, progress=shares.append)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert shares == pytest.approx([i / 6 for i in range(1, 7)])
+
+
+@pytest.mark.parametrize("n_runs", [1, 4])
+def test_any_number_of_runs(made, n_runs):
+    assert len(consensus_of_views(made.X, 5, n_runs=n_runs, random_state=0).labels_) == 300
+
+
+def test_one_cluster_and_as_many_as_rows():
+    X = csr_array([[3, 0, 1], [0, 2, 1], [1, 1, 4]])
+    assert consensus_of_views(X, 1, n_runs=3, random_state=0).labels_.tolist() == [0, 0, 0]
+    assert sorted(consensus_of_views(X, 3, n_runs=3, random_state=0).labels_) == [0, 1, 2]
+
+
+def test_what_it_cannot_do_is_refused(made, tmp_path):
+    for name, value in {"beta_loss": "cosine", "init": "snpa", "refine": None, "n_consensus": 3, "n_init": 2}.items():
+        with pytest.raises(ValueError, match=f"{name}=.* is not allowed: a consensus of views has its own"):
+            consensus_of_views(made.X, 5, **{name: value})
+    with pytest.raises(ValueError, match="n_consensus=0"):
+        consensus_of_views(made.X, 5, n_runs=0)
+    write_shards([made.X[:150], made.X[150:]], tmp_path / "shards")
+    with pytest.raises(ValueError, match="comes in parts"):
+        consensus_of_views(open_shards(tmp_path / "shards"), 5)
+
+
+def test_log_tfidf_keeps_every_word_that_occurs():
+    X = csr_array([[9.0, 0.01, 0], [4, 0, 1], [0, 1, 7]])
+    X.data[2] = 0  # a zero that is stored
+    logs = log_tfidf(X)
+    np.testing.assert_array_equal(logs.toarray() > 0, X.toarray() > 0)
+    rare, common = log_tfidf(csr_array([[1, 1], [0, 1], [0, 1]])).toarray()[0]
+    assert rare > common
+
+
+def test_all_views_take_part_and_no_cluster_is_emptied():
+    """One view cannot tell the two halves apart, the other one can. Rows that are all alike stay where they are."""
+    backend = CpuBackend(n_threads=1)
+    blind = backend.hold(csr_array(np.ones((6, 2))), KullbackLeibler())
+    seeing = backend.hold(csr_array([[5.0, 1], [6, 1], [7, 1], [1, 5], [1, 6], [1, 9]]), Cosine())
+    start = np.array([0, 0, 1, 1, 1, 1], dtype=np.int32)
+    labels, history = agree([blind, seeing], start, 2)
+    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert history["moved"].tolist() == [1, 0]
+    assert agree([blind], start, 2)[0].tolist() == start.tolist()
+
+
+def test_independent_runs_see_every_view(made, model):
+    labels = independent_runs(model, made.X)
+    assert len(labels) == 9
+    assert all(clustering_accuracy(made.y, each) > 0.6 for each in labels)
+
+
+class TestEffort:
+    """How much work a corpus gets."""
+
+    X = csr_array(np.ones((40, 30)))
+
+    def large(self, nnz):
+        """An array that is large only by its number of counts."""
+        X = csr_array(np.ones((4, 3)))
+        X.indptr = np.array([0, 0, 0, 0, nnz])
+        return X
+
+    def test_small_corpora_get_a_vote_of_views(self):
+        effort = choose_effort(self.X, 5, {"n_threads": 1})
+        assert effort.n_runs == 24
+        assert effort.parameters == {"n_threads": 1, "random_state": 0}
+        assert effort.sentence == "The clusters are a vote of 24 runs in 3 views of the words."
+        assert choose_effort(self.X, 5, {"n_consensus": 40, "random_state": 7}).n_runs == 40
+
+    def test_what_is_given_wins(self):
+        for given in ({"init": "snpa"}, {"n_init": 3}, {"refine": "local-search"}):
+            assert choose_effort(self.X, 5, given) == Effort("", 0, given)
+        assert choose_effort(self.X, 5, {"tol": 0.1}, quick=True) == Effort("", 0, {"tol": 0.1})
+
+    def test_large_corpora_get_fewer_runs(self):
+        runs = [choose_effort(self.large(n), 20, {}).n_runs for n in (6_000_000, 10_000_000, 19_000_000)]
+        assert runs[0] == 24
+        assert 24 > runs[1] > runs[2] >= 9
+        single = choose_effort(self.large(30_000_000), 20, {})
+        assert (single.n_runs, single.parameters["init"], single.parameters["refine"]) == (
+            0,
+            "bisection",
+            "local-search",
+        )
+        assert "since the corpus is large" in single.sentence
+
+    def test_other_divergences(self):
+        cosine = choose_effort(self.X, 5, {"beta_loss": "cosine"})
+        assert (cosine.n_runs, cosine.parameters["init"], cosine.parameters["n_consensus"]) == (0, "consensus", 24)
+        frobenius = choose_effort(self.X, 5, {"beta_loss": "frobenius"})
+        assert "init" not in frobenius.parameters
+        assert "has no local search" in frobenius.sentence
+        assert choose_effort(self.X, 5, {"beta_loss": 1.0}).n_runs == 24
+
+    def test_documents_are_clustered_by_it(self):
+        texts = ["red tea", "green tea", "black tea cup", "cow milk", "goat milk", "fresh milk cow"]
+        said, shares = [], []
+        found = cluster_documents(texts, 2, announce=said.append, progress=lambda name, share: shares.append(share))
+        assert found.clusters.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+        assert said == ["The clusters are a vote of 24 runs in 3 views of the words."]
+        assert said[0] in found.notes()
+        assert shares.count(1.0) == 1
+        assert found.model.agreement_ is not None
+        quick = cluster_documents(texts, 2, quick=True, announce=said.append)
+        assert len(said) == 1
+        assert quick.model.init == "snpa"
+        assert np.isfinite(quick.confidence).all()
