@@ -152,7 +152,7 @@ class TestFolders:
 def test_files_added_while_a_command_runs_are_kept(tmp_path):
     """The command reads from a pipe, and so runs for as long as the pipe is open."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--no-report", "--out", str(out)]
+    command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--quick", "--no-report", "--out", str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         running.stdin.write("tea\nmilk\n")
         running.stdin.flush()
