@@ -43,6 +43,16 @@ def test_labels_are_those_of_all_scores_in_every_step(threads, k):
             steps.put(0, X[[5]].toarray()[0] + 0.1)
 
 
+def test_labels_from_elsewhere_are_not_kept():
+    X = corpus()
+    block, steps = steps_of(X, X[:4].toarray() + 0.1)
+    for _ in range(8):
+        steps.update(steps.next(), more=True)
+    steps.run.settle(np.arange(400, dtype=np.int32) % 4, 4)  # as after a local search
+    steps.next()
+    np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, steps.centroids))
+
+
 @pytest.mark.parametrize("size", [1e-15, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 1e-1])
 def test_templates_that_move_a_little_move_rows_that_nearly_tie(size):
     # Rows are equal but for one word, so their leads are about as small as what the templates move.

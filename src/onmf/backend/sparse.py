@@ -24,20 +24,19 @@ class SparseRun(CpuRun):
         super().__init__(block)
         self._leads: Array | None = None
         self._stored: FloatArray | None = None
+        self._labels: Array | None = None
 
     def step(self, templates: Templates) -> StepSums:
         assert isinstance(templates, CpuTemplates), "templates come from prepare()"
         block, k = self.block, len(templates)
-        if not block.divergence.fixed_scales or templates.infinite:
+        before, shifts = self.state.labels, templates.shifts
+        if not block.divergence.fixed_scales or templates.infinite or before is None or shifts is None:
             self._leads = None
             return super().step(templates)
-        X, n = block.rows.X, len(block)
-        before, shifts = self.state.labels, templates.shifts
-        if self._leads is None or before is None or shifts is None or self._stored is not templates.stored:
-            labels, shifts = np.empty(n, dtype=np.int32), EMPTY.astype(np.float32)
-            self._leads = np.zeros(n, dtype=np.float32)
-        else:
-            labels = before.copy()
+        X, labels = block.rows.X, before.copy()
+        known = self._stored is templates.stored and self._labels is before  # shifts and leads are since that step
+        if self._leads is None or not known:
+            self._leads = np.zeros(len(block), dtype=np.float32)
         scales, leads, starts = block.divergence.scale(EMPTY, block.terms), self._leads, templates.starts
 
         def label(start: int, stop: int) -> None:
@@ -46,5 +45,5 @@ class SparseRun(CpuRun):
             )
 
         block.backend.threads.over_blocks(label, block.rows.before, k)
-        self._stored = templates.stored
+        self._stored, self._labels = templates.stored, labels
         return self.count_unscored(labels, scales, k)
