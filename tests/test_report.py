@@ -9,7 +9,7 @@ from html import unescape
 import numpy as np
 import pytest
 
-from conftest import PATIENCE
+from conftest import PATIENCE, until
 from onmf.datasets import docstring_texts
 from onmf.hierarchy import merge_clusters
 from onmf.report import documents_report, embed, render_page, write_documents_report
@@ -228,12 +228,14 @@ class TestInTheBrowser:
         page = opened(visit(report, viewport=WIDE))
         page.click("button[data-sort=sure]")
         column = page.locator("#table tbody tr td:nth-child(4)")
-        values = [float(text) for text in column.all_inner_texts()]
-        assert values == sorted(values)
-        assert values[0] == pytest.approx(np.nanmin(corpus.confidence), abs=1e-3)
+
+        def shown():
+            return [float(text) for text in column.all_inner_texts()]
+
+        until(lambda: (values := shown()) == sorted(values) and len(values) > 1)  # rows are drawn after the click
+        assert shown()[0] == pytest.approx(np.nanmin(corpus.confidence), abs=1e-3)
         page.click("button[data-sort=sure]")
-        values = [float(text) for text in column.all_inner_texts()]
-        assert values == sorted(values, reverse=True)
+        until(lambda: (values := shown()) == sorted(values, reverse=True) and len(values) > 1)
         assert page.locator("th[aria-sort=descending]").count() == 1
         mark = "getComputedStyle(document.querySelector('th[aria-sort=descending] button'), '::after').content"
         assert "▼" in page.evaluate(mark)
