@@ -63,7 +63,13 @@ def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> d
                 raise ValueError(f"{name} converged after {done_few} iterations: there are no more to measure.")
             if repeat:  # the first turn warms up
                 times[name].append(max(long - short, TICK) / max(done_more - done_few, 1))
-    return {name: median(values) for name, values in times.items()}
+    medians = {name: median(values) for name, values in times.items()}
+    for name, spent in medians.items():
+        if spent <= TICK and not QUICK:
+            raise ValueError(
+                f"The iterations of {name} are lost in noise: pass more --repeats, or wait for a quiet machine."
+            )
+    return medians
 
 
 def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
