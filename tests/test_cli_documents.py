@@ -378,6 +378,7 @@ def test_newsgroups(tmp_path):
         NEWSGROUPS,
         "-k",
         20,
+        "--quick",
         "--strip",
         "headers",
         "--labels",

@@ -155,3 +155,9 @@ class TestEffort:
         assert len(said) == 1
         assert quick.model.init == "snpa"
         assert np.isfinite(quick.confidence).all()
+
+
+def test_tr45(paper_set):
+    X, y = paper_set("tr45")
+    labels = consensus_of_views(X.astype(np.float64), len(np.unique(y)), random_state=0).labels_
+    assert clustering_accuracy(y, labels) > 0.65  # the paper's start: 0.60
