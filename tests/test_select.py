@@ -17,7 +17,7 @@ def in_bursts(X, clusters, seed, concentration=50.0):
     return csr_array(rng.multinomial(lengths, shares / shares.sum(axis=1, keepdims=True)))
 
 
-@pytest.mark.parametrize("k", [3, 8, 16])
+@pytest.mark.parametrize("k", [3, 8, 16, 30])
 def test_well_separated_clusters_are_counted(k):
     X = make_counts(20 * k, 400, k, length=120, overlap=0.3, random_state=k).X
     selection = select_n_clusters(X, k_max=min(50, 10 * k), n_init=2, random_state=0)

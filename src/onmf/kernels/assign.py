@@ -18,7 +18,6 @@ from .jit import jit, jit_any_order, jit_without_nan
 INFINITE = -1e300
 """Replaces −∞ in a template: its product with 0 is 0, and that with any other entry is below all finite scores."""
 
-
 SURE = 1e-8
 """Leads below this, in units of the total of a row, may be rounding: templates are logarithms, below 1000."""
 

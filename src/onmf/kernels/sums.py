@@ -3,7 +3,8 @@
     sums_k = Σ_{i : label_i = k} w_i x_i
 
 Sparse rows are sorted by label, and by index within a label. Each call sums whole clusters, so every sum is added in
-the order of the rows, on any number of threads. Dense rows are read once, in order; each call sums a part of them.
+the order of the rows, on any number of threads. Rows of an array are sorted by label in blocks that stay in the cache,
+and added four at a time; each call sums a part of them.
 
 If sums are exact, as with counts, they can be updated for the rows that changed their label instead:
 
