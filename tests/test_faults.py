@@ -1,5 +1,6 @@
 """Failures in a cluster of processes: a fit continues, or ends with an error that names the partition."""
 
+import gc
 import os
 import signal
 import threading
@@ -54,6 +55,14 @@ def slow(number, begun):
     """A partition that reads slowly and signals when reading begins."""
     open(begun, "a").close()
     time.sleep(0.5)
+    return read(number)
+
+
+def sluggish(number, trap):
+    """A partition that once takes so long that the client asks in between how things are."""
+    with suppress(FileNotFoundError):
+        os.unlink(trap)
+        time.sleep(2.5)
     return read(number)
 
 
@@ -257,8 +266,21 @@ def kept_here():
     return len(dask_worker._memos)
 
 
-def test_workers_keep_nothing_of_a_fit_that_is_over(client):
-    model = ONMF(**FIT).fit(lazily(read))
+@pytest.fixture
+def rare_collections():
+    """No garbage is collected, as in a process that mostly waits."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("rare_collections")
+@pytest.mark.parametrize("late", [False, True])
+def test_workers_keep_nothing_of_a_fit_that_is_over(client, late, tmp_path):
+    if late:
+        (tmp_path / "trap").touch()
+    model = ONMF(**FIT | {"max_iter": 2, "tol": 1}).fit(lazily(sluggish, str(tmp_path / "trap")))
     until(lambda: set(client.run(kept_here).values()) == {0})
     assert len(model.labels_.compute()) == PARTS * ROWS
 

@@ -258,23 +258,20 @@ class InDask(InParts):
 
     def _wait(self, futures: list[Any], client: Any, before: set[str]) -> None:
         """Wait until all are done, or until no worker is left; ``before`` has the workers that were there at first."""
-        from distributed import TimeoutError as NotYet
-        from distributed import wait
+        from distributed import TimeoutError as NoAnswer
 
         alone_since, idle = None, 0
         # Ends with the tasks. If no worker works on one any more, patience or IDLE ends it.
         while True:
             interrupt.check()
             try:
-                wait(futures, timeout=2)
-                return
-            except NotYet:
-                pass
+                if client.sync(done_within, futures, 2):
+                    return
             except cancelled_errors() as error:
                 raise self._lost(client) from error
             try:
                 at_work = client.processing()
-            except (OSError, RuntimeError, ValueError, NotYet) as error:
+            except (OSError, RuntimeError, ValueError, NoAnswer) as error:
                 raise self._lost(client) from error
             now = time.monotonic()
             alone_since = None if at_work else alone_since or now
@@ -293,6 +290,22 @@ class InDask(InParts):
         return RuntimeError(
             "The Dask cluster went away while its workers were at work: start it again, then fit again."
         )
+
+
+async def done_within(futures: list[Any], seconds: float) -> bool:
+    """Whether all tasks end in time.
+
+    Runs in the loop of the client: the frames of Dask hold the error of a wait that took too long in a cycle, and in
+    the thread of a fit they would hold the data with it, and what the workers keep, until all garbage is collected.
+    """
+    from distributed import TimeoutError as NotYet
+    from distributed import wait
+
+    try:
+        await wait(futures, timeout=seconds)
+    except NotYet:
+        return False
+    return True
 
 
 class Lost(RuntimeError):
