@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .base import Assignment, Backend, Block, Matrix, Templates
+from .curved import CentroidEntries, CurvedBlock, update_curved
 from .device import on_gpu, to_host
 from .reference import ReferenceBackend
 from .run import FIXED, Drift, Run, RunState, update_centroids
@@ -18,7 +19,9 @@ __all__ = [
     "Assignment",
     "Backend",
     "Block",
+    "CentroidEntries",
     "CpuBackend",
+    "CurvedBlock",
     "Drift",
     "GpuBackend",
     "Matrix",
@@ -36,6 +39,7 @@ __all__ = [
     "table_of",
     "to_host",
     "update_centroids",
+    "update_curved",
 ]
 
 

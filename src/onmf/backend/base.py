@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -23,6 +23,9 @@ from .device import take_rows, to_host
 from .run import Run
 from .steps import Steps, StepsInTurn
 from .threads import Threads
+
+if TYPE_CHECKING:
+    from .curved import Curves
 
 Matrix: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
@@ -72,6 +75,9 @@ class Backend(ABC):
     threads: Threads = Threads(1)
     """Threads of the host, for the parts of a fit that run there."""
 
+    curves: Curves | None = None
+    """Computes the sums of divergences without closed forms; None if the backend does not know how."""
+
     @abstractmethod
     def place(self, X: Matrix) -> Any:
         """Bring rows into the form that the other methods read."""
@@ -118,15 +124,32 @@ class Backend(ABC):
 
     def hold(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> Block:
         """Place rows and compute once what every step needs."""
+        self.check(divergence)
         rows = self.place(X)
         terms = {name: self.row_term(rows, function) for name, function in divergence.row_terms.items()}
         terms["features"] = np.float64(X.shape[1])  # type: ignore[assignment]
         weights = None if sample_weight is None else to_host(sample_weight)
-        return Block(self, rows, X, X.shape, divergence, weights, terms, divergence.constant(terms))
+        constants = divergence.constant(terms)
+        if divergence.host_only:
+            check_finite(constants, divergence)
+        kind = Block
+        if divergence.curved:
+            from .curved import CurvedBlock
+
+            kind = CurvedBlock
+        return kind(self, rows, X, X.shape, divergence, weights, terms, constants)
+
+    def check(self, divergence: Divergence) -> None:
+        """Refuse a divergence that this backend cannot compute."""
+        if divergence.curved and self.curves is None:
+            raise ValueError(
+                f"The {self.name} backend cannot compute the {divergence.name} divergence, which has no closed forms: "
+                "use engine='cpu', or beta_loss='kullback-leibler'."
+            )
 
     def begin(self, block: Block) -> Run:
         """Start a run over a block. What it keeps besides ``state`` is its own."""
-        return Run(block)
+        return block.begin()
 
     def steps(self, run: Run, centroids: FloatArray) -> Steps:
         """The steps of a run from these centroids, which are overwritten."""
@@ -212,6 +235,22 @@ class Block:
         scales = self.divergence.scale(scores, self.terms)
         return Assignment(labels, scales, self.divergence.loss(scores, scales, self.terms, self.constants))
 
+    def begin(self) -> Run:
+        """A run over these rows that any backend can do."""
+        return Run(self)
+
+    def scores(self, templates: Templates) -> FloatArray:
+        """The scores of all rows against all templates. → (n, k)"""
+        return self.backend.scores(self.rows, templates)
+
+    def own_and_next(self, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
+        """The score of each row's own template, and the highest score of the others, −∞ if none. → 2 × (n,)"""
+        return self.backend.own_and_next(self.rows, templates, labels)
+
+    def own_scales(self, templates: Templates, labels: Array, own: FloatArray) -> FloatArray:
+        """The scale of each row against its own centroid in the gauge, given the score there. → (n,)"""
+        return self.divergence.scale(own, self.terms)
+
     def losses(self, scores: FloatArray) -> FloatArray:
         """The losses of rows at templates of these scores. → (n,)"""
         return self.divergence.loss(scores, self.divergence.scale(scores, self.terms), self.terms, self.constants)
@@ -277,3 +316,14 @@ class Block:
         computed = {name: value for name, value in vars(self).items() if name in BY_ROW}
         vars(copy).update(computed)
         return copy
+
+
+def check_finite(constants: FloatArray, divergence: Divergence) -> None:
+    """Refuse rows for which φ overflows."""
+    wrong = ~np.isfinite(constants)
+    if wrong.any():
+        raise ValueError(
+            f"Input X is out of range: phi of an entry of row {int(np.argmax(wrong))} is not a finite number under the "
+            f"{divergence.name} divergence. Multiply X by a constant that brings its entries near 1, or leave that row "
+            "out."
+        )

@@ -14,6 +14,7 @@ from onmf import kernels
 from onmf.divergence import Array, FloatArray
 
 from .base import Assignment, Backend, Block, Matrix, Templates
+from .cpu_curves import CpuCurves
 from .reference import all_scores
 from .run import Run
 from .sums import COUNTED, StepSums
@@ -131,6 +132,7 @@ class CpuBackend(Backend):
     """
 
     name = "cpu"
+    curves = CpuCurves()
 
     def __init__(self, n_threads: int = 1) -> None:
         self.threads = Threads(n_threads)
@@ -263,9 +265,12 @@ class CpuBackend(Backend):
                 out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
         return out
 
-    def begin(self, block: Block) -> CpuRun:
+    def begin(self, block: Block) -> Run:
         from .arrays import ArrayRun
         from .sparse import SparseRun
+
+        if block.divergence.curved:
+            return block.begin()
 
         return SparseRun(block) if block.rows.sparse else ArrayRun(block)
 

@@ -10,12 +10,14 @@ from scipy.sparse import csr_array, issparse
 from onmf.divergence import Array, FloatArray
 
 from .base import Backend, Matrix, Templates
+from .curved import PlainCurves
 
 
 class ReferenceBackend(Backend):
     """Forms the n × k scores and the n × k membership matrix. For small data and for tests."""
 
     name = "reference"
+    curves = PlainCurves()
 
     def place(self, X: Matrix) -> Matrix:
         return X.astype(np.float64)

@@ -130,7 +130,7 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
         filled = start + np.flatnonzero(~empty[start:stop])
         part = slice(start, stop) if len(filled) == stop - start else filled
         new = divergence.centers(step.sums[part], step.mass[part])
-        new *= step.norms[part, None]
+        new *= divergence.unit(step.norms)[part, None]
         if moved == 0 and len(filled):
             drifts.append(largest_change(W[part], new))
             new = np.where(np.abs(new - W[part]) <= FIXED * np.abs(new), W[part], new)

@@ -41,7 +41,7 @@ class Part:
 
     def prepare(self, templates: FloatArray, offsets: FloatArray | None) -> Templates:
         """Templates as the backend reads them."""
-        return self.block.backend.prepare(self.block.rows, templates, None, offsets)
+        return self.block.prepare_templates(templates, offsets)
 
 
 class Data(ABC):

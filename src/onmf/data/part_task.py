@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onmf.backend import Backend, Block, Matrix, RunState, StepSums, Templates, to_host
+from onmf.backend import Backend, Block, CentroidEntries, CurvedBlock, Matrix, RunState, StepSums, Templates, to_host
 from onmf.divergence import Divergence, FloatArray
 
 from .base import Part
@@ -51,7 +51,7 @@ class Memo:
         kind, last = type(block.source), self._prepared
         if last is not None and last[0] is templates and last[1] is kind:
             return last[2]
-        prepared = block.backend.prepare(block.rows, templates, None, offsets)
+        prepared = block.prepare_templates(templates, offsets)
         self._prepared = (templates, kind, prepared)
         return prepared
 
@@ -93,6 +93,12 @@ def step_of(part: MemoPart, number: int, templates: FloatArray, offsets: FloatAr
     step = part.run.step(part.prepare(templates, offsets)).each(to_host)
     part.step_number = number
     return step
+
+
+def evaluate_part(part: Part, centroids: CentroidEntries) -> FloatArray:
+    """Sums over the rows of a part, for the centroids of a divergence without closed forms. → (3, entries)"""
+    assert isinstance(part.block, CurvedBlock)
+    return part.block.evaluate(*part.run.collect(), centroids)
 
 
 def rows_of(part: Part, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onmf.backend import Backend, Drift, Matrix, Steps, StepSums, update_centroids
+from onmf.backend import Backend, CentroidEntries, Drift, Matrix, Steps, StepSums, update_centroids, update_curved
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .base import Data, Engine, backend_of
-from .part_task import PartTask, Survey, step_of, survey
+from .part_task import PartTask, Survey, evaluate_part, step_of, survey
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,13 @@ class StepsInParts(Steps):
         return self.data.step(divergence.templates(self.centroids), divergence.offsets(self.centroids))
 
     def update(self, step: StepSums, *, more: bool) -> Drift:
+        if self.data.divergence.curved:
+            return update_curved(self.data.divergence, step, self.centroids, self._evaluate)
         return update_centroids(self.data.divergence, step, self.centroids, self.data.backend.threads)
 
     def put(self, cluster: int, centroid: FloatArray) -> None:
         self.centroids[cluster] = centroid
+
+    def _evaluate(self, centroids: CentroidEntries) -> FloatArray:
+        sums: FloatArray = self.data.total(evaluate_part, centroids)
+        return sums

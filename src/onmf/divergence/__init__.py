@@ -9,24 +9,31 @@ import numpy as np
 from .arrays import Array, FloatArray
 from .base import Divergence, Domain, RowTerms, divide
 from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
+from .bregman import Bregman, Convex
 from .frobenius import Cosine, Frobenius
 from .kullback_leibler import KullbackLeibler
+from .likelihoods import Bernoulli, Exponential, NegativeBinomial
 from .moves import Clusters, Entries, Moves, Sweep
 
 __all__ = [
     "Array",
+    "Bernoulli",
     "BetaAboveOne",
     "BetaBelowOne",
+    "Bregman",
     "Clusters",
+    "Convex",
     "Cosine",
     "Divergence",
     "Domain",
     "Entries",
+    "Exponential",
     "FloatArray",
     "Frobenius",
     "ItakuraSaito",
     "KullbackLeibler",
     "Moves",
+    "NegativeBinomial",
     "RowTerms",
     "Sweep",
     "divide",
@@ -34,7 +41,15 @@ __all__ = [
     "number",
 ]
 
-NAMES = ("kullback-leibler", "frobenius", "itakura-saito", "cosine")
+NAMES = (
+    "kullback-leibler",
+    "frobenius",
+    "itakura-saito",
+    "cosine",
+    "negative-binomial",
+    "bernoulli",
+    "exponential",
+)
 
 LARGEST_BETA = 100
 """Largest |β|. Beyond it, the powers of nearly all entries leave float64."""
@@ -59,10 +74,12 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
 
     Parameters
     ----------
-    beta_loss : {"kullback-leibler", "frobenius", "itakura-saito", "cosine"}, float or Divergence
-        A number is β: 1 is Kullback–Leibler, 2 Frobenius, 0 Itakura–Saito.
+    beta_loss : str, float or Divergence
+        One of ``"kullback-leibler"``, ``"frobenius"``, ``"itakura-saito"``, ``"cosine"``, ``"negative-binomial"``,
+        ``"bernoulli"`` and ``"exponential"``. A number is β: 1 is Kullback–Leibler, 2 Frobenius, 0 Itakura–Saito.
     smoothing : float, default=1e-3
-        ε of the divergences that need one (0 < β ≤ 1); the others, and a Divergence object, ignore it.
+        ε of the divergences that need one (0 < β ≤ 1, negative binomial, Bernoulli); the others, and a Divergence
+        object, ignore it.
 
     Returns
     -------
@@ -96,6 +113,12 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
             return ItakuraSaito()
         case "cosine":
             return Cosine()
+        case "negative-binomial":
+            return NegativeBinomial(smoothing=smoothing)
+        case "bernoulli":
+            return Bernoulli(smoothing)
+        case "exponential":
+            return Exponential()
     raise ValueError(
         f"beta_loss={beta_loss!r} is not a divergence: use one of {', '.join(map(repr, NAMES))}, "
         "a finite number β, or an onmf.divergence.Divergence object."

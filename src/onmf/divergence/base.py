@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from .arrays import FloatArray
 from .moves import Moves
 
 Elementwise = Callable[[FloatArray], FloatArray]
-Domain = Literal["real", "nonnegative", "positive"]
+Domain = Literal["real", "nonnegative", "positive", "unit"]
+"""The entries that X may have; "unit" is from 0 to 1."""
+
 RowTerms = Mapping[str, FloatArray]
 
 
@@ -75,6 +77,28 @@ class Divergence(ABC):
     @property
     def finite_templates(self) -> bool:
         """Whether the templates of all centroids are finite."""
+        return False
+
+    @property
+    def curved(self) -> bool:
+        """Whether there are no closed forms for scores and centroids. Templates are then centroids, and a backend scores
+        rows against them by ``slope``, ``psi`` and ``moment`` (:class:`~onmf.divergence.Convex`)."""
+        return False
+
+    @property
+    def sized(self) -> bool:
+        """Whether the size of a centroid counts. Scales and centroids are then published as they are, without the gauge
+        H Hᵀ = I."""
+        return False
+
+    @property
+    def host_only(self) -> bool:
+        """Whether its functions take NumPy arrays only."""
+        return False
+
+    @property
+    def estimates(self) -> bool:
+        """Whether a parameter of the divergence is estimated by the fit."""
         return False
 
     @property
@@ -147,6 +171,18 @@ class Divergence(ABC):
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         """Centroids in the gauge, smoothed by ε or ``at_least``, under which every row has a finite loss."""
         return self.normalise(centroids)
+
+    def begin(self, centroids: FloatArray) -> FloatArray:
+        """First centroids, which come in any scale, as the steps of a run take them."""
+        return centroids
+
+    def unit(self, norms: FloatArray) -> FloatArray:
+        """The factor by which centroids are published larger and scales smaller, given Σ w a² = norms². → (k,)"""
+        return np.ones_like(norms) if self.sized else norms
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make this divergence again."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
     def unsmoothed(self) -> Self:
         """The same divergence with ``smoothing=0``: its loss is zero if and only if x is a multiple of c."""

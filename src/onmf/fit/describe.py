@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onmf.backend import Block, to_host
+from onmf.backend import Block, CentroidEntries, CurvedBlock, to_host
 from onmf.data import Part
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 
@@ -38,7 +38,7 @@ def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatAr
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
     """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
     block = part.block
-    own, following = block.backend.own_and_next(block.rows, block.prepare(centroids), labels)
+    own, following = block.own_and_next(block.prepare(centroids), labels)
     return (margins(block.divergence, own, following, block.terms),)
 
 
@@ -53,7 +53,7 @@ def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None
 
     Another ``divergence`` than the block's own may differ from it only in its smoothing.
     """
-    scores = block.backend.scores(block.rows, block.prepare(centroids, divergence))
+    scores = block.scores(block.prepare(centroids, divergence))
     losses = np.empty_like(scores)
     for k in range(scores.shape[1]):
         losses[:, k] = block.losses(scores[:, k])
@@ -66,6 +66,18 @@ def probabilities(part: Part, centroids: FloatArray, temperature: float) -> tupl
     losses = losses_of(part.block, centroids)
     chances = np.exp((losses.min(axis=1, keepdims=True) - losses) / temperature)
     return (chances / chances.sum(axis=1, keepdims=True),)
+
+
+def own_loss(part: Part, centroids: FloatArray, norms: FloatArray) -> float:
+    """Σ w·loss under these centroids, with the labels and scales of the last step, less the constants of the rows.
+
+    For divergences without closed forms.
+    """
+    block = part.block
+    assert isinstance(block, CurvedBlock)
+    labels, scales = part.run.collect()
+    entries = CentroidEntries.of(centroids / block.divergence.unit(norms)[:, None])
+    return float(block.evaluate(labels, scales, entries)[0].sum())
 
 
 def total_loss(part: Part, centroids: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from onmf.backend import FIXED, Drift, StepSums
 from onmf.data import Data
 from onmf.divergence import Divergence, FloatArray
 
+from .describe import own_loss
 from .reseed import refill
 
 
@@ -72,7 +73,7 @@ def alternate(
     -------
     Alternation
     """
-    steps = data.steps(centroids)
+    steps = data.steps(data.divergence.begin(centroids))
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()
@@ -83,7 +84,7 @@ def alternate(
         step = steps.next()
         drift = steps.update(step, more=more)
         change = np.inf if previous is None else step.change_from(previous)
-        value = None if watch is None else objective(data, step)
+        value = None if watch is None else objective(data, step, steps.centroids)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
         if watch is not None and watch(iterations[-1], steps.centroids):
             stop_reason = "callback"
@@ -110,8 +111,10 @@ def at_rest(divergence: Divergence, step: StepSums, drift: Drift) -> bool:
     return not divergence.fixed_weights or step.moved > 0 or bool(drift() <= FIXED)
 
 
-def objective(data: Data, step: StepSums) -> float:
+def objective(data: Data, step: StepSums, centroids: FloatArray) -> float:
     """D(X, WH) for the labels of a step and the centroids computed from them."""
+    if data.divergence.curved:
+        return max(data.constant + float(data.total(own_loss, centroids, step.norms)), 0.0)
     # Clusters add up, and a few at a time need no second array of the size of the sums.
     value, loss, constant, mass = 0.0, float(step.loss.sum()), data.constant, step.near("mass")
     for start in range(0, len(step.sums), 2):

@@ -185,12 +185,13 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
 
 def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
     """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I."""
-    labels, scales = data.by_row(last_labels, step.norms)
+    unit = data.divergence.unit(step.norms)
+    labels, scales = data.by_row(last_labels, unit)
     return {
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
-        "objective": objective(data, step),
-        "masses": step.scale_sums / step.norms,
+        "objective": objective(data, step, centroids),
+        "masses": step.scale_sums / unit,
         "n_filled": int(np.count_nonzero(~step.empty)),
     }

@@ -149,14 +149,15 @@ def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[
     """The clustering of the last batch, under the centroids of all batches."""
     whole = stream.whole
     assert whole is not None, "comes after learn()"
-    labels, scales = data.by_row(last_labels, whole.norms)
+    unit = data.divergence.unit(whole.norms)
+    labels, scales = data.by_row(last_labels, unit)
     (margins,) = data.by_row(margins_of, stream.centroids, labels=labels)
-    centroids, masses = data.keep(stream.centroids.copy(), whole.scale_sums / whole.norms)
+    centroids, masses = data.keep(stream.centroids.copy(), whole.scale_sums / unit)
     return Clustering(
         labels=labels,
         scales=scales,
         centroids=centroids,
-        objective=objective(data, step),
+        objective=objective(data, step, stream.centroids),
         n_iter=stream.steps,
         stop_reason="batch",
         history={},

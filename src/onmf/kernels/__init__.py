@@ -11,6 +11,7 @@ from .assign import (
     own_and_next_dense,
     transpose_templates,
 )
+from .bregman import NEGATIVE_BINOMIAL, BregmanKernels, add_moments, series_at, specialised
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .logs import scaled_logs
 from .project import project_on_hull
@@ -29,6 +30,9 @@ from .tally import tally
 
 __all__ = [
     "INFINITE",
+    "NEGATIVE_BINOMIAL",
+    "BregmanKernels",
+    "add_moments",
     "best_template_csr",
     "best_template_dense",
     "label_by_sketch",
@@ -42,8 +46,10 @@ __all__ = [
     "project_on_hull",
     "scaled_logs",
     "score_and_sum",
+    "series_at",
     "sketch_rows",
     "sketch_templates",
+    "specialised",
     "sum_by_label_csr",
     "sum_by_label_dense",
     "sum_rows",

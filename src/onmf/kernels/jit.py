@@ -43,6 +43,11 @@ def jit_without_nan(function: F) -> F:
     return _compiled(function, fastmath={"nnan", "nsz", "contract"})
 
 
+def jit_dividing(function: F) -> F:
+    """Compile a kernel in which a division by zero gives infinity, which lets the compiler vectorise divisions."""
+    return _compiled(function, fastmath=False, error_model="numpy")
+
+
 def _compiled(function: F, **options: Any) -> F:
     try:
         compiled = numba.njit(function, nogil=True, cache=True, **options)

@@ -1,0 +1,135 @@
+"""The sums of curved divergences on the CPU, at the cost of the nonzeros.
+
+Sums of ψ(a c) over all features are one function of log a for each cluster, and sums over all rows of a cluster one
+function of log c. :mod:`onmf.backend.log_axis` gives both as short series.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onmf.divergence import Array, Bregman, Convex, Entries, FloatArray
+
+from .curved import REACH, CentroidEntries, CurvedBlock, CurvedTemplates, Curves
+from .log_axis import Axis, Function, convolve, width_for
+
+NONE = np.empty(0)
+NOWHERE = np.empty(0, dtype=np.int64)
+
+
+class KeptSeries(NamedTuple):
+    """What all rows need of the centroids: their transpose, and the series of Ψ or of Ψ and its derivative."""
+
+    CT: FloatArray
+    coefficients: FloatArray
+    targets: Axis
+
+
+class CpuCurves(Curves):
+    """Sums over nonzeros by kernels, and over zeros by series."""
+
+    def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
+        fitted = block.convex.scale_rule == "fit"
+        sizes = block.sizes[block.sizes > 0]
+        points, places = logs(C), np.log(sizes)
+        functions = functions_of(block.convex)
+        targets = Axis.over(places, margin=REACH if fitted else 0.0)
+        width = width_on(functions, targets, points)
+        targets = Axis.over(places, width, REACH if fitted else 0.0)
+        axis, k = Axis.over(points, width), len(C)
+        parts = [np.empty(0)] * k
+
+        def cluster(start: int, stop: int) -> None:
+            for c in range(start, stop):
+                parts[c] = self._moments_of(axis, points[c])
+
+        block.backend.threads.over_clusters(cluster, *C.shape)
+        moments = np.concatenate(parts)
+        series = [convolve(function, moments, axis, targets) for function in functions[: 1 + fitted]]
+        # The kernel for sizes adds one term to all clusters at a time.
+        coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
+        return CurvedTemplates(C, None, KeptSeries(np.ascontiguousarray(C.T), coefficients, targets))
+
+    def _moments_of(self, axis: Axis, points: FloatArray) -> FloatArray:
+        """Moments of the entries of one centroid, in which the smallest value is often most of them."""
+        least = points[np.isfinite(points)].min(initial=np.inf)
+        many = points == least
+        moments = axis.moments(points[~many], NONE, NOWHERE, 1)
+        if many.any():
+            moments += axis.moments(np.array([least]), np.array([np.count_nonzero(many)], dtype=float), NOWHERE, 1)
+        return moments
+
+    def scores(
+        self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
+    ) -> tuple[FloatArray, FloatArray]:
+        kept, k = templates.kept, len(templates)
+        assert isinstance(kept, KeptSeries), "templates come from prepare()"
+        scores = np.empty((stop - start, k))
+        given = (*Entries.of(block.source), kept.CT, kept.coefficients, kept.targets.width, kept.targets.first)
+        kernels, theta = kernels_of(block.convex)
+        if block.convex.scale_rule == "size":
+            kernels.scores_at_sizes(*given, theta, start, stop, block.sizes, scores)
+            return scores, np.broadcast_to(block.sizes[start:stop, None], scores.shape)
+        scales = np.empty_like(scores)
+        kernels.scores_and_scales(*given, theta, start, stop, block.sizes, scores, scales)
+        return scores, scales
+
+    def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
+        from onmf import kernels
+
+        starts, k, weights = centroids.starts, len(centroids.starts) - 1, block.host_weights
+        order, bounds = np.empty(len(labels), dtype=np.int64), np.zeros(k + 1, dtype=np.int64)
+        kernels.order_by_label(labels, bounds, order)
+        entries, (compiled, theta) = Entries.of(block.source), kernels_of(block.convex)
+        points, places = np.log(centroids.values), logs(scales)
+        functions = functions_of(block.convex)
+        axis = Axis.over(places)
+        width = width_on(functions, axis, points)
+        axis, targets = Axis.over(places, width), Axis.over(points, width)
+        moments = axis.moments(places, weights, labels.astype(np.int64), k)
+        series = [convolve(function, moments, axis, targets) for function in functions]
+        out, slopes = np.empty((3, len(points))), np.empty(len(points))
+        loss, pulls, push = out
+
+        def clusters(start: int, stop: int) -> None:
+            compiled.pulls_by_label(
+                *entries, order, bounds, scales, weights, *centroids, theta, start, stop, slopes, pulls
+            )
+            for c in range(start, stop):
+                own = slice(starts[c], starts[c + 1])
+                one, other = (coefficients[c] for coefficients in series)
+                kernels.series_at(points[own], one, other, width, targets.first, loss[own], push[own])
+
+        work = max(1, block.source.size // max(1, len(block)))
+        block.backend.threads.over_blocks(clusters, bounds, 4 * work)
+        loss -= slopes
+        return out
+
+
+def logs(values: FloatArray) -> FloatArray:
+    """Logarithms; −∞ of 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def functions_of(convex: Convex) -> list[Function]:
+    """ψ(μ) and μ² φ''(μ)."""
+    return [convex.psi, lambda μ: μ * convex.moment(μ)]
+
+
+def width_on(functions: list[Function], axis: Axis, points: FloatArray) -> float:
+    """The width of panels for products of numbers with logarithms on an axis and at these points."""
+    other = Axis.over(points)
+    low = (axis.first + other.first) * axis.width
+    return width_for(functions, low, low + (axis.panels + other.panels) * axis.width)
+
+
+def kernels_of(convex: Convex) -> tuple[Any, float]:
+    """The compiled kernels of a divergence, and its parameter."""
+    from onmf import kernels
+
+    if isinstance(convex, Bregman):
+        return kernels.specialised(*convex.functions), 0.0
+    return kernels.NEGATIVE_BINOMIAL, getattr(convex, "parameter", 0.0)

@@ -1,0 +1,341 @@
+"""Divergences without closed forms: scores of rows and sums by label, entry by entry.
+
+    score_ik = ⟨x_i, φ'(a_i c_k)⟩ − Ψ_k(log a_i),   Ψ_k(t) = Σ_j ψ(e^t c_kj),   ψ(μ) = μ φ'(μ) − φ(μ) + φ(0)
+
+The first part needs the nonzeros of a row. The second is one function for each cluster, which comes as Chebyshev
+coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.log_axis`). So zeros cost nothing.
+
+``slope`` is φ' and ``moment`` is μ φ''(μ), here those of the negative binomial. :func:`specialised` compiles the same
+kernels for other functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import exp, floor, log
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from .jit import jit_dividing as jit
+
+MIDDLE = 0x3FE6A09E667F3BCD
+"""The bits of √½: mantissas are brought to [√½, √2)."""
+
+CLOSE = 1e-13
+"""A step in log a below which the scale of a row is found."""
+
+MOST_STEPS = 60
+"""Steps of the search for a scale. A few are enough; this many are as good as a bisection."""
+
+
+@jit
+def logarithm(x: float) -> float:
+    """log x of a normal number x > 0, to 1 ulp or so. Unlike ``math.log``, the compiler does several at once.
+
+    The polynomial is that of FDLIBM's ``e_log.c``.
+    """
+    bits = np.float64(x).view(np.int64)
+    exponent = (bits - np.int64(MIDDLE)) >> 52
+    mantissa = np.int64(bits - (exponent << 52)).view(np.float64)
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    w = z * z
+    high = 0.2222219843214978396 + w * (
+        0.1818357216161805012 + w * (0.1531383769920937332 + w * 0.1479819860511658591)
+    )
+    series = w * (0.6666666666666735130 + w * (0.3999999999940941908 + w * (0.2857142874366239149 + w * high)))
+    return np.float64(exponent) * 0.6931471805599453 + (2.0 * z + z * series)
+
+
+@jit
+def slope(mu: float, theta: float) -> float:
+    """φ'(μ) = log(μ / (μ + θ)) of the negative binomial."""
+    return logarithm(mu / (mu + theta))
+
+
+@jit
+def moment(mu: float, theta: float) -> float:
+    """μ φ''(μ) = θ / (μ + θ) of the negative binomial."""
+    return theta / (mu + theta)
+
+
+@jit
+def add_slopes(
+    x: float,  # IN
+    a: float,  # IN
+    centroids: Any,  # IN (k,) one feature of each centroid
+    theta: float,  # IN
+    scores: Any,  # IN/OUT (k,)
+) -> None:
+    """Add x φ'(a c) to the score of each cluster."""
+    for c in range(len(centroids)):
+        scores[c] += x * slope(a * centroids[c], theta)
+
+
+@jit
+def panel_of(t: float, width: float, first: int, panels: int) -> tuple[int, float]:
+    """The panel in which t lies, counted from ``first``, and its place there between −1 and 1."""
+    panel = min(max(int(floor(t / width)) - first, 0), panels - 1)
+    return panel, 2.0 * (t / width - (panel + first)) - 1.0
+
+
+@jit
+def series(coefficients: Any, tau: float) -> float:
+    """Σ_q coefficients_q T_q(τ)."""
+    before, now = 0.0, 0.0
+    for q in range(len(coefficients) - 1, 0, -1):
+        before, now = now, coefficients[q] + 2.0 * tau * now - before
+    return coefficients[0] + tau * now - before
+
+
+@jit
+def series_at(
+    points: Any,  # IN (n,) of values log c
+    one: Any,  # IN (panels, m) coefficients of a function
+    other: Any,  # IN (panels, m) coefficients of another one
+    width: float,  # IN
+    first: int,  # IN
+    values: Any,  # OUT (n,)
+    other_values: Any,  # OUT (n,)
+) -> None:
+    """Two functions on the logarithmic axis at many points."""
+    for i in range(len(points)):
+        panel, tau = panel_of(points[i], width, first, len(one))
+        values[i], other_values[i] = series(one[panel], tau), series(other[panel], tau)
+
+
+@jit
+def add_moments(
+    points: Any,  # IN (n,) of values log c; −∞ is skipped
+    weights: Any,  # IN (n,), or () if all are one
+    rows: Any,  # IN (n,) row of each point, or () if all are in row 0
+    width: float,  # IN
+    first: int,  # IN
+    moments: Any,  # IN/OUT (rows, panels, m)
+) -> None:
+    """Add the Chebyshev moments Σ w T_q(τ) of points on the logarithmic axis."""
+    m = moments.shape[2]
+    for i in range(len(points)):
+        w = weights[i] if len(weights) else 1.0
+        if points[i] == -np.inf or w == 0.0:
+            continue
+        panel, tau = panel_of(points[i], width, first, moments.shape[1])
+        out = moments[rows[i] if len(rows) else 0, panel]
+        before, now = w, w * tau
+        out[0] += before
+        for q in range(1, m):
+            out[q] += now
+            before, now = now, 2.0 * tau * now - before
+
+
+@jit
+def scores_at_sizes(
+    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
+    indices: Any,  # IN
+    data: Any,  # IN
+    dense: bool,  # IN
+    CT: Any,  # IN (p, k) centroids
+    coefficients: Any,  # IN (panels, m, k) of Ψ
+    width: float,  # IN
+    first_panel: int,  # IN
+    theta: float,  # IN
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    scales: Any,  # IN (n,)
+    scores: Any,  # OUT (stop − start, k)
+) -> None:
+    """Scores of rows start to stop at given scales."""
+    panels, m, k = coefficients.shape
+    for i in range(start, stop):
+        out, a = scores[i - start], scales[i]
+        out[:] = 0.0
+        if not a > 0.0:
+            continue
+        panel, tau = panel_of(log(a), width, first_panel, panels)
+        before, now = 1.0, tau
+        for q in range(m):
+            row = coefficients[panel, q]
+            for c in range(k):
+                out[c] -= before * row[c]
+            before, now = now, 2.0 * tau * now - before
+        shift = indptr[i] if dense else 0
+        for e in range(indptr[i], indptr[i + 1]):
+            x = np.float64(data[e])
+            if x != 0.0:
+                add_slopes(x, a, CT[indices[e - shift]], theta, out)
+
+
+@jit
+def pull_of(x: Any, centroid: Any, a: float, theta: float) -> float:
+    """Σ_j x_j μ_j φ''(μ_j) with μ = a·c."""
+    total = 0.0
+    for e in range(len(x)):
+        total += x[e] * moment(a * centroid[e], theta)
+    return total
+
+
+@jit
+def scores_and_scales(
+    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
+    indices: Any,  # IN
+    data: Any,  # IN
+    dense: bool,  # IN
+    CT: Any,  # IN (p, k) centroids
+    coefficients: Any,  # IN (2, k, panels, m) of Ψ and its derivative in log a
+    width: float,  # IN
+    first_panel: int,  # IN
+    theta: float,  # IN
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    sizes: Any,  # IN (n,) first scales
+    scores: Any,  # OUT (stop − start, k)
+    scales: Any,  # OUT (stop − start, k)
+) -> None:
+    """Scores of rows start to stop at the best scale for each cluster, and these scales.
+
+    The best scale solves h(t) = log Σ_j x_j μ_j φ''(μ_j) − log Σ_j μ_j² φ''(μ_j) = 0 with μ = e^t c. A secant iteration
+    finds it, inside the bracket that the signs of h give. For a homogeneous φ, h is a line of slope −1, and the first
+    step is exact.
+    """
+    k, panels = coefficients.shape[1], coefficients.shape[2]
+    lowest, highest = first_panel * width, (first_panel + panels) * width
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    x, near = np.empty(longest), np.empty((k, longest))
+    for i in range(start, stop):
+        shift, number = indptr[i] if dense else 0, 0
+        for e in range(indptr[i], indptr[i + 1]):
+            if data[e] != 0:
+                x[number] = np.float64(data[e])
+                row = CT[indices[e - shift]]
+                for c in range(k):
+                    near[c, number] = row[c]
+                number += 1
+        for c in range(k):
+            scores[i - start, c] = scales[i - start, c] = 0.0
+            if number == 0 or not sizes[i] > 0.0:
+                continue
+            entries, centroid = x[:number], near[c, :number]
+            low, high, t = lowest, highest, min(max(log(sizes[i]), lowest), highest)
+            t_before, h_before, tangent = t, 0.0, -1.0
+            for step in range(MOST_STEPS):
+                panel, tau = panel_of(t, width, first_panel, panels)
+                push = series(coefficients[1, c, panel], tau)
+                pull = pull_of(entries, centroid, exp(t), theta)
+                h = log(pull / push) if pull > 0.0 and push > 0.0 else (1.0 if pull > 0.0 else -1.0)
+                if h > 0.0:
+                    low = t
+                else:
+                    high = t
+                if step > 0 and t != t_before and (h - h_before) / (t - t_before) < -1e-3:
+                    tangent = (h - h_before) / (t - t_before)
+                following = t - h / tangent
+                if not low <= following <= high:
+                    following = 0.5 * (low + high)
+                t_before, h_before = t, h
+                t = following
+                if abs(t - t_before) <= CLOSE:
+                    break
+            a = exp(t)
+            panel, tau = panel_of(t, width, first_panel, panels)
+            score = -series(coefficients[0, c, panel], tau)
+            for e in range(number):
+                score += entries[e] * slope(a * centroid[e], theta)
+            scores[i - start, c], scales[i - start, c] = score, a
+
+
+@jit
+def bend(means: Any, bent: Any, number: int, theta: float) -> None:
+    """φ'(μ) in place of means μ, and μ φ''(μ) in ``bent``."""
+    for e in range(number):
+        mu = means[e]
+        means[e] = slope(mu, theta)
+        bent[e] = moment(mu, theta)
+
+
+@jit
+def pulls_by_label(
+    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
+    indices: Any,  # IN
+    data: Any,  # IN
+    dense: bool,  # IN
+    order: Any,  # IN (n,) rows sorted by label
+    bounds: Any,  # IN (k + 1,) where each label starts in order
+    scales: Any,  # IN (n,)
+    weights: Any,  # IN (n,)
+    starts: Any,  # IN (k + 1,) where the entries of each centroid start
+    features: Any,  # IN (h,) features of the nonzero entries of the centroids
+    values: Any,  # IN (h,) these entries
+    p: int,  # IN number of features
+    theta: float,  # IN
+    start: int,  # IN first cluster
+    stop: int,  # IN one past the last cluster
+    slopes: Any,  # OUT (h,) Σ w x φ'(a c) by label
+    pulls: Any,  # OUT (h,) Σ w x μ φ''(μ) by label, μ = a·c
+) -> None:
+    """Sums over the nonzeros of the rows of clusters start to stop."""
+    longest = 0
+    for position in range(bounds[start], bounds[stop]):
+        i = order[position]
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    means, bent = np.empty(longest), np.empty(longest)
+    sums = np.zeros((p, 3))  # centroid, slopes and pulls of a feature, side by side
+    for c in range(start, stop):
+        for h in range(starts[c], starts[c + 1]):
+            sums[features[h]] = values[h], 0.0, 0.0
+        for position in range(bounds[c], bounds[c + 1]):
+            i = order[position]
+            a, w = scales[i], weights[i]
+            if w == 0.0 or not a > 0.0:
+                continue
+            first, number = indptr[i], indptr[i + 1] - indptr[i]
+            shift = 0 if dense else first
+            for e in range(number):
+                means[e] = a * sums[indices[shift + e], 0]
+            bend(means, bent, number, theta)
+            for e in range(number):
+                x = w * np.float64(data[first + e])
+                if x != 0.0:
+                    row = sums[indices[shift + e]]
+                    row[1] += x * means[e]
+                    row[2] += x * bent[e]
+        for h in range(starts[c], starts[c + 1]):
+            row = sums[features[h]]
+            slopes[h], pulls[h] = row[1], row[2]
+            row[:] = 0.0
+
+
+class BregmanKernels(NamedTuple):
+    """The kernels that depend on φ."""
+
+    scores_at_sizes: Callable[..., None]
+    scores_and_scales: Callable[..., None]
+    pulls_by_label: Callable[..., None]
+
+
+NEGATIVE_BINOMIAL = BregmanKernels(scores_at_sizes, scores_and_scales, pulls_by_label)
+"""The kernels of the negative binomial, which are compiled once and cached."""
+
+
+@lru_cache(maxsize=8)
+def specialised(slope: Callable[[float], float], curvature: Callable[[float], float]) -> BregmanKernels:
+    """The kernels for a user's φ, from φ' and φ'' as plain functions of a number."""
+    options = {"nogil": True, "error_model": "numpy"}
+    first, second = numba.njit(slope, **options), numba.njit(curvature, **options)
+    own: dict[str, Any] = {
+        "slope": numba.njit(lambda mu, theta: first(mu), **options),
+        "moment": numba.njit(lambda mu, theta: mu * second(mu), **options),
+    }
+
+    def again(kernel: Any) -> Any:
+        """The same code, with the functions in ``own`` in place of those of this module."""
+        function = kernel.py_func
+        return numba.njit(FunctionType(function.__code__, {**function.__globals__, **own}), **options)
+
+    for part in (add_slopes, pull_of, bend):
+        own[part.py_func.__name__] = again(part)
+    return BregmanKernels(*map(again, NEGATIVE_BINOMIAL))
