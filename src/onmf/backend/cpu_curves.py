@@ -15,7 +15,6 @@ from onmf.divergence import Array, Bregman, Convex, Entries, FloatArray
 from .curved import REACH, CentroidEntries, CurvedBlock, CurvedTemplates, Curves
 from .log_axis import Axis, Function, convolve, width_for
 
-NONE = np.empty(0)
 NOWHERE = np.empty(0, dtype=np.int64)
 
 
@@ -33,33 +32,16 @@ class CpuCurves(Curves):
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
         fitted = block.convex.scale_rule == "fit"
         sizes = block.sizes[block.sizes > 0]
-        points, places = logs(C), np.log(sizes)
-        functions = functions_of(block.convex)
-        targets = Axis.over(places, margin=REACH if fitted else 0.0)
-        width = width_on(functions, targets, points)
-        targets = Axis.over(places, width, REACH if fitted else 0.0)
-        axis, k = Axis.over(points, width), len(C)
-        parts = [np.empty(0)] * k
-
-        def cluster(start: int, stop: int) -> None:
-            for c in range(start, stop):
-                parts[c] = self._moments_of(axis, points[c])
-
-        block.backend.threads.over_clusters(cluster, *C.shape)
-        moments = np.concatenate(parts)
+        functions, margin = functions_of(block.convex), REACH if fitted else 0.0
+        points = [logs_of_entries(c) for c in C]
+        places, entries = ends(np.log(sizes)), ends(*(each for each, _ in points))
+        width = width_on(functions, Axis.over(places, margin=margin), entries)
+        targets, axis = Axis.over(places, width, margin), Axis.over(entries, width)
+        moments = np.concatenate([axis.moments(each, counts, NOWHERE, 1) for each, counts in points])
         series = [convolve(function, moments, axis, targets) for function in functions[: 1 + fitted]]
         # The kernel for sizes adds one term to all clusters at a time.
         coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
         return CurvedTemplates(C, None, KeptSeries(np.ascontiguousarray(C.T), coefficients, targets))
-
-    def _moments_of(self, axis: Axis, points: FloatArray) -> FloatArray:
-        """Moments of the entries of one centroid, in which the smallest value is often most of them."""
-        least = points[np.isfinite(points)].min(initial=np.inf)
-        many = points == least
-        moments = axis.moments(points[~many], NONE, NOWHERE, 1)
-        if many.any():
-            moments += axis.moments(np.array([least]), np.array([np.count_nonzero(many)], dtype=float), NOWHERE, 1)
-        return moments
 
     def scores(
         self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
@@ -84,10 +66,9 @@ class CpuCurves(Curves):
         kernels.order_by_label(labels, bounds, order)
         entries, (compiled, theta) = Entries.of(block.source), kernels_of(block.convex)
         points, places = np.log(centroids.values), logs(scales)
-        functions = functions_of(block.convex)
-        axis = Axis.over(places)
-        width = width_on(functions, axis, points)
-        axis, targets = Axis.over(places, width), Axis.over(points, width)
+        functions, entries_between, rows_between = functions_of(block.convex), ends(points), ends(places)
+        width = width_on(functions, Axis.over(rows_between), entries_between)
+        axis, targets = Axis.over(rows_between, width), Axis.over(entries_between, width)
         moments = axis.moments(places, weights, labels.astype(np.int64), k)
         series = [convolve(function, moments, axis, targets) for function in functions]
         out, slopes = np.empty((3, len(points))), np.empty(len(points))
@@ -108,6 +89,25 @@ class CpuCurves(Curves):
         return out
 
 
+def logs_of_entries(centroid: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of the positive entries of a centroid, and how often each occurs.
+
+    The smallest entry of a smoothed centroid is that of all features which do not occur in the cluster.
+    """
+    least = centroid.min(where=centroid > 0, initial=np.inf)
+    larger = centroid[centroid > least]
+    counts = np.ones(len(larger) + 1)
+    counts[-1] = np.count_nonzero(centroid == least)
+    return np.log(np.append(larger, least if counts[-1] else 1.0)), counts
+
+
+def ends(*points: FloatArray) -> FloatArray:
+    """The smallest and the largest finite number. → (2,)"""
+    finite = [each if np.isfinite(each).all() else each[np.isfinite(each)] for each in points]
+    known = [each for each in finite if len(each)]
+    return np.array([min(each.min() for each in known), max(each.max() for each in known)] if known else [0.0, 0.0])
+
+
 def logs(values: FloatArray) -> FloatArray:
     """Logarithms; −∞ of 0."""
     with np.errstate(divide="ignore"):
@@ -119,9 +119,9 @@ def functions_of(convex: Convex) -> list[Function]:
     return [convex.psi, lambda μ: μ * convex.moment(μ)]
 
 
-def width_on(functions: list[Function], axis: Axis, points: FloatArray) -> float:
-    """The width of panels for products of numbers with logarithms on an axis and at these points."""
-    other = Axis.over(points)
+def width_on(functions: list[Function], axis: Axis, between: FloatArray) -> float:
+    """The width of panels for products of numbers with logarithms on an axis and between two ends."""
+    other = Axis.over(between)
     low = (axis.first + other.first) * axis.width
     return width_for(functions, low, low + (axis.panels + other.panels) * axis.width)
 

@@ -46,10 +46,9 @@ class Axis:
     width: float = WIDEST
 
     @classmethod
-    def over(cls, points: FloatArray, width: float = WIDEST, margin: float = 0.0) -> Axis:
-        """The panels that hold all finite points, and more on both sides if there is a margin."""
-        finite = points[np.isfinite(points)]
-        low, high = (float(finite.min()) - margin, float(finite.max()) + margin) if len(finite) else (0.0, 0.0)
+    def over(cls, ends: FloatArray, width: float = WIDEST, margin: float = 0.0) -> Axis:
+        """The panels between two ends, and more on both sides if there is a margin."""
+        low, high = float(ends[0]) - margin, float(ends[1]) + margin
         first = int(np.floor(low / width))
         return cls(first, int(np.floor(high / width)) - first + 1, width)
 

@@ -101,13 +101,16 @@ class Convex(Divergence):
     def size(self, vectors: FloatArray) -> FloatArray:
         return np.ones(len(vectors)) if self.sized else vectors.sum(axis=1)
 
+    def normalise(self, vectors: FloatArray) -> FloatArray:
+        return vectors if self.sized else super().normalise(vectors)
+
     def begin(self, centroids: FloatArray) -> FloatArray:
         return divide(centroids, centroids.sum(axis=1, keepdims=True)) if self.curved else centroids
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         smoothed = self.smooth(centroids)
         if self.curved:
-            return smoothed
+            return smoothed.copy() if smoothed is centroids else smoothed
         with np.errstate(divide="ignore"):
             return self.slope(smoothed)
 
