@@ -256,7 +256,7 @@ class ONMF(
             check_rows(data.shape[0], self.n_clusters)
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             start = first_seeds(data, settings_of(self, seeds=np.array([seed])), Listener())
-            known = Stream(np.ascontiguousarray(start.centroids, dtype=np.float64))
+            known = Stream(np.array(divergence.begin(start.centroids), dtype=np.float64, order="C"))
         else:  # learn() changes a copy, so a failure leaves the model as it was
             known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, data, float(self.forgetting), batch)

@@ -142,10 +142,7 @@ class Backend(ABC):
     def check(self, divergence: Divergence) -> None:
         """Refuse a divergence that this backend cannot compute."""
         if divergence.curved and self.curves is None:
-            raise ValueError(
-                f"The {self.name} backend cannot compute the {divergence.name} divergence, which has no closed forms: "
-                "use engine='cpu', or beta_loss='kullback-leibler'."
-            )
+            raise refused(self, divergence)
 
     def begin(self, block: Block) -> Run:
         """Start a run over a block. What it keeps besides ``state`` is its own."""
@@ -327,3 +324,11 @@ def check_finite(constants: FloatArray, divergence: Divergence) -> None:
             f"{divergence.name} divergence. Multiply X by a constant that brings its entries near 1, or leave that row "
             "out."
         )
+
+
+def refused(backend: Backend, divergence: Divergence) -> ValueError:
+    """The error that a backend cannot compute a divergence."""
+    return ValueError(
+        f"engine={backend.name!r} cannot compute the {divergence.name} divergence: use engine='cpu', or another "
+        "beta_loss, such as 'kullback-leibler'."
+    )

@@ -83,7 +83,7 @@ def take_in(
             return Intake(chosen, chosen.open(source, divergence))
         data = chosen.hold(source, divergence)
         check_features(estimator, data.shape[1], source.names, reset=True)
-        if warn:
+        if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
         return Intake(chosen, data)
     chosen = get_engine(engine, X if on_gpu(X) else None, n_threads)
@@ -243,6 +243,7 @@ def clearly_allowed(x: Array, divergence: Divergence) -> bool:
             return integers or bool(np.isfinite(x.ravel() @ x.ravel()))
     # As unsigned integers, the bits of numbers ≥ 0 are in the order of the numbers; those of negative ones and NaN are
     # larger.
-    limit = min(1e250 ** (1 / divergence.power), int((np.iinfo if integers else np.finfo)(x.dtype).max))
+    largest = 1.0 if divergence.domain == "unit" else 1e250 ** (1 / divergence.power)
+    limit = min(largest, int((np.iinfo if integers else np.finfo)(x.dtype).max))
     bits = f"u{x.dtype.itemsize}"
     return int(x.view(bits).max()) <= int(np.array(limit, dtype=x.dtype).view(bits))

@@ -54,7 +54,7 @@ def check_data(
     check_kind(X, divergence)
     X = as_rows(X)
     sizes = check_entries(X, divergence)
-    if warn:
+    if warn and not divergence.absolute:
         warn_zero_rows(int(np.count_nonzero(sizes == 0)), len(sizes))
     return X
 
@@ -179,6 +179,13 @@ def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatAr
         raise ValueError(
             f"Zeros in data passed to ONMF: {name}[{row}, {column}] = 0 is the first of {number}, and the "
             f"{divergence.name} divergence needs {name} > 0 everywhere. Add a small constant, or use beta_loss > 0."
+        )
+    if divergence.domain == "unit" and high.max() > 1:
+        row, column, value, number = first(lambda x: x > 1)
+        raise ValueError(
+            f"Values above 1 in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, and "
+            f"the {divergence.name} divergence needs 0 ≤ {name} ≤ 1. Pass {name} > 0 for what occurs at all, or divide "
+            f"{name} by its largest entry."
         )
     limit = 1e250 ** (1 / divergence.power)
     smallest = low if divergence.domain == "positive" else sizes

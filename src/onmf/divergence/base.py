@@ -92,6 +92,11 @@ class Divergence(ABC):
         return False
 
     @property
+    def absolute(self) -> bool:
+        """Whether rows have no scale: parallel rows of different size then differ, and a zero row is like any other."""
+        return False
+
+    @property
     def host_only(self) -> bool:
         """Whether its functions take NumPy arrays only."""
         return False
@@ -175,6 +180,10 @@ class Divergence(ABC):
     def begin(self, centroids: FloatArray) -> FloatArray:
         """First centroids, which come in any scale, as the steps of a run take them."""
         return centroids
+
+    def linearised(self, centroids: FloatArray, size: float) -> tuple[FloatArray, FloatArray | None]:
+        """Templates and offsets that hold for rows of this size, if there are none for all rows."""
+        return self.templates(centroids), self.offsets(centroids)
 
     def unit(self, norms: FloatArray) -> FloatArray:
         """The factor by which centroids are published larger and scales smaller, given Σ w a² = norms². → (k,)"""

@@ -80,11 +80,15 @@ class Convex(Divergence):
 
     @property
     def curved(self) -> bool:
-        return self.scale_rule != "none"
+        return not self.absolute
 
     @property
     def sized(self) -> bool:
         return self.scale_rule != "fit"
+
+    @property
+    def absolute(self) -> bool:
+        return self.scale_rule == "none"
 
     @property
     def fixed_weights(self) -> bool:
@@ -117,8 +121,15 @@ class Convex(Divergence):
     def offsets(self, centroids: FloatArray) -> FloatArray | None:
         return None if self.curved else -self.psi(self.smooth(centroids)).sum(axis=1)
 
+    def linearised(self, centroids: FloatArray, size: float) -> tuple[FloatArray, FloatArray | None]:
+        if not self.curved:
+            return super().linearised(centroids, size)
+        μ = size * self.smooth(centroids)
+        with np.errstate(divide="ignore"):
+            return self.slope(μ), -self.psi(μ).sum(axis=1)
+
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
-        return np.ones_like(terms["sum"]) if self.scale_rule == "none" else terms["sum"]
+        return np.ones_like(terms["sum"]) if self.absolute else terms["sum"]
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
         return np.ones_like(scale)

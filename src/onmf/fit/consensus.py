@@ -63,7 +63,10 @@ def consensus_start(
     block = part.block
     labels = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
     chosen, agreement = elect(block, labels, k, rng, plan)
-    return Seeds(from_sums(block.sum_by_label(chosen, block.host_weights, k)), agreement=agreement)
+    sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
+    if data.divergence.absolute:
+        counts = np.bincount(chosen, weights=block.host_weights, minlength=k)
+    return Seeds(from_sums(sums, counts), agreement=agreement)
 
 
 def cast_votes(

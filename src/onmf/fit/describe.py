@@ -68,16 +68,15 @@ def probabilities(part: Part, centroids: FloatArray, temperature: float) -> tupl
     return (chances / chances.sum(axis=1, keepdims=True),)
 
 
-def own_loss(part: Part, centroids: FloatArray, norms: FloatArray) -> float:
-    """Σ w·loss under these centroids, with the labels and scales of the last step, less the constants of the rows.
+def own_loss(part: Part, centroids: FloatArray) -> float:
+    """Σ w·loss under centroids in the gauge, with the labels and scales of the last step, less the rows' constants.
 
     For divergences without closed forms.
     """
     block = part.block
     assert isinstance(block, CurvedBlock)
     labels, scales = part.run.collect()
-    entries = CentroidEntries.of(centroids / block.divergence.unit(norms)[:, None])
-    return float(block.evaluate(labels, scales, entries)[0].sum())
+    return float(block.evaluate(labels, scales, CentroidEntries.of(centroids))[0].sum())
 
 
 def total_loss(part: Part, centroids: FloatArray) -> FloatArray:

@@ -111,10 +111,11 @@ def at_rest(divergence: Divergence, step: StepSums, drift: Drift) -> bool:
     return not divergence.fixed_weights or step.moved > 0 or bool(drift() <= FIXED)
 
 
-def objective(data: Data, step: StepSums, centroids: FloatArray) -> float:
-    """D(X, WH) for the labels of a step and the centroids computed from them."""
+def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArray | None = None) -> float:
+    """D(X, WH) for the labels of a step and the centroids computed from them, with the norms of the step by default."""
     if data.divergence.curved:
-        return max(data.constant + float(data.total(own_loss, centroids, step.norms)), 0.0)
+        unit = data.divergence.unit(step.norms if norms is None else norms)
+        return max(data.constant + float(data.total(own_loss, centroids / unit[:, None])), 0.0)
     # Clusters add up, and a few at a time need no second array of the size of the sums.
     value, loss, constant, mass = 0.0, float(step.loss.sum()), data.constant, step.near("mass")
     for start in range(0, len(step.sums), 2):

@@ -106,5 +106,6 @@ def _given(begin: Begin, centroids: Any) -> Seeds:
     """A start from centroids that a user gave."""
     data = begin.data
     checked = check_centroids(centroids, begin.settings.n_clusters, data.shape[1], data.divergence)
-    tie_parallel(checked)
+    if not data.divergence.absolute:
+        tie_parallel(checked)
     return Seeds(checked)

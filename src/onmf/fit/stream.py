@@ -19,13 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from onmf.backend import COUNTED, Block, StepSums, table_of, to_host, update_centroids
+from onmf.backend import COUNTED, Block, CentroidEntries, CurvedBlock, StepSums, table_of, to_host, update_centroids
 from onmf.data import Data
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, FloatArray, divide
 
 from .describe import last_labels, margins_of
 from .loop import objective
 from .result import Clustering
+
+UNSEEN = 1e-10
+"""Least smoothing of centroids at which sums without closed forms are computed: features may occur later."""
 
 EMPTY = 1e-12
 """A cluster whose mass falls to this fraction of its earlier mass counts as empty: the rest is rounding error."""
@@ -55,12 +58,15 @@ class Stream:
         Number of batches so far.
     seen : dict
         For each batch with a name, its assignment when it was last seen.
+    weighted : (2, k, p) array or None
+        For divergences without closed forms, the sums of which centroids are quotients.
     """
 
     centroids: FloatArray
     whole: StepSums | None = None
     steps: int = 0
     seen: dict[Hashable, Seen] = field(default_factory=dict)
+    weighted: FloatArray | None = None
 
 
 def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None) -> StepSums:
@@ -85,6 +91,11 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
     part, k = data.whole(), len(stream.centroids)
     assert part is not None, "refused for rows in parts"
     block = part.block
+    if name is not None and data.divergence.curved:
+        raise ValueError(
+            f"batch={name!r} would be subtracted when it comes again, and the sums of the {data.divergence.name} "
+            "divergence depend on the centroids of the time: leave batch=None."
+        )
     step = data.steps(stream.centroids.copy()).next().each(to_host)
     step = replace(step, sums=step.sums.copy())
     labels, scales = map(to_host, part.run.collect())
@@ -108,8 +119,26 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
         weights = None if block.weights is None else block.weights.copy()
         stream.seen[name] = Seen(labels.copy(), scales.copy(), weights, stream.steps)
     stream.whole = whole
-    update_centroids(data.divergence, whole, stream.centroids, data.backend.threads)
+    if isinstance(block, CurvedBlock):
+        _learn_curved(stream, block, labels, scales, share)
+    else:
+        update_centroids(data.divergence, whole, stream.centroids, data.backend.threads)
     return step
+
+
+def _learn_curved(stream: Stream, block: CurvedBlock, labels: Array, scales: FloatArray, share: float) -> None:
+    """Compute centroids from Σ w m x and Σ w m a over the batches, with m = μ φ''(μ) at the centroids of the time.
+
+    Their quotient is the centroid where it does not change any more.
+    """
+    C = block.divergence.smooth(stream.centroids, at_least=UNSEEN)
+    _, pull, push = block.evaluate(labels, scales, CentroidEntries.of(C, np.ones(C.shape, dtype=bool)))
+    sums = np.stack([pull.reshape(C.shape), push.reshape(C.shape) / C])
+    stream.weighted = sums if stream.weighted is None else share * stream.weighted + sums
+    assert stream.whole is not None
+    filled = np.flatnonzero(~stream.whole.empty)
+    centers = divide(*stream.weighted[:, filled])
+    stream.centroids[filled] = centers * block.divergence.unit(stream.whole.norms)[filled, None]
 
 
 def same_weights(one: FloatArray | None, other: FloatArray | None) -> bool:
@@ -157,7 +186,7 @@ def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[
         labels=labels,
         scales=scales,
         centroids=centroids,
-        objective=objective(data, step, stream.centroids),
+        objective=objective(data, step, stream.centroids, whole.norms),
         n_iter=stream.steps,
         stop_reason="batch",
         history={},

@@ -326,10 +326,11 @@ def describe_pixels(
     block, divergence = part.block, part.block.divergence
     prepared = block.prepare_templates(*templates)
     labels = block.assign(prepared).labels if labels is None else block.backend.bring(labels).astype(np.int32)
-    own, following = block.backend.own_and_next(block.rows, prepared, labels)
-    best, _ = block.backend.own_and_next(block.rows, block.prepare_templates(*exact), labels)
+    own, following = block.own_and_next(prepared, labels)
+    best, _ = block.own_and_next(block.prepare_templates(*exact), labels)
     residuals = np.maximum(divide(block.losses(best), divergence.row_size(block.terms)), 0.0)
-    measured = (divergence.scale(own, block.terms), residuals, margins(divergence, own, following, block.terms))
+    scales = block.own_scales(prepared, labels, own)
+    measured = (scales, residuals, margins(divergence, own, following, block.terms))
     if calibration is None:
         sure, others = np.full(len(block), np.nan), np.full(len(block), -1, dtype=np.int32)
     else:

@@ -21,12 +21,15 @@ from onmf import divergence as divergences
 from onmf._version import __version__
 from onmf.backend import Backend
 from onmf.data import Engine
-from onmf.divergence import Array, Divergence
+from onmf.divergence import Array, Bregman, Convex, Divergence, NegativeBinomial
 from onmf.fit import Agreement, Clustering
 
 from .container import Container, damaged, read_container, write_container
-from .rules import STRING, Rule, abbreviate, check, number, of_type, strings
+from .rules import STRING, Rule, abbreviate, check, either, number, of_type, one_of, strings
 from .schema import check_arrays, check_centroids, check_fitted, check_parameters, check_parts
+
+WITHOUT_FILES = (Divergence, Convex, Bregman)
+"""Divergences that no file can name: abstract ones, and those made of a user's functions."""
 
 FORMAT = "an onmf model"
 VERSION = 1
@@ -231,21 +234,25 @@ def _decode(name: str, value: Any, arrays: Mapping[str, Array]) -> Any:
 
 def _encode_divergence(name: str, value: Divergence) -> dict[str, Any]:
     kind = type(value).__name__
-    if getattr(divergences, kind, None) is not type(value):
+    if getattr(divergences, kind, None) is not type(value) or isinstance(value, Bregman):
         raise ValueError(
             f"{name}={value!r} cannot be saved: a model file holds no code. Only the divergences of "
             "onmf.divergence can be saved."
         )
-    return {"divergence": kind, **asdict(value)}
+    return {"divergence": kind, **(value.settings() if isinstance(value, Convex) else asdict(value))}
 
 
 def _decode_divergence(value: dict[str, Any]) -> Divergence:
     name = value.get("divergence")
     kind = getattr(divergences, name, None) if isinstance(name, str) else None
-    if not (isinstance(kind, type) and issubclass(kind, Divergence) and kind is not Divergence):
+    if not (isinstance(kind, type) and issubclass(kind, Divergence) and kind not in WITHOUT_FILES):
         raise ValueError(f"its divergence {abbreviate(name)} is unknown")
     parameters = {key: each for key, each in value.items() if key != "divergence"}
     known = {field.name: number() for field in fields(kind)}
+    if kind is NegativeBinomial:
+        known = {"theta": either(number(), one_of("auto")), "scale": one_of("size", "fit"), "smoothing": number()}
     unknown = Rule(lambda value: False, "a known parameter")
     check({key: known.get(key, unknown) for key in parameters} | known, parameters, f"{name} ")
+    if kind is NegativeBinomial:
+        return kind(**parameters)
     return kind(**{field.name: float(parameters[field.name]) for field in fields(kind) if field.init})

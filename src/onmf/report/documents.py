@@ -151,7 +151,8 @@ def _columns(
     places, method = map_of_documents(X, progress=progress)
     columns["places"] = code_places(places)
     C, divergence = to_host(found.model.cluster_centers_), found.model.divergence_
-    told = deciding_words(X, labels[filled], divergence.templates(C), divergence.offsets(C))
+    typical = float(np.median(X.sum(axis=1)))
+    told = deciding_words(X, labels[filled], *divergence.linearised(C, typical))
     used, words = np.unique(told.words, return_inverse=True)
     largest = np.zeros(len(told.runners_up))
     owner = np.repeat(np.arange(len(largest)), np.diff(told.starts))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, Divergence, FloatArray
 
-from ..base import Backend, Block, Matrix, Templates
+from ..base import Backend, Block, Matrix, Templates, refused
 from ..device import import_cupy, to_host
 from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
@@ -87,6 +87,10 @@ class GpuBackend(Backend):
             pool = self.cupy.get_default_memory_pool()
             budget = int(SHARE * (self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()))
         return place(self.cupy, X, budget)
+
+    def check(self, divergence: Divergence) -> None:
+        if divergence.host_only:
+            raise refused(self, divergence)
 
     def bring(self, array: Any) -> Any:
         return self.cupy.asarray(array)

@@ -15,6 +15,7 @@ from onmf.divergence import Array, FloatArray
 
 from .rows import (
     Seeds,
+    equal,
     from_sums,
     inner_products,
     parallel,
@@ -47,17 +48,23 @@ def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
         states.append(rng.bit_generator.state)
         rng.integers(k, size=n)
     centroids: FloatArray = data.total(sums_at_random, states, k)
+    if data.divergence.absolute:
+        return Seeds(from_sums(centroids[:, :-1], centroids[:, -1]))
     centroids = from_sums(centroids)
     tie_parallel(centroids)
     return Seeds(centroids)
 
 
 def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
-    """The sums of random clusters of the rows of a part. → (k, p)"""
+    """The sums of random clusters of the rows of a part; their weights follow if rows have no scale. → (k, p or p + 1)"""
     rng = np.random.default_rng()
     rng.bit_generator.state = states[part.number]
     labels = rng.integers(k, size=len(part.block)).astype(np.int32)
-    return part.block.sum_by_label(labels, part.block.host_weights, k)
+    weights = part.block.host_weights
+    sums = part.block.sum_by_label(labels, weights, k)
+    if not part.block.divergence.absolute:
+        return sums
+    return np.column_stack([sums, np.bincount(labels, weights=weights, minlength=k)])
 
 
 @dataclass
@@ -126,12 +133,13 @@ def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_los
     while known.seeds < len(seeds):
         seed = seeds[known.seeds : known.seeds + 1]
         products = inner_products(part, seed)
-        known.open &= ~parallel(products, np.append(known.squares, np.square(seed).sum()))
+        alike = equal if divergence.absolute else parallel
+        known.open &= ~alike(products, np.append(known.squares, np.square(seed).sum()))
         own = chosen[known.seeds] - part.first
         if 0 <= own < len(known.open):
             known.open[own] = False
         if by_loss:
-            exact, smoothed = divergence.unsmoothed(), divergence.smooth(seed)
+            exact, smoothed = divergence.unsmoothed(), divergence.smooth(divergence.begin(seed))
             templates = block.prepare_templates(exact.templates(smoothed), exact.offsets(smoothed))
             new = np.maximum(to_host(block.assign(templates).losses), 0.0)
             known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)

@@ -48,12 +48,19 @@ def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) 
         spare = [pair for part in data.map(spare_rows, k) for pair in part]
         rows = fill_up(rows, k, spare)
         centroids = rows_at(data, rows)
-    tie_parallel(centroids, chosen)
+    if not data.divergence.absolute:
+        tie_parallel(centroids, chosen)
     return Seeds(centroids, np.asarray(rows, dtype=np.int64))
 
 
-def from_sums(sums: FloatArray) -> FloatArray:
-    """Centroids from sums by cluster; a cluster without rows starts from the sum of all rows. → (k, p)"""
+def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
+    """Centroids from sums by cluster; a cluster without rows starts from the sum of all rows. → (k, p)
+
+    With the ``counts`` of the clusters (k,) centroids are means, for divergences whose rows have no scale.
+    """
+    if counts is not None:
+        whole = sums.sum(axis=0) / counts.sum()
+        return np.where(counts[:, None] > 0, divide(sums, counts[:, None]), whole)
     largest = np.abs(sums).max()
     if largest > LARGEST_SUM:  # scale by a power of two, which is exact
         sums = np.ldexp(sums, -int(np.frexp(largest)[1]))
@@ -88,6 +95,12 @@ def parallel(products: FloatArray, squares: FloatArray) -> Array:
     """
     norms = np.sqrt(squares)
     return products >= COSINE * norms[:-1] * norms[-1]
+
+
+def equal(products: FloatArray, squares: FloatArray) -> Array:
+    """Which rows are equal to another one, given as in :func:`parallel`. → (n,) bool"""
+    sizes = squares[:-1] + squares[-1]
+    return sizes - 2 * products <= (1 - COSINE) * sizes
 
 
 def inner_products(part: Part, row: FloatArray) -> FloatArray:

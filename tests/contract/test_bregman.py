@@ -1,0 +1,302 @@
+"""Bregman divergences against brute force: the named ones, and some of a user's own."""
+
+from functools import partial
+from itertools import pairwise
+from math import exp, log
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize_scalar
+from scipy.sparse import csr_array
+from scipy.special import xlogy
+from sklearn.exceptions import ConvergenceWarning
+
+import onmf
+from conftest import hold
+from onmf import ONMF
+from onmf.backend import CentroidEntries
+from onmf.divergence import Bernoulli, Bregman, Exponential, NegativeBinomial
+
+COSH = Bregman(
+    lambda x: exp(x) + exp(-x),
+    lambda x: exp(x) - exp(-x),
+    lambda x: exp(x) + exp(-x),
+    domain="real",
+    label="cosh",
+)
+MIXED = Bregman(
+    lambda x: x * log(x) - x + 0.05 * x * x if x > 0 else 0.0,
+    lambda x: log(x) + 0.1 * x if x > 0 else -np.inf,
+    lambda x: 1 / x + 0.1,
+    scale="fit",
+    label="mixed",
+)
+
+
+def power(beta, scale="fit"):
+    """The φ of a β-divergence."""
+    return Bregman(
+        lambda x: x**beta / (beta * (beta - 1)),
+        lambda x: x ** (beta - 1) / (beta - 1) if x > 0 or beta > 1 else -np.inf,
+        lambda x: x ** (beta - 2),
+        scale=scale,
+        label="power",
+    )
+
+
+NB = partial(NegativeBinomial, 0.7, smoothing=0.0)
+ALL = {
+    "negative binomial": NB(),
+    "negative binomial, fitted": NB(scale="fit"),
+    "bernoulli": Bernoulli(0.0),
+    "exponential": Exponential(),
+    "cosh": COSH,
+    "mixed": MIXED,
+    "power": power(1.5, "size"),
+}
+
+
+def brute(divergence, x, y):
+    """D(x, y) by entry, from its definition."""
+    if isinstance(divergence, NegativeBinomial):
+        θ = divergence.theta
+        return xlogy(x, x / y) - (x + θ) * np.log((x + θ) / (y + θ))
+    phi, slope = divergence.phi, divergence.slope
+    return phi(x) - phi(y) - slope(y) * (x - y)
+
+
+def rows_for(divergence, n=40, p=6, seed=1):
+    rng = np.random.default_rng(seed)
+    if divergence.domain == "real":
+        return rng.normal(size=(n, p))
+    if divergence.domain == "unit":
+        return rng.beta(0.7, 0.7, size=(n, p)).clip(0.01, 0.99)
+    return rng.gamma(0.7, size=(n, p)) * 4 + 0.05
+
+
+def scale_by_search(divergence, x, c):
+    if divergence.absolute:
+        return 1.0
+    if divergence.sized:
+        return x.sum()
+    found = minimize_scalar(
+        lambda t: brute(divergence, x, np.exp(t) * c).sum(), bounds=(-8, 8), options={"xatol": 1e-12}
+    )
+    return np.exp(found.x)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+def test_label_scale_and_loss_are_the_minimum(name, engine):
+    divergence = ALL[name]
+    X, C = rows_for(divergence), divergence.begin(rows_for(divergence, 4, seed=2))
+    block = hold(engine, X, divergence)
+    labels, scales, losses = block.assign(block.prepare(C))
+    for x, label, scale, loss in zip(X, labels, scales, losses, strict=True):
+        best = [scale_by_search(divergence, x, c) for c in C]
+        values = [brute(divergence, x, a * c).sum() for a, c in zip(best, C, strict=True)]
+        assert label == np.argmin(values)
+        assert loss == pytest.approx(values[label], rel=1e-8, abs=1e-10)
+        assert loss >= 0
+        assert scale == pytest.approx(best[label], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_centroid_is_the_minimum_for_its_rows(name):
+    divergence = ALL[name]
+    X = rows_for(divergence, 12)
+    block = hold("cpu", X, divergence)
+    run, W = block.backend.begin(block), divergence.begin(X.mean(axis=0, keepdims=True))
+    step = run.step_from(W)
+    _, scales = run.collect()
+    for _ in range(4):
+        run.update(step, W)
+    c = W[0] / divergence.unit(step.norms)[0]
+    for j in range(X.shape[1]):
+
+        def derivative(v, x=X[:, j]):
+            return np.sum(scales * divergence.curvature(scales * v) * (x - scales * v))
+
+        low, high = sorted([c[j] * 0.5, c[j] * 1.5])
+        assert c[j] == pytest.approx(brentq(derivative, low, high, xtol=1e-15), rel=1e-8)
+        values = [brute(divergence, X[:, j], scales * v).sum() for v in (c[j], low, high)]
+        assert values[0] == min(values)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_objective_never_rises_and_is_that_of_what_is_published(name):
+    divergence = ALL[name]
+    X = rows_for(divergence, 60)
+    model = ONMF(4, beta_loss=divergence, init="random-partition", random_state=0, tol=0, n_threads=1)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", lambda *args, **kwargs: None)
+        model.set_params(verbose=1).fit(X)
+    seen = model.history_["objective"]
+    assert all(after <= before * (1 + 1e-11) for before, after in pairwise(seen))
+    fitted = model.scales_[:, None] * model.cluster_centers_[model.labels_]
+    assert model.reconstruction_err_ == pytest.approx(brute(divergence, X, fitted).sum(), rel=1e-8)
+    assert np.array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "exponential", "cosh"])
+def test_without_scales_it_is_bregman_k_means(name):
+    divergence = ALL[name]
+    X = rows_for(divergence, 50)
+    start = X[:3].copy()
+    model = ONMF(3, beta_loss=divergence, init=start, tol=0).fit(X)
+    C = start
+    for _ in range(model.n_iter_):
+        labels = brute(divergence, X[:, None], C).sum(axis=2).argmin(axis=1)
+        C = np.array([X[labels == k].mean(axis=0) for k in range(3)])
+    assert np.array_equal(model.labels_, labels)
+    assert model.cluster_centers_ == pytest.approx(C, rel=1e-12)
+    assert np.all(model.scales_ == 1)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.5])
+def test_a_homogeneous_phi_gives_the_closed_forms(beta):
+    X = rows_for(NB(), 50)
+    options = {"init": X[:3], "smoothing": 0.0, "tol": 0, "max_iter": 8}
+    with pytest.warns(ConvergenceWarning):
+        found = ONMF(3, beta_loss=power(beta), **options).fit(X)
+        closed = ONMF(3, beta_loss=beta, **options).fit(X)
+    assert np.array_equal(found.labels_, closed.labels_)
+    assert found.reconstruction_err_ == pytest.approx(closed.reconstruction_err_, rel=1e-9)
+    assert found.scales_ == pytest.approx(closed.scales_, rel=1e-6)
+    assert found.cluster_centers_ == pytest.approx(closed.cluster_centers_, rel=1e-6)
+
+
+def test_a_large_theta_is_kullback_leibler(counts):
+    X = counts[0] if isinstance(counts, tuple) else counts
+    options = {"init": "random-partition", "random_state": 0, "smoothing": 0.0}
+    nearly = ONMF(3, **options | {"beta_loss": NegativeBinomial(1e6, smoothing=0.0)}).fit(X)
+    limit = ONMF(3, **options).fit(X)
+    assert np.array_equal(nearly.labels_, limit.labels_)
+    assert nearly.reconstruction_err_ == pytest.approx(limit.reconstruction_err_, rel=1e-3)
+
+
+@pytest.fixture
+def overdispersed():
+    """Rows of three clusters whose counts vary far more than Poisson counts, with zeros."""
+    rng = np.random.default_rng(0)
+    C = rng.gamma(0.4, size=(3, 30))
+    C /= C.sum(axis=1, keepdims=True)
+    truth, sizes = rng.integers(3, size=150), rng.integers(30, 300, size=150)
+    means = sizes[:, None] * C[truth]
+    X = rng.negative_binomial(1.5, 1.5 / (1.5 + means))
+    return X[X.sum(axis=1) > 0], truth[X.sum(axis=1) > 0]
+
+
+@pytest.mark.parametrize("scale", ["size", "fit"])
+@pytest.mark.parametrize("smoothing", [0.0, 1e-3])
+def test_engines_forms_and_threads_agree(overdispersed, scale, smoothing, monkeypatch):
+    monkeypatch.setattr("onmf.backend.threads.WORTH_A_THREAD", 100)
+    X, _ = overdispersed
+    model = partial(ONMF, 3, beta_loss=NegativeBinomial(1.5, scale, smoothing), init=X[:3], max_iter=30)
+    plain = model(engine="reference").fit(X)
+    for one in (X, csr_array(X)):
+        first, second = (model(n_threads=threads).fit(one) for threads in (1, 2))
+        assert np.array_equal(first.labels_, plain.labels_)
+        assert first.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-9)
+        assert first.cluster_centers_ == pytest.approx(plain.cluster_centers_, rel=1e-6, abs=1e-12)
+        assert first.margins_ == pytest.approx(plain.margins_, rel=1e-6, abs=1e-9)
+        for name in ("cluster_centers_", "scales_", "labels_", "margins_"):
+            assert np.array_equal(getattr(first, name), getattr(second, name)), name
+    blocks = model().fit(lambda: iter([csr_array(X[:40]), csr_array(X[40:41]), csr_array(X[41:])]))
+    assert np.array_equal(blocks.labels_, plain.labels_)
+    assert blocks.cluster_centers_ == pytest.approx(plain.cluster_centers_, rel=1e-6, abs=1e-12)
+
+
+def test_dask_weights_and_repeats(overdispersed):
+    dask = pytest.importorskip("dask.array")
+    X, _ = overdispersed
+    weights = np.random.default_rng(0).integers(0, 3, size=len(X))
+    model = partial(ONMF, 3, beta_loss="negative-binomial", init=X[:3] + 1)
+    repeated = model().fit(np.repeat(X, weights, axis=0))
+    weighted = model().fit(X, sample_weight=weights)
+    parts = model().fit(dask.from_array(X, chunks=(50, -1)), sample_weight=weights)
+    for one in (weighted, parts):
+        assert one.cluster_centers_ == pytest.approx(repeated.cluster_centers_, rel=1e-6, abs=1e-12)
+        assert one.reconstruction_err_ == pytest.approx(repeated.reconstruction_err_, rel=1e-9)
+    assert np.array_equal(np.asarray(parts.labels_), weighted.labels_)
+
+
+def test_a_fitted_model_describes_rows_and_can_be_saved(overdispersed, tmp_path):
+    X, truth = overdispersed
+    model = ONMF(3, beta_loss=NegativeBinomial(1.5, "fit"), init="++", n_init=3, random_state=0).fit(X)
+    model.save(tmp_path / "model.onmf")
+    again = onmf.load(tmp_path / "model.onmf")
+    assert again.divergence_ == model.divergence_ == model.beta_loss
+    for one in (model, again):
+        assert np.array_equal(one.predict(X), model.labels_)
+        assigned = one.assign(X)
+        assert assigned.margins == pytest.approx(model.margins_)
+        assert assigned.scales == pytest.approx(model.scales_, rel=1e-2)
+        assert one.transform(X).shape == (len(X), 3)
+        assert one.predict_proba(X).sum(axis=1) == pytest.approx(1)
+        assert one.score(X) == pytest.approx(-model.reconstruction_err_ / len(X), rel=1e-2)
+    consensus = ONMF(3, beta_loss="negative-binomial", init="consensus", n_consensus=4, random_state=0).fit(X)
+    assert onmf.metrics.clustering_accuracy(truth, consensus.labels_) > 0.9
+
+
+def test_batches(overdispersed):
+    X, _ = overdispersed
+    start = X[:3] + 1
+    whole = ONMF(3, beta_loss="negative-binomial", init=start).fit(X)
+    stream = ONMF(3, beta_loss="negative-binomial", init=start, forgetting=0.95)
+    for _ in range(20):
+        for first in range(0, len(X), 50):
+            stream.partial_fit(X[first : first + 50])
+    assert onmf.metrics.clustering_accuracy(whole.labels_, stream.predict(X)) > 0.95
+    assert stream.score(X) > 1.05 * whole.score(X)
+    with pytest.raises(ValueError, match="leave batch=None"):
+        stream.partial_fit(X[:50], batch="first")
+
+
+def test_an_empty_cluster_is_filled_again(overdispersed):
+    X, _ = overdispersed
+    start = np.vstack([X[:2] + 1, np.eye(1, X.shape[1])])
+    for divergence in ("negative-binomial", NegativeBinomial(1.0, "fit")):
+        assert len(np.unique(ONMF(3, beta_loss=divergence, init=start).fit(X).labels_)) == 3
+
+
+def test_zeros_of_the_rows_are_counted(overdispersed):
+    """The sums over the nonzeros and the series for the zeros together are the sums over all entries."""
+    X, labels = overdispersed
+    scales, C = X.sum(axis=1).astype(float), np.random.default_rng(1).random((3, X.shape[1])) / 30
+    C[:, 3] = 0
+    entries = CentroidEntries.of(C)
+    sums = [hold(engine, X, NB()).evaluate(labels, scales, entries) for engine in ("reference", "cpu")]
+    assert sums[1] == pytest.approx(sums[0], rel=1e-11)
+
+
+def test_refusals(overdispersed, tmp_path):
+    X, _ = overdispersed
+    with pytest.raises(ValueError, match="negative-binomial has none"):
+        ONMF(3, beta_loss="negative-binomial", refine="local-search").fit(X)
+    with pytest.raises(ValueError, match="Values above 1"):
+        ONMF(3, beta_loss="bernoulli").fit(X)
+    with pytest.raises(ValueError, match="phi of an entry of row 1 is not a finite number"):
+        ONMF(1, beta_loss="exponential").fit([[1.0, 2.0], [800.0, 1.0]])
+    with pytest.raises(ValueError, match="holds no code"):
+        ONMF(2, beta_loss=COSH).fit(rows_for(COSH)).save(tmp_path / "model.onmf")
+    with pytest.raises(ValueError, match="use scale='none'"):
+        Bregman(exp, exp, exp, domain="real", scale="fit")
+    with pytest.raises(ValueError, match="theta=0"):
+        NegativeBinomial(0)
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ((lambda x: x * x, lambda x: 3 * x, lambda x: 3.0), "slope is not the derivative of phi: at "),
+        ((lambda x: x * x, lambda x: 2 * x, lambda x: 1.0), "curvature is not the derivative of slope"),
+        ((lambda x: -x * x, lambda x: -2 * x, lambda x: -2.0), "phi is not convex"),
+        ((lambda x: x**0.5 if x > 1 else float(open(x)), exp, exp), "phi cannot be compiled by numba"),
+        ((lambda x: log(x - 1), exp, exp), r"phi\(0.05\) is not finite"),
+    ],
+)
+def test_functions_that_do_not_fit_are_refused(functions, message):
+    with pytest.raises(ValueError, match=message):
+        Bregman(*functions)
