@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from onmf.data import Engine
 from onmf.data.intake import in_parts, take_in
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
 from onmf.fit import Clustering, Listener, fit
+from onmf.fit.dispersion import fit_estimating
 from onmf.fit.settings import check_moves, check_rows
 from onmf.fit.solve import Compute, first_seeds, warn_about
 from onmf.fit.stream import Stream, describe_batch, learn
@@ -377,7 +379,8 @@ def _fit(
     check_rows(data.shape[0], model.n_clusters)
     settings = settings_of(model, init=start, n_runs=n_runs)
     reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters_of(settings)))
-    clustering = compute(data, settings, reporter)
+    again = partial(take_in, model, X, sample_weight=weights, engine=engine, reset=True)
+    clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
     reporter.searched(clustering)
     model._divergence = divergence
     model._adopt(clustering, chosen.name)

@@ -12,10 +12,11 @@ from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
 from .bregman import Bregman, Convex
 from .frobenius import Cosine, Frobenius
 from .kullback_leibler import KullbackLeibler
-from .likelihoods import Bernoulli, Exponential, NegativeBinomial
+from .likelihoods import THETAS, Bernoulli, Exponential, NegativeBinomial
 from .moves import Clusters, Entries, Moves, Sweep
 
 __all__ = [
+    "THETAS",
     "Array",
     "Bernoulli",
     "BetaAboveOne",

@@ -65,6 +65,10 @@ class NegativeBinomial(Convex):
         require(scale != "none", "scale='none' is not allowed here: rows differ in size. Use 'size' or 'fit'.")
         check_smoothing(smoothing)
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        return f"{type(self).__name__}({given})"
+
     @property
     def epsilon(self) -> float:
         return self.smoothing
