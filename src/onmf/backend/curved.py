@@ -154,7 +154,7 @@ REACH = 14.0
 
 
 def times(x: FloatArray, slope: Callable[[FloatArray], FloatArray], μ: FloatArray) -> FloatArray:
-    """x φ'(μ), in which 0 · (−∞) counts as 0."""
+    """X φ'(μ), in which 0 · (−∞) counts as 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x == 0, 0.0, x * slope(μ))
 

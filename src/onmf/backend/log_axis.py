@@ -71,7 +71,7 @@ class Axis:
 
 
 def series_of(values: FloatArray) -> FloatArray:
-    """Chebyshev coefficients on each panel, from the values at its nodes: (..., panels · terms) → (..., panels, terms)"""
+    """Chebyshev coefficients on each panel, from values at its nodes: (..., panels · terms) → (..., panels, terms)"""
     split = values.reshape(*values.shape[:-1], -1, TERMS)
     return np.asarray(split @ _TO_SERIES)
 

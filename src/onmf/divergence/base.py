@@ -81,14 +81,18 @@ class Divergence(ABC):
 
     @property
     def curved(self) -> bool:
-        """Whether there are no closed forms for scores and centroids. Templates are then centroids, and a backend scores
-        rows against them by ``slope``, ``psi`` and ``moment`` (:class:`~onmf.divergence.Convex`)."""
+        """Whether there are no closed forms for scores and centroids.
+
+        Templates are then centroids, and backends score rows by the functions of :class:`~onmf.divergence.Convex`.
+        """
         return False
 
     @property
     def sized(self) -> bool:
-        """Whether the size of a centroid counts. Scales and centroids are then published as they are, without the gauge
-        H Hᵀ = I."""
+        """Whether the size of a centroid counts.
+
+        Scales and centroids are then published as they are, without the gauge H Hᵀ = I.
+        """
         return False
 
     @property

@@ -75,7 +75,7 @@ class Convex(Divergence):
             return np.where(x == 0, 0.0, x * self.slope(x)) - self.phi(x)
 
     def moment(self, x: FloatArray) -> FloatArray:
-        """x φ''(x)."""
+        """X φ''(x)."""
         return x * self.curvature(x)
 
     @property
@@ -301,7 +301,9 @@ def check_convex(
             )
     if not (values[2][1] > 0).all():
         at = x[int(np.argmin(values[2][1]))]
-        raise ValueError(f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function.")
+        raise ValueError(
+            f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function."
+        )
 
 
 @lru_cache(maxsize=32)
@@ -309,7 +311,8 @@ def elementwise(function: Callable[[float], float]) -> Callable[[Any], FloatArra
     """A plain function of a number as one of arrays, compiled."""
     import numba
 
-    ufunc = numba.vectorize(["float64(float64)"])(function)
+    compiler: Any = numba.vectorize
+    ufunc = compiler(["float64(float64)"])(function)
 
     def apply(x: Any) -> FloatArray:
         with np.errstate(all="ignore"):

@@ -53,9 +53,7 @@ class NegativeBinomial(Convex):
     name = "negative-binomial"
     domain = "nonnegative"
 
-    def __init__(
-        self, theta: float | Literal["auto"] = 1.0, scale: Scale = "size", smoothing: float = 1e-3
-    ) -> None:
+    def __init__(self, theta: float | Literal["auto"] = 1.0, scale: Scale = "size", smoothing: float = 1e-3) -> None:
         for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", smoothing)):
             object.__setattr__(self, name, value)
         least, largest = THETAS

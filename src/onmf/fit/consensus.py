@@ -65,7 +65,7 @@ def consensus_start(
     chosen, agreement = elect(block, labels, k, rng, plan)
     sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
     if data.divergence.absolute:
-        counts = np.bincount(chosen, weights=block.host_weights, minlength=k)
+        counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
     return Seeds(from_sums(sums, counts), agreement=agreement)
 
 

@@ -93,8 +93,8 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
     block = part.block
     if data.divergence.estimates:
         raise ValueError(
-            f"{data.divergence!r} is estimated from all rows, and partial_fit sees a batch at a time: give its parameter "
-            "a number."
+            f"{data.divergence!r} is estimated from all rows, and partial_fit sees a batch at a time: give its "
+            "parameter a number."
         )
     if name is not None and data.divergence.curved:
         raise ValueError(

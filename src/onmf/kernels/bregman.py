@@ -17,10 +17,10 @@ from math import exp, floor, log
 from types import FunctionType
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from .jit import jit_dividing as jit
+from .jit import jit_uncached
 
 MIDDLE = 0x3FE6A09E667F3BCD
 """The bits of √½: mantissas are brought to [√½, √2)."""
@@ -34,7 +34,7 @@ MOST_STEPS = 60
 
 @jit
 def logarithm(x: float) -> float:
-    """log x of a normal number x > 0, to 1 ulp or so. Unlike ``math.log``, the compiler does several at once.
+    """Log x of a normal number x > 0, to 1 ulp or so. Unlike ``math.log``, the compiler does several at once.
 
     The polynomial is that of FDLIBM's ``e_log.c``.
     """
@@ -43,9 +43,7 @@ def logarithm(x: float) -> float:
     mantissa = np.int64(bits - (exponent << 52)).view(np.float64)
     z = (mantissa - 1.0) / (mantissa + 1.0)
     w = z * z
-    high = 0.2222219843214978396 + w * (
-        0.1818357216161805012 + w * (0.1531383769920937332 + w * 0.1479819860511658591)
-    )
+    high = 0.2222219843214978396 + w * (0.1818357216161805012 + w * (0.1531383769920937332 + w * 0.1479819860511658591))
     series = w * (0.6666666666666735130 + w * (0.3999999999940941908 + w * (0.2857142874366239149 + w * high)))
     return np.float64(exponent) * 0.6931471805599453 + (2.0 * z + z * series)
 
@@ -78,7 +76,7 @@ def add_slopes(
 @jit
 def panel_of(t: float, width: float, first: int, panels: int) -> tuple[int, float]:
     """The panel in which t lies, counted from ``first``, and its place there between −1 and 1."""
-    panel = min(max(int(floor(t / width)) - first, 0), panels - 1)
+    panel = min(max(floor(t / width) - first, 0), panels - 1)
     return panel, 2.0 * (t / width - (panel + first)) - 1.0
 
 
@@ -324,18 +322,16 @@ NEGATIVE_BINOMIAL = BregmanKernels(scores_at_sizes, scores_and_scales, pulls_by_
 @lru_cache(maxsize=8)
 def specialised(slope: Callable[[float], float], curvature: Callable[[float], float]) -> BregmanKernels:
     """The kernels for a user's φ, from φ' and φ'' as plain functions of a number."""
-    options = {"nogil": True, "error_model": "numpy"}
-    first, second = numba.njit(slope, **options), numba.njit(curvature, **options)
+    first, second = jit_uncached(slope), jit_uncached(curvature)
     own: dict[str, Any] = {
-        "slope": numba.njit(lambda mu, theta: first(mu), **options),
-        "moment": numba.njit(lambda mu, theta: mu * second(mu), **options),
+        "slope": jit_uncached(lambda mu, theta: first(mu)),
+        "moment": jit_uncached(lambda mu, theta: mu * second(mu)),
     }
 
     def again(kernel: Any) -> Any:
         """The same code, with the functions in ``own`` in place of those of this module."""
         function = kernel.py_func
-        return numba.njit(FunctionType(function.__code__, {**function.__globals__, **own}), **options)
+        return jit_uncached(FunctionType(function.__code__, {**function.__globals__, **own}))
 
-    for part in (add_slopes, pull_of, bend):
-        own[part.py_func.__name__] = again(part)
+    own |= {"add_slopes": again(add_slopes), "pull_of": again(pull_of), "bend": again(bend)}
     return BregmanKernels(*map(again, NEGATIVE_BINOMIAL))

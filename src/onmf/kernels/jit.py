@@ -48,6 +48,11 @@ def jit_dividing(function: F) -> F:
     return _compiled(function, fastmath=False, error_model="numpy")
 
 
+def jit_uncached(function: Callable[..., Any]) -> Any:
+    """Compile a user's function, or a kernel that calls one: such code is not found again in a cache on disk."""
+    return numba.njit(function, nogil=True, error_model="numpy")
+
+
 def _compiled(function: F, **options: Any) -> F:
     try:
         compiled = numba.njit(function, nogil=True, cache=True, **options)

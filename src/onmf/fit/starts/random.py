@@ -56,7 +56,10 @@ def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
 
 
 def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
-    """The sums of random clusters of the rows of a part; their weights follow if rows have no scale. → (k, p or p + 1)"""
+    """The sums of random clusters of the rows of a part. → (k, p)
+
+    If rows have no scale, the weights of the clusters are one more column.
+    """
     rng = np.random.default_rng()
     rng.bit_generator.state = states[part.number]
     labels = rng.integers(k, size=len(part.block)).astype(np.int32)
