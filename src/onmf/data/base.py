@@ -98,6 +98,10 @@ class Data(ABC):
     def steps(self, centroids: FloatArray) -> Steps:
         """Begin a run from these centroids."""
 
+    @abstractmethod
+    def held_for(self, divergence: Divergence) -> Data:
+        """The same rows for another divergence."""
+
     def bring(self, array: Any) -> Any:
         """Bring an array to where functions over parts take it from: the host, if there are many parts."""
         return to_host(array)

@@ -65,6 +65,11 @@ class InBlocks(InParts):
         self._passes = 0  # of the start
         self._memo = Memo()
 
+    def held_for(self, divergence: Divergence) -> InBlocks:
+        other = InBlocks(self.backend, self.source, divergence, self._progress)
+        other.survey()
+        return other
+
     def over_parts(self, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         results = self._each(function, args)
         if not together:

@@ -77,6 +77,11 @@ class InDask(InParts):
         self._sent: list[tuple[Any, Any]] = []
         self._pinned = True
 
+    def held_for(self, divergence: Divergence) -> InDask:
+        other = InDask(self.backend, self.source, divergence, self._patience)
+        other.survey()
+        return other
+
     @cached_property
     def _blocks(self) -> list[Any]:
         """The partitions as tasks take them."""

@@ -84,6 +84,9 @@ class InMemory(Data):
         self.part.run = self.backend.begin(self.block)
         return self.backend.steps(self.part.run, centroids)
 
+    def held_for(self, divergence: Divergence) -> InMemory:
+        return InMemory(self.backend.hold(self.block.source, divergence, self.block.weights))
+
     def whole(self) -> Part:
         return self.part
 

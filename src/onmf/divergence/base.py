@@ -106,6 +106,11 @@ class Divergence(ABC):
         return False
 
     @property
+    def easier(self) -> Divergence | None:
+        """The divergence under which a run begins, if its optima are near those of this one and easier to find."""
+        return None
+
+    @property
     def estimates(self) -> bool:
         """Whether a parameter of the divergence is estimated by the fit."""
         return False

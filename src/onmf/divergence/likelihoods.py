@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from .arrays import FloatArray
-from .base import check_smoothing, require
+from .base import Divergence, check_smoothing, require
 from .bregman import Convex, Scale, check_scale
+from .kullback_leibler import KullbackLeibler
 
 THETAS = (1e-3, 1e6)
 """Smallest and largest θ. Beyond the largest, the negative binomial is Poisson to all digits that matter."""
@@ -33,7 +34,8 @@ class NegativeBinomial(Convex):
     Reference
         Cameron and Trivedi (2013) for the deviance; the *Method* page for the rest.
 
-    D is half the deviance, so the fit is one of maximum likelihood. As θ grows it becomes Kullback–Leibler.
+    D is half the deviance, so the fit is one of maximum likelihood. As θ grows it becomes Kullback–Leibler. A run from
+    a start other than given centroids begins with the iterations of Kullback–Leibler, which end near a lower minimum.
 
     Parameters
     ----------
@@ -70,6 +72,11 @@ class NegativeBinomial(Convex):
     @property
     def epsilon(self) -> float:
         return self.smoothing
+
+    @property
+    def easier(self) -> Divergence:
+        # Its smoothing lets rows move between clusters that do not share all words.
+        return KullbackLeibler()
 
     @property
     def parameter(self) -> float:

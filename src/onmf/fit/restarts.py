@@ -99,7 +99,7 @@ def runs(
         number, seed = begun
         seed = seed() if callable(seed) else seed
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
-        ended = alternate(data, seed.centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
+        ended = alternate(data, first_centroids(data, seed, plan), max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
         for method in searches if search is not None else ():
@@ -108,6 +108,15 @@ def runs(
         return clustering
 
     return in_parallel(data, begin, run, len(seeds), in_turn=watch is not None)
+
+
+def first_centroids(data: Data, seeds: Seeds, plan: Plan) -> FloatArray:
+    """The centroids from which the loop begins: those of the start, or the end of a loop with an easier divergence."""
+    easier = data.divergence.easier
+    if easier is None or seeds.given:
+        return seeds.centroids
+    begun = alternate(data.held_for(easier), seeds.centroids, max_iter=plan.max_iter, tol=plan.tol)
+    return to_host(begun.centroids)
 
 
 def in_parallel(

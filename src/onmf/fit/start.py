@@ -108,4 +108,4 @@ def _given(begin: Begin, centroids: Any) -> Seeds:
     checked = check_centroids(centroids, begin.settings.n_clusters, data.shape[1], data.divergence)
     if not data.divergence.absolute:
         tie_parallel(checked)
-    return Seeds(checked)
+    return Seeds(checked, given=True)

@@ -33,11 +33,14 @@ class Seeds:
         Their indices in X; None if they are not rows.
     agreement : Agreement or None
         How well the runs behind a consensus agreed.
+    given : bool
+        Whether a user gave the centroids, so that the run begins there and nowhere else.
     """
 
     centroids: FloatArray
     rows: Array | None = None
     agreement: Agreement | None = None
+    given: bool = False
 
 
 def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) -> Seeds:
