@@ -51,7 +51,9 @@ class ONMF(
         Number of clusters.
     beta_loss : str, float or Divergence, default="kullback-leibler"
         The divergence to minimise: ``"kullback-leibler"`` for counts, ``"frobenius"`` for Gaussian noise,
-        ``"itakura-saito"``, or ``"cosine"``, which is exact spherical k-means. A number is the β of a β-divergence.
+        ``"itakura-saito"``, ``"cosine"``, which is exact spherical k-means, ``"negative-binomial"`` for counts that
+        vary more than Poisson counts, ``"bernoulli"`` or ``"exponential"``. A number is the β of a β-divergence. An
+        object of :mod:`onmf.divergence`, such as ``Bregman(phi, slope, curvature)``, brings its own parameters.
     init : str, array or callable, default="snpa"
         How to choose the first centroids. ``"snpa"``: the rows that the successive nonnegative projection algorithm
         chooses, deterministic. ``"++"``: rows drawn with probability proportional to their loss under the rows drawn
@@ -97,7 +99,7 @@ class ONMF(
     labels_ : (n,) array of int
         Cluster of each row. For a Dask collection this, ``scales_`` and ``margins_`` are Dask arrays.
     scales_ : (n,) array
-        Scale of each row. Within a cluster their squares sum to one.
+        Scale of each row. Within a cluster their squares sum to one, unless the size of centroids means something.
     cluster_centers_ : (n_clusters, n_features) array
         Centroids, at the size that goes with the normalised scales: the paper's Wᵀ.
     components_ : (n_clusters, n_features) array

@@ -96,7 +96,8 @@ Divergence = Annotated[
     typer.Option(
         "--divergence",
         metavar="NAME",
-        help="How far a row is from a cluster: kullback-leibler (for counts), frobenius, cosine, or a number β.",
+        help="How far a row is from a cluster: kullback-leibler (for counts), negative-binomial (for counts that vary "
+        "more), frobenius, cosine, or a number β.",
         rich_help_panel=FIT,
     ),
 ]

@@ -278,9 +278,10 @@ def check_convex(
         try:
             values.append([elementwise(function)(at) for at in (x - step, x, x + step)])
         except Exception as error:
-            reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            told = [line for line in lines if not line.startswith(("Failed in", "During"))]
             raise ValueError(
-                f"{name} cannot be compiled by numba: {reason} Write it as a function of one number that uses only "
+                f"{name} cannot be compiled by numba: {(told or [type(error).__name__])[0].rstrip('.')}. Write it as a function of one number that uses only "
                 "arithmetic and the math module."
             ) from error
         if not np.isfinite(values[-1]).all():
