@@ -3,7 +3,16 @@
 import re
 from pathlib import Path
 
+import numpy as np
+
+import onmf
 from benchmarks import bregman, divergences
+from conftest import command
+from onmf import select_n_clusters
+from onmf.cells import cluster_cells
+from onmf.datasets import make_counts, make_scene
+from onmf.divergence import NegativeBinomial
+from onmf.metrics import clustering_accuracy
 
 GUIDE = Path(__file__).parents[1] / "docs" / "divergence.md"
 
@@ -25,3 +34,31 @@ def test_the_benchmarks_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["bregman", "--quick"])
     bregman.main()
     assert "slope of time over nonzeros" in capsys.readouterr().out
+
+
+def test_the_number_of_clusters_by_the_negative_binomial():
+    X = make_counts(200, 120, 4, overlap=0.2, random_state=0).X
+    chosen = select_n_clusters(X, range(2, 7), beta_loss="negative-binomial", n_splits=1, n_init=2, random_state=0)
+    assert chosen.n_clusters == 4
+
+
+def test_the_command_line_takes_the_negative_binomial(tmp_path):
+    X = make_counts(90, 60, 3, overlap=0.1, random_state=0).X.toarray()
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for i, row in enumerate(X[:, :40]):
+        words = [f"w{chr(97 + j % 26)}{chr(97 + j // 26)}x" for j, count in enumerate(row) for _ in range(count)]
+        (folder / f"{i}.txt").write_text(" ".join(words))
+    np.save(tmp_path / "cube.npy", make_scene(9, 10, 20, 3, random_state=0).X.reshape(9, 10, 20))
+    for kind, path in (("documents", folder), ("image", tmp_path / "cube.npy")):
+        out = tmp_path / kind
+        done = command(kind, path, "-k", "3", "--divergence", "negative-binomial", "--out", out)
+        assert done.exit_code == 0, done.output
+        assert onmf.load(out / "model.onmf").divergence_ == NegativeBinomial()
+
+
+def test_cells_by_the_negative_binomial():
+    made = make_counts(120, 80, 3, overlap=0.1, random_state=0)
+    found = cluster_cells(made.X, 3, beta_loss=NegativeBinomial("auto"))
+    assert clustering_accuracy(made.y, found.clusters) > 0.9
+    assert found.model.divergence_.theta > 10

@@ -280,8 +280,9 @@ def check_convex(
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             told = [line for line in lines if not line.startswith(("Failed in", "During"))]
+            reason = told[0].rstrip(".") if told else type(error).__name__
             raise ValueError(
-                f"{name} cannot be compiled by numba: {(told or [type(error).__name__])[0].rstrip('.')}. Write it as a function of one number that uses only "
+                f"{name} cannot be compiled by numba: {reason}. Write it as a function of one number that uses only "
                 "arithmetic and the math module."
             ) from error
         if not np.isfinite(values[-1]).all():

@@ -27,8 +27,8 @@ BOLD, FAINT = "#2a6f97", "#8d99ae"
 MAX_ITER = 300
 """Most iterations of a fit. The paper allows 100, but some members of the family need more."""
 
-COSINE_POSITION = max(BETAS) + 0.35
-"""Position of the cosine on the axis of β."""
+OTHERS = {"cosine": max(BETAS) + 0.35, "negative-binomial": max(BETAS) + 0.7}
+"""Divergences outside the family, and their positions on the axis of β."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ class DocumentSets(Kind):
         betas = [beta for beta in BETAS if beta != 0]
         averages = [report.average(beta) for beta in betas]
         ax.plot(betas, averages, color=BOLD, lw=2.5, marker="o", ms=5, label="all, by documents")
-        ax.plot(COSINE_POSITION, report.average("cosine"), color=BOLD, marker="o", ms=7)
+        for name, position in OTHERS.items():
+            ax.plot(position, report.average(name), color=BOLD, marker="o", ms=7)
 
 
 class Scenes(Kind):
@@ -205,7 +206,7 @@ def reproduce_family(only: list[str] | None = None, *, progress: Progress = lamb
         data = kind.load(name)
         if data is None:
             continue
-        for beta in (*BETAS, "cosine"):
+        for beta in (*BETAS, *OTHERS):
             if beta == 0 and not kind.has_beta_zero:
                 continue
             X = lift_zeros(data.X) if beta == 0 else data.X
@@ -224,7 +225,7 @@ def lift_zeros(X: FloatArray) -> FloatArray:
 
 
 def plot_family(report: FamilyReport) -> Any:
-    """Plot accuracy (left) and MRSA (right) against β, with the cosine at the right end of the axis.
+    """Plot accuracy (left) and MRSA (right) against β, with other divergences at the right end of the axis.
 
     Returns
     -------
@@ -238,13 +239,15 @@ def plot_family(report: FamilyReport) -> Any:
         names = list(dict.fromkeys(p.name for p in report.points if p.kind == kind_name))
         for number, name in enumerate(names):
             points = [p for p in report.points if p.name == name]
-            curve = [(p.beta, p.value) for p in points if p.beta != "cosine"]
+            curve = [(p.beta, p.value) for p in points if p.beta not in OTHERS]
             style = kind.curve_style(name, number)
             ax.plot(*zip(*curve, strict=True), marker="o", ms=3, **style)
-            ax.plot(COSINE_POSITION, points[-1].value, marker="o", ms=4, color=style["color"])
+            for point in points:
+                if isinstance(point.beta, str):
+                    ax.plot(OTHERS[point.beta], point.value, marker="o", ms=4, color=style["color"])
         kind.draw_average(ax, report)
         ticks = [0, 0.5, 1, 1.5, 2, 2.5]
-        ax.set_xticks([*ticks, COSINE_POSITION], [*(f"{t:g}" for t in ticks), "cosine"])
+        ax.set_xticks([*ticks, *OTHERS.values()], [*(f"{t:g}" for t in ticks), "cosine", "NB"])
         for beta, name in ((1, "KL"), (2, "Frobenius")):
             ax.axvline(beta, color=FAINT, lw=0.8, ls=":")
             ax.text(beta, 1, f" {name}", transform=ax.get_xaxis_transform(), fontsize=8, va="top", color=FAINT)

@@ -15,7 +15,7 @@ from onmf.backend import Backend, Block, Matrix
 from onmf.data import InMemory, get_engine
 from onmf.data.intake import check_in_memory
 from onmf.data.validate import check_data
-from onmf.divergence import Array, FloatArray, KullbackLeibler
+from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence
 from onmf.fit import Clustering, Plan
 from onmf.fit.restarts import runs
 from onmf.fit.starts import Seeds, random_partition
@@ -77,9 +77,12 @@ class Fit(NamedTuple):
     n_init: int
     plan: Plan
     seed: int
+    divergence: Divergence
 
     def best(self, data: InMemory, k: int, stream: list[int]) -> Clustering:
         """The best of several runs from random partitions. The stream makes their random numbers."""
+        if self.divergence != data.divergence:
+            data = data.held_for(self.divergence)
         seeds = np.random.default_rng([self.seed, *stream]).integers(np.iinfo(np.int32).max, size=self.n_init)
 
         def start(run: int) -> Seeds:
@@ -102,6 +105,7 @@ def select_n_clusters(
     n_rows: int | None = ROWS,
     refine: str | None = "local-search",
     max_iter: int = 20,
+    beta_loss: str | float | Divergence = "kullback-leibler",
     random_state: Any = None,
     n_threads: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -140,9 +144,11 @@ def select_n_clusters(
     n_rows : int or None, default=4000
         Use at most this many rows, chosen at random; None for all.
     refine : None or "local-search", default="local-search"
-        As in :class:`onmf.ONMF`.
+        As in :class:`onmf.ONMF`. Divergences without a local search do without it.
     max_iter : int, default=20
         As in :class:`onmf.ONMF`.
+    beta_loss : str, float or Divergence, default="kullback-leibler"
+        The divergence by which the halves are clustered, as in :class:`onmf.ONMF`. The criteria do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the halves and the runs.
     n_threads : int or None, default=None
@@ -165,6 +171,7 @@ def select_n_clusters(
     >>> select_n_clusters(X, random_state=0).n_clusters
     4
     """
+    divergence = get_divergence(beta_loss)
     check_in_memory(X, "select_n_clusters")
     if criterion not in CRITERIA:
         raise ValueError(f"criterion={criterion!r} is not known: use {either(CRITERIA)}.")
@@ -183,7 +190,8 @@ def select_n_clusters(
         k_max = check_range(k_min, k_max, n)
     backend = get_engine("cpu", rows, n_threads).backend
     splits = [_halved(backend, rows, halves, rng) for _ in range(n_splits)]
-    fit = Fit(backend, n_init, Plan(max_iter=max_iter, refine=refine, thorough=True), int(rng.integers(2**31 - 1)))
+    plan = Plan(max_iter=max_iter, refine=None if divergence.moves is None else refine, thorough=True)
+    fit = Fit(backend, n_init, plan, int(rng.integers(2**31 - 1)), divergence)
     trials: dict[int, Trial] = {}
     with _told(progress, verbose) as tell:
         work = Work(2 * n_splits, tell)
