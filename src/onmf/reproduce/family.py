@@ -30,6 +30,8 @@ MAX_ITER = 300
 OTHERS = {"cosine": max(BETAS) + 0.35, "negative-binomial": max(BETAS) + 0.7}
 """Divergences outside the family, and their positions on the axis of β."""
 
+FAMILY: tuple[float | str, ...] = (*BETAS, *OTHERS)
+
 
 @dataclass(frozen=True)
 class FamilyPoint:
@@ -206,7 +208,7 @@ def reproduce_family(only: list[str] | None = None, *, progress: Progress = lamb
         data = kind.load(name)
         if data is None:
             continue
-        for beta in (*BETAS, *OTHERS):
+        for beta in FAMILY:
             if beta == 0 and not kind.has_beta_zero:
                 continue
             X = lift_zeros(data.X) if beta == 0 else data.X
