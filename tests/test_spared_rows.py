@@ -71,17 +71,19 @@ def test_templates_that_move_a_little_move_rows_that_nearly_tie(size):
 def test_rows_are_spared():
     X = corpus()
     n, p = X.shape
-    stored = np.log(np.random.default_rng(0).random((p, 4)) + 0.1)
-    labels, leads, totals = np.empty(n, np.int32), np.zeros(n, np.float32), X.sum(axis=1)
-    known = X.indptr, X.indices, X.data
-    kernels.label_what_may_move(*known, stored, np.zeros(4), 4, 0, n, np.zeros(p, np.float32), totals, leads, labels)
-    assert (leads > 0).mean() > 0.9
-    other = np.full_like(stored, np.nan)  # scores would be wrong
-    before = labels.copy()
-    kernels.label_what_may_move(*known, other, np.zeros(4), 4, 0, n, np.zeros(p, np.float32), totals, leads, labels)
-    certain = leads > 0
-    assert certain.mean() > 0.9
-    np.testing.assert_array_equal(labels[certain], before[certain])
+    rng = np.random.default_rng(0)
+    right, wrong = rng.integers(-32000, 32000, (2, p, 8), dtype=np.int16)
+    labels, leads, sizes, unmoved = (
+        np.empty(n, np.int32),
+        np.zeros(n, np.float32),
+        X.sum(axis=1),
+        np.zeros(p, np.float32),
+    )
+    kernels.label_by_narrow(X.indptr, X.indices, X.data, right, 8, 0, n, unmoved, sizes, leads, labels)
+    decided, before = leads > 0, labels.copy()
+    assert decided.mean() > 0.9
+    kernels.label_by_narrow(X.indptr, X.indices, X.data, wrong, 8, 0, n, unmoved, sizes, leads, labels)
+    np.testing.assert_array_equal(labels[decided], before[decided])
 
 
 def test_infinite_templates_are_scored():
@@ -102,7 +104,7 @@ def test_fits_of_documents_are_the_same_if_all_rows_are_scored(paper_set, monkey
     X = paper_set(name)[0].astype(np.float64)
     start = X[np.random.default_rng(k).choice(X.shape[0], k, replace=False)].toarray() + 1e-3
     model = ONMF(k, init=start, max_iter=30).fit(X)
-    monkeypatch.setattr(SparseRun, "step", CpuRun.step)
+    monkeypatch.setattr(SparseRun, "step_from", CpuRun.step_from)
     plain = ONMF(k, init=start, max_iter=30).fit(X)
     np.testing.assert_array_equal(model.labels_, plain.labels_)
     np.testing.assert_array_equal(model.components_, plain.components_)

@@ -57,6 +57,10 @@ class Run:
         assert scales is not None
         return labels, scales
 
+    def drop_room(self) -> None:
+        """Give back the memory that only makes the next step faster."""
+        self._room = None
+
     def step_from(self, centroids: FloatArray) -> StepSums:
         """Assign every row under the templates of these centroids, and sum by label."""
         block, divergence = self.block, self.block.divergence
@@ -131,10 +135,12 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
         part = slice(start, stop) if len(filled) == stop - start else filled
         new = divergence.centers(step.sums[part], step.mass[part])
         new *= step.norms[part, None]
-        if moved == 0 and len(filled):
-            drifts.append(largest_change(W[part], new))
-            new = np.where(np.abs(new - W[part]) <= FIXED * np.abs(new), W[part], new)
-        W[part] = new
+        if moved > 0:
+            W[part] = new
+            return
+        for cluster, centroid in zip(filled, new, strict=True):  # one at a time, which takes little memory
+            drifts.append(largest_change(W[cluster, None], centroid[None]))
+            np.copyto(W[cluster], centroid, where=np.abs(centroid - W[cluster]) > FIXED * np.abs(centroid))
 
     threads.over_clusters(block, *W.shape)
     return lambda: max(drifts)

@@ -38,6 +38,7 @@ def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatAr
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
     """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
     block = part.block
+    part.run.drop_room()  # the templates of the last step and the sums
     own, following = block.backend.own_and_next(block.rows, block.prepare(centroids), labels)
     return (margins(block.divergence, own, following, block.terms),)
 

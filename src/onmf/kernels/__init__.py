@@ -6,13 +6,13 @@ from .assign import (
     INFINITE,
     best_template_csr,
     best_template_dense,
-    label_what_may_move,
     own_and_next_csr,
     own_and_next_dense,
     transpose_templates,
 )
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .logs import scaled_logs
+from .narrow import FEATURES, LARGEST, label_by_narrow, narrow_templates, own_scores
 from .project import project_on_hull
 from .sketch import label_by_sketch, sketch_rows, sketch_templates
 from .sums import (
@@ -28,17 +28,21 @@ from .sums import (
 from .tally import tally
 
 __all__ = [
+    "FEATURES",
     "INFINITE",
+    "LARGEST",
     "best_template_csr",
     "best_template_dense",
+    "label_by_narrow",
     "label_by_sketch",
-    "label_what_may_move",
     "move_rows_csr",
     "move_rows_dense",
+    "narrow_templates",
     "ones_first",
     "order_by_label",
     "own_and_next_csr",
     "own_and_next_dense",
+    "own_scores",
     "project_on_hull",
     "scaled_logs",
     "score_and_sum",

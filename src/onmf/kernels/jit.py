@@ -39,8 +39,8 @@ def jit_any_order(function: F) -> F:
 
 
 def jit_without_nan(function: F) -> F:
-    """Compile a kernel that gets no NaN, which lets the compiler vectorise comparisons."""
-    return _compiled(function, fastmath={"nnan", "nsz", "contract"})
+    """Compile a kernel that gets no NaN and divides by no zero, which lets the compiler vectorise."""
+    return _compiled(function, fastmath={"nnan", "nsz", "contract"}, error_model="numpy")
 
 
 def _compiled(function: F, **options: Any) -> F:
