@@ -14,7 +14,7 @@ from onmf.divergence import Array, FloatArray
 
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .reference import all_scores
-from .run import Run
+from .run import Run, RunState
 from .sums import COUNTED, StepSums
 from .threads import Threads
 
@@ -267,6 +267,14 @@ class CpuRun(Run):
         step.near("loss")[:] = np.nan
         return step
 
+    def count_summed(self, assignment: Assignment, sums: FloatArray) -> StepSums:
+        """The step that gives this assignment, if the rows were summed when they were scored."""
+        weights = self.block.row_weights(assignment.scales)
+        table = self.tally(assignment, weights, len(sums))
+        self.state = RunState(assignment.labels, assignment.scales)
+        self._last = Summed(sums, assignment.labels, weights)
+        return StepSums(sums, table)
+
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
         labels, scales, losses = assignment
         before = EMPTY.astype(labels.dtype) if self.state.labels is None else self.state.labels
@@ -287,7 +295,7 @@ class CpuRun(Run):
                 self._move(rows, moved, last, labels)
                 self._last = Summed(last.sums, labels, weights)
                 return last.sums
-        sums = backend.sum_by_label(rows, labels, weights, k, out=self._room_for_sums(k))
+        sums = backend.sum_by_label(rows, labels, weights, k, out=self.room_for_sums(k))
         self._last = Summed(sums, labels, weights)
         return sums
 
@@ -308,7 +316,7 @@ class CpuRun(Run):
         for change in changes:
             sums += change
 
-    def _room_for_sums(self, k: int) -> FloatArray | None:
+    def room_for_sums(self, k: int) -> FloatArray | None:
         """The memory of the last sums, if it fits."""
         return None if self._last is None or len(self._last.sums) != k else self._last.sums
 

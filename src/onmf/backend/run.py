@@ -69,6 +69,10 @@ class Run:
         )
         return self.step(self._room)
 
+    def labels_from(self, centroids: FloatArray) -> Array:
+        """The labels of all rows under these centroids, without a step. → (n,)"""
+        return self.block.assign(self.block.prepare(centroids)).labels
+
     def step(self, templates: Templates) -> StepSums:
         """Assign every row to its best template, and sum by label."""
         return self.count(self.block.assign(templates), len(templates))
@@ -129,10 +133,15 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
     """
     moved, empty = step.moved, step.empty
     drifts = [0.0 if moved == 0 else np.inf]
+    plain = moved > 0 and type(divergence).centers is Divergence.centers and bool((step.mass != 0).all())
 
     def block(start: int, stop: int) -> None:
         filled = start + np.flatnonzero(~empty[start:stop])
         part = slice(start, stop) if len(filled) == stop - start else filled
+        if plain and isinstance(part, slice):
+            np.divide(step.sums[part], step.mass[part, None], out=W[part])
+            W[part] *= step.norms[part, None]
+            return
         new = divergence.centers(step.sums[part], step.mass[part])
         new *= step.norms[part, None]
         if moved > 0:

@@ -24,7 +24,7 @@ def last_labels(part: Part, norms: FloatArray) -> tuple[Array, FloatArray]:
 
 def best_labels(part: Part, centroids: FloatArray) -> tuple[Array]:
     """The cluster of each row of a part. → (n,)"""
-    return (part.block.assign(part.block.prepare(centroids)).labels,)
+    return (part.run.labels_from(centroids),)
 
 
 def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatArray]:

@@ -12,7 +12,16 @@ from .assign import (
 )
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .logs import scaled_logs
-from .narrow import FEATURES, LARGEST, label_by_narrow, narrow_templates, own_scores
+from .narrow import (
+    FEATURES,
+    LARGEST,
+    SMALLEST_STEP,
+    best_of_pairs,
+    candidates_by_narrow,
+    gather_entries,
+    label_by_narrow,
+    narrow_templates,
+)
 from .project import project_on_hull
 from .sketch import label_by_sketch, sketch_rows, sketch_templates
 from .sums import (
@@ -20,6 +29,7 @@ from .sums import (
     move_rows_dense,
     order_by_label,
     score_and_sum,
+    score_and_sum_csr,
     sum_by_label_csr,
     sum_by_label_dense,
     sum_rows,
@@ -31,8 +41,12 @@ __all__ = [
     "FEATURES",
     "INFINITE",
     "LARGEST",
+    "SMALLEST_STEP",
+    "best_of_pairs",
     "best_template_csr",
     "best_template_dense",
+    "candidates_by_narrow",
+    "gather_entries",
     "label_by_narrow",
     "label_by_sketch",
     "move_rows_csr",
@@ -42,10 +56,10 @@ __all__ = [
     "order_by_label",
     "own_and_next_csr",
     "own_and_next_dense",
-    "own_scores",
     "project_on_hull",
     "scaled_logs",
     "score_and_sum",
+    "score_and_sum_csr",
     "sketch_rows",
     "sketch_templates",
     "sum_by_label_csr",

@@ -108,14 +108,14 @@ def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, starts: Any, s
     while e + 4 <= end:
         x0, x1 = np.float64(data[e]), np.float64(data[e + 1])
         x2, x3 = np.float64(data[e + 2]), np.float64(data[e + 3])
-        b0, b1 = BT[indices[e]], BT[indices[e + 1]]
-        b2, b3 = BT[indices[e + 2]], BT[indices[e + 3]]
+        b0, b1 = BT[np.uintp(indices[e])], BT[np.uintp(indices[e + 1])]
+        b2, b3 = BT[np.uintp(indices[e + 2])], BT[np.uintp(indices[e + 3])]
         for c in range(width):
             scores[c] += (x0 * b0[c] + x1 * b1[c]) + (x2 * b2[c] + x3 * b3[c])
         e += 4
     while e < end:
         x0 = np.float64(data[e])
-        b0 = BT[indices[e]]
+        b0 = BT[np.uintp(indices[e])]
         for c in range(width):
             scores[c] += x0 * b0[c]
         e += 1

@@ -24,7 +24,8 @@ def jit(function: F) -> F:
     """Compile ``function`` on its first call for each combination of types.
 
     No ``parallel=True``: numba's thread layers do not survive a fork (OpenMP) or two calling threads (workqueue).
-    Callers run kernels over blocks of rows in a thread pool instead. Sums are added as written.
+    Callers run kernels over blocks of rows in a thread pool instead. Sums are added as written. Hot loops use unsigned
+    indices (``np.uintp``), because numba would test signed ones for counting from the end.
     """
     return _compiled(function, fastmath=False)
 

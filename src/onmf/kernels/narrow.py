@@ -1,10 +1,10 @@
-"""Labels of sparse rows from templates in 16 bits, where they decide, and exact scores of the labels.
+"""Labels of sparse rows from templates in 16 bits, where they decide, and from exact scores elsewhere.
 
     score_ik = ⟨x_i, b_k⟩,   b_kj ≈ middle + step · v_kj,   lead_i = best score − second best
 
 Templates in 16 bits take a quarter of the memory, and reading them is what scores cost. Since the middle is the same
 for all templates, the sums Σ_j x_j v_kj are enough to compare scores. They are computed in float32, and are off by at
-most |x| · 32767 · (40 + m / 128) · 2⁻²⁴ for a row of m entries with Σ_j |x_j| ≤ |x|: entries and products are rounded,
+most |x| · 32767 · (40 + m / 128) · 2⁻²⁴ for a row of m entries, |x| = Σ_j |x_j|: entries and products are rounded,
 and so are the sums, of at most 32 groups of four and then m / 128 parts. The templates are off by half a step. A label
 that leads by more than twice all this is the label of the exact scores. The others are left to float64.
 
@@ -23,13 +23,17 @@ from .jit import jit, jit_without_nan
 LARGEST = 32000
 """Largest absolute value of a template in 16 bits, in steps; leaves some room for rounding."""
 
-TEMPLATES_OFF = 1.03
-"""How far the difference of two templates in 16 bits is off at most, in steps: half a step each, and a little more."""
+TEMPLATES_OFF = 1.06
+"""How far the difference of two templates in 16 bits is off at most, in steps: half a step each, and what the
+computation in float32 adds."""
 
 UNIT = 2.0**-24
 """Largest relative error of rounding to float32."""
 
-FEATURES = 64
+SMALLEST_STEP = 256 * UNIT
+"""Smallest step, in units of the largest absolute value of a template or one: 64 times the error of a logarithm."""
+
+FEATURES = 128
 """Features whose templates are computed together: they stay in the cache until they are transposed."""
 
 ENTRIES = 128
@@ -122,7 +126,7 @@ def label_by_narrow(
     start: int,  # IN first row
     stop: int,  # IN one past the last row
     shifts: Any,  # IN (p,) float32: how far the templates moved against each other since the last step, in steps
-    sizes: Any,  # IN (n,) Σ_j |x_j|, or more
+    sizes: Any,  # IN (n,) Σ_j |x_j|
     leads: Any,  # IN/OUT (n,) float32: by how much the best score of 16 bits leads at least; 0 if that is not known
     labels: Any,  # IN/OUT (n,) int32
 ) -> None:
@@ -141,16 +145,9 @@ def label_by_narrow(
         if not USUAL[0] < sizes[i] < USUAL[1]:
             leads[i] = -1.0
             continue
-        scores[:] = 0.0
-        while e < end:
-            pause = min(e + ENTRIES, end)
-            sums[:] = 0.0
-            add_products(e, pause, indices, data, B, sums)
-            for c in range(len(scores)):
-                scores[c] += sums[c]
-            e = pause
+        score_by_narrow(e, end, indices, data, B, sums, scores)
         label, lead = winner_and_lead(scores[:k])
-        lead -= 2.02 * sizes[i] * 32767 * (40.0 + (end - indptr[i]) / ENTRIES) * UNIT
+        lead -= doubt_of(end - e, sizes[i])
         if lead > TEMPLATES_OFF * sizes[i]:
             labels[i], leads[i] = label, min(lead, 1e30)
         else:
@@ -158,14 +155,33 @@ def label_by_narrow(
 
 
 @jit
+def doubt_of(m: int, size: float) -> float:
+    """How far the difference of two scores of a row of m entries is off at most, but for the templates."""
+    return 2.02 * size * 32767 * (40.0 + m / ENTRIES) * UNIT
+
+
+@jit
+def score_by_narrow(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any, scores: Any) -> None:
+    """Scores of the sparse row with entries e to end, in steps from the middle; ``sums`` is room to compute."""
+    scores[:] = 0.0
+    while e < end:
+        pause = min(e + ENTRIES, end)
+        sums[:] = 0.0
+        add_products(e, pause, indices, data, B, sums)
+        for c in range(len(scores)):
+            scores[c] += sums[c]
+        e = pause
+
+
+@jit_without_nan
 def add_products(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any) -> None:
     """Add the products of entries e to end of a sparse row with its templates."""
     width = B.shape[1]
     while e + 4 <= end:
         x0, x1 = np.float32(data[e]), np.float32(data[e + 1])
         x2, x3 = np.float32(data[e + 2]), np.float32(data[e + 3])
-        b0, b1 = B[indices[e]], B[indices[e + 1]]
-        b2, b3 = B[indices[e + 2]], B[indices[e + 3]]
+        b0, b1 = B[np.uintp(indices[e])], B[np.uintp(indices[e + 1])]
+        b2, b3 = B[np.uintp(indices[e + 2])], B[np.uintp(indices[e + 3])]
         for c in range(width):
             m0, m1 = x0 * np.float32(b0[c]), x1 * np.float32(b1[c])
             m2, m3 = x2 * np.float32(b2[c]), x3 * np.float32(b3[c])
@@ -173,7 +189,7 @@ def add_products(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any) -
         e += 4
     while e < end:
         x0 = np.float32(data[e])
-        b0 = B[indices[e]]
+        b0 = B[np.uintp(indices[e])]
         for c in range(width):
             sums[c] += x0 * np.float32(b0[c])
         e += 1
@@ -201,46 +217,81 @@ def lead_left(lead: float, e: int, end: int, indices: Any, data: Any, shifts: An
     while e + 4 <= end:
         x0, x1 = abs(np.float64(data[e])), abs(np.float64(data[e + 1]))
         x2, x3 = abs(np.float64(data[e + 2])), abs(np.float64(data[e + 3]))
-        s0, s1, s2, s3 = shifts[indices[e]], shifts[indices[e + 1]], shifts[indices[e + 2]], shifts[indices[e + 3]]
+        s0, s1 = shifts[np.uintp(indices[e])], shifts[np.uintp(indices[e + 1])]
+        s2, s3 = shifts[np.uintp(indices[e + 2])], shifts[np.uintp(indices[e + 3])]
         left -= (x0 * s0 + x1 * s1) + (x2 * s2 + x3 * s3)
         if not left > 0.0:
             return -1.0
         e += 4
     while e < end:
-        left -= abs(np.float64(data[e])) * shifts[indices[e]]
+        left -= abs(np.float64(data[e])) * shifts[np.uintp(indices[e])]
         e += 1
     return 0.999999 * left
 
 
 @jit
-def own_scores(
+def candidates_by_narrow(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN (nnz,)
     data: Any,  # IN (nnz,)
-    order: Any,  # IN (n,) rows sorted by label
-    bounds: Any,  # IN (k + 1,) where each label starts in order
-    W: Any,  # IN (k, p) centroids
-    sizes: Any,  # IN (k,) their sizes
-    start: int,  # IN first cluster
-    stop: int,  # IN one past the last cluster
-    scores: Any,  # OUT (n,) float64
+    B: Any,  # IN (p, k or more) int16
+    rows: Any,  # IN (m,) rows without a label
+    sizes: Any,  # IN (n,) Σ_j |x_j|
+    possible: Any,  # OUT (m, k) bool
 ) -> None:
-    """Scores of the rows of clusters start to stop against their own templates c / size: the bits of score_csr."""
-    for c in range(start, stop):
-        w, size = W[c], sizes[c]
-        if size == 0.0:
-            size = np.inf  # the template of a centroid that is zero is zero
-        for position in range(bounds[c], bounds[c + 1]):
-            i = order[position]
-            e, end, score = indptr[i], indptr[i + 1], 0.0
-            while e + 4 <= end:
-                m0 = np.float64(data[e]) * (w[indices[e]] / size)
-                m1 = np.float64(data[e + 1]) * (w[indices[e + 1]] / size)
-                m2 = np.float64(data[e + 2]) * (w[indices[e + 2]] / size)
-                m3 = np.float64(data[e + 3]) * (w[indices[e + 3]] / size)
-                score += (m0 + m1) + (m2 + m3)
-                e += 4
-            while e < end:
-                score += np.float64(data[e]) * (w[indices[e]] / size)
-                e += 1
-            scores[i] = score
+    """Which templates may have the best score of some rows of a CSR matrix."""
+    k = possible.shape[1]
+    sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
+    for r in range(len(rows)):
+        i = rows[r]
+        possible[r] = True
+        if USUAL[0] < sizes[i] < USUAL[1]:
+            score_by_narrow(indptr[i], indptr[i + 1], indices, data, B, sums, scores)
+            doubt = doubt_of(indptr[i + 1] - indptr[i], sizes[i]) + TEMPLATES_OFF * sizes[i]
+            best = max(scores[:k])
+            for c in range(k):
+                possible[r, c] = np.float64(best) - np.float64(scores[c]) <= doubt
+
+
+@jit
+def gather_entries(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    rows: Any,  # IN (q,) rows of pairs
+    clusters: Any,  # IN (q,) clusters of pairs
+    W: Any,  # IN (k, p)
+    bounds: Any,  # IN (q + 1,) where each pair begins
+    gathered: Any,  # OUT (bounds[q], 1) entries of W
+) -> None:
+    """Gather the entries of a centroid for each entry of a row, for pairs of them."""
+    for q in range(len(rows)):
+        w, first = W[clusters[q]], indptr[rows[q]]
+        for e in range(bounds[q + 1] - bounds[q]):
+            gathered[bounds[q] + e, 0] = w[indices[first + e]]
+
+
+@jit
+def best_of_pairs(
+    indptr: Any,  # IN (n + 1,)
+    data: Any,  # IN (nnz,)
+    rows: Any,  # IN (q,) rows of pairs, in groups
+    clusters: Any,  # IN (q,) clusters of pairs, in their order
+    templates: Any,  # IN (bounds[q], 1) entries of templates for each entry of the rows
+    bounds: Any,  # IN (q + 1,) where each pair begins
+    labels: Any,  # IN/OUT (n,)
+) -> None:
+    """Label rows by their exact scores, which have the bits of score_csr; the lowest cluster wins a tie."""
+    best = 0.0
+    for q in range(len(rows)):
+        x, b = data[indptr[rows[q]] :], templates[bounds[q] : bounds[q + 1], 0]
+        m, e, score = len(b), 0, 0.0
+        while e + 4 <= m:
+            m0, m1 = np.float64(x[e]) * b[e], np.float64(x[e + 1]) * b[e + 1]
+            m2, m3 = np.float64(x[e + 2]) * b[e + 2], np.float64(x[e + 3]) * b[e + 3]
+            score += (m0 + m1) + (m2 + m3)
+            e += 4
+        while e < m:
+            score += np.float64(x[e]) * b[e]
+            e += 1
+        if q == 0 or rows[q] != rows[q - 1] or score > best:
+            labels[rows[q]], best = clusters[q], score
