@@ -44,6 +44,9 @@ SETS = {
 ROWS, FEATURES, SEEDS, STARTS = 2500, 2000, 5, 5
 """Most rows and genes of a set, drawn at random and chosen by deviance; splits, and starts of a fit."""
 
+SENSOR = 4095
+"""Largest count of a pixel: images are counted as by a sensor of 12 bits."""
+
 PSEUDO = 1e-3
 """Share of a centroid that is spread over all features before it is tested."""
 
@@ -80,7 +83,8 @@ def labelled_sets(quick: bool) -> Iterator[Labelled]:
                 continue
             if kind == "images":
                 scene = load_hyperspectral(name)
-                X, y = np.rint(scene.X), np.argmax(scene.abundances, axis=0)  # type: ignore[arg-type]
+                X = np.rint(scene.X * (SENSOR / scene.X.max()))
+                y = np.argmax(scene.abundances, axis=0)  # type: ignore[arg-type]
             elif kind == "cells":
                 X, y = load_cells(name, return_X_y=True)
                 X = csr_array(X)

@@ -44,7 +44,7 @@ def test_flags_are_flags():
 
 def test_the_first_run_says_that_it_compiles(tmp_path):
     (tmp_path / "texts.txt").write_text("tea cup\ncow milk\ngreen tea\nfresh milk\n")
-    line = [sys.executable, "-m", "onmf", "documents", tmp_path / "texts.txt", "-k", "2"]
+    line = [sys.executable, "-m", "onmf", "documents", tmp_path / "texts.txt", "-k", "2", "--quick"]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
     def said(*more):

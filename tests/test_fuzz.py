@@ -27,7 +27,7 @@ def python(*arguments):
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=2000"), ("files", "--files=1000")])
+@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=1000"), ("files", "--files=500")])
 def test_fixed_cases_have_no_failures(target, cases, tmp_path):
     out = tmp_path / "statistics.json"
     run = python("-m", "fuzz", target, cases, "--seed=0", "--workers=2", f"--out={out}")

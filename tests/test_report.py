@@ -27,7 +27,7 @@ EVIL = [
 
 @pytest.fixture(scope="module")
 def corpus():
-    return cluster_documents([Text(name, text, part) for name, text, part in docstring_texts()], 13)
+    return cluster_documents([Text(name, text, part) for name, text, part in docstring_texts()], 13, quick=True)
 
 
 @pytest.fixture(scope="module")
@@ -427,7 +427,7 @@ def test_the_size_of_twenty_thousand_documents(tmp_path, monkeypatch):
     ]
     monkeypatch.setitem(sys.modules, "openTSNE", None)  # it would take half a minute
     monkeypatch.setattr("onmf.text.embed.find_spec", lambda name: None)
-    write_documents_report(tmp_path / "report.html", cluster_documents(texts, 5, max_iter=5, tol=1))
+    write_documents_report(tmp_path / "report.html", cluster_documents(texts, 5, quick=True, max_iter=5, tol=1))
     assert (tmp_path / "report.html").stat().st_size < 12_000_000
     assert "Made by the first two singular vectors of log-tf-idf." in (tmp_path / "report.html").read_text()
 

@@ -8,8 +8,7 @@ from onmf import kernels
 from onmf.divergence import FloatArray
 
 from .base import Block, Templates
-from .cpu import EMPTY, CpuBackend, CpuRun, CpuTemplates, Summed
-from .run import RunState
+from .cpu import EMPTY, CpuBackend, CpuRun, CpuTemplates
 from .sketch import Screen, Screening
 from .sums import StepSums
 
@@ -62,7 +61,4 @@ class ArrayRun(CpuRun):
         assignment = block.assignment(labels, best)
         if not known:
             return self.count(assignment, k)
-        weights = block.row_weights(assignment.scales)
-        table = self.tally(assignment, weights, k)
-        self.state, self._last = RunState(labels, assignment.scales), Summed(sums, labels, weights)
-        return StepSums(sums, table)
+        return self.count_summed(assignment, sums)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from onmf.divergence import Array, FloatArray
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .cpu_curves import CpuCurves
 from .reference import all_scores
-from .run import Run
+from .run import Run, RunState
 from .sums import COUNTED, StepSums
 from .threads import Threads
 
@@ -76,47 +75,11 @@ class CpuTemplates(Templates):
         First values of the scores: the offsets, or zeros.
     infinite : bool
         Whether an entry of a template is −∞.
-    shifts : (p,) array or None
-        For sparse rows: how far the templates have moved against each other, by feature, since those that were in the
-        same memory before; None if there were none.
     """
 
     stored: FloatArray = field(default_factory=lambda: EMPTY)
     starts: FloatArray = field(default_factory=lambda: EMPTY)
     infinite: bool = False
-    shifts: Array | None = None
-
-
-class Changes:
-    """How templates change when they are overwritten, by feature.
-
-    Parameters
-    ----------
-    p : int
-        Number of features; 0 if nobody wants to know.
-    """
-
-    def __init__(self, p: int) -> None:
-        self.p = p
-        self._by_thread: dict[int, Array] = {}
-
-    @property
-    def here(self) -> Array:
-        """The smallest and the largest change that this thread has seen. → (2, p)"""
-        seen = self._by_thread.get(get_ident())
-        if seen is None:
-            seen = self._by_thread[get_ident()] = np.empty((2, self.p), dtype=np.float32)
-            seen[0], seen[1] = np.inf, -np.inf
-        return seen
-
-    def shifts(self) -> Array | None:
-        """Largest change minus smallest, rounded up. → (p,)"""
-        if not self.p:
-            return None
-        smallest = np.min([seen[0] for seen in self._by_thread.values()], axis=0)
-        largest = np.max([seen[1] for seen in self._by_thread.values()], axis=0)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return largest - smallest + 1e-6 * (np.abs(largest) + np.abs(smallest))
 
 
 class CpuBackend(Backend):
@@ -152,12 +115,12 @@ class CpuBackend(Backend):
         shape = (p, k) if rows.sparse else (k + k % 2, p)
         fits = isinstance(room, CpuTemplates) and room.stored.shape == shape
         stored = room.stored if isinstance(room, CpuTemplates) and fits else np.zeros(shape)
-        infinite, changes = [], Changes(p if rows.sparse and fits else 0)
+        infinite = []
 
         def block(start: int, stop: int) -> None:
             part = centroids[start:stop] if templates is None else templates(centroids[start:stop])
             if rows.sparse:
-                infinite.append(kernels.transpose_templates(part, stored, start, changes.here))
+                infinite.append(kernels.transpose_templates(part, stored, start))
             else:
                 infinite.append(bool((part < kernels.INFINITE).any()))
                 np.maximum(part, kernels.INFINITE, out=stored[start:stop])
@@ -167,7 +130,7 @@ class CpuBackend(Backend):
         if offsets is not None:
             starts[:k] = offsets
         B = stored.T if rows.sparse else stored[:k]
-        return CpuTemplates(B, offsets, stored, starts, any(infinite), changes.shifts())
+        return CpuTemplates(B, offsets, stored, starts, any(infinite))
 
     def best_template(self, rows: CpuRows, templates: Templates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
@@ -219,9 +182,7 @@ class CpuBackend(Backend):
         sums[:] = 0.0
         work = max(1, X.size // max(1, X.shape[0]))
         if rows.sparse:
-            order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
-            bounds = np.zeros(k + 1, dtype=np.int64)
-            kernels.order_by_label(labels, bounds, order)
+            order, bounds = order_of(labels, k)
 
             def clusters(start: int, stop: int) -> None:
                 kernels.sum_by_label_csr(X.indptr, X.indices, X.data, order, bounds, weights, start, stop, sums)
@@ -271,7 +232,6 @@ class CpuBackend(Backend):
 
         if block.divergence.curved:
             return block.begin()
-
         return SparseRun(block) if block.rows.sparse else ArrayRun(block)
 
     def alone(self) -> CpuBackend | None:
@@ -301,11 +261,23 @@ class CpuRun(Run):
             self._exact = self.block.divergence.fixed_weights and exact(self.block)
         return self._exact
 
+    def drop_room(self) -> None:
+        super().drop_room()
+        self._last = None
+
     def count_unscored(self, labels: Array, scales: FloatArray, k: int) -> StepSums:
         """The step that gives these labels and scales, without losses: the objective follows from the sums."""
         step = self.count(Assignment(labels, scales, self.block.constants), k)
         step.near("loss")[:] = np.nan
         return step
+
+    def count_summed(self, assignment: Assignment, sums: FloatArray) -> StepSums:
+        """The step that gives this assignment, if the rows were summed when they were scored."""
+        weights = self.block.row_weights(assignment.scales)
+        table = self.tally(assignment, weights, len(sums))
+        self.state = RunState(assignment.labels, assignment.scales)
+        self._last = Summed(sums, assignment.labels, weights)
+        return StepSums(sums, table)
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
         labels, scales, losses = assignment
@@ -327,7 +299,7 @@ class CpuRun(Run):
                 self._move(rows, moved, last, labels)
                 self._last = Summed(last.sums, labels, weights)
                 return last.sums
-        sums = backend.sum_by_label(rows, labels, weights, k, out=self._room_for_sums(k))
+        sums = backend.sum_by_label(rows, labels, weights, k, out=self.room_for_sums(k))
         self._last = Summed(sums, labels, weights)
         return sums
 
@@ -348,9 +320,17 @@ class CpuRun(Run):
         for change in changes:
             sums += change
 
-    def _room_for_sums(self, k: int) -> FloatArray | None:
+    def room_for_sums(self, k: int) -> FloatArray | None:
         """The memory of the last sums, if it fits."""
         return None if self._last is None or len(self._last.sums) != k else self._last.sums
+
+
+def order_of(labels: Array, k: int) -> tuple[Array, Array]:
+    """Rows sorted by label, and where each label begins. → (n,), (k + 1,)"""
+    order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
+    bounds = np.zeros(k + 1, dtype=np.int64)
+    kernels.order_by_label(labels, bounds, order)
+    return order, bounds
 
 
 def exact(block: Block) -> bool:

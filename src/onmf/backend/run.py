@@ -57,6 +57,10 @@ class Run:
         assert scales is not None
         return labels, scales
 
+    def drop_room(self) -> None:
+        """Give back the memory that only makes the next step faster."""
+        self._room = None
+
     def step_from(self, centroids: FloatArray) -> StepSums:
         """Assign every row under the templates of these centroids, and sum by label."""
         block, divergence = self.block, self.block.divergence
@@ -64,6 +68,10 @@ class Run:
             block.rows, centroids, divergence.templates, divergence.offsets(centroids), self._room
         )
         return self.step(self._room)
+
+    def labels_from(self, centroids: FloatArray) -> Array:
+        """The labels of all rows under these centroids, without a step. → (n,)"""
+        return self.block.assign(self.block.prepare(centroids)).labels
 
     def step(self, templates: Templates) -> StepSums:
         """Assign every row to its best template, and sum by label."""
@@ -125,16 +133,23 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
     """
     moved, empty = step.moved, step.empty
     drifts = [0.0 if moved == 0 else np.inf]
+    plain = moved > 0 and type(divergence).centers is Divergence.centers and bool((step.mass != 0).all())
 
     def block(start: int, stop: int) -> None:
         filled = start + np.flatnonzero(~empty[start:stop])
         part = slice(start, stop) if len(filled) == stop - start else filled
+        if plain and isinstance(part, slice):
+            np.divide(step.sums[part], step.mass[part, None], out=W[part])
+            W[part] *= divergence.unit(step.norms)[part, None]
+            return
         new = divergence.centers(step.sums[part], step.mass[part])
         new *= divergence.unit(step.norms)[part, None]
-        if moved == 0 and len(filled):
-            drifts.append(largest_change(W[part], new))
-            new = np.where(np.abs(new - W[part]) <= FIXED * np.abs(new), W[part], new)
-        W[part] = new
+        if moved > 0:
+            W[part] = new
+            return
+        for cluster, centroid in zip(filled, new, strict=True):  # one at a time, which takes little memory
+            drifts.append(largest_change(W[cluster, None], centroid[None]))
+            np.copyto(W[cluster], centroid, where=np.abs(centroid - W[cluster]) > FIXED * np.abs(centroid))
 
     threads.over_clusters(block, *W.shape)
     return lambda: max(drifts)

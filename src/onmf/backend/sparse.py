@@ -1,49 +1,200 @@
-"""Runs over sparse rows on the CPU: rows whose label cannot change are not scored."""
+"""Runs over sparse rows on the CPU: templates in float32 decide most labels, and float64 the others.
+
+A row whose label cannot change is not scored at all; see :mod:`onmf.kernels.narrow`. The labels are those of float64.
+"""
 
 from __future__ import annotations
+
+from functools import cached_property
+from math import log, log1p
+from typing import NamedTuple
 
 import numpy as np
 
 from onmf import kernels
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler
 
-from .base import Block, Templates
-from .cpu import EMPTY, CpuRun, CpuTemplates
+from .base import Block
+from .cpu import EMPTY, CpuRun, order_of
 from .sums import StepSums
+
+AT_A_TIME = 8
+"""Templates whose scores a kernel computes together, in float32."""
+
+ENTRIES_DECIDED = 1 << 16
+"""Entries of rows times clusters that float64 decides together at most, unless a row has more: bounds the memory."""
+
+
+MOST_UNDECIDED = 0.1
+"""If more than this share of the rows is left to float64, the rest of the run does without templates in 16 bits."""
+
+INVERTIBLE = 1e-300
+"""Sizes below this have no finite inverse, or nearly so."""
+
+PARTS = 8
+"""A cluster that holds more than one of so many parts of the rows is summed in parts."""
 
 
 class SparseRun(CpuRun):
-    """A run over a CSR matrix.
-
-    With s_j = max_k Δb_kj − min_k Δb_kj, the change of the templates since the last step, no score of row x gains more
-    than Σ_j x_j s_j on another. A row whose best score led by more keeps its label. This takes one product for an entry
-    instead of one for each template. It needs divergences that do without the scores.
-    """
+    """A run over a CSR matrix."""
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)
-        self._leads: Array | None = None
-        self._stored: FloatArray | None = None
-        self._labels: Array | None = None
+        self._narrow: Array | None = None  # (p, k rounded up) templates of the last step in float32
+        self._shifts: Array = EMPTY  # (p,) how far they moved against each other
+        self._leads: Array = EMPTY  # (n,) by how much the best scores lead at least
+        self._labels: Array | None = None  # the labels that have these leads
+        self._pays = True
 
-    def step(self, templates: Templates) -> StepSums:
-        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
-        block, k = self.block, len(templates)
-        before, shifts = self.state.labels, templates.shifts
-        if not block.divergence.fixed_scales or templates.infinite or before is None or shifts is None:
-            self._leads = None
-            return super().step(templates)
-        X, labels = block.rows.X, before.copy()
-        known = self._stored is templates.stored and self._labels is before  # shifts and leads are since that step
-        if self._leads is None or not known:
+    def step_from(self, centroids: FloatArray) -> StepSums:
+        block, divergence = self.block, self.block.divergence
+        sizes = self._sizes(centroids)
+        if sizes is None:
+            return super().step_from(centroids)
+        k, labels = len(centroids), self._label(centroids, sizes)
+        if divergence.fixed_scales:
+            return self.count_unscored(labels, divergence.scale(EMPTY, block.terms), k)
+        return self._score_and_sum(labels, centroids, sizes)
+
+    def labels_from(self, centroids: FloatArray) -> Array:
+        centroids = np.ascontiguousarray(centroids)
+        sizes = self._sizes(centroids)
+        return super().labels_from(centroids) if sizes is None else self._label(centroids, sizes)
+
+    def drop_room(self) -> None:
+        super().drop_room()
+        self._narrow, self._shifts, self._leads, self._labels = None, EMPTY, EMPTY, None
+
+    def _sizes(self, centroids: FloatArray) -> FloatArray | None:
+        """The sizes of centroids, None if their templates cannot be computed in 16 bits. → (k,)"""
+        if self.block.divergence.template_form is None or not self._pays:
+            return None
+        sizes = np.empty(len(centroids))
+
+        def compute(start: int, stop: int) -> None:
+            sizes[start:stop] = self.block.divergence.size(centroids[start:stop])
+
+        self.block.backend.threads.over_clusters(compute, *centroids.shape)
+        return None if ((sizes > 0) & (sizes < INVERTIBLE)).any() else sizes
+
+    def _label(self, centroids: FloatArray, sizes: FloatArray) -> Array:
+        """The label of each row under these centroids of these sizes. → (n,)"""
+        block, k = self.block, len(centroids)
+        narrow = self._templates(centroids, sizes)
+        before, shifts, X = self.state.labels, self._shifts, block.rows.X
+        if before is None or self._labels is not before:
             self._leads = np.zeros(len(block), dtype=np.float32)
-        scales, leads, starts = block.divergence.scale(EMPTY, block.terms), self._leads, templates.starts
+        labels = np.empty(len(block), dtype=np.int32) if before is None else before.copy()
+        row_sizes, leads = self._row_sizes, self._leads
 
         def label(start: int, stop: int) -> None:
-            kernels.label_what_may_move(
-                X.indptr, X.indices, X.data, templates.stored, starts, k, start, stop, shifts, scales, leads, labels
+            kernels.label_by_narrow(
+                X.indptr, X.indices, X.data, narrow, k, start, stop, shifts, row_sizes, leads, labels
             )
 
         block.backend.threads.over_blocks(label, block.rows.before, k)
-        self._stored, self._labels = templates.stored, labels
-        return self.count_unscored(labels, scales, k)
+        undecided = np.flatnonzero(leads < 0)
+        if len(undecided) > MOST_UNDECIDED * len(labels):
+            self.drop_room()
+            self._pays = False
+            return super().labels_from(centroids)
+        self._decide(undecided, narrow, centroids, sizes, labels)
+        self._labels = labels
+        return labels
+
+    def _templates(self, centroids: FloatArray, sizes: FloatArray) -> Array:
+        """The templates in 16 bits, in place of those of the last step. → (p, k or more)"""
+        divergence, (k, p) = self.block.divergence, centroids.shape
+        width = -(-k // AT_A_TIME) * AT_A_TIME
+        if self._narrow is None or self._narrow.shape != (p, width):
+            self._narrow, self._shifts, self._labels = np.zeros((p, width), np.int16), np.empty(p, np.float32), None
+        narrow, shifts, form = self._narrow, self._shifts, form_of(divergence)
+        factors = np.divide(1.0, sizes, out=np.zeros(k), where=sizes > 0)
+
+        def compute(start: int, stop: int) -> None:
+            first, last = start * kernels.FEATURES, min(stop * kernels.FEATURES, p)
+            kernels.narrow_templates(centroids, factors, *form, first, last, narrow, shifts)
+
+        tiles = -(-p // kernels.FEATURES)
+        self.block.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * kernels.FEATURES)
+        return narrow
+
+    @cached_property
+    def _row_sizes(self) -> FloatArray:
+        """Σ_j |x_j|. → (n,)"""
+        block = self.block
+        return block.terms["sum"] if "sum" in block.terms else block.backend.row_term(block.rows, np.abs)
+
+    def _decide(self, rows: Array, narrow: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
+        """Label the rows that the templates in 16 bits have left open, among those that may be best."""
+        X, k = self.block.rows.X, len(centroids)
+        entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
+        for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
+            possible = np.empty((len(part), k), dtype=np.bool_)
+            kernels.candidates_by_narrow(X.indptr, X.indices, X.data, narrow, part, self._row_sizes, possible)
+            places, clusters = np.nonzero(possible)
+            pairs = part[places]
+            lengths = X.indptr[pairs + 1] - X.indptr[pairs]
+            bounds = np.concatenate([[0], np.cumsum(lengths)])
+            gathered = np.empty((bounds[-1], 1))
+            kernels.gather_entries(X.indptr, X.indices, pairs, clusters, centroids, bounds, gathered)
+            templates = self.block.divergence.templates_at(gathered, np.repeat(sizes[clusters], lengths))
+            kernels.best_of_pairs(X.indptr, X.data, pairs, clusters, templates, bounds, labels)
+        self._leads[rows] = 0.0
+
+    def _score_and_sum(self, labels: Array, centroids: FloatArray, sizes: FloatArray) -> StepSums:
+        """The step that gives these labels, with rows scored against their own templates and summed in one read."""
+        block, X, k = self.block, self.block.rows.X, len(centroids)
+        weights = block.fixed_weights if block.divergence.fixed_weights else EMPTY
+        own = EMPTY if block.weights is None else block.weights
+        best, room = np.empty(len(labels)), self.room_for_sums(k)
+        sums = np.empty((k, block.shape[1])) if room is None else room
+        order, bounds = order_of(labels, k)
+        clusters, bounds, places = parts_of(bounds)
+        further = np.empty((places.max() + 1, block.shape[1]))
+
+        def parts(start: int, stop: int) -> None:
+            kernels.score_and_sum_csr(
+                *(X.indptr, X.indices, X.data, order, clusters, bounds, places, centroids, sizes, weights, own),
+                *(start, stop, best, sums, further),
+            )
+
+        block.backend.threads.over_blocks(parts, bounds, max(1, X.nnz // max(1, X.shape[0])))
+        for cluster, place in zip(clusters, places, strict=True):
+            if place >= 0:
+                sums[cluster] += further[place]
+        return self.count_summed(block.assignment(labels, best), sums)
+
+
+class Form(NamedTuple):
+    """How templates in 16 bits follow from centroids, as :func:`onmf.kernels.narrow_templates` takes it."""
+
+    smoothing: float
+    logarithms: bool
+    middle: float
+    step: float
+
+
+def form_of(divergence: Divergence) -> Form:
+    """The form of the templates of a divergence in 16 bits."""
+    if divergence.template_form == "share":
+        return Form(0.0, False, 0.0, 1.0 / kernels.LARGEST)
+    assert isinstance(divergence, KullbackLeibler), "no other has logarithms"
+    low, high = log(divergence.smoothing), log1p(divergence.smoothing)
+    step = max((high - low) / 2 / kernels.LARGEST, kernels.SMALLEST_STEP * max(1.0, -low, high))
+    return Form(divergence.smoothing, True, (low + high) / 2, step)
+
+
+def parts_of(bounds: Array) -> tuple[Array, Array, Array]:
+    """Cut large clusters into parts, for threads to share; the same parts for any number of threads.
+
+    ``bounds`` (k + 1,) tells where each label begins in an order of the rows. Returns the label of each part (m,),
+    where it begins (m + 1,), and a number (m,) for those that are not the first of their label, −1 for the others.
+    """
+    rows = np.diff(bounds)
+    pieces = np.maximum(1, -(-rows * PARTS // max(1, int(bounds[-1]))))
+    clusters = np.repeat(np.arange(len(rows)), pieces)
+    number = np.arange(len(clusters)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begins = bounds[clusters] + rows[clusters] * number // pieces[clusters]
+    places = np.where(number > 0, np.cumsum(number > 0) - 1, -1)
+    return clusters, np.append(begins, bounds[-1]), places

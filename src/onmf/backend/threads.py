@@ -16,8 +16,8 @@ from onmf.divergence import Array
 WORTH_A_THREAD = 200_000
 """Units of work below which a block is not worth handing to a thread."""
 
-CLUSTERS_AT_A_TIME = 8
-"""Clusters whose templates or centroids are computed together: a cache line of their transpose."""
+CLUSTERS_AT_A_TIME = 4
+"""Clusters whose templates or centroids are computed together: half a cache line of their transpose."""
 
 SMALL = 1 << 14
 """Entries of templates or centroids that are computed in one call."""

@@ -116,6 +116,14 @@ class Divergence(ABC):
         return False
 
     @property
+    def template_form(self) -> Literal["log", "share"] | None:
+        """What the templates are, entry by entry: log(c / size + smoothing), c / size, or None for anything else.
+
+        With a form there are no offsets, all templates are finite, and :meth:`templates_at` is there.
+        """
+        return None
+
+    @property
     def moves(self) -> Moves | None:
         """The closed form for the gain of moving one row to another cluster; None if there is none."""
         return None
@@ -131,6 +139,10 @@ class Divergence(ABC):
     @abstractmethod
     def templates(self, centroids: FloatArray) -> FloatArray:
         """``B`` (k, p) such that the best cluster of row x is argmax_k ⟨x, b_k⟩ + offset_k."""
+
+    def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
+        """The templates of some features: columns (k, m) of centroids of these sizes, (k,). The bits of templates()."""
+        raise NotImplementedError("only for templates of a simple form")
 
     @abstractmethod
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:

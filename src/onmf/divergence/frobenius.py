@@ -18,6 +18,7 @@ class Euclidean(Divergence):
 
     domain = "real"
     finite_templates = True
+    template_form = "share"
 
     @property
     def row_terms(self) -> Mapping[str, Elementwise]:
@@ -33,6 +34,9 @@ class Euclidean(Divergence):
 
     def templates(self, centroids: FloatArray) -> FloatArray:
         return self.normalise(centroids)
+
+    def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
+        return divide(columns, sizes[:, None])
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         return np.maximum(best, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy.special import xlogy
@@ -54,6 +55,10 @@ class KullbackLeibler(Divergence):
         return self.smoothing > 0
 
     @property
+    def template_form(self) -> Literal["log"] | None:
+        return "log" if self.smoothing > 0 else None
+
+    @property
     def row_terms(self) -> Mapping[str, Elementwise]:
         return {"sum": lambda x: x, "x log x": lambda x: xlogy(x, x)}
 
@@ -69,9 +74,12 @@ class KullbackLeibler(Divergence):
                 "float64 c, float64 size, float64 e, float64 least", "b = log((c > 0 ? max(c / size, least) : 0) + e)"
             )
             return log(centroids, self.size(centroids)[:, None], self.smoothing, LEAST)
-        C = self.normalise(centroids)
+        return self.templates_at(centroids, self.size(centroids))
+
+    def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
+        C = divide(columns, sizes[:, None])
         if self.smoothing == 0:
-            C[(C == 0) & (centroids > 0)] = LEAST
+            C[(C == 0) & (columns > 0)] = LEAST
         C += self.smoothing
         with np.errstate(divide="ignore"):
             return np.log(C, out=C)

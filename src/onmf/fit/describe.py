@@ -24,7 +24,7 @@ def last_labels(part: Part, norms: FloatArray) -> tuple[Array, FloatArray]:
 
 def best_labels(part: Part, centroids: FloatArray) -> tuple[Array]:
     """The cluster of each row of a part. → (n,)"""
-    return (part.block.assign(part.block.prepare(centroids)).labels,)
+    return (part.run.labels_from(centroids),)
 
 
 def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatArray]:
@@ -38,6 +38,7 @@ def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatAr
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
     """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
     block = part.block
+    part.run.drop_room()  # the templates of the last step and the sums
     own, following = block.own_and_next(block.prepare(centroids), labels)
     return (margins(block.divergence, own, following, block.terms),)
 

@@ -6,7 +6,6 @@ from .assign import (
     INFINITE,
     best_template_csr,
     best_template_dense,
-    label_what_may_move,
     own_and_next_csr,
     own_and_next_dense,
     transpose_templates,
@@ -14,6 +13,16 @@ from .assign import (
 from .bregman import NEGATIVE_BINOMIAL, BregmanKernels, add_moments, series_at, specialised
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .logs import scaled_logs
+from .narrow import (
+    FEATURES,
+    LARGEST,
+    SMALLEST_STEP,
+    best_of_pairs,
+    candidates_by_narrow,
+    gather_entries,
+    label_by_narrow,
+    narrow_templates,
+)
 from .project import project_on_hull
 from .sketch import label_by_sketch, sketch_rows, sketch_templates
 from .sums import (
@@ -21,6 +30,7 @@ from .sums import (
     move_rows_dense,
     order_by_label,
     score_and_sum,
+    score_and_sum_csr,
     sum_by_label_csr,
     sum_by_label_dense,
     sum_rows,
@@ -29,16 +39,23 @@ from .sums import (
 from .tally import tally
 
 __all__ = [
+    "FEATURES",
     "INFINITE",
+    "LARGEST",
     "NEGATIVE_BINOMIAL",
+    "SMALLEST_STEP",
     "BregmanKernels",
     "add_moments",
+    "best_of_pairs",
     "best_template_csr",
     "best_template_dense",
+    "candidates_by_narrow",
+    "gather_entries",
+    "label_by_narrow",
     "label_by_sketch",
-    "label_what_may_move",
     "move_rows_csr",
     "move_rows_dense",
+    "narrow_templates",
     "ones_first",
     "order_by_label",
     "own_and_next_csr",
@@ -46,6 +63,7 @@ __all__ = [
     "project_on_hull",
     "scaled_logs",
     "score_and_sum",
+    "score_and_sum_csr",
     "series_at",
     "sketch_rows",
     "sketch_templates",

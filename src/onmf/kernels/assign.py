@@ -13,59 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from .jit import jit, jit_any_order, jit_without_nan
+from .jit import jit, jit_any_order
 
 INFINITE = -1e300
 """Replaces −∞ in a template: its product with 0 is 0, and that with any other entry is below all finite scores."""
-
-SURE = 1e-8
-"""Leads below this, in units of the total of a row, may be rounding: templates are logarithms, below 1000."""
 
 
 @jit
 def transpose_templates(
     B: Any,  # IN (m, p)
-    BT: Any,  # IN/OUT (p, k) whose columns start to start + m are overwritten
+    BT: Any,  # OUT (p, k) whose columns start to start + m are overwritten
     start: int,  # IN
-    most: Any,  # IN/OUT (2, p) float32, or (2, 0): smallest and largest change of an entry for each feature
 ) -> bool:
     """Write templates into columns of their transpose; True if one of their entries is −∞."""
     m, p = B.shape
-    infinite, watched = False, most.shape[1] > 0
-    entries = np.empty(m)
+    infinite = False
     for j in range(p):
         for c in range(m):
-            entries[c] = B[c, j]
-            if entries[c] < INFINITE:
-                entries[c] = INFINITE
-                infinite = True
-        row = BT[j, start : start + m]
-        if watched:
-            smallest, largest = changes_of_eight(row, entries) if m == 8 else changes_of(row, entries)
-            most[0, j], most[1, j] = min(most[0, j], smallest), max(most[1, j], largest)
-        for c in range(m):
-            row[c] = entries[c]
+            entry = B[c, j]
+            if entry < INFINITE:
+                entry, infinite = INFINITE, True
+            BT[j, start + c] = entry
     return infinite
-
-
-@jit_without_nan
-def changes_of(before: Any, after: Any) -> tuple[float, float]:
-    """The smallest and the largest change of an entry."""
-    smallest, largest = np.inf, -np.inf
-    for c in range(len(after)):
-        change = after[c] - before[c]
-        smallest, largest = min(smallest, change), max(largest, change)
-    return smallest, largest
-
-
-@jit_without_nan
-def changes_of_eight(before: Any, after: Any) -> tuple[float, float]:
-    """The same for eight entries, which the compiler then does at once."""
-    smallest, largest = np.inf, -np.inf
-    for c in range(8):
-        change = after[c] - before[c]
-        smallest, largest = min(smallest, change), max(largest, change)
-    return smallest, largest
 
 
 @jit
@@ -110,51 +79,6 @@ def best_template_csr(
 
 
 @jit
-def label_what_may_move(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,) nonnegative
-    BT: Any,  # IN (p, k) float64
-    starts: Any,  # IN (k,) offset of each score
-    k: int,  # IN number of templates
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    shifts: Any,  # IN (p,) float32: how far the templates moved against each other since the last step, by feature
-    totals: Any,  # IN (n,) Σ x
-    leads: Any,  # IN/OUT (n,) float32: by how much the best score exceeds the others at least; 0 if that is not known
-    labels: Any,  # IN/OUT (n,) int32
-) -> None:
-    """Label rows start to stop of a CSR matrix. A row whose lead is larger than all that moved keeps its label."""
-    scores = np.empty(BT.shape[1])
-    for i in range(start, stop):
-        if leads[i] > 0.0:
-            left = lead_left(leads[i], indptr[i], indptr[i + 1], indices, data, shifts)
-            if left > SURE * totals[i]:  # false if something is infinite
-                leads[i] = left
-                continue
-        score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
-        labels[i] = winner = lowest_argmax(scores, k)
-        leads[i] = min(0.999999 * (scores[winner] - best_but(scores, k, winner)), 1e30)
-
-
-@jit
-def lead_left(lead: float, e: int, end: int, indices: Any, data: Any, shifts: Any) -> float:
-    """What remains of the lead of the sparse row with entries e to end; less than zero as soon as nothing does."""
-    left = np.float64(lead)
-    while e + 4 <= end:
-        m0 = np.float64(data[e]) * shifts[indices[e]] + np.float64(data[e + 1]) * shifts[indices[e + 1]]
-        m1 = np.float64(data[e + 2]) * shifts[indices[e + 2]] + np.float64(data[e + 3]) * shifts[indices[e + 3]]
-        left -= m0 + m1
-        if not left > 0.0:
-            return -1.0
-        e += 4
-    while e < end:
-        left -= np.float64(data[e]) * shifts[indices[e]]
-        e += 1
-    return 0.999999 * left
-
-
-@jit
 def own_and_next_csr(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN (nnz,)
@@ -184,14 +108,14 @@ def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, starts: Any, s
     while e + 4 <= end:
         x0, x1 = np.float64(data[e]), np.float64(data[e + 1])
         x2, x3 = np.float64(data[e + 2]), np.float64(data[e + 3])
-        b0, b1 = BT[indices[e]], BT[indices[e + 1]]
-        b2, b3 = BT[indices[e + 2]], BT[indices[e + 3]]
+        b0, b1 = BT[np.uintp(indices[e])], BT[np.uintp(indices[e + 1])]
+        b2, b3 = BT[np.uintp(indices[e + 2])], BT[np.uintp(indices[e + 3])]
         for c in range(width):
             scores[c] += (x0 * b0[c] + x1 * b1[c]) + (x2 * b2[c] + x3 * b3[c])
         e += 4
     while e < end:
         x0 = np.float64(data[e])
-        b0 = BT[indices[e]]
+        b0 = BT[np.uintp(indices[e])]
         for c in range(width):
             scores[c] += x0 * b0[c]
         e += 1

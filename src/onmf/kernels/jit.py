@@ -24,7 +24,8 @@ def jit(function: F) -> F:
     """Compile ``function`` on its first call for each combination of types.
 
     No ``parallel=True``: numba's thread layers do not survive a fork (OpenMP) or two calling threads (workqueue).
-    Callers run kernels over blocks of rows in a thread pool instead. Sums are added as written.
+    Callers run kernels over blocks of rows in a thread pool instead. Sums are added as written. Hot loops use unsigned
+    indices (``np.uintp``), because numba would test signed ones for counting from the end.
     """
     return _compiled(function, fastmath=False)
 
@@ -39,8 +40,8 @@ def jit_any_order(function: F) -> F:
 
 
 def jit_without_nan(function: F) -> F:
-    """Compile a kernel that gets no NaN, which lets the compiler vectorise comparisons."""
-    return _compiled(function, fastmath={"nnan", "nsz", "contract"})
+    """Compile a kernel that gets no NaN and divides by no zero, which lets the compiler vectorise."""
+    return _compiled(function, fastmath={"nnan", "nsz", "contract"}, error_model="numpy")
 
 
 def jit_dividing(function: F) -> F:

@@ -92,7 +92,53 @@ def sum_by_label_csr(
             i = order[position]
             w = weights[i]
             for entry in range(indptr[i], indptr[i + 1]):
-                total[indices[entry]] += w * np.float64(data[entry])
+                total[np.uintp(indices[entry])] += w * np.float64(data[entry])
+
+
+@jit
+def score_and_sum_csr(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    data: Any,  # IN (nnz,)
+    order: Any,  # IN (n,) rows sorted by label
+    clusters: Any,  # IN (m,) label of each part of the order
+    bounds: Any,  # IN (m + 1,) where each part starts in the order
+    places: Any,  # IN (m,) row of further for a part, or −1 if it is the first of its label
+    W: Any,  # IN (k, p) centroids
+    sizes: Any,  # IN (k,) their sizes: a template is c / size
+    weights: Any,  # IN (n,) float64, or () if the weight is the score, or 0 if that is negative
+    own: Any,  # IN (n,) factor of such a weight, or () if all are one
+    start: int,  # IN first part
+    stop: int,  # IN one past the last part
+    best: Any,  # OUT (n,) score of the template of the label: the bits of score_csr
+    sums: Any,  # OUT (k, p) float64: sums of the first parts of each label
+    further: Any,  # OUT float64: sums of the other parts
+) -> None:
+    """Score the rows of some parts against the templates of their labels, and sum them, in one read."""
+    for part in range(start, stop):
+        c = clusters[part]
+        total = sums[c] if places[part] < 0 else further[places[part]]
+        total[:] = 0.0
+        w, size = W[c], sizes[c] if sizes[c] != 0.0 else np.inf  # the template of a centroid that is zero is zero
+        for position in range(bounds[part], bounds[part + 1]):
+            i = order[position]
+            e, end, score = indptr[i], indptr[i + 1], 0.0
+            while e + 4 <= end:
+                m0 = np.float64(data[e]) * (w[np.uintp(indices[e])] / size)
+                m1 = np.float64(data[e + 1]) * (w[np.uintp(indices[e + 1])] / size)
+                m2 = np.float64(data[e + 2]) * (w[np.uintp(indices[e + 2])] / size)
+                m3 = np.float64(data[e + 3]) * (w[np.uintp(indices[e + 3])] / size)
+                score += (m0 + m1) + (m2 + m3)
+                e += 4
+            while e < end:
+                score += np.float64(data[e]) * (w[np.uintp(indices[e])] / size)
+                e += 1
+            best[i] = score
+            weight = weights[i] if len(weights) else max(score, 0.0)
+            if len(own) and not len(weights):
+                weight *= own[i]
+            for entry in range(indptr[i], end):
+                total[np.uintp(indices[entry])] += weight * np.float64(data[entry])
 
 
 ROWS_SORTED = 256

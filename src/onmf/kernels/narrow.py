@@ -1,0 +1,297 @@
+"""Labels of sparse rows from templates in 16 bits, where they decide, and from exact scores elsewhere.
+
+    score_ik = ⟨x_i, b_k⟩,   b_kj ≈ middle + step · v_kj,   lead_i = best score − second best
+
+Templates in 16 bits take a quarter of the memory, and reading them is what scores cost. Since the middle is the same
+for all templates, the sums Σ_j x_j v_kj are enough to compare scores. They are computed in float32, and are off by at
+most |x| · 32767 · (40 + m / 128) · 2⁻²⁴ for a row of m entries, |x| = Σ_j |x_j|: entries and products are rounded,
+and so are the sums, of at most 32 groups of four and then m / 128 parts. The templates are off by half a step. A label
+that leads by more than twice all this is the label of the exact scores. The others are left to float64.
+
+With s_j = max_k Δv_kj − min_k Δv_kj, the change of the templates since the last step, no score of row x gains more than
+Σ_j |x_j| s_j on another. A row whose lead remains large enough keeps its label, and no score is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .jit import jit, jit_without_nan
+
+LARGEST = 32000
+"""Largest absolute value of a template in 16 bits, in steps; leaves some room for rounding."""
+
+TEMPLATES_OFF = 1.06
+"""How far the difference of two templates in 16 bits is off at most, in steps: half a step each, and what the
+computation in float32 adds."""
+
+UNIT = 2.0**-24
+"""Largest relative error of rounding to float32."""
+
+SMALLEST_STEP = 256 * UNIT
+"""Smallest step, in units of the largest absolute value of a template or one: 64 times the error of a logarithm."""
+
+FEATURES = 128
+"""Features whose templates are computed together: they stay in the cache until they are transposed."""
+
+ENTRIES = 128
+"""Entries of a row whose products are added to the same sum."""
+
+USUAL = 1e-25, 1e30
+"""Rows whose size is not between these are left to float64: float32 might underflow or overflow."""
+
+ROOT_OF_HALF = np.int32(0x3F3504F3)
+"""The bits of √½ in float32."""
+
+
+@jit
+def narrow_templates(
+    W: Any,  # IN (k, p) centroids
+    factors: Any,  # IN (k,) 1 / size of each centroid
+    epsilon: float,  # IN smoothing
+    logarithms: bool,  # IN whether templates are log(c / size + ε), or c / size (with ε = 0)
+    middle: float,  # IN
+    step: float,  # IN
+    start: int,  # IN first feature
+    stop: int,  # IN one past the last feature
+    B: Any,  # IN/OUT (p, k or more) int16: the last templates are overwritten
+    shifts: Any,  # OUT (p,) float32: how far the templates moved against each other, in steps
+) -> None:
+    """Compute the templates of features start to stop, in steps from the middle."""
+    k = len(W)
+    values, tile = np.ones(FEATURES, np.float32), np.zeros((FEATURES, B.shape[1]), np.int16)
+    room, steps = np.empty(2 * FEATURES, np.float32), np.empty(FEATURES, np.int32)
+    for first in range(start, stop, FEATURES):
+        m = min(FEATURES, stop - first)
+        for c in range(k):
+            w, factor = W[c, first : first + m], factors[c]
+            for j in range(m):
+                values[j] = np.float32(w[j] * factor + epsilon)
+            if logarithms:
+                log_of(values, room)
+            to_steps(room if logarithms else values, np.float32(middle), np.float32(1.0 / step), steps)
+            for j in range(m):
+                tile[j, c] = steps[j]
+        for j in range(m):
+            low, high = changes_of(B[first + j, :k], tile[j, :k])
+            shifts[first + j] = high - low
+            B[first + j] = tile[j]
+
+
+@jit_without_nan
+def log_of(values: Any, room: Any) -> None:
+    """Write the logarithms of ``FEATURES`` positive float32 numbers to the first half of ``room``.
+
+    One array with two halves, and 32 bits throughout, so that the compiler computes several at a time.
+    """
+    bits, mantissas = values.view(np.int32), room.view(np.int32)
+    for j in range(FEATURES):
+        e = np.int32(np.int32(bits[j] - ROOT_OF_HALF) >> 23)
+        mantissas[j] = bits[j] - np.int32(e << 23)  # the bits of a number between √½ and √2
+        room[FEATURES + j] = np.float32(e)
+    for j in range(FEATURES):
+        f = room[j] - np.float32(1.0)
+        s = f / (np.float32(2.0) + f)
+        z = s * s
+        tail = z * (np.float32(1 / 3) + z * (np.float32(1 / 5) + z * (np.float32(1 / 7) + z * np.float32(1 / 9))))
+        room[j] = room[FEATURES + j] * np.float32(0.6931471805599453) + np.float32(2.0) * (s + s * tail)
+
+
+@jit_without_nan
+def to_steps(values: Any, middle: Any, steps_in_one: Any, steps: Any) -> None:
+    """Round the first ``FEATURES`` values to steps from the middle."""
+    for j in range(FEATURES):
+        steps[j] = np.int32(np.rint((values[j] - middle) * steps_in_one))
+
+
+@jit_without_nan
+def changes_of(before: Any, after: Any) -> Any:
+    """The smallest and the largest change of an entry."""
+    low, high = np.int32(1 << 17), np.int32(-(1 << 17))
+    for c in range(len(after)):
+        change = np.int32(after[c]) - np.int32(before[c])
+        low, high = min(low, np.int32(change)), max(high, np.int32(change))
+    return low, high
+
+
+@jit
+def label_by_narrow(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    data: Any,  # IN (nnz,)
+    B: Any,  # IN (p, k or more) int16
+    k: int,  # IN number of templates
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    shifts: Any,  # IN (p,) float32: how far the templates moved against each other since the last step, in steps
+    sizes: Any,  # IN (n,) Σ_j |x_j|
+    leads: Any,  # IN/OUT (n,) float32: by how much the best score of 16 bits leads at least; 0 if that is not known
+    labels: Any,  # IN/OUT (n,) int32
+) -> None:
+    """Label rows start to stop of a CSR matrix. A row that is left to float64 gets a lead of −1."""
+    sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
+    for i in range(start, stop):
+        e, end = indptr[i], indptr[i + 1]
+        if e == end:
+            labels[i], leads[i] = 0, 0.0
+            continue
+        if leads[i] > 0.0:
+            left = lead_left(leads[i], e, end, indices, data, shifts)
+            if left > TEMPLATES_OFF * sizes[i]:
+                leads[i] = left
+                continue
+        if not USUAL[0] < sizes[i] < USUAL[1]:
+            leads[i] = -1.0
+            continue
+        score_by_narrow(e, end, indices, data, B, sums, scores)
+        label, lead = winner_and_lead(scores[:k])
+        lead -= doubt_of(end - e, sizes[i])
+        if lead > TEMPLATES_OFF * sizes[i]:
+            labels[i], leads[i] = label, min(lead, 1e30)
+        else:
+            leads[i] = -1.0
+
+
+@jit
+def doubt_of(m: int, size: float) -> float:
+    """How far the difference of two scores of a row of m entries is off at most, but for the templates."""
+    return 2.02 * size * 32767 * (40.0 + m / ENTRIES) * UNIT
+
+
+@jit
+def score_by_narrow(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any, scores: Any) -> None:
+    """Scores of the sparse row with entries e to end, in steps from the middle; ``sums`` is room to compute."""
+    scores[:] = 0.0
+    while e < end:
+        pause = min(e + ENTRIES, end)
+        sums[:] = 0.0
+        add_products(e, pause, indices, data, B, sums)
+        for c in range(len(scores)):
+            scores[c] += sums[c]
+        e = pause
+
+
+@jit_without_nan
+def add_products(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any) -> None:
+    """Add the products of entries e to end of a sparse row with its templates."""
+    width = B.shape[1]
+    while e + 4 <= end:
+        x0, x1 = np.float32(data[e]), np.float32(data[e + 1])
+        x2, x3 = np.float32(data[e + 2]), np.float32(data[e + 3])
+        b0, b1 = B[np.uintp(indices[e])], B[np.uintp(indices[e + 1])]
+        b2, b3 = B[np.uintp(indices[e + 2])], B[np.uintp(indices[e + 3])]
+        for c in range(width):
+            m0, m1 = x0 * np.float32(b0[c]), x1 * np.float32(b1[c])
+            m2, m3 = x2 * np.float32(b2[c]), x3 * np.float32(b3[c])
+            sums[c] += (m0 + m1) + (m2 + m3)
+        e += 4
+    while e < end:
+        x0 = np.float32(data[e])
+        b0 = B[np.uintp(indices[e])]
+        for c in range(width):
+            sums[c] += x0 * np.float32(b0[c])
+        e += 1
+
+
+@jit_without_nan
+def winner_and_lead(scores: Any) -> Any:
+    """The index of the largest score, and by how much it leads; infinity if there is no other. Overwrites scores."""
+    best, label = np.float32(-np.inf), 0
+    for c in range(len(scores)):
+        best = max(best, scores[c])
+    while scores[label] < best:
+        label += 1
+    scores[label] = -np.inf
+    second = np.float32(-np.inf)
+    for c in range(len(scores)):
+        second = max(second, scores[c])
+    return label, np.float64(best - second)
+
+
+@jit
+def lead_left(lead: float, e: int, end: int, indices: Any, data: Any, shifts: Any) -> float:
+    """What remains of the lead of the sparse row with entries e to end; less than zero as soon as nothing does."""
+    left = np.float64(lead)
+    while e + 4 <= end:
+        x0, x1 = abs(np.float64(data[e])), abs(np.float64(data[e + 1]))
+        x2, x3 = abs(np.float64(data[e + 2])), abs(np.float64(data[e + 3]))
+        s0, s1 = shifts[np.uintp(indices[e])], shifts[np.uintp(indices[e + 1])]
+        s2, s3 = shifts[np.uintp(indices[e + 2])], shifts[np.uintp(indices[e + 3])]
+        left -= (x0 * s0 + x1 * s1) + (x2 * s2 + x3 * s3)
+        if not left > 0.0:
+            return -1.0
+        e += 4
+    while e < end:
+        left -= abs(np.float64(data[e])) * shifts[np.uintp(indices[e])]
+        e += 1
+    return 0.999999 * left
+
+
+@jit
+def candidates_by_narrow(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    data: Any,  # IN (nnz,)
+    B: Any,  # IN (p, k or more) int16
+    rows: Any,  # IN (m,) rows without a label
+    sizes: Any,  # IN (n,) Σ_j |x_j|
+    possible: Any,  # OUT (m, k) bool
+) -> None:
+    """Which templates may have the best score of some rows of a CSR matrix."""
+    k = possible.shape[1]
+    sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
+    for r in range(len(rows)):
+        i = rows[r]
+        possible[r] = True
+        if USUAL[0] < sizes[i] < USUAL[1]:
+            score_by_narrow(indptr[i], indptr[i + 1], indices, data, B, sums, scores)
+            doubt = doubt_of(indptr[i + 1] - indptr[i], sizes[i]) + TEMPLATES_OFF * sizes[i]
+            best = max(scores[:k])
+            for c in range(k):
+                possible[r, c] = np.float64(best) - np.float64(scores[c]) <= doubt
+
+
+@jit
+def gather_entries(
+    indptr: Any,  # IN (n + 1,)
+    indices: Any,  # IN (nnz,)
+    rows: Any,  # IN (q,) rows of pairs
+    clusters: Any,  # IN (q,) clusters of pairs
+    W: Any,  # IN (k, p)
+    bounds: Any,  # IN (q + 1,) where each pair begins
+    gathered: Any,  # OUT (bounds[q], 1) entries of W
+) -> None:
+    """Gather the entries of a centroid for each entry of a row, for pairs of them."""
+    for q in range(len(rows)):
+        w, first = W[clusters[q]], indptr[rows[q]]
+        for e in range(bounds[q + 1] - bounds[q]):
+            gathered[bounds[q] + e, 0] = w[indices[first + e]]
+
+
+@jit
+def best_of_pairs(
+    indptr: Any,  # IN (n + 1,)
+    data: Any,  # IN (nnz,)
+    rows: Any,  # IN (q,) rows of pairs, in groups
+    clusters: Any,  # IN (q,) clusters of pairs, in their order
+    templates: Any,  # IN (bounds[q], 1) entries of templates for each entry of the rows
+    bounds: Any,  # IN (q + 1,) where each pair begins
+    labels: Any,  # IN/OUT (n,)
+) -> None:
+    """Label rows by their exact scores, which have the bits of score_csr; the lowest cluster wins a tie."""
+    best = 0.0
+    for q in range(len(rows)):
+        x, b = data[indptr[rows[q]] :], templates[bounds[q] : bounds[q + 1], 0]
+        m, e, score = len(b), 0, 0.0
+        while e + 4 <= m:
+            m0, m1 = np.float64(x[e]) * b[e], np.float64(x[e + 1]) * b[e + 1]
+            m2, m3 = np.float64(x[e + 2]) * b[e + 2], np.float64(x[e + 3]) * b[e + 3]
+            score += (m0 + m1) + (m2 + m3)
+            e += 4
+        while e < m:
+            score += np.float64(x[e]) * b[e]
+            e += 1
+        if q == 0 or rows[q] != rows[q - 1] or score > best:
+            labels[rows[q]], best = clusters[q], score
