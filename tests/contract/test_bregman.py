@@ -102,15 +102,15 @@ def test_label_scale_and_loss_are_the_minimum(name, engine):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_centroid_is_the_minimum_for_its_rows(name):
+def test_centroid_is_the_minimum_for_its_rows(name, monkeypatch):
+    monkeypatch.setattr("onmf.backend.curved.PASSES", (20, 20))  # to the end, although rows have just moved
     divergence = ALL[name]
     X = rows_for(divergence, 12)
     block = hold("cpu", X, divergence)
     run, W = block.backend.begin(block), divergence.begin(X.mean(axis=0, keepdims=True))
     step = run.step_from(W)
     _, scales = run.collect()
-    for _ in range(4):
-        run.update(step, W)
+    run.update(step, W)
     c = W[0] / divergence.unit(step.norms)[0]
     for j in range(X.shape[1]):
 

@@ -30,8 +30,11 @@ from .sums import StepSums
 ROWS_AT_A_TIME = 4096
 """Rows whose scores are held together."""
 
-PASSES = 3
-"""Evaluations of the centroids in one update. The first is at the old centroids; each of the others follows a step."""
+PASSES = (2, 4)
+"""Evaluations of the centroids in an update, while rows move and when none does any more.
+
+The first is at the old centroids; each of the others follows a step.
+"""
 
 LONGEST = 2.0
 """Longest step of log c."""
@@ -307,8 +310,9 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     held = CentroidEntries.of(before, (step.sums > 0) & ~step.empty[:, None])
     clusters = np.repeat(np.arange(len(W)), np.diff(held.starts))
     first = step.sums[clusters, held.features] / step.mass[clusters]
-    better = descended(held._replace(values=np.where(held.values > 0, held.values, first)), evaluate).dense
     moved = step.moved
+    start = held._replace(values=np.where(held.values > 0, held.values, first))
+    better = descended(start, evaluate, PASSES[0 if moved else 1]).dense
     change = largest_change(before[filled], better[filled]) if moved == 0 and len(filled) else np.inf
     W[filled] = better[filled] * divergence.unit(step.norms)[filled, None]
     return lambda: change
@@ -323,7 +327,7 @@ class Point(NamedTuple):
     size: FloatArray
 
 
-def descended(centroids: CentroidEntries, evaluate: Evaluate) -> CentroidEntries:
+def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> CentroidEntries:
     """Centroids of lower loss, in each entry that is not the best already."""
 
     def at(s: FloatArray) -> Point:
@@ -334,7 +338,7 @@ def descended(centroids: CentroidEntries, evaluate: Evaluate) -> CentroidEntries
 
     best = at(np.log(centroids.values))
     step = np.clip(best.h, -LONGEST, LONGEST)
-    for _ in range(PASSES - 1):
+    for _ in range(passes - 1):
         if not np.any(np.abs(step) > SETTLED):
             break
         tried = at(best.s + step)
