@@ -261,7 +261,7 @@ def _where(X: Any, data: Any) -> Any:
 
 
 def halved(X: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Put each distinct word of each document into one of two halves. Documents that are in one half only are left out."""
+    """Put each distinct word of each document into one of two halves. Those in one half only are left out."""
     first = rng.random(len(X.data)) < 0.5
     halves = [_where(X, np.where(some, X.data, 0)) for some in (first, ~first)]
     both = (np.diff(halves[0].indptr) > 0) & (np.diff(halves[1].indptr) > 0)
