@@ -40,6 +40,7 @@ from onmf.data import InMemory
 from onmf.datasets import list_datasets, load_docstrings, load_documents
 from onmf.divergence import Cosine, KullbackLeibler
 from onmf.fit import Listener, Plan
+from onmf.fit.bursts import settle
 from onmf.fit.consensus import cast_votes, elect, votes_of
 from onmf.fit.describe import losses_of
 from onmf.fit.restarts import best_run
@@ -53,9 +54,6 @@ PRIOR = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 SETTLED, MOST_STEPS = 1e-3, 50
 """A loop ends when it moves no larger share of the documents, or after so many steps."""
-
-MOST_REPEATS = 100
-"""Later repetitions of a word in a document do not tell clusters apart."""
 
 
 @dataclass(frozen=True)
@@ -137,37 +135,8 @@ def likely_views(given: Ballot) -> Any:
 
 
 def bursts(given: Ballot) -> Any:
-    """Assign documents by the likelihood of their counts if words come in bursts: a Dirichlet compound multinomial.
-
-    The profile of a cluster is mixed with that of the collection. The parts and the strength of the bursts are those at
-    which documents are most likely in their elected clusters, if their own words are left out.
-    """
-    block, k = given.views[0], given.k
-    X = block.on_host
-    levels = [_above(X, j) for j in range(int(min(X.data.max(), MOST_REPEATS)))]
-    whole = _parts(given, None)[0]
-
-    def likelihood(logs: Any) -> float:
-        profiles = _profile_without_own(block, given.elected, k, whole) * np.exp(logs)
-        repeats = np.minimum(X.data, MOST_REPEATS).astype(int)
-        found = sum(np.log(profiles[repeats > j] + j).sum() for j in range(repeats.max()))
-        row = np.repeat(np.arange(len(block)), np.diff(X.indptr))
-        lengths = np.bincount(row, weights=repeats, minlength=len(block)).astype(int)
-        steps = np.concatenate([[0.0], np.cumsum(np.log(np.exp(logs) + np.arange(lengths.max())))])
-        return float(found - steps[lengths].sum())
-
-    strength = float(np.exp(minimize_scalar(lambda s: -likelihood(s), bounds=(0, 12), method="bounded").x))
-
-    def together(labels: Any) -> Any:
-        sums = _sums(block, labels, k)
-        profiles = _mixed(sums, whole)
-        with np.errstate(divide="ignore"):  # a word that is not in this half
-            logs = [np.log(strength * profiles + j) for j in range(len(levels))]
-        return -np.sum(
-            [level @ np.where(np.isfinite(log), log, 0).T for level, log in zip(levels, logs, strict=True)], 0
-        )
-
-    return _loop(together, given)
+    """Assign documents by the likelihood of their counts if words come in bursts."""
+    return settle(given.views[0], given.elected, given.k)[0]
 
 
 CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
@@ -179,7 +148,7 @@ CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
     "views 100": ("all views, 100 parts", partial(all_views, whole=100.0)),
     "views": ("all views, parts by likelihood", partial(all_views, whole=None)),
     "temperatures": ("all views at temperatures by likelihood", likely_views),
-    "bursts": ("counts, with bursts", bursts),
+    "bursts": ("counts that come in bursts", bursts),
 }
 
 
@@ -243,11 +212,6 @@ def _profile_without_own(block: Block, labels: Any, k: int, whole: float) -> Any
     totals = sums.sum(axis=1)[labels] - lengths
     others = (sums[labels[row], X.indices] - X.data) / np.maximum(totals[row], 1e-300)
     return (others + whole * (sums.sum(axis=0) / sums.sum())[X.indices]) / (1 + whole)
-
-
-def _above(X: Any, least: int) -> Any:
-    """1 where a count is larger."""
-    return _where(X, (X.data > least).astype(np.float64))
 
 
 def _where(X: Any, data: Any) -> Any:
