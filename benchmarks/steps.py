@@ -252,10 +252,14 @@ def in_common(one: Any, other: Any) -> float:
     return float(adjusted_mutual_info_score(one, other) * bits)
 
 
-def measure(name: str, seed: int, threads: int) -> list[dict[str, Any]]:
-    """Vote on both halves of the words of a set, and score every candidate."""
+def load(name: str) -> tuple[Any, int]:
+    """Return the counts of a set and its number of clusters."""
     documents = load_docstrings() if name == DOCSTRINGS else load_documents(name)
-    X, k = csr_array(documents.X.astype(np.float64)), len(np.unique(documents.y))
+    return csr_array(documents.X.astype(np.float64)), len(np.unique(documents.y))
+
+
+def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[dict[str, Any]]:
+    """Vote on both halves of the words of a set, and score every candidate."""
     halves = halved(X, np.random.default_rng([seed, 0]))
     ballots = [ballot(half, k, [seed, 1 + number], threads) for number, half in enumerate(halves)]
     cells = []
@@ -328,7 +332,9 @@ def main(arguments: list[str] | None = None) -> None:
             known = {c["step"] for c in cells if (c["set"], c["seed"]) == (name, seed)}
             if known >= set(CANDIDATES):
                 continue
-            cells = [c for c in cells if (c["set"], c["seed"]) != (name, seed)] + measure(name, seed, options.threads)
+            cells = [c for c in cells if (c["set"], c["seed"]) != (name, seed)] + measure(
+                name, *load(name), seed, options.threads
+            )
             print(f"{name:10} {seed}  " + "  ".join(f"{c['gain']:.4f}" for c in cells[-len(CANDIDATES) :]), flush=True)
             save(results, json.dumps(cells, indent=0))
     text = summary(cells)
