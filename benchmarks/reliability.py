@@ -1,13 +1,12 @@
 """Reliability of the confidence of labels: how often rows are with those of their cluster in independent fits.
 
-    python -m benchmarks.reliability [--sets NAME ...] [--cells NAME ...] [--fits 12] [--votes 4] [--out docs]
+    python -m benchmarks.reliability [--parts runs votes cells] [--sets NAME ...] [--fits 12] [--votes 3] [--out docs]
 
-Document sets are clustered as in the paper, from SNPA; by consensus with local search; and by a vote of views. The
-confidence of each document is compared with fits from other random starts, which had no part in it: with runs of the
-same kind, in each view after a vote of views, and there also with other votes. Cells are clustered as ``onmf cells``
-does, and compared with other fits of the whole, choice of the view included. Writes the curves as
-reliability-of-labels.png and tables as optima/reliability-of-labels.md, for docs/documents.md, and as
-cells/reliability.png and cells/reliability.md, for docs/cells.md.
+*Runs*: documents are clustered as in the paper, from SNPA, and by consensus with local search. *Votes*: by a vote of
+views. The confidence of each document is compared with fits from other random starts, which had no part in it: with
+runs of the same kind, for a vote as many in each view, and there also with whole votes. *Cells* are clustered as
+``onmf cells`` does, and compared with other fits of the whole, choice of the view included. Writes the curves and a
+table of each part, for docs/documents.md and docs/cells.md.
 """
 
 from __future__ import annotations
@@ -32,8 +31,20 @@ from onmf.text.consensus import VIEWS, independent_runs
 
 from .optima import save
 
-SETS = ("NG20", "classic", "la12", "k1b")
-CELLS = ("zheng_facs10", "pbmc4k_top2000", "sc_dropseq", "worm_neuron")
+PARTS = {
+    "runs": ("NG20", "classic", "la12", "k1b"),
+    "votes": ("classic", "la12", "k1b"),
+    "cells": ("pbmc4k_top2000", "hash_4lines", "sc_dropseq"),
+}
+"""The sets of each part."""
+
+FILES = {
+    "runs": ("reliability-of-labels.png", "optima/reliability-of-labels.md"),
+    "votes": ("reliability-of-votes.png", "optima/reliability-of-votes.md"),
+    "cells": ("cells/reliability.png", "cells/reliability.md"),
+}
+"""The figure and the table of each part."""
+
 STARTS: dict[str, dict[str, Any]] = {
     "the paper's start": {},
     "consensus": {"init": "consensus", "refine": "local-search", "n_consensus": 10, "random_state": 0},
@@ -56,7 +67,7 @@ class Measured:
     confidence: Any
     together: Any
     posterior: Any = None
-    in_votes: Any = None  # the same share for whole votes
+    in_votes: Any = None  # the same share of whole votes
 
     def curve(self) -> tuple[Any, Any, Any]:
         """Mean confidence, mean share and number of rows of each bin."""
@@ -116,19 +127,23 @@ def reliability_of_cells(name: str, fits: int) -> Measured:
     return Measured(name, DEFAULTS, k, fit.confidence, together(fit.model.labels_, others, k))
 
 
-def table(measured: list[Measured], rows: str = "documents") -> str:
+def table(measured: list[Measured]) -> str:
     """Return the table in Markdown."""
-    documents = rows == "documents"
-    head = ["set", rows, "clusters", *(["start"] if documents else []), "confidence", "together", "error", "worst"]
-    head += ["together in votes", "error of the posterior"] if documents else []
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for one in measured:
-        row = [one.name, f"{len(one.confidence):,}", str(one.n_clusters), *([one.start] if documents else [])]
-        row += [f"{one.confidence.mean():.2f}", f"{one.together.mean():.2f}"]
-        row += [f"{one.error(one.confidence):.3f}", f"{one.worst():.2f}"]
-        if documents:
-            row += ["" if one.in_votes is None else f"{one.in_votes.mean():.2f}", f"{one.error(one.posterior):.3f}"]
-        lines.append("| " + " | ".join(row) + " |")
+    columns: dict[str, list[str]] = {
+        "set": [one.name for one in measured],
+        "rows": [f"{len(one.confidence):,}" for one in measured],
+        "clusters": [str(one.n_clusters) for one in measured],
+        "start": [one.start for one in measured],
+        "confidence": [f"{one.confidence.mean():.2f}" for one in measured],
+        "together": [f"{one.together.mean():.2f}" for one in measured],
+        "error": [f"{one.error(one.confidence):.3f}" for one in measured],
+        "largest error": [f"{one.worst():.2f}" for one in measured],
+        "error of the posterior": [f"{one.error(one.posterior):.3f}" for one in measured if one.posterior is not None],
+        "together in votes": [f"{one.in_votes.mean():.2f}" for one in measured if one.in_votes is not None],
+    }
+    shown = {name: values for name, values in columns.items() if values}
+    lines = ["| " + " | ".join(shown) + " |", "|" + "---|" * len(shown)]
+    lines += ["| " + " | ".join(row) + " |" for row in zip(*shown.values(), strict=True)]
     return "\n".join(lines) + "\n"
 
 
@@ -158,33 +173,35 @@ def draw(measured: list[Measured], path: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
+def measure_part(part: str, sets: Sequence[str], fits: int, votes: int) -> list[Measured]:
+    """Measure one part on some sets, and print the results."""
+    starts = {"runs": tuple(STARTS), "votes": (VOTE,), "cells": (DEFAULTS,)}[part]
+    measured = list[Measured]()
+    for name in sets:
+        for start in starts:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                one = reliability_of_cells(name, fits) if part == "cells" else reliability(name, start, fits, votes)
+            measured.append(one)
+            print(table([one]).splitlines()[-1], flush=True)
+    return measured
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="*", default=SETS)
-    parser.add_argument("--cells", nargs="*", default=CELLS)
+    parser.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--sets", nargs="*", help="by default those of each part")
     parser.add_argument("--fits", type=int, default=12)
-    parser.add_argument("--votes", type=int, default=4, help="votes of views that are compared with the first")
+    parser.add_argument("--votes", type=int, default=3, help="votes of views that are compared with the first")
     parser.add_argument("--out", type=Path, default=Path("docs"))
-    options = parser.parse_args()
-    documents, cells = list[Measured](), list[Measured]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for name in options.sets:
-            for start in (*STARTS, VOTE):
-                documents.append(reliability(name, start, options.fits, options.votes))
-                print(table(documents[-1:]).splitlines()[-1], flush=True)
-        for name in options.cells:
-            cells.append(reliability_of_cells(name, options.fits))
-            print(table(cells[-1:], "cells").splitlines()[-1], flush=True)
-    for found, rows, figure, text in (
-        (documents, "documents", "reliability-of-labels.png", "optima/reliability-of-labels.md"),
-        (cells, "cells", "cells/reliability.png", "cells/reliability.md"),
-    ):
-        if found:
-            (options.out / text).parent.mkdir(parents=True, exist_ok=True)
-            draw(found, options.out / figure)
-            save(options.out / text, table(found, rows))
+    options = parser.parse_args(arguments)
+    for part in options.parts:
+        measured = measure_part(part, options.sets or PARTS[part], options.fits, options.votes)
+        figure, text = (options.out / name for name in FILES[part])
+        text.parent.mkdir(parents=True, exist_ok=True)
+        draw(measured, figure)
+        save(text, table(measured))
 
 
 if __name__ == "__main__":
