@@ -118,7 +118,8 @@ def score_and_sum_csr(
     for part in range(start, stop):
         c = clusters[part]
         total = sums[c] if places[part] < 0 else further[places[part]]
-        total[:] = 0.0
+        for j in range(len(total)):
+            total[j] = 0.0
         w, size = W[c], sizes[c] if sizes[c] != 0.0 else np.inf  # the template of a centroid that is zero is zero
         for position in range(bounds[part], bounds[part + 1]):
             i = order[position]
