@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import measure, number  # noqa: E402
+from benchmarks import measure, number, steps  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.cells import million, reads, sets, tables  # noqa: E402
 from benchmarks.cells.__main__ import main as cells_main  # noqa: E402
@@ -51,6 +51,25 @@ def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
     number.main(arguments)
     assert json.loads((tmp_path / "results.json").read_text()) == cells, "nothing is measured again"
     assert "| 3 | 1 to 4 | strong | 3 |" in capsys.readouterr().out
+
+
+def test_what_follows_the_votes_is_judged_by_held_out_words():
+    """Right clusters predict words, random ones do not. Every candidate is scored, and the table marks the choice."""
+    made = make_counts(200, 400, 3, length=60, overlap=0.2, random_state=0)
+    X = csr_array(made.X.astype(np.float64))
+    known, hidden = steps.halved(X, np.random.default_rng(0))
+    assert (known + hidden != X).nnz == 0
+    assert known.multiply(hidden).nnz == 0
+    shuffled = np.random.default_rng(0).permutation(made.y)
+    assert steps.gain(hidden, made.y, 3) > 0.05
+    assert steps.gain(hidden, shuffled, 3) < 0.01
+    assert steps.in_common(made.y, made.y) > 1.5
+    assert abs(steps.in_common(made.y, shuffled)) < 0.05
+    cells = steps.measure("made", X, 3, 0, 1)
+    assert [cell["step"] for cell in cells] == list(steps.CANDIDATES)
+    assert all(cell["gain"] > 0.05 for cell in cells)
+    chosen = [line for line in steps.summary(cells).splitlines() if line.startswith("| **")]
+    assert len(chosen) == 1
 
 
 def test_the_plain_version_is_the_same_algorithm():

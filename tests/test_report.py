@@ -396,6 +396,16 @@ def test_notes_and_comparison_appear_only_if_known(evil, report):
     assert 'id="classes"' in report
 
 
+def test_the_header_says_how_the_clusters_were_made():
+    texts = ["red tea", "green tea", "cow milk", "goat milk"]
+    voted = documents_report(cluster_documents(texts, 2, n_consensus=6))
+    assert "2 clusters, kullback-leibler, a vote of 6 runs in 3 views</p>" in voted
+    assert "Iterations" not in voted
+    quick = documents_report(cluster_documents(texts, 2, quick=True))
+    assert "2 clusters, kullback-leibler, start snpa</p>" in quick
+    assert "a vote of" not in quick
+
+
 def test_how_the_number_of_clusters_was_chosen(visit, report):
     rng = np.random.default_rng(0)
     words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]

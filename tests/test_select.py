@@ -1,5 +1,7 @@
 """How many clusters: the range that grows, the criteria, and their choice on data with a known answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -107,6 +109,16 @@ def test_a_selection_tells():
     assert by_objective.n_clusters == 4
     assert by_objective.plot()[0].get_title() == "objective (lower is better): 4"
     assert "the largest number that was tried is the best" in str(made_selection(criterion="held-out")).lower()
+
+
+def test_stability_chooses_among_numbers_that_are_level():
+    selection = made_selection()
+    level = replace(selection, information=np.array([0.5, 1.43, 1.0, 1.5, 0.9]))
+    assert level.n_clusters == 3, "6 has more information by less than its error, and is less stable"
+    assert replace(level, information=np.array([0.5, 1.37, 1.0, 1.5, 0.9])).n_clusters == 6
+    assert replace(level, information_error=np.full(5, np.nan)).n_clusters == 6, "one halving has no error"
+    nothing = replace(level, information=np.array([0.0, -0.5, -1, -1, -1]), information_error=np.zeros(5))
+    assert nothing.n_clusters == 1
 
 
 def test_the_largest_number_tried_is_told():

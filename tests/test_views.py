@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.special import gammaln
 
 import onmf
 from onmf.backend import CpuBackend
 from onmf.datasets import make_counts, open_shards, write_shards
-from onmf.divergence import Cosine, KullbackLeibler
-from onmf.fit.views import agree
+from onmf.divergence import KullbackLeibler
+from onmf.fit.bursts import MOST_REPEATS, Bursts, estimate, log_likelihoods, settle
 from onmf.metrics import clustering_accuracy
 from onmf.text import cluster_documents, consensus_of_views
 from onmf.text.consensus import independent_runs, log_tfidf
@@ -81,16 +82,59 @@ def test_log_tfidf_keeps_every_word_that_occurs():
     assert rare > common
 
 
-def test_all_views_take_part_and_no_cluster_is_emptied():
-    """One view cannot tell the two halves apart, the other one can. Rows that are all alike stay where they are."""
-    backend = CpuBackend(n_threads=1)
-    blind = backend.hold(csr_array(np.ones((6, 2))), KullbackLeibler())
-    seeing = backend.hold(csr_array([[5.0, 1], [6, 1], [7, 1], [1, 5], [1, 6], [1, 9]]), Cosine())
-    start = np.array([0, 0, 1, 1, 1, 1], dtype=np.int32)
-    labels, history = agree([blind, seeing], start, 2)
-    assert labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert history["moved"].tolist() == [1, 0]
-    assert agree([blind], start, 2)[0].tolist() == start.tolist()
+class TestBursts:
+    """Rows settle in the clusters in which their counts are most likely."""
+
+    def test_the_likelihood_is_that_of_a_dirichlet_compound_multinomial(self):
+        rng = np.random.default_rng(0)
+        X, sums = rng.poisson(1.5, (5, 4)), rng.integers(1, 9, (3, 4)).astype(float)
+        profiles = sums / sums.sum(axis=1, keepdims=True) + 0.5 * sums.sum(axis=0) / sums.sum()
+        alpha = 20.0 / 1.5 * profiles
+        expected = (gammaln(X[:, None] + alpha) - gammaln(alpha)).sum(axis=2)
+        np.testing.assert_allclose(log_likelihoods(csr_array(X), sums, Bursts(0.5, 20.0)), expected)
+
+    def test_the_strength_of_bursts_is_estimated(self):
+        rng = np.random.default_rng(0)
+        profiles = rng.dirichlet(np.full(200, 0.5), size=3)
+        y = np.arange(600) % 3
+        for strength in (20.0, 200.0):
+            shares = rng.gamma(strength * profiles[y]) + 1e-300
+            X = csr_array(rng.multinomial(80, shares / shares.sum(axis=1, keepdims=True)))
+            found = estimate(X, np.ones(600), y, 3)
+            assert found.strength == pytest.approx(strength, rel=0.15)
+            assert found.whole < 0.2, "the clusters have many words of their own"
+
+    def test_a_burst_does_not_decide(self):
+        """By the multinomial, thirty times the same word outweigh five other words. By bursts they do not."""
+        sums = np.kron(np.eye(2), np.full(5, 40.0))
+        row = csr_array([[1, 1, 1, 1, 1, 0, 0, 0, 0, 30]])
+        assert log_likelihoods(row, sums, Bursts(0.1, 10.0)).argmax() == 0
+        assert log_likelihoods(row, sums, Bursts(0.1, 1e6)).argmax() == 1
+
+    def test_rows_settle(self):
+        X = csr_array(np.kron(np.eye(2), np.full((20, 5), 2.0)))
+        block = CpuBackend(n_threads=1).hold(X, KullbackLeibler())
+        labels = np.repeat([0, 1, 1], [17, 3, 20]).astype(np.int32)
+        found, history = settle(block, labels, 2)
+        assert found.tolist() == [0] * 20 + [1] * 20
+        assert history["moved"].tolist() == [3, 0]
+
+    def test_counts_beyond_the_limit_and_broken_ones(self):
+        X = csr_array([[0.5, 1e9, 0], [1, MOST_REPEATS, 0], [0, 0, 3.2]])
+        sums, bursts = np.array([[1.5, 1e9, 0], [0, 0, 3.2]]), Bursts(1.0, 50.0)
+        found = log_likelihoods(X, sums, bursts)
+        np.testing.assert_array_equal(found[0], found[1])
+        assert np.isfinite(found).all()
+        assert found.argmax(axis=1).tolist() == [0, 0, 1]
+
+    def test_no_cluster_is_emptied_and_rows_without_weight_count_for_nothing(self):
+        alike = CpuBackend(n_threads=1).hold(csr_array(np.ones((6, 2))), KullbackLeibler())
+        start = np.array([0, 0, 1, 1, 1, 1], dtype=np.int32)
+        assert settle(alike, start, 2)[0].tolist() == start.tolist()
+        X = csr_array([[4.0, 1, 0], [4, 1, 0], [1, 4, 0], [1, 4, 0], [0, 3, 5]])
+        weighed = CpuBackend(n_threads=1).hold(X, KullbackLeibler(), np.array([1.0, 1, 1, 1, 0]))
+        labels, _ = settle(weighed, np.array([0, 0, 1, 1, 0], dtype=np.int32), 2)
+        assert labels.tolist() == [0, 0, 1, 1, 1]
 
 
 def test_independent_runs_see_every_view(made, model):

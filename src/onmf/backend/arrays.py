@@ -8,7 +8,7 @@ from onmf import kernels
 from onmf.divergence import FloatArray
 
 from .base import Block, Templates
-from .cpu import EMPTY, CpuBackend, CpuRun, CpuTemplates
+from .cpu import EMPTY, CpuBackend, CpuRun, CpuTemplates, groups_of
 from .sketch import Screen, Screening
 from .sums import StepSums
 
@@ -52,11 +52,13 @@ class ArrayRun(CpuRun):
         own = EMPTY if block.weights is None else block.weights
         sums = np.zeros((k, block.shape[1]))
 
-        def read(start: int, stop: int, group: FloatArray) -> None:
-            left_open.append(screen.label(start, stop, labels))
-            kernels.score_and_sum(*screen[:3], labels, weights, own, known, start, stop, best, group)
+        cuts = groups_of(len(block))
 
-        backend.add_in_groups(read, len(block), sums)
+        def read(start: int, stop: int, groups: FloatArray) -> None:
+            left_open.append(screen.label(cuts[start], cuts[stop], labels))
+            kernels.score_and_sum(*screen[:3], labels, weights, own, known, cuts, start, stop, best, groups)
+
+        backend.add_in_groups(read, cuts, sums)
         self._screening.note(sum(left_open), k)
         assignment = block.assignment(labels, best)
         if not known:

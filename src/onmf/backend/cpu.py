@@ -190,23 +190,19 @@ class CpuBackend(Backend):
             self.threads.over_blocks(clusters, bounds, work)
             return sums
 
-        def add_rows(start: int, stop: int, group: FloatArray) -> None:
-            kernels.sum_by_label_dense(X, labels, weights, start, stop, group)
+        cuts = groups_of(len(labels))
 
-        self.add_in_groups(add_rows, len(labels), sums)
+        def add(start: int, stop: int, groups: FloatArray) -> None:
+            kernels.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
+
+        self.add_in_groups(add, cuts, sums)
         return sums
 
-    def add_in_groups(self, add: Callable[[int, int, FloatArray], None], n: int, sums: FloatArray) -> None:
-        """Add n rows of an array to sums: ``add(start, stop, group)`` adds some, in groups that are always the same."""
-        cuts = np.linspace(0, n, SUMMED_APART + 1).astype(np.int64)
-        groups = [sums, *np.zeros((SUMMED_APART - 1, *sums.shape))]
-
-        def add_groups(start: int, stop: int) -> None:
-            for group in range(start, stop):
-                add(cuts[group], cuts[group + 1], groups[group])
-
-        self.threads.over_blocks(add_groups, cuts, sums.shape[1])
-        for group in groups[1:]:
+    def add_in_groups(self, add: Callable[[int, int, FloatArray], None], cuts: Array, sums: FloatArray) -> None:
+        """Add the rows of an array to sums: ``add(start, stop, groups)`` adds some groups of rows, each to its own."""
+        groups = np.zeros((SUMMED_APART, *sums.shape))
+        self.threads.over_blocks(lambda start, stop: add(start, stop, groups), cuts, sums.shape[1])
+        for group in groups:
             sums += group
 
     def row_term(self, rows: CpuRows, function: Any) -> FloatArray:
@@ -323,6 +319,11 @@ class CpuRun(Run):
     def room_for_sums(self, k: int) -> FloatArray | None:
         """The memory of the last sums, if it fits."""
         return None if self._last is None or len(self._last.sums) != k else self._last.sums
+
+
+def groups_of(n: int) -> Array:
+    """Where the groups begin in which n rows of an array are summed: always the same. → (groups + 1,)"""
+    return np.linspace(0, n, SUMMED_APART + 1).astype(np.int64)
 
 
 def order_of(labels: Array, k: int) -> tuple[Array, Array]:

@@ -60,24 +60,22 @@ def narrow_templates(
     shifts: Any,  # OUT (p,) float32: how far the templates moved against each other, in steps
 ) -> None:
     """Compute the templates of features start to stop, in steps from the middle."""
-    k = len(W)
-    values, tile = np.ones(FEATURES, np.float32), np.zeros((FEATURES, B.shape[1]), np.int16)
+    k, width = len(W), B.shape[1]
+    values, tile = np.ones(FEATURES, np.float32), np.zeros((FEATURES, width), np.int16)
     room, steps = np.empty(2 * FEATURES, np.float32), np.empty(FEATURES, np.int32)
     for first in range(start, stop, FEATURES):
         m = min(FEATURES, stop - first)
         for c in range(k):
-            w, factor = W[c, first : first + m], factors[c]
+            factor = factors[c]
             for j in range(m):
-                values[j] = np.float32(w[j] * factor + epsilon)
+                values[j] = np.float32(W[c, first + j] * factor + epsilon)
             if logarithms:
                 log_of(values, room)
             to_steps(room if logarithms else values, np.float32(middle), np.float32(1.0 / step), steps)
             for j in range(m):
                 tile[j, c] = steps[j]
         for j in range(m):
-            low, high = changes_of(B[first + j, :k], tile[j, :k])
-            shifts[first + j] = high - low
-            B[first + j] = tile[j]
+            shifts[first + j] = replace(B[first + j], tile[j], k)
 
 
 @jit_without_nan
@@ -107,13 +105,15 @@ def to_steps(values: Any, middle: Any, steps_in_one: Any, steps: Any) -> None:
 
 
 @jit_without_nan
-def changes_of(before: Any, after: Any) -> Any:
-    """The smallest and the largest change of an entry."""
+def replace(before: Any, after: Any, k: int) -> Any:
+    """Overwrite the templates of a feature; returns the largest change of the first k minus the smallest."""
     low, high = np.int32(1 << 17), np.int32(-(1 << 17))
+    for c in range(k):
+        change = np.int32(np.int32(after[c]) - np.int32(before[c]))
+        low, high = min(low, change), max(high, change)
     for c in range(len(after)):
-        change = np.int32(after[c]) - np.int32(before[c])
-        low, high = min(low, np.int32(change)), max(high, np.int32(change))
-    return low, high
+        before[c] = after[c]
+    return high - low
 
 
 @jit
@@ -133,7 +133,7 @@ def label_by_narrow(
     """Label rows start to stop of a CSR matrix. A row that is left to float64 gets a lead of −1."""
     sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
     for i in range(start, stop):
-        e, end = indptr[i], indptr[i + 1]
+        e, end = int(indptr[i]), int(indptr[i + 1])
         if e == end:
             labels[i], leads[i] = 0, 0.0
             continue
@@ -146,7 +146,7 @@ def label_by_narrow(
             leads[i] = -1.0
             continue
         score_by_narrow(e, end, indices, data, B, sums, scores)
-        label, lead = winner_and_lead(scores[:k])
+        label, lead = winner_and_lead(scores, k)
         lead -= doubt_of(end - e, sizes[i])
         if lead > TEMPLATES_OFF * sizes[i]:
             labels[i], leads[i] = label, min(lead, 1e30)
@@ -163,13 +163,14 @@ def doubt_of(m: int, size: float) -> float:
 @jit
 def score_by_narrow(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any, scores: Any) -> None:
     """Scores of the sparse row with entries e to end, in steps from the middle; ``sums`` is room to compute."""
-    scores[:] = 0.0
+    for c in range(len(scores)):
+        scores[c] = sums[c] = 0.0
     while e < end:
         pause = min(e + ENTRIES, end)
-        sums[:] = 0.0
         add_products(e, pause, indices, data, B, sums)
         for c in range(len(scores)):
             scores[c] += sums[c]
+            sums[c] = 0.0
         e = pause
 
 
@@ -196,16 +197,16 @@ def add_products(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any) -
 
 
 @jit_without_nan
-def winner_and_lead(scores: Any) -> Any:
-    """The index of the largest score, and by how much it leads; infinity if there is no other. Overwrites scores."""
+def winner_and_lead(scores: Any, k: int) -> Any:
+    """Which of the first k scores is the largest, and by how much; infinity if there is no other. Overwrites scores."""
     best, label = np.float32(-np.inf), 0
-    for c in range(len(scores)):
+    for c in range(k):
         best = max(best, scores[c])
     while scores[label] < best:
         label += 1
     scores[label] = -np.inf
     second = np.float32(-np.inf)
-    for c in range(len(scores)):
+    for c in range(k):
         second = max(second, scores[c])
     return label, np.float64(best - second)
 
@@ -244,13 +245,15 @@ def candidates_by_narrow(
     sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
     for r in range(len(rows)):
         i = rows[r]
-        possible[r] = True
-        if USUAL[0] < sizes[i] < USUAL[1]:
-            score_by_narrow(indptr[i], indptr[i + 1], indices, data, B, sums, scores)
-            doubt = doubt_of(indptr[i + 1] - indptr[i], sizes[i]) + TEMPLATES_OFF * sizes[i]
-            best = max(scores[:k])
+        usual, best, doubt = USUAL[0] < sizes[i] < USUAL[1], -np.inf, 0.0
+        if usual:
+            e, end = int(indptr[i]), int(indptr[i + 1])
+            score_by_narrow(e, end, indices, data, B, sums, scores)
+            doubt = doubt_of(end - e, sizes[i]) + TEMPLATES_OFF * sizes[i]
             for c in range(k):
-                possible[r, c] = np.float64(best) - np.float64(scores[c]) <= doubt
+                best = max(best, np.float64(scores[c]))
+        for c in range(k):
+            possible[r, c] = not usual or best - np.float64(scores[c]) <= doubt
 
 
 @jit

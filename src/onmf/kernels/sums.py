@@ -118,7 +118,8 @@ def score_and_sum_csr(
     for part in range(start, stop):
         c = clusters[part]
         total = sums[c] if places[part] < 0 else further[places[part]]
-        total[:] = 0.0
+        for j in range(len(total)):
+            total[j] = 0.0
         w, size = W[c], sizes[c] if sizes[c] != 0.0 else np.inf  # the template of a centroid that is zero is zero
         for position in range(bounds[part], bounds[part + 1]):
             i = order[position]
@@ -153,11 +154,21 @@ def sum_by_label_dense(
     X: Any,  # IN (n, p)
     labels: Any,  # IN (n,)
     weights: Any,  # IN (n,) float64
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    sums: Any,  # IN/OUT (k, p) float64
+    cuts: Any,  # IN (m + 1,) first row of each group
+    start: int,  # IN first group
+    stop: int,  # IN one past the last group
+    groups: Any,  # IN/OUT (m, k, p) float64
 ) -> float:
-    """Add rows start to stop of an array to the sums."""
+    """Add groups start to stop of the rows of an array to sums of their own."""
+    touched = 0.0
+    for group in range(start, stop):
+        touched += add_by_label(X, labels, weights, cuts[group], cuts[group + 1], groups[group])
+    return touched
+
+
+@jit
+def add_by_label(X: Any, labels: Any, weights: Any, start: int, stop: int, sums: Any) -> float:
+    """Add rows start to stop of an array to the sums, (k, p)."""
     order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(len(sums) + 1, np.int64)
     w, touched = np.empty(4), 0.0
     for first in range(start, stop, ROWS_SORTED):
@@ -182,12 +193,35 @@ def score_and_sum(
     weights: Any,  # IN (n,) float64, or () if the weight is the score, or 0 if that is negative
     own: Any,  # IN (n,) factor of such a weight, or () if all are one
     adds: bool,  # IN whether to add the rows to the sums
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
+    cuts: Any,  # IN (m + 1,) first row of each group
+    start: int,  # IN first group
+    stop: int,  # IN one past the last group
     best: Any,  # OUT (n,) score of the template of the label
-    sums: Any,  # IN/OUT (k, p) float64
+    groups: Any,  # IN/OUT (m, k, p) float64
 ) -> float:
-    """Score rows start to stop of an array against their own templates, and add them to the sums, in one read."""
+    """Score groups of the rows of an array against their own templates, and add them to sums, in one read."""
+    touched = 0.0
+    for group in range(start, stop):
+        rows = cuts[group], cuts[group + 1]
+        touched += score_and_add(X, B, starts, labels, weights, own, adds, rows[0], rows[1], best, groups[group])
+    return touched
+
+
+@jit
+def score_and_add(
+    X: Any,
+    B: Any,
+    starts: Any,
+    labels: Any,
+    weights: Any,
+    own: Any,
+    adds: bool,
+    start: int,
+    stop: int,
+    best: Any,
+    sums: Any,
+) -> float:
+    """Score rows start to stop of an array, and add them to the sums, (k, p)."""
     order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(len(sums) + 1, np.int64)
     w, scores, touched = np.empty(4), np.empty(4), 0.0
     for first in range(start, stop, ROWS_SORTED):

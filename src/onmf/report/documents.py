@@ -90,6 +90,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None, progr
         n_documents=n,
         n_clusters=found.n_clusters,
         n_aside=int(np.count_nonzero(found.clusters == NOBODY)),
+        vote=found.source.get("vote"),
         n_iter=model.n_iter_,
         stopped=model.stop_reason_.replace("max_iter", "stopped at the maximum number"),
     )
@@ -202,7 +203,7 @@ def _facts(result: DocumentClusters) -> list[tuple[str, str]]:
         ("Documents", f"{len(result.ids):,}"),
         ("Words that count", f"{len(result.words):,}"),
         ("Clusters", f"{result.n_clusters:,}"),
-        ("Iterations", f"{model.n_iter_:,}"),
+        *([] if result.source.get("vote") else [("Iterations", f"{model.n_iter_:,}")]),
         ("Objective", f"{model.reconstruction_err_:,.4g}"),
     ]
     if result.comparison:
@@ -214,7 +215,9 @@ def _facts(result: DocumentClusters) -> list[tuple[str, str]]:
 
 def _subtitle(result: DocumentClusters) -> str:
     params = result.model.get_params()
-    start = params["init"] if isinstance(params["init"], str) else "given centroids"
     divergence = params["beta_loss"] if isinstance(params["beta_loss"], str) else f"β = {params['beta_loss']}"
+    if vote := result.source.get("vote"):
+        return f"{result.n_clusters} clusters, {divergence}, a vote of {vote}"
+    start = params["init"] if isinstance(params["init"], str) else "given centroids"
     refined = ", then local search" if params["refine"] else ""
     return f"{result.n_clusters} clusters, {divergence}, start {start}{refined}"

@@ -206,8 +206,20 @@ class Selection:
         return np.where(np.isfinite(values), -values if criterion in ("bic", "objective") else values, -np.inf)
 
     def _best(self, criterion: str) -> int | None:
+        """The number that a criterion chooses.
+
+        Numbers whose information is within one standard error of the highest are level, and the most stable one of
+        them is chosen. Otherwise chance would choose on a plateau.
+        """
         values = self._values(criterion)
-        return int(self.candidates[np.argmax(values)]) if np.isfinite(values).any() else None
+        if not np.isfinite(values).any():
+            return None
+        best = int(np.argmax(values))
+        if criterion == "information" and np.isfinite(self.information_error[best]):
+            level = values >= values[best] - self.information_error[best]
+            stability = np.where(level, self._values("stability"), -np.inf)
+            best = int(np.argmax(stability)) if np.isfinite(stability).any() else best  # one cluster has none
+        return int(self.candidates[best])
 
 
 def _known(value: float) -> float | None:

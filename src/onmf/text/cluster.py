@@ -290,7 +290,7 @@ def cluster_documents(
     sure = sure_of(model, X, model.labels_, calibration)
     source: dict[str, Any] = {"n_documents": len(counts.ids), "n_words": len(counts.words)}
     if effort is not None and effort.sentence:
-        source["fit"] = effort.sentence
+        source |= {"fit": effort.sentence, "vote": effort.vote}
     if isinstance(texts, Texts):
         source |= describe(texts)
     assigned = (model.labels_, model.scales_, model.margins_, *sure)

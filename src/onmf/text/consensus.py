@@ -107,8 +107,8 @@ def log_tfidf(X: Any) -> csr_array:
     return csr_array((present, counts.indices, counts.indptr), shape=counts.shape)
 
 
-def independent_runs(model: ONMF, X: csr_array) -> list[Array]:
-    """The labels of some rows of a consensus of views in runs of their own, in each view."""
+def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = REFITS, seed: int = SEED) -> list[Array]:
+    """The labels of some rows of a consensus of views in runs of their own, as many in each view."""
     labels = []
     logs = log_tfidf(X)
     for number, (divergence, values) in enumerate(
@@ -118,9 +118,9 @@ def independent_runs(model: ONMF, X: csr_array) -> list[Array]:
             model.n_clusters,
             beta_loss=divergence,
             init="random-partition",
-            n_init=REFITS // VIEWS,
+            n_init=n_runs // VIEWS,
             refine="local-search",
-            random_state=SEED + number,
+            random_state=seed + number,
             max_iter=model.max_iter,
             tol=model.tol,
             engine=model.engine,

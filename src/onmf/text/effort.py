@@ -45,6 +45,11 @@ class Effort:
     n_runs: int = 0
     parameters: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def vote(self) -> str:
+        """Who votes on the clusters, in a few words; empty if no views do."""
+        return f"{self.n_runs} runs in {VIEWS} views" if self.n_runs else ""
+
     def fit(self, X: csr_array, n_clusters: int, progress: Callable[[float], None] | None = None) -> ONMF:
         """Cluster documents by their counts."""
         if self.n_runs:

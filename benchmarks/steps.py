@@ -1,0 +1,346 @@
+"""What should follow the votes of a consensus of views? A choice that needs no labels.
+
+    python -m benchmarks.steps [--seeds 3] [--sets NAME ...] [--threads 2] [--out docs/optima]
+
+The distinct words of every document are halved at random, so that a burst of one word is in one half only. 24 runs in
+three views vote on each half by itself, and every candidate goes on from the same votes.
+
+*Held-out words.* A clustering of one half predicts the other half: the words of a document are drawn from those of the
+other documents of its cluster, mixed with those of the whole collection. The score is the gain over the collection
+alone, in nats for each distinct word, as a mean over documents and over both halves. Words count once, however often
+they occur. The mixture of each clustering is the best one of a grid.
+
+*Bits in common* of the two clusterings, which know different words of the same documents: their adjusted mutual
+information times their entropy.
+
+The rule, written down before anything was measured: the gain of a candidate is divided by that of the votes as they
+are, and averaged over sets. The highest average wins. Of candidates within one standard error of it (over sets, of the
+difference), the one with more bits in common wins. Cells are kept in steps.json, and those in the file are not measured
+again. The table is written as steps.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.sparse import csr_array
+from scipy.special import log_softmax, xlogy
+from sklearn.metrics import adjusted_mutual_info_score
+
+from onmf.backend import Block, CpuBackend
+from onmf.data import InMemory
+from onmf.datasets import list_datasets, load_docstrings, load_documents
+from onmf.divergence import Cosine, KullbackLeibler
+from onmf.fit import Listener, Plan
+from onmf.fit.bursts import settle
+from onmf.fit.consensus import cast_votes, elect, votes_of
+from onmf.fit.describe import losses_of
+from onmf.fit.restarts import best_run
+from onmf.fit.starts import Seeds, from_sums
+from onmf.io.files import write_whole
+from onmf.text.consensus import RUNS, log_tfidf
+
+DOCSTRINGS = "docstrings"
+PRIOR = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Parts of the collection to one of a cluster, when a cluster predicts."""
+
+SETTLED, MOST_STEPS = 1e-3, 50
+"""A loop ends when it moves no larger share of the documents, or after so many steps."""
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """Half of the words of documents, in three views, and the votes on them."""
+
+    views: list[Block]  # counts, log-tf-idf, and log-tf-idf by cosine
+    votes: Any  # (n, runs), clusters
+    elected: Any  # (n,), clusters
+    k: int
+    seed: int
+
+
+def ballot(X: Any, k: int, seed: list[int], threads: int) -> Ballot:
+    """Vote as in a consensus of views, and elect clusters."""
+    backend, plan, rng = CpuBackend(n_threads=threads), Plan(refine="local-search"), np.random.default_rng(seed)
+    logs = log_tfidf(X)
+    kinds: list[tuple[Any, Any]] = [(X, KullbackLeibler()), (logs, KullbackLeibler()), (logs, Cosine())]
+    views = [backend.hold(*kind) for kind in kinds]
+    options: dict[str, Any] = {"n_runs": RUNS // len(views), "plan": plan, "listener": Listener()}
+    votes = np.concatenate([cast_votes(InMemory(view), k, rng, **options) for view in views], axis=1)
+    elected, _ = elect(views[0], votes, k, rng, plan)
+    return Ballot(views, votes, elected, k, int(rng.integers(2**31)))
+
+
+# Candidates: from a ballot to labels.
+
+
+def as_elected(given: Ballot) -> Any:
+    """Do nothing after the votes."""
+    return given.elected
+
+
+def fit_on_counts(given: Ballot) -> Any:
+    """Fit the counts from the elected clusters, with local search."""
+    data, seeds = InMemory(given.views[0]), np.array([given.seed])
+    start = from_sums(_sums(given.views[0], given.elected, given.k))
+    return best_run(data, lambda run: Seeds(start), seeds, Plan(refine="local-search")).labels
+
+
+def all_views(given: Ballot, whole: float | None) -> Any:
+    """Assign documents by the sum of their losses per word, each view in units of its gap."""
+    parts = _parts(given, whole)
+    gaps: list[float] = []
+
+    def together(labels: Any) -> Any:
+        losses = [_losses(view, labels, given.k, w) for view, w in zip(given.views, parts, strict=True)]
+        losses = [each / _size(view) for each, view in zip(losses, given.views, strict=True)]
+        for each in losses if not gaps else ():
+            first, second = np.partition(each, 1, axis=1)[:, :2].T
+            gaps.append(float(np.median(second - first)) or 1.0)
+        return np.sum([each / gap for each, gap in zip(losses, gaps, strict=True)], axis=0)
+
+    return _loop(together, given)
+
+
+def likely_views(given: Ballot) -> Any:
+    """Assign documents by the sum of their losses, each view at the temperature at which it tells the votes best."""
+    parts, k, n = _parts(given, None), given.k, len(given.elected)
+    members = csr_array((np.ones(n), given.elected, np.arange(n + 1)), shape=(n, k))
+    voted = votes_of(given.votes, k)
+    common = (voted.T @ members).toarray()
+    shares = (voted @ (common / np.maximum(common.sum(axis=1, keepdims=True), 1))) / given.votes.shape[1]
+
+    def losses(labels: Any) -> list[Any]:
+        return [_losses(view, labels, k, w) for view, w in zip(given.views, parts, strict=True)]
+
+    first = losses(given.elected)
+    units = [float(np.median(np.ptp(each, axis=1))) or 1.0 for each in first]
+
+    def unlikely(weights: Any) -> tuple[float, Any]:
+        scores = -np.sum([w / u * each for w, u, each in zip(weights, units, first, strict=True)], axis=0)
+        logs = log_softmax(scores, axis=1)
+        slope = [((shares - np.exp(logs)) * each).sum() / u / n for each, u in zip(first, units, strict=True)]
+        return -float((shares * logs).sum()) / n, np.array(slope)
+
+    weights = minimize(unlikely, np.ones(len(first)), jac=True, bounds=[(0, None)] * len(first)).x / units
+    return _loop(lambda labels: np.sum([w * e for w, e in zip(weights, losses(labels), strict=True)], axis=0), given)
+
+
+def bursts(given: Ballot) -> Any:
+    """Assign documents by the likelihood of their counts if words come in bursts."""
+    return settle(given.views[0], given.elected, given.k)[0]
+
+
+CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
+    "votes": ("the votes as they are", as_elected),
+    "counts": ("a fit on counts", fit_on_counts),
+    "views 0.1": ("all views, 0.1 parts of the collection", partial(all_views, whole=0.1)),
+    "views 1": ("all views, 1 part", partial(all_views, whole=1.0)),
+    "views 10": ("all views, 10 parts", partial(all_views, whole=10.0)),
+    "views 100": ("all views, 100 parts", partial(all_views, whole=100.0)),
+    "views": ("all views, parts by likelihood", partial(all_views, whole=None)),
+    "temperatures": ("all views at temperatures by likelihood", likely_views),
+    "bursts": ("counts that come in bursts", bursts),
+}
+
+
+def _loop(together: Callable[[Any], Any], given: Ballot) -> Any:
+    """Assign documents to the cluster of the lowest loss, again and again, as long as no cluster is emptied."""
+    labels = given.elected
+    for _ in range(MOST_STEPS):
+        new = together(labels).argmin(axis=1).astype(np.int32)
+        if len(np.unique(new)) < len(np.unique(labels)):
+            break
+        moved, labels = np.count_nonzero(new != labels), new
+        if moved <= SETTLED * len(labels):
+            break
+    return labels
+
+
+def _sums(block: Block, labels: Any, k: int) -> Any:
+    return block.sum_by_label(labels, block.fixed_weights, k)
+
+
+def _size(block: Block) -> Any:
+    return np.maximum(block.divergence.row_size(block.terms), 1e-12)[:, None]
+
+
+def _mixed(sums: Any, whole: float) -> Any:
+    """The profiles of clusters, mixed with that of the collection."""
+    profiles = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-300)
+    return (profiles + whole * sums.sum(axis=0) / sums.sum()) / (1 + whole)
+
+
+def _losses(block: Block, labels: Any, k: int, whole: float) -> Any:
+    sums = from_sums(_sums(block, labels, k))
+    if isinstance(block.divergence, KullbackLeibler):
+        return losses_of(block, _mixed(sums, whole), block.divergence.unsmoothed())
+    return losses_of(block, sums)
+
+
+def _parts(given: Ballot, whole: float | None) -> list[float]:
+    """Parts of the collection to one of a cluster in each view; by default those that predict documents best."""
+    if whole is not None:
+        return [whole] * len(given.views)
+    return [_likeliest_parts(view, given.elected, given.k) for view in given.views]
+
+
+def _likeliest_parts(block: Block, labels: Any, k: int) -> float:
+    if not isinstance(block.divergence, KullbackLeibler):
+        return 0.0  # cosine needs no mixture
+    X = block.on_host
+
+    def unlikely(log_whole: float) -> float:
+        return -float((X.data * np.log(_profile_without_own(block, labels, k, np.exp(log_whole)))).sum())
+
+    return float(np.exp(minimize_scalar(unlikely, bounds=(-7, 7), method="bounded").x))
+
+
+def _profile_without_own(block: Block, labels: Any, k: int, whole: float) -> Any:
+    """Profile of each document's cluster without its own words, mixed with the collection, at its words. → (nnz,)"""
+    X, sums = block.on_host, _sums(block, labels, k)
+    row = np.repeat(np.arange(len(block)), np.diff(X.indptr))
+    lengths = np.asarray(X.sum(axis=1)).ravel()
+    totals = sums.sum(axis=1)[labels] - lengths
+    others = (sums[labels[row], X.indices] - X.data) / np.maximum(totals[row], 1e-300)
+    return (others + whole * (sums.sum(axis=0) / sums.sum())[X.indices]) / (1 + whole)
+
+
+def _where(X: Any, data: Any) -> Any:
+    """The same matrix with other values, without its zeros."""
+    changed = csr_array((data, X.indices, X.indptr), shape=X.shape, copy=True)
+    changed.eliminate_zeros()
+    return changed
+
+
+# The criteria.
+
+
+def halved(X: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Put each distinct word of each document into one of two halves. Those in one half only are left out."""
+    first = rng.random(len(X.data)) < 0.5
+    halves = [_where(X, np.where(some, X.data, 0)) for some in (first, ~first)]
+    both = (np.diff(halves[0].indptr) > 0) & (np.diff(halves[1].indptr) > 0)
+    return csr_array(halves[0][both]), csr_array(halves[1][both])
+
+
+def gain(hidden: Any, labels: Any, k: int) -> float:
+    """How much better clusters predict distinct words than the collection does, in nats for each word."""
+    n, row = hidden.shape[0], np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr))
+    words = csr_array((np.ones(len(hidden.data)), hidden.indices, hidden.indptr), shape=hidden.shape)
+    members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))
+    sums = (members.T @ words).toarray()
+    lengths = np.diff(hidden.indptr)
+    collection = (sums.sum(axis=0) / sums.sum())[hidden.indices]
+    others = (sums[labels[row], hidden.indices] - 1) / np.maximum((sums.sum(axis=1)[labels] - lengths)[row], 1)
+    best = max(float(((np.log((others / collection + w) / (1 + w))) / lengths[row]).sum() / n) for w in PRIOR)
+    return best
+
+
+def in_common(one: Any, other: Any) -> float:
+    """Bits that two clusterings share, corrected for chance."""
+    shares = [np.bincount(labels) / len(labels) for labels in (one, other)]
+    bits = np.mean([-xlogy(s, s).sum() / np.log(2) for s in shares])
+    return float(adjusted_mutual_info_score(one, other) * bits)
+
+
+def load(name: str) -> tuple[Any, int]:
+    """Return the counts of a set and its number of clusters."""
+    documents = load_docstrings() if name == DOCSTRINGS else load_documents(name)
+    return csr_array(documents.X.astype(np.float64)), len(np.unique(documents.y))
+
+
+def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[dict[str, Any]]:
+    """Vote on both halves of the words of a set, and score every candidate."""
+    halves = halved(X, np.random.default_rng([seed, 0]))
+    ballots = [ballot(half, k, [seed, 1 + number], threads) for number, half in enumerate(halves)]
+    cells = []
+    for candidate, (_, step) in CANDIDATES.items():
+        labels = [np.asarray(step(each)) for each in ballots]
+        gains = [gain(hidden, found, k) for hidden, found in zip(halves[::-1], labels, strict=True)]
+        common = in_common(*labels)
+        cells.append({"set": name, "seed": seed, "step": candidate, "gain": float(np.mean(gains)), "common": common})
+    return cells
+
+
+def summary(cells: list[dict[str, Any]]) -> str:
+    """Return the tables in Markdown."""
+    names = sorted({c["set"] for c in cells}, key=str.lower)
+    steps = [step for step in CANDIDATES if any(c["step"] == step for c in cells)]
+
+    def values(key: str) -> Any:
+        return np.array(
+            [[np.mean([c[key] for c in cells if (c["set"], c["step"]) == (n, s)]) for s in steps] for n in names]
+        )
+
+    gains, common = values("gain"), values("common")
+    relative = gains / gains[:, [0]]
+    best = int(relative.mean(axis=0).argmax())
+    behind = relative[:, [best]] - relative
+    error = behind.std(axis=0, ddof=1) / np.sqrt(len(names)) if len(names) > 1 else np.zeros(len(steps))
+    level = behind.mean(axis=0) <= error
+    chosen = max(np.flatnonzero(level), key=lambda i: common[:, i].mean())
+    lines = ["| after the votes | gain from held-out words | against the votes | behind the best | bits in common |"]
+    lines += ["|---|---:|---:|---:|---:|"]
+    for i, step in enumerate(steps):
+        text = CANDIDATES[step][0]
+        text = f"**{text}**" if i == chosen else text
+        lag = "" if i == best else f"{100 * behind[:, i].mean():.1f} ± {100 * error[i]:.1f} %"
+        lines.append(
+            f"| {text} | {gains[:, i].mean():.4f} | {100 * (relative[:, i].mean() - 1):+.1f} % | {lag} | "
+            f"{common[:, i].mean():.3f} |"
+        )
+    for title, table, form in (
+        ("Gain, nats for each 100 words", 100 * gains, ".2f"),
+        ("Bits in common", common, ".3f"),
+    ):
+        lines += ["", f"**{title}**", "", "| set | " + " | ".join(CANDIDATES[s][0] for s in steps) + " |"]
+        lines += ["|---|" + "---:|" * len(steps)]
+        lines += [
+            f"| {n} | " + " | ".join(format(v, form) for v in row) + " |" for n, row in zip(names, table, strict=True)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def save(path: Path, text: str) -> None:
+    """Write a text file completely or not at all."""
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure the missing cells, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    documents = [d.name for d in list_datasets() if d.kind == "documents" and d.available]
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sets", nargs="*", default=[*documents, DOCSTRINGS])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("docs/optima"))
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = options.out / "steps.json"
+    cells: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
+    for seed in range(options.seeds):
+        for name in options.sets:
+            known = {c["step"] for c in cells if (c["set"], c["seed"]) == (name, seed)}
+            if known >= set(CANDIDATES):
+                continue
+            cells = [c for c in cells if (c["set"], c["seed"]) != (name, seed)] + measure(
+                name, *load(name), seed, options.threads
+            )
+            print(f"{name:10} {seed}  " + "  ".join(f"{c['gain']:.4f}" for c in cells[-len(CANDIDATES) :]), flush=True)
+            save(results, json.dumps(cells, indent=0))
+    text = summary(cells)
+    save(options.out / "steps.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
