@@ -10,18 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onmf.divergence import Array, Bregman, Convex, Entries, FloatArray
+from onmf.divergence import Array, Bregman, Convex, Entries, FloatArray, NegativeBinomial
 
 from .curved import REACH, CentroidEntries, CurvedBlock, CurvedTemplates, Curves
 from .log_axis import Axis, Function, convolve, width_for
 
-NOWHERE = np.empty(0, dtype=np.int64)
+NOWHERE, EMPTY = np.empty(0, dtype=np.int64), np.empty((0, 0))
 
 
 class KeptSeries(NamedTuple):
-    """What all rows need of the centroids: their transpose, and the series of Ψ or of Ψ and its derivative."""
+    """What all rows need of the centroids: their transpose, and the series of Ψ or of Ψ and its derivative.
+
+    ``logs`` are logarithms of the transpose, for the negative binomial at the sizes of the rows.
+    """
 
     CT: FloatArray
+    logs: FloatArray
     coefficients: FloatArray
     targets: Axis
 
@@ -41,21 +45,28 @@ class CpuCurves(Curves):
         series = [convolve(function, moments, axis, targets) for function in functions[: 1 + fitted]]
         # The kernel for sizes adds one term to all clusters at a time.
         coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
-        return CurvedTemplates(C, None, KeptSeries(np.ascontiguousarray(C.T), coefficients, targets))
+        CT = np.ascontiguousarray(C.T)
+        counts = isinstance(block.convex, NegativeBinomial) and not fitted
+        return CurvedTemplates(C, None, KeptSeries(CT, logs(CT) if counts else EMPTY, coefficients, targets))
 
     def scores(
         self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
     ) -> tuple[FloatArray, FloatArray]:
+        from onmf import kernels
+
         kept, k = templates.kept, len(templates)
         assert isinstance(kept, KeptSeries), "templates come from prepare()"
-        scores = np.empty((stop - start, k))
-        given = (*Entries.of(block.source), kept.CT, kept.coefficients, kept.targets.width, kept.targets.first)
-        kernels, theta = kernels_of(block.convex)
+        scores, entries = np.empty((stop - start, k)), Entries.of(block.source)
+        compiled, theta = kernels_of(block.convex)
+        series = (kept.coefficients, kept.targets.width, kept.targets.first, theta)
         if block.convex.scale_rule == "size":
-            kernels.scores_at_sizes(*given, theta, start, stop, block.sizes, scores)
+            if len(kept.logs):
+                kernels.counts_at_sizes(*entries, kept.CT, kept.logs, *series, start, stop, block.sizes, scores)
+            else:
+                compiled.scores_at_sizes(*entries, kept.CT, *series, start, stop, block.sizes, scores)
             return scores, np.broadcast_to(block.sizes[start:stop, None], scores.shape)
         scales = np.empty_like(scores)
-        kernels.scores_and_scales(*given, theta, start, stop, block.sizes, scores, scales)
+        compiled.scores_and_scales(*entries, kept.CT, *series, start, stop, block.sizes, scores, scales)
         return scores, scales
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:

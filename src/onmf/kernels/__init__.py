@@ -23,6 +23,7 @@ from .narrow import (
     label_by_narrow,
     narrow_templates,
 )
+from .negative_binomial import counts_at_sizes
 from .project import project_on_hull
 from .sketch import label_by_sketch, sketch_rows, sketch_templates
 from .sums import (
@@ -50,6 +51,7 @@ __all__ = [
     "best_template_csr",
     "best_template_dense",
     "candidates_by_narrow",
+    "counts_at_sizes",
     "gather_entries",
     "label_by_narrow",
     "label_by_sketch",
