@@ -15,17 +15,17 @@ from onmf.divergence import Array, Bregman, Convex, Entries, FloatArray, Negativ
 from .curved import REACH, CentroidEntries, CurvedBlock, CurvedTemplates, Curves
 from .log_axis import Axis, Function, convolve, width_for
 
-NOWHERE, EMPTY = np.empty(0, dtype=np.int64), np.empty((0, 0))
+NOWHERE = np.empty(0, dtype=np.int64)
 
 
 class KeptSeries(NamedTuple):
-    """What all rows need of the centroids: their transpose, and the series of Ψ or of Ψ and its derivative.
+    """What all rows need of the centroids: their transpose, its largest entry, and the series of Ψ or of Ψ and its derivative.
 
-    ``logs`` are logarithms of the transpose, for the negative binomial at the sizes of the rows.
+    For the negative binomial at the sizes of the rows, the transpose is that of θ / c.
     """
 
     CT: FloatArray
-    logs: FloatArray
+    largest: float
     coefficients: FloatArray
     targets: Axis
 
@@ -46,8 +46,10 @@ class CpuCurves(Curves):
         # The kernel for sizes adds one term to all clusters at a time.
         coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
         CT = np.ascontiguousarray(C.T)
-        counts = isinstance(block.convex, NegativeBinomial) and not fitted
-        return CurvedTemplates(C, None, KeptSeries(CT, logs(CT) if counts else EMPTY, coefficients, targets))
+        if counts_at_sizes(block.convex):
+            with np.errstate(divide="ignore"):
+                np.divide(kernels_of(block.convex)[1], CT, out=CT)
+        return CurvedTemplates(C, None, KeptSeries(CT, float(CT.max()), coefficients, targets))
 
     def scores(
         self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
@@ -58,15 +60,15 @@ class CpuCurves(Curves):
         assert isinstance(kept, KeptSeries), "templates come from prepare()"
         scores, entries = np.empty((stop - start, k)), Entries.of(block.source)
         compiled, theta = kernels_of(block.convex)
-        series = (kept.coefficients, kept.targets.width, kept.targets.first, theta)
+        series, rows = (kept.coefficients, kept.targets.width, kept.targets.first), (start, stop, block.sizes, scores)
         if block.convex.scale_rule == "size":
-            if len(kept.logs):
-                kernels.counts_at_sizes(*entries, kept.CT, kept.logs, *series, start, stop, block.sizes, scores)
+            if counts_at_sizes(block.convex):
+                kernels.counts_at_sizes(*entries, kept.CT, kept.largest, *series, start, stop, block.sizes, scores)
             else:
-                compiled.scores_at_sizes(*entries, kept.CT, *series, start, stop, block.sizes, scores)
+                compiled.scores_at_sizes(*entries, kept.CT, *series, theta, *rows)
             return scores, np.broadcast_to(block.sizes[start:stop, None], scores.shape)
         scales = np.empty_like(scores)
-        compiled.scores_and_scales(*entries, kept.CT, *series, start, stop, block.sizes, scores, scales)
+        compiled.scores_and_scales(*entries, kept.CT, *series, theta, *rows, scales)
         return scores, scales
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
@@ -135,6 +137,11 @@ def width_on(functions: list[Function], axis: Axis, between: FloatArray) -> floa
     other = Axis.over(between)
     low = (axis.first + other.first) * axis.width
     return width_for(functions, low, low + (axis.panels + other.panels) * axis.width)
+
+
+def counts_at_sizes(convex: Convex) -> bool:
+    """Whether there is a faster kernel: for the negative binomial at the sizes of the rows."""
+    return isinstance(convex, NegativeBinomial) and convex.scale_rule == "size"
 
 
 def kernels_of(convex: Convex) -> tuple[Any, float]:

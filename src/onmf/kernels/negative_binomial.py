@@ -1,9 +1,9 @@
 """Scores under the negative binomial at given scales, with few logarithms.
 
-    score_ik = Σ_j x_j (log a_i + log c_kj − log(a_i c_kj + θ)) − Ψ_k(log a_i)
+    score_ik = −Σ_j x_j log(1 + d_kj / a_i) − Ψ_k(log a_i),   d = θ / c
 
-Ψ comes as in :mod:`onmf.kernels.bregman`. Counts of one and two are exponents: the logarithm of a product of factors
-a c + θ replaces one for each factor.
+Ψ comes as in :mod:`onmf.kernels.bregman`. Small counts are exponents: the logarithm of a product of factors 1 + d / a
+replaces one for each factor.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from .bregman import logarithm, panel_of
 from .jit import jit_dividing as jit
 
 FACTORS = 12
-"""Factors of a product whose logarithm is taken; one more may come with the last."""
+"""Factors after which the logarithm of a product is taken."""
 
-USUAL = 1e15
-"""Largest scale at which factors are multiplied. Products of factors from 1e-3 to 1e15 stay inside float64."""
+SMALL = 8
+"""Counts up to this are exponents."""
+
+USUAL = 1e12
+"""Largest factor that is multiplied. Products of 21 of them stay inside float64."""
 
 
 @jit
@@ -29,12 +32,11 @@ def counts_at_sizes(
     indices: Any,  # IN
     data: Any,  # IN
     dense: bool,  # IN
-    CT: Any,  # IN (p, k) centroids
-    logs: Any,  # IN (p, k) their logarithms
+    D: Any,  # IN (p, k) θ / c
+    largest: float,  # IN largest entry of D
     coefficients: Any,  # IN (panels, m, k) of Ψ
     width: float,  # IN
     first_panel: int,  # IN
-    theta: float,  # IN
     start: int,  # IN first row
     stop: int,  # IN one past the last row
     scales: Any,  # IN (n,)
@@ -56,40 +58,38 @@ def counts_at_sizes(
             for c in range(k):
                 out[c] -= before * row[c]
             before, now = now, 2.0 * tau * now - before
-        shift, factors, total = indptr[i] if dense else 0, 0, 0.0
+        shift, factors, waiting, inverse = indptr[i] if dense else 0, 0, -1, 1.0 / a
+        usual = largest * inverse < USUAL
         for e in range(indptr[i], indptr[i + 1]):
             x = np.float64(data[e])
             if x == 0.0:
                 continue
-            total += x
             j = np.uintp(indices[e - shift])
-            if (x == 1.0 or x == 2.0) and a < USUAL:
-                multiply(x, a, CT[j], logs[j], theta, out, product)
-                factors += int(x)
-                if factors >= FACTORS:
-                    take_logarithms(out, product)
-                    factors = 0
-            else:
-                add_logarithms(x, a, CT[j], logs[j], theta, out)
+            if x > SMALL or x != np.rint(x) or not usual:
+                subtract_logarithms(x, inverse, D[j], out)
+                continue
+            while x >= 2.0:
+                multiply(inverse, D[j], D[j], product)
+                x, factors = x - 2.0, factors + 2
+            if x == 1.0 and waiting < 0:
+                waiting = e
+            elif x == 1.0:
+                multiply(inverse, D[np.uintp(indices[waiting - shift])], D[j], product)
+                waiting, factors = -1, factors + 2
+            if factors >= FACTORS:
+                take_logarithms(out, product)
+                factors = 0
+        if waiting >= 0:
+            subtract_logarithms(1.0, inverse, D[np.uintp(indices[waiting - shift])], out)
         if factors > 0:
             take_logarithms(out, product)
-        common = total * log(a)
-        for c in range(k):
-            out[c] += common
 
 
 @jit
-def multiply(x: float, a: float, centroids: Any, logs: Any, theta: float, scores: Any, product: Any) -> None:
-    """Add x log c to the score of each cluster, and multiply its product with (a c + θ)^x, x = 1 or 2."""
-    if x == 1.0:
-        for c in range(len(product)):
-            scores[c] += logs[c]
-            product[c] *= a * centroids[c] + theta
-    else:
-        for c in range(len(product)):
-            factor = a * centroids[c] + theta
-            scores[c] += 2.0 * logs[c]
-            product[c] *= factor * factor
+def multiply(inverse: float, one: Any, other: Any, product: Any) -> None:
+    """Multiply the product of each cluster with the factors of two features, or of one twice."""
+    for c in range(len(product)):
+        product[c] *= (1.0 + inverse * one[c]) * (1.0 + inverse * other[c])
 
 
 @jit
@@ -101,7 +101,7 @@ def take_logarithms(scores: Any, product: Any) -> None:
 
 
 @jit
-def add_logarithms(x: float, a: float, centroids: Any, logs: Any, theta: float, scores: Any) -> None:
-    """Add x (log c − log(a c + θ)) to the score of each cluster."""
+def subtract_logarithms(x: float, inverse: float, d: Any, scores: Any) -> None:
+    """Subtract x log(1 + d / a) from the score of each cluster."""
     for c in range(len(scores)):
-        scores[c] += x * (logs[c] - logarithm(a * centroids[c] + theta))
+        scores[c] -= x * logarithm(1.0 + inverse * d[c])
