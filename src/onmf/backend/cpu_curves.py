@@ -19,9 +19,10 @@ NOWHERE = np.empty(0, dtype=np.int64)
 
 
 class KeptSeries(NamedTuple):
-    """What all rows need of the centroids: their transpose, its largest entry, and the series of Ψ or of Ψ and its derivative.
+    """What all rows need of the centroids: their transpose, its largest entry, and series.
 
-    For the negative binomial at the sizes of the rows, the transpose is that of θ / c.
+    The series are that of Ψ, or those of Ψ and its derivative. For the negative binomial at the sizes of the rows, the
+    transpose is that of θ / c.
     """
 
     CT: FloatArray
