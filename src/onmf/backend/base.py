@@ -75,8 +75,10 @@ class Backend(ABC):
     threads: Threads = Threads(1)
     """Threads of the host, for the parts of a fit that run there."""
 
-    curves: Curves | None = None
-    """Computes the sums of divergences without closed forms; None if the backend does not know how."""
+    @property
+    def curves(self) -> Curves | None:
+        """Computes the sums of divergences without closed forms; None if the backend does not know how."""
+        return None
 
     @abstractmethod
     def place(self, X: Matrix) -> Any:
