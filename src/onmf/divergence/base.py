@@ -119,7 +119,7 @@ class Divergence(ABC):
     def template_form(self) -> Literal["log", "share"] | None:
         """What the templates are, entry by entry: log(c / size + smoothing), c / size, or None for anything else.
 
-        With a form there are no offsets, all templates are finite, and :meth:`templates_at` is there.
+        With a form there are no offsets, all templates are finite, and :meth:`templates_at` gives some of them.
         """
         return None
 
@@ -141,8 +141,11 @@ class Divergence(ABC):
         """``B`` (k, p) such that the best cluster of row x is argmax_k ⟨x, b_k⟩ + offset_k."""
 
     def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
-        """The templates of some features: columns (k, m) of centroids of these sizes, (k,). The bits of templates()."""
-        raise NotImplementedError("only for templates of a simple form")
+        """The templates of some features: columns (k, m) of centroids of these sizes, (k,). The bits of templates().
+
+        Only called if there is a :attr:`template_form`; what stands here is for "share".
+        """
+        return divide(columns, sizes[:, None])
 
     @abstractmethod
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:

@@ -35,9 +35,6 @@ class Euclidean(Divergence):
     def templates(self, centroids: FloatArray) -> FloatArray:
         return self.normalise(centroids)
 
-    def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
-        return divide(columns, sizes[:, None])
-
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         return np.maximum(best, 0.0)
 

@@ -130,6 +130,25 @@ def add_moments(
 
 
 @jit
+def subtract_series(
+    coefficients: Any,  # IN (panels, m, k)
+    t: float,  # IN
+    width: float,  # IN
+    first: int,  # IN
+    scores: Any,  # IN/OUT (k,)
+) -> None:
+    """Subtract k functions on the logarithmic axis, at t, from the scores: one term of all of them at a time."""
+    panels, m, k = coefficients.shape
+    panel, tau = panel_of(t, width, first, panels)
+    before, now = 1.0, tau
+    for q in range(m):
+        row = coefficients[panel, q]
+        for c in range(k):
+            scores[c] -= before * row[c]
+        before, now = now, 2.0 * tau * now - before
+
+
+@jit
 def scores_at_sizes(
     indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
     indices: Any,  # IN
@@ -146,19 +165,12 @@ def scores_at_sizes(
     scores: Any,  # OUT (stop − start, k)
 ) -> None:
     """Scores of rows start to stop at given scales."""
-    panels, m, k = coefficients.shape
     for i in range(start, stop):
         out, a = scores[i - start], scales[i]
         out[:] = 0.0
         if not a > 0.0:
             continue
-        panel, tau = panel_of(log(a), width, first_panel, panels)
-        before, now = 1.0, tau
-        for q in range(m):
-            row = coefficients[panel, q]
-            for c in range(k):
-                out[c] -= before * row[c]
-            before, now = now, 2.0 * tau * now - before
+        subtract_series(coefficients, log(a), width, first_panel, out)
         shift = indptr[i] if dense else 0
         for e in range(indptr[i], indptr[i + 1]):
             x = np.float64(data[e])

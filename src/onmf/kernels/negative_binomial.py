@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .bregman import logarithm, panel_of
+from .bregman import logarithm, subtract_series
 from .jit import jit_dividing as jit
 
 FACTORS = 12
@@ -43,7 +43,7 @@ def counts_at_sizes(
     scores: Any,  # OUT (stop − start, k)
 ) -> None:
     """Scores of rows start to stop at given scales."""
-    panels, m, k = coefficients.shape
+    k = D.shape[1]
     product = np.empty(k)
     for i in range(start, stop):
         out, a = scores[i - start], scales[i]
@@ -51,13 +51,7 @@ def counts_at_sizes(
             out[c], product[c] = 0.0, 1.0
         if not a > 0.0:
             continue
-        panel, tau = panel_of(log(a), width, first_panel, panels)
-        before, now = 1.0, tau
-        for q in range(m):
-            row = coefficients[panel, q]
-            for c in range(k):
-                out[c] -= before * row[c]
-            before, now = now, 2.0 * tau * now - before
+        subtract_series(coefficients, log(a), width, first_panel, out)
         shift, factors, waiting, inverse = indptr[i] if dense else 0, 0, -1, 1.0 / a
         usual = largest * inverse < USUAL
         for e in range(indptr[i], indptr[i + 1]):
