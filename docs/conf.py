@@ -25,11 +25,8 @@ templates_path = ["_templates"]
 exclude_patterns = [
     "_build",
     "_templates",
-    "paper/*.md",
-    "performance/*.md",
-    "optima/*.md",
-    "number/*.md",
-    "cells/*.md",
+    # Tables that benchmarks write and pages include.
+    *(f"{folder}/*.md" for folder in ("paper", "performance", "optima", "number", "cells", "scale", "gpu", "divergence")),
 ]
 
 autosummary_generate = True
@@ -49,25 +46,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
-PAGES = (
-    "index",
-    "start",
-    "documents",
-    "hyperspectral",
-    "cells",
-    "gallery",
-    "model-file",
-    "backend",
-    "method",
-    "optima",
-    "clusters",
-    "reproduce",
-    "performance",
-    "large",
-    "scale",
-    "decisions",
-)
-html_sidebars = {page: [] for page in PAGES}
+html_sidebars = {"index": []}
 
 # Every build creates the live examples of the guides.
 LIVE = Path(__file__).parent / "_build" / "live"

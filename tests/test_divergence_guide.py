@@ -17,7 +17,7 @@ from onmf.divergence import NegativeBinomial
 from onmf.metrics import clustering_accuracy
 from onmf.text import cluster_documents
 
-GUIDE = Path(__file__).parents[1] / "docs" / "divergence.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "divergence.md"
 
 
 def test_the_code_of_the_guide_runs(capsys):

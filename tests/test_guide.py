@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[1] / "docs" / "large.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "large.md"
 
 
 def test_the_guide_can_be_followed(tmp_path):
