@@ -26,7 +26,7 @@ exclude_patterns = [
     "_build",
     "_templates",
     # Tables that benchmarks write and pages include.
-    *(f"{folder}/*.md" for folder in ("paper", "performance", "optima", "number", "cells", "scale", "gpu", "divergence")),
+    *(f"{name}/*.md" for name in ("paper", "performance", "optima", "number", "cells", "scale", "gpu", "divergence")),
 ]
 
 autosummary_generate = True
