@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -30,6 +31,7 @@ exclude_patterns = [
     "optima/*.md",
     "number/*.md",
     "cells/*.md",
+    "compare/*.md",
 ]
 
 autosummary_generate = True
@@ -45,17 +47,48 @@ numpydoc_validation_exclude = {
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
+# The build runs the examples and fails if one fails. That is their test: the suite does not run them again.
+EXAMPLES = [
+    "plot_documents.py",
+    "plot_dark_material.py",
+    "plot_cells.py",
+    "plot_number_of_clusters.py",
+    "plot_margins.py",
+    "plot_pipeline.py",
+    "plot_own_divergence.py",
+    "plot_out_of_core.py",
+    "plot_streaming.py",
+    "plot_methods.py",
+]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "examples",
+    "ignore_pattern": r"^(?!plot_)",  # the other files are commands of their own
+    "within_subsection_order": EXAMPLES.index,  # in the order above
+    "capture_repr": (),  # an example prints what it wants to show
+    "notebook_extensions": set(),
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 3600,
+    "image_srcset": ["2x"],
+    "abort_on_example_error": True,
+}
+
 html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["gallery.css"]
 PAGES = (
     "index",
     "start",
     "documents",
     "hyperspectral",
     "cells",
-    "gallery",
+    "examples/index",
+    "compare",
     "model-file",
     "backend",
     "method",
