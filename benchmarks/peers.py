@@ -308,7 +308,8 @@ class Tables:
         """Yield the table of all sets together."""
         yield "| | accuracy by documents, % | mean accuracy, % | mean NMI | CPU seconds, all sets | most memory, MB |"
         yield "|---|---:|---:|---:|---:|---:|"
-        best = [max(self.averages_of(method)[column] for method in self.methods) for column in range(3)]
+        columns = np.array([self.averages_of(method) for method in self.methods]).T
+        best = [max(column[np.isfinite(column)], default=None) for column in columns]
         for method in self.methods:
             scores = self.averages_of(method)
             seconds = self.over_sets(method, "seconds").sum()

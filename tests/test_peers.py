@@ -30,7 +30,7 @@ def test_each_fit_is_measured_once(tmp_path, capsys):
         ("made-2", "kmeans-tfidf"),
     ]
     assert all(r["accuracy"] > 0.95 and r["nmi"] > 0.8 and r["seconds"] > 0 and r["megabytes"] >= 0 for r in records)
-    assert "| onmf quick | **100.0** |" in (tmp_path / "averages.md").read_text()
+    assert "| onmf quick | **100.0** | **100.0** | **1.000** |" in (tmp_path / "averages.md").read_text()
     assert "| made-3 | 120 | – | 100.0 |" in (tmp_path / "sets.md").read_text()
     assert (tmp_path / "accuracy-time.png").stat().st_size > 5000
     assert "made-2" in capsys.readouterr().out
