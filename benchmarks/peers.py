@@ -330,8 +330,9 @@ class Tables:
     def notes(self) -> Iterator[str]:
         """Yield what was run, as a list."""
         for method in self.methods:
-            seeds = len({record["seed"] for record in self.records if record["method"] == method})
-            runs = "One run" if seeds == 1 else f"{seeds} seeds"
+            seeds = sorted({len(self.values(name, method, "seconds")) for name in self.documents} - {0})
+            several = " to ".join(str(n) for n in dict.fromkeys([*seeds[:1], *seeds[-1:]]))
+            runs = "One run" if max(seeds, default=1) == 1 else f"{several} seeds"
             yield f"- {METHODS[method].title}: {METHODS[method].settings}. {runs}."
 
     def by_set(self) -> Iterator[str]:

@@ -18,6 +18,12 @@ from onmf.datasets import load_docstrings
 from onmf.metrics import clustering_accuracy
 from onmf.text import consensus_of_views
 
+
+def topics(model, values):
+    """Return the largest topic of each document."""
+    return model.fit_transform(values).argmax(axis=1)
+
+
 docs = load_docstrings()
 X, tfidf, k = docs.X, TfidfTransformer().fit_transform(docs.X), len(docs.classes)
 spherical = ONMF(k, beta_loss="cosine", init="++", n_init=10, random_state=0)
@@ -30,13 +36,6 @@ methods = {
     "onmf, quick": lambda: ONMF(k).fit_predict(X),
     "onmf, best": lambda: consensus_of_views(X, k, random_state=0).labels_,
 }
-
-
-def topics(model, values):
-    """Return the largest topic of each document."""
-    return model.fit_transform(values).argmax(axis=1)
-
-
 for loss in ("kullback-leibler", "cosine"):
     ONMF(2, beta_loss=loss).fit(X[:50])  # compiles, so that the times below do not include it
 accuracies, seconds = [], []

@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 from onmf import select_n_clusters
 from onmf.datasets import make_counts
 
-documents = make_counts(400, 500, 6, overlap=0.3, random_state=0)  # drawn from six clusters
-selection = select_n_clusters(documents.X, k_max=12, random_state=0)
+documents = make_counts(300, 500, 6, overlap=0.3, random_state=0)  # drawn from six clusters
+selection = select_n_clusters(documents.X, k_max=10, random_state=0)
 print(selection)
 
 # %%

@@ -15,7 +15,7 @@ import numpy as np
 from onmf import ONMF
 from onmf.datasets import make_counts, write_shards
 
-drawn = make_counts(20_000, 1000, 5, overlap=0.3, random_state=0).X
+drawn = make_counts(12_000, 1000, 5, overlap=0.3, random_state=0).X
 model = ONMF(5, init="random-partition", random_state=0).fit(drawn[:1000])  # compiles
 
 
@@ -29,12 +29,12 @@ def fit_and_measure(read):
 
 
 # %%
-# The counts are written once, as files of 2,500 rows. Then they are read at once, or file by file.
+# The counts are written once, as files of 1,500 rows. Then they are read at once, or file by file.
 
-sizes, at_once, by_file = [5_000, 10_000, 15_000, 20_000], [], []
+sizes, at_once, by_file = [3_000, 6_000, 9_000, 12_000], [], []
 for n in sizes:
     with tempfile.TemporaryDirectory() as folder:
-        shards = write_shards((drawn[i : i + 2500] for i in range(0, n, 2500)), folder + "/corpus")
+        shards = write_shards((drawn[i : i + 1500] for i in range(0, n, 1500)), folder + "/corpus")
         labels, peak = fit_and_measure(lambda n=n: drawn[:n].copy())
         at_once.append(peak)
         same, peak = fit_and_measure(lambda shards=shards: shards)
