@@ -1,6 +1,9 @@
 """Sphinx configuration."""
 
+import warnings
 from pathlib import Path
+
+from sklearn.exceptions import ConvergenceWarning
 
 from onmf import __version__
 from onmf.datasets import docstring_texts, make_scene
@@ -47,7 +50,9 @@ numpydoc_validation_exclude = {
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }
 
-# The build runs the examples and fails if one fails. That is their test: the suite does not run them again.
+# The build runs the examples, and fails if one fails or warns that it did not converge. That is their test: the suite
+# does not run them again. To build without them: sphinx-build -D plot_gallery=0.
+warnings.filterwarnings("error", category=ConvergenceWarning)
 EXAMPLES = [
     "plot_documents.py",
     "plot_dark_material.py",
@@ -73,6 +78,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 3600,
     "image_srcset": ["2x"],
     "abort_on_example_error": True,
+    "run_stale_examples": True,  # an example can fail although only the library has changed
 }
 
 html_theme = "pydata_sphinx_theme"
