@@ -50,7 +50,7 @@ sanitize:  ## run all GPU kernels on odd sizes under compute-sanitizer; needs a 
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 
 clean:  ## remove everything that make created
-	rm -rf $(VENV) docs/_build docs/api demo-output fuzz-failures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/api docs/examples demo-output fuzz-failures .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
