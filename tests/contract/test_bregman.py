@@ -175,6 +175,27 @@ def test_a_large_theta_is_kullback_leibler(counts):
     assert nearly.reconstruction_err_ == pytest.approx(limit.reconstruction_err_, rel=1e-3)
 
 
+@pytest.mark.parametrize("scale", ["size", "fit"])
+@pytest.mark.filterwarnings("ignore:Not converged")
+@pytest.mark.usefixtures("capsys")
+def test_digits_are_kept_where_counts_are_far_larger_than_theta(overdispersed, scale):
+    X, θ = overdispersed[0] * 10.0**6, 1e-3
+    options = {"init": "random-partition", "random_state": 0, "tol": 0, "max_iter": 12, "verbose": 1}
+    model = ONMF(3, beta_loss=NegativeBinomial(θ, scale, 0.0), **options).fit(X)
+    assert all(after <= before * (1 + 1e-11) for before, after in pairwise(model.history_["objective"]))
+    Y = model.scales_[:, None] * model.cluster_centers_[model.labels_]
+    # The loss with x log(x / y) and (x + θ) log((x + θ) / (y + θ)) taken together, since both are far larger than it.
+    shares = np.divide(θ * (X - Y), Y * (X + θ), out=np.zeros_like(Y), where=X > 0)
+    losses = X * np.log1p(shares) + θ * np.log1p((Y - X) / (X + θ))
+    assert model.reconstruction_err_ == pytest.approx(losses.sum(), rel=1e-9)
+
+
+def test_a_fit_of_scales_under_smoothed_centroids_ends(overdispersed):
+    X, _ = overdispersed
+    model = ONMF(3, beta_loss=NegativeBinomial(1.5, "fit"), init="random-partition", random_state=0, tol=0).fit(X)
+    assert model.stop_reason_ == "fixed point"
+
+
 @pytest.fixture
 def overdispersed():
     """Rows of three clusters whose counts vary far more than Poisson counts, with zeros."""

@@ -88,11 +88,11 @@ class NegativeBinomial(Convex):
         return isinstance(self.theta, str)
 
     def phi(self, x: FloatArray) -> FloatArray:
-        θ = self.parameter
-        return xlogy(x, x / (x + θ)) - θ * np.log1p(x / θ)
+        with np.errstate(divide="ignore"):  # 0 · log ∞ is 0 here
+            return -xlog1py(x, self.parameter / x) - self.psi(x)
 
     def slope(self, x: FloatArray) -> FloatArray:
-        return np.log(x / (x + self.parameter))
+        return -np.log1p(self.parameter / x)
 
     def curvature(self, x: FloatArray) -> FloatArray:
         return self.parameter / (x * (x + self.parameter))
