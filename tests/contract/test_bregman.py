@@ -320,6 +320,38 @@ def test_refusals(overdispersed, tmp_path):
         NegativeBinomial(0)
 
 
+def test_phi_must_be_convex_where_the_entries_are():
+    divergence = Bregman(lambda x: x * x - x**3 / 90, lambda x: 2 * x - x * x / 30, lambda x: 2 - x / 15)
+    rows = np.array([[1.0, 20.0], [20.0, 1.0]])
+    assert len(np.unique(ONMF(2, beta_loss=divergence).fit_predict(rows))) == 2
+    for X in (10 * rows, csr_array(10 * rows), lambda: iter([rows, 10 * rows])):
+        with pytest.raises(ValueError, match=r"phi is not convex where X has entries, from 10? to 200"):
+            ONMF(2, beta_loss=divergence).fit(X)
+
+
+@pytest.mark.parametrize("wrong", [None, "1", [1.0], np.array([1.0, 2.0]), True, float("nan"), -1.0])
+def test_parameters_that_are_no_numbers_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"theta=.* is not allowed"):
+        NegativeBinomial(wrong)
+    for make in (Bernoulli, partial(NegativeBinomial, 1.0, "size")):
+        with pytest.raises(ValueError, match=r"smoothing=.* is not allowed"):
+            make(smoothing=wrong)
+
+
+def test_a_theta_of_numpy_is_a_number(overdispersed, tmp_path):
+    divergence = NegativeBinomial(np.float32(2.0), smoothing=np.float32(0.5))
+    assert divergence == NegativeBinomial(2.0, smoothing=0.5)
+    assert repr(divergence) == "NegativeBinomial(theta=2.0, scale='size', smoothing=0.5)"
+    ONMF(3, beta_loss=divergence).fit(overdispersed[0]).save(tmp_path / "model.onmf")
+    assert onmf.load(tmp_path / "model.onmf").divergence_ == divergence
+
+
+def raising(x):
+    if x > 5:
+        raise ValueError("too large")
+    return exp(x)
+
+
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
@@ -328,6 +360,8 @@ def test_refusals(overdispersed, tmp_path):
         ((lambda x: -x * x, lambda x: -2 * x, lambda x: -2.0), "phi is not convex"),
         ((lambda x: float(str(x)), exp, exp), "phi cannot be compiled by numba"),
         ((lambda x: log(x - 1), exp, exp), r"phi\(0.05\) is not finite"),
+        ((lambda x: x * log(x), lambda x: log(x) + 1, lambda x: 1 / x), r"phi\(0\) is not finite.* its limit there"),
+        ((raising, exp, exp), "phi raises an error between 0.05 and 11, .*: too large"),
     ],
 )
 def test_functions_that_do_not_fit_are_refused(functions, message):
