@@ -1,5 +1,6 @@
 """Sphinx configuration."""
 
+import sys
 from pathlib import Path
 
 from onmf import __version__
@@ -7,6 +8,8 @@ from onmf.datasets import docstring_texts, make_scene
 from onmf.image import Cube, cluster_image
 from onmf.report import write_documents_report, write_image_report
 from onmf.text import Text, cluster_documents
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "onmf"
 author = "The onmf developers"
@@ -17,13 +20,14 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
+    "formulas",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 templates_path = ["_templates"]
 exclude_patterns = [
     "_build",
+    "_extensions",
     "_templates",
     # Tables that benchmarks write and pages include.
     *(f"{name}/*.md" for name in ("paper", "performance", "optima", "number", "cells", "scale", "gpu", "divergence")),
@@ -46,6 +50,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
+html_math_renderer = "formulas"
+html_static_path = ["_static"]
+html_css_files = ["onmf.css"]
 html_sidebars = {"index": []}
 
 # Every build creates the live examples of the guides.

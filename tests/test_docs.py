@@ -13,6 +13,10 @@ import pytest
 from conftest import DATA
 from pages import CHECKED, ROOT, SHELL, blocks_of, pages
 
+sys.path.insert(0, str(ROOT / "docs" / "_extensions"))
+
+import formulas
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"cupy": ["cupy-cuda12x"], "cupyx": ["cupy-cuda12x"], **packages_distributions()}
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
@@ -84,3 +88,14 @@ def test_what_a_page_installs_is_what_it_needs(name):
 def test_every_line_that_is_only_checked_is_checked():
     lines = {line for page in PAGES.values() for line in commands(page, CHECKED)}
     assert all(line.startswith(("make ", "pip install ")) or (ROOT / line).exists() for line in lines)
+
+
+def test_formulas_are_drawn_into_the_page():
+    """No script and no font is needed to read them. What LaTeX says is there for those who cannot see it."""
+    drawn = formulas.draw(r"\frac{a}{b}", inline=True)
+    assert drawn.startswith("<svg")
+    assert drawn.count("<path") == 2
+    assert 'aria-label="\\frac{a}{b}"' in drawn
+    for page in (ROOT / "docs").glob("*/*.md"):
+        for latex in re.findall(r"\$\$(.+?)\$\$", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+            formulas.draw(latex, inline=False)
