@@ -22,7 +22,7 @@ ziamath.config.precision = 2
 
 def draw(latex: str, *, inline: bool) -> str:
     """Return a formula as SVG in the colour of the text, with its LaTeX for those who cannot see it."""
-    formula = ziamath.Latex(latex, size=SIZE, inline=inline)
+    formula = ziamath.Latex(latex, size=SIZE, inline=inline, color="currentcolor")
     svg = formula.svgxml()
     svg.set("class", "formula")
     svg.set("role", "img")
