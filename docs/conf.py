@@ -3,13 +3,11 @@
 import sys
 from pathlib import Path
 
-from onmf import __version__
-from onmf.datasets import docstring_texts, make_scene
-from onmf.image import Cube, cluster_image
-from onmf.report import write_documents_report, write_image_report
-from onmf.text import Text, cluster_documents
-
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+import live
+
+from onmf import __version__
 
 project = "onmf"
 author = "The onmf developers"
@@ -56,20 +54,5 @@ html_css_files = ["onmf.css"]
 html_sidebars = {"index": []}
 
 # Every build creates the live examples of the guides.
-LIVE = Path(__file__).parent / "_build" / "live"
 html_extra_path = ["_build/live"]
-write_documents_report(
-    LIVE / "report-documents.html",
-    cluster_documents(
-        [Text(*triple) for triple in docstring_texts()], 13, init="consensus", refine="local-search", random_state=0
-    ),
-    title="SciPy's docstrings",
-)
-scene = make_scene(80, 100, 120, 4, random_state=3)
-write_image_report(
-    LIVE / "report-image.html",
-    cluster_image(
-        Cube(scene.X.reshape(80, 100, 120), wavelengths=scene.wavelengths, wavelength_unit="nm", name="scene"), 4
-    ),
-    title="A generated scene",
-)
+live.write_reports()
