@@ -55,3 +55,38 @@ def test_a_fit_that_takes_too_long_is_given_up():
     tables = peers.Tables([record])
     assert "| made-3 | 120 | over 0.05 s |" in tables.by_set()
     assert "| LDA | – | – | – | – | – |" in tables.averages()
+
+
+def sentences(tables):
+    """Yield the sentences of the page that have numbers, from what was measured."""
+
+    def accuracies(method):
+        return np.round(100 * tables.over_sets(method, "accuracy"), 1)
+
+    def seconds(method):
+        return tables.over_sets(method, "seconds").sum()
+
+    best, quick, frobenius = accuracies("best"), accuracies("quick"), accuracies("frobenius")
+    yield f"It takes {seconds('best') / seconds('quick'):.0f} times as long as the quick one"
+    yield f"{seconds('lda') / seconds('quick'):.0f} (LDA) and {seconds('nmf') / seconds('quick'):.0f} times (NMF, KL)"
+    sets = list(tables.documents)
+    yield f"**Frobenius** is better than Kullback–Leibler on {(frobenius > quick).sum()} of {len(sets)} collections:"
+    for i in np.flatnonzero(frobenius > quick):
+        yield f"{sets[i]} ({frobenius[i]} against {quick[i]} %)"
+    others = [method for method in tables.methods if not peers.METHODS[method].title.startswith("onmf")]
+    table = np.array([accuracies(method) for method in others])
+    for i in np.flatnonzero(table.max(axis=0) > best + 3):
+        winner = peers.METHODS[others[table[:, i].argmax()]].title
+        yield f"| {sets[i]} | {winner} | {table[:, i].max()} | {best[i]} |"
+
+
+def test_the_page_says_what_was_measured(tmp_path):
+    pytest.importorskip("matplotlib", reason="the figure needs matplotlib")
+    folder = ROOT / "docs" / "compare"
+    records = peers.read(folder / "results.jsonl")
+    peers.write(records, tmp_path)
+    for name in ("averages.md", "sets.md"):
+        assert (tmp_path / name).read_text() == (folder / name).read_text()
+    page = " ".join(next((ROOT / "docs").glob("**/compare.md")).read_text().split())
+    missing = [sentence for sentence in sentences(peers.Tables(records)) if sentence not in page]
+    assert not missing
