@@ -29,12 +29,11 @@ templates_path = ["_templates"]
 exclude_patterns = [
     "_build",
     "_templates",
-    "paper/*.md",
-    "performance/*.md",
-    "optima/*.md",
-    "number/*.md",
-    "cells/*.md",
-    "compare/*.md",
+    # Tables that benchmarks write and pages include.
+    *(
+        f"{name}/*.md"
+        for name in ("paper", "performance", "optima", "number", "cells", "scale", "gpu", "divergence", "compare")
+    ),
 ]
 
 autosummary_generate = True
@@ -87,26 +86,7 @@ html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["gallery.css"]
-PAGES = (
-    "index",
-    "start",
-    "documents",
-    "hyperspectral",
-    "cells",
-    "examples/index",
-    "compare",
-    "model-file",
-    "backend",
-    "method",
-    "optima",
-    "clusters",
-    "reproduce",
-    "performance",
-    "large",
-    "scale",
-    "decisions",
-)
-html_sidebars = {page: [] for page in PAGES}
+html_sidebars = {"index": []}
 
 # Every build creates the live examples of the guides.
 LIVE = Path(__file__).parent / "_build" / "live"
