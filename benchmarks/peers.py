@@ -251,14 +251,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             missing = [seed for seed in seeds if (name, method, seed) not in done]
             for record in in_child(measure, name, method, missing) if missing else []:
                 print(json.dumps(record), flush=True)
-                with results.open("a") as file:
+                with results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
     write(read(results), options.out)
 
 
 def read(results: Path) -> list[dict[str, Any]]:
     """Return the records of a file, if there is one."""
-    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()] if results.exists() else []
 
 
 def write(records: list[dict[str, Any]], folder: Path) -> None:
