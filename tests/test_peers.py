@@ -97,5 +97,14 @@ def test_the_page_says_what_was_measured(tmp_path):
     for name in ("averages.md", "settings.md", "sets.md"):
         assert (tmp_path / name).read_text(encoding="utf-8") == (folder / name).read_text(encoding="utf-8")
     page = " ".join(next((ROOT / "docs").glob("**/compare.md")).read_text(encoding="utf-8").split())
-    missing = [sentence for sentence in sentences(peers.Tables(records)) if sentence not in page]
+    tables = peers.Tables(records)
+    missing = [sentence for sentence in sentences(tables) if sentence not in page]
     assert not missing
+    assert "It is the most accurate on average." in page
+    scores = np.array([tables.averages_of(method) for method in tables.methods])
+    assert {tables.methods[row] for row in scores.argmax(axis=0)} == {"best"}
+    assert "Nothing else in the table is as fast" in page
+    assert min(tables.methods, key=lambda method: tables.over_sets(method, "seconds").sum()) == "quick"
+    assert "of the other libraries only sIB puts more documents into the right cluster" in page
+    more = {method for method in tables.methods if tables.accuracy(method) > tables.accuracy("quick")}
+    assert more == {"best", "sib"}
