@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -103,6 +104,12 @@ def checked_folder(out: Path | None) -> Path | None:
     except OSError as error:
         fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
     return out
+
+
+def check_installed(purpose: str, *packages: str, extras: str, otherwise: str = "") -> None:
+    """Refuse before any work starts, if a package that ``purpose`` needs is missing."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        fail(f"{purpose} needs {' and '.join(missing)}: pip install 'onmf[{extras}]'{otherwise}.")
 
 
 def tell_written(out: Path, ours: tuple[str, ...]) -> None:

@@ -20,6 +20,7 @@ from onmf.io.files import whole_folder
 from onmf.select import IMAGE_CRITERIA
 
 from .common import (
+    check_installed,
     command,
     print_selection,
     tell,
@@ -229,6 +230,7 @@ def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -
     """Open the folder of ``--out``, if there is one."""
     if out is None:
         return None
+    check_installed("Writing the maps", "rasterio", extras="image")
     if report:
         from onmf.report.image import check_packages
 
