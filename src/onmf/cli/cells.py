@@ -254,6 +254,8 @@ def _parse_genes(value: str) -> int | None:
 def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -> Path | None:
     if out is None:
         return None
+    if find_spec("anndata") is None:
+        fail("cells.h5ad needs anndata: pip install 'onmf[cells]', or leave out --out.")
     if report and (missing := [name for name in ("jinja2", "openTSNE") if find_spec(name) is None]):
         fail(f"The report needs {' and '.join(missing)}: pip install 'onmf[cells,report]', or use --no-report.")
     return stack.enter_context(whole_folder(out, force=force, ours=OURS))
