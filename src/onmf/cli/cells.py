@@ -254,7 +254,7 @@ def _parse_genes(value: str) -> int | None:
 def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -> Path | None:
     if out is None:
         return None
-    check_installed("Writing cells.h5ad", "anndata", extras="cells")
+    check_installed("Writing cells.h5ad", "anndata", extras="cells", otherwise=", or leave out --out")
     if report:
         check_installed("The report", "jinja2", "openTSNE", extras="cells,report", otherwise=", or use --no-report")
     return stack.enter_context(whole_folder(out, force=force, ours=OURS))
@@ -289,8 +289,7 @@ def _tell(result: CellClustering, out: Path | None, seconds: float, quiet: bool,
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": seconds})
     elif not quiet:
         print_cells(result)
-        if out is not None:
-            tell_written(out, OURS)
+        tell_written(out, OURS)
 
 
 def print_cells(result: CellClustering, genes: int = 6) -> None:

@@ -112,8 +112,11 @@ def check_installed(purpose: str, *packages: str, extras: str, otherwise: str = 
         fail(f"{purpose} needs {' and '.join(missing)}: pip install 'onmf[{extras}]'{otherwise}.")
 
 
-def tell_written(out: Path, ours: tuple[str, ...]) -> None:
+def tell_written(out: Path | None, ours: tuple[str, ...]) -> None:
     """Print which files a command wrote into the folder of ``--out``."""
+    if out is None:
+        say("nothing was saved: --out DIR writes tables, a model and a report.")
+        return
     names = sorted(file.name for file in out.iterdir() if file.name in ours)
     tell()
     tell(f"Written to {out}: {', '.join(names)}")

@@ -322,8 +322,7 @@ def documents_command(
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
     elif not quiet:
         print_summary(result)
-        if out is not None:
-            tell_written(out, OURS)
+        tell_written(out, OURS)
 
 
 def summary(result: DocumentClusters) -> dict[str, Any]:

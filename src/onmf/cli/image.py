@@ -260,8 +260,7 @@ def _tell(result: ImageClustering, out: Path | None, seconds: float, quiet: bool
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": seconds})
     elif not quiet:
         print_image(result)
-        if out is not None:
-            tell_written(out, OURS)
+        tell_written(out, OURS)
 
 
 def print_image(result: ImageClustering) -> None:
