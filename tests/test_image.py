@@ -477,7 +477,7 @@ def test_errors_name_the_missing_package(tmp_path, package, call):
     ("package", "kind", "refusal"),
     [
         ("rasterio", "image", "Writing the maps needs rasterio: pip install 'onmf[image]'."),
-        ("anndata", "cells", "Writing cells.h5ad needs anndata: pip install 'onmf[cells]'."),
+        ("anndata", "cells", "Writing cells.h5ad needs anndata: pip install 'onmf[cells]', or leave out --out."),
         ("jinja2", "documents", "The report needs jinja2: pip install 'onmf[report]', or use --no-report."),
     ],
 )
@@ -589,7 +589,7 @@ def test_the_command_and_its_options(tmp_path, scene):
         "bands": (("-k", 2, "--drop-bands", "3-1"), "'3-1' is not a band or a range of bands"),
         "variable": (("-k", 2), "more than one array of three dimensions"),
         "negatives": (("-k", 2, "--variable", "first", "--negatives", "no"), "negatives='no' is not allowed"),
-        "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "beta_loss='hubert'"),
+        "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "--divergence hubert is not a divergence"),
     }.values():
         done = command("image", tmp_path / "x.npz", *arguments, "--out", tmp_path / "new")
         assert done.returncode == 2
