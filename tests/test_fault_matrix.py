@@ -116,7 +116,9 @@ class Case:
         return outcome
 
     def check(self, outcome, new_k):
-        assert "Traceback" not in outcome["stderr"]
+        # Python 3.11 tells of a zip file that could not be closed on a full disk when it is collected.
+        ignored = "Exception ignored in: <function ZipFile.__del__" in outcome["stderr"]
+        assert outcome["stderr"].count("Traceback") == ignored
         for name in OTHER_FILES:
             assert (self.folder / name).read_text() == "theirs"
         success = outcome["status"] == self.writer.success

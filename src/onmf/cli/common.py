@@ -134,10 +134,12 @@ def print_selection(selection: Selection | None) -> None:
 def steps(quiet: bool) -> Iterator[Callable[..., None]]:
     """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
     console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda text, fraction=None: None
+        return
     left = TextColumn("{task.fields[left]}")
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("Starting", total=None, left="")
         current, began = "", perf_counter()
 
