@@ -146,8 +146,13 @@ class Case:
         assert step > 3
 
 
-@pytest.mark.parametrize("fault", ["SIGINT", "SIGTERM", "SIGKILL"])
-@pytest.mark.parametrize(("name", "exchange"), [*((name, True) for name in WRITERS), ("documents", False)])
+@pytest.mark.parametrize(
+    ("name", "exchange", "fault"),
+    [(name, True, fault) for name in WRITERS for fault in ("SIGINT", "SIGKILL")]
+    # Every command handles SIGTERM as it does SIGINT, so one command and one function stand for all.
+    + [(name, True, "SIGTERM") for name in ("documents", "write_shards")]
+    + [("documents", False, fault) for fault in ("SIGINT", "SIGKILL")],
+)
 def test_a_signal_at_every_step(run_writer, name, exchange, fault):
     case = Case(run_writer, name)
     for outcome in case.run_at_each_step(fault, exchange=exchange):
