@@ -298,7 +298,9 @@ class TestFit:
         steps = []
         fit = fit_counts(made.X, "auto", progress=lambda name, share: steps.append((name, share)))
         assert 3 <= fit.model.n_clusters <= 5
-        assert fit.notes[0] == f"{fit.model.n_clusters} clusters were chosen by the likelihood of held-out counts."
+        assert fit.notes[0].startswith(f"{fit.model.n_clusters} clusters were chosen by held-out, of 2 to 30.")
+        assert fit.selection.n_clusters == fit.model.n_clusters
+        assert (fit.selection.n_rows, fit.selection.n_total) == made.X.shape[:1] * 2
         assert ("choosing the number of clusters", None) in steps
         shares = [share for name, share in steps if name == "clustering"]
         assert shares == sorted(shares)

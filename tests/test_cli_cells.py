@@ -100,6 +100,7 @@ class TestFiles:
         summary = json.loads((result[0] / "summary.json").read_text())
         assert (summary["cells"], summary["genes"], len(summary["clusters"])) == (150, 60, 3)
         assert summary["ari"] > 0.9
+        assert summary["selection"] is None, "the number was given"
 
     def test_the_report_names_cells_and_genes(self, result):
         page = (result[0] / "report.html").read_text()
@@ -332,10 +333,25 @@ class TestCopy:
         assert "onmf" not in written.varm
 
 
-def test_auto_chooses_a_number(file):
-    ran = command("cells", file, "-k", "auto", "--json")
+def test_auto_chooses_a_number_and_shows_how(file, tmp_path):
+    ran = command("cells", file, "-k", "auto", "--quick", "--no-report", "--out", tmp_path / "out")
     assert ran.returncode == 0, ran.stderr
-    assert 2 <= len(json.loads(ran.stdout)["clusters"]) <= 5
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    number = len(summary["clusters"])
+    assert 2 <= number <= 5
+    choice = summary["selection"]
+    assert (choice["n_clusters"], choice["criterion"], choice["n_rows"]) == (number, "held-out", 150)
+    tried = [row["n_clusters"] for row in choice["tried"]]
+    assert tried == [2, 3, 4, 5, 6, 7, 8, 10, 12, 14]
+    assert f"{number} clusters were chosen by held-out, of 2 to 14." in ran.stdout
+    lines = ran.stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("clusters ") and "held-out" in line)
+    shown = [line.split() for line in lines[start + 1 : start + 1 + len(tried)]]
+    assert [int(words[0]) for words in shown] == tried
+    assert [words[0] for words in shown if words[-1] == "chosen"] == [str(number)]
+    kept = anndata.read_h5ad(tmp_path / "out" / "cells.h5ad").uns["onmf"]["selection"]
+    assert kept["n_clusters"].tolist() == tried
+    assert kept["held_out"].tolist() == [row["held_out"] for row in choice["tried"]]
 
 
 def test_help_names_every_format():

@@ -87,6 +87,12 @@ def write_results(
         "stop_reason": model.stop_reason_,
         "notes": np.array(result.notes, dtype=object),
     }
+    if result.selection is not None:
+        table = result.selection.table()
+        about["selection"] = {
+            name: np.array([row[name] for row in table], dtype=int if name == "n_clusters" else float)  # None is NaN
+            for name in table[0]
+        }
     found = scanpy_markers(result.markers, list(adata.var_names), categories, key, layer)
     # All results are ready here, so an error cannot leave half of them behind.
     for name, values in of_cells.items():

@@ -23,6 +23,7 @@ from .common import (
     check_installed,
     command,
     fail,
+    print_selection,
     steps,
     tell,
     tell_json,
@@ -298,6 +299,7 @@ def print_cells(result: CellClustering, genes: int = 6) -> None:
     tell(f"{n:,} cells, {p:,} genes ({len(result.genes):,} used), {len(result.names)} clusters")
     for note in result.notes:
         tell(note)
+    print_selection(result.selection)
     tell()
     width = max(map(len, [*map(visible, result.names), "name"]))
     tell(f"cluster   cells   share   sure   {'name':{width}}   markers")
