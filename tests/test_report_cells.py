@@ -220,6 +220,34 @@ class TestInTheBrowser:
         page.wait_for_selector("#whole", state="hidden")
         assert painted(page) == before
 
+    @pytest.mark.parametrize("stretch", [(4, 1), (1, 1), (1, 4)])
+    def test_the_points_fill_the_map_without_distortion(self, visit, small, stretch):
+        places = small.embedding / np.ptp(small.embedding, axis=0) * stretch
+        page = visit(cells_report(replace(small, embedding=places)), viewport=WIDE)
+        seen = np.array(
+            page.evaluate("Array.from({ length: 400 }, (_, i) => onmf.cells.map.at(i)).map(({ x, y }) => [x, y])")
+        )
+        box = page.locator("#cells").bounding_box()
+        inside, sides = np.array([box["x"], box["y"]]), np.array([box["width"], box["height"]])
+        room = [seen.min(axis=0) - inside, inside + sides - seen.max(axis=0)]
+        assert room[0] == pytest.approx(room[1], abs=1.5), "the points are in the middle"
+        assert np.min(room) == pytest.approx(14, abs=2), "in one direction the points reach the margin"
+        spans = np.ptp(seen, axis=0)
+        assert spans / spans.max() == pytest.approx(np.divide(stretch, max(stretch)), abs=0.01)
+        hover(page, 7)
+        assert page.inner_text("#tip").startswith("CELL")
+        page.focus("#cells")
+        page.keyboard.press("+")
+        page.wait_for_selector("#whole", state="visible")
+        closer = place(page, 7)
+        box = page.locator("#cells").bounding_box()
+        page.mouse.move(box["x"] + 100, box["y"] + 100)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 150, box["y"] + 130, steps=3)
+        page.mouse.up()
+        moved = place(page, 7)
+        assert (moved["x"] - closer["x"], moved["y"] - closer["y"]) == pytest.approx((50, 30), abs=1)
+
     def test_the_dot_plot(self, visit, small):
         page = visit(cells_report(small), viewport=WIDE)
         names = page.locator("#dots thead .up").all_inner_texts()
