@@ -119,6 +119,11 @@ class TestPredict:
             assert float(row["confidence"]) == pytest.approx(float(known[row["cell"]]["confidence"]), abs=2e-4)
             assert row["runner_up"] == known[row["cell"]]["runner_up"]
 
+    def test_a_file_that_knows_its_rows_takes_no_orientation(self, result, file):
+        ran = command("predict", result[0] / "model.onmf", file, "--orientation", "genes-in-rows")
+        assert ran.returncode == 2
+        assert "cells.h5ad says itself what its rows are: leave out orientation (--orientation on" in ran.stderr
+
     def test_a_note_if_most_genes_are_missing(self, result, adata, tmp_path):
         adata[:, :20].copy().write_h5ad(tmp_path / "few.h5ad")
         ran = command("predict", result[0] / "model.onmf", tmp_path / "few.h5ad")
@@ -227,7 +232,9 @@ class TestFormats:
         save_npz(tmp_path / "counts.npz", adata.X)
         ran = command("cells", tmp_path / "counts.npz", "-k", 3, "--quick", "--json")
         assert ran.returncode == 0, ran.stderr
-        assert json.loads(ran.stdout)["cells"] == 150
+        summary = json.loads(ran.stdout)
+        assert summary["cells"] == 150
+        assert "set orientation='genes-in-rows' (--orientation genes-in-rows on" in summary["notes"][0]
 
     def test_labels_from_a_table(self, adata, tmp_path, file):
         adata.obs[["class"]].to_csv(tmp_path / "labels.csv")
@@ -255,7 +262,7 @@ class TestRefusals:
         logs.write_h5ad(tmp_path / "logs.h5ad")
         said = self.refused("cells", tmp_path / "logs.h5ad", "-k", 3, "--out", tmp_path / "out")
         assert "holds no counts" in said
-        assert "'spliced'" in said
+        assert "use layer='spliced' (--layer spliced on the command line)." in said
         assert not (tmp_path / "out").exists()
         assert command("cells", tmp_path / "logs.h5ad", "-k", 3, "--layer", "spliced", "--quick").returncode == 0
 

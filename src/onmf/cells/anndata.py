@@ -44,7 +44,7 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
         raise KeyError(f"adata has no layer {layer!r}: {remedy}.")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
-        raise ValueError("adata has no X: name the layer that has the counts with layer=.")
+        raise ValueError("adata has no X: name the layer that has the counts, such as layer='counts'.")
     X = canonical(X) if issparse(X) else X
     names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
     place = "X" if layer is None else f"layers/{layer}"

@@ -42,6 +42,7 @@ from .options import (
     Divergence,
     Force,
     Json,
+    Orientation,
     Quiet,
     Report,
     Request,
@@ -89,15 +90,7 @@ def cells_command(
             rich_help_panel=READING,
         ),
     ] = None,
-    orientation: Annotated[
-        str | None,
-        typer.Option(
-            "--orientation",
-            metavar="cells-in-rows|genes-in-rows",
-            help="Orientation of a table or matrix; by default it is guessed from the names.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
+    orientation: Orientation = None,
     genes: Annotated[
         str,
         typer.Option(
@@ -216,7 +209,9 @@ def predict_new_cells(model: onmf.ONMF, request: Request) -> None:
     def assign() -> Table:
         with steps(request.quiet) as step:
             step("Reading")
-            cells = read_cells(request.path, layer=request.layer, labels=request.labels)
+            cells = read_cells(
+                request.path, layer=request.layer, labels=request.labels, orientation=request.orientation
+            )
             cells.notes += check_counts(cells)
             step("Assigning")
             result = predict_cells(model, cells)
