@@ -16,6 +16,7 @@ from onmf.cells.matrix import SomeRows
 from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, UNIT, View, log_likelihood, logarithms, transform
 from onmf.confidence import USUAL, Calibration, calibrate, log_chances
 from onmf.datasets import make_counts
+from onmf.divergence import NegativeBinomial
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # of anndata, about its next version
@@ -371,6 +372,16 @@ class TestFit:
             (3, {"beta_loss": "frobenius", "refine": "local-search"}, "refine='local-search' needs a closed form"),
             (3, {"engine": "blocks"}, "engine='blocks' cannot take this data"),
             (3, {"init": "best"}, "init='best' is not allowed"),
+            (
+                3,
+                {"view": "logs", "beta_loss": "negative-binomial"},
+                r"use view='counts' \(--view counts on the command",
+            ),
+            (
+                3,
+                {"view": "logs", "beta_loss": NegativeBinomial(2.0)},
+                "'logs' is not allowed with the negative binomial",
+            ),
             (3, {"random_state": "x"}, "'x' cannot be used to seed"),
         ],
     )

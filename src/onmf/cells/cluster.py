@@ -71,7 +71,8 @@ def cluster(
     min_cells : int, default=1
         Genes in fewer cells are not clustered by.
     view : {"auto", "counts", "logs"}, default="auto"
-        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both.
+        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both with Kullback–Leibler, and takes the
+        counts with other divergences. The negative binomial refuses ``"logs"``: it describes counts.
     progress : callable, optional
         Called with the name of a step and the share of it that is done (None if unknown).
     **parameters

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from onmf import interrupt
 from onmf.backend import to_host
 from onmf.confidence import Calibration, calibrate, every_run, log_chances
-from onmf.divergence import Array, FloatArray, get_divergence
+from onmf.divergence import Array, FloatArray, NegativeBinomial, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.settings import check_moves
@@ -27,6 +27,7 @@ from onmf.tsne import Progress
 from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
+from .wording import setting
 
 STARTS = 2
 """Runs in the chosen view."""
@@ -152,7 +153,8 @@ def fit_counts(
         Genes in fewer cells are not used.
     view : {"auto", "counts", "logs"}, default="auto"
         What is clustered: counts, or their normalised logarithms. ``"auto"`` tries both on some cells, and takes the
-        one under whose clusters the counts are more likely.
+        one under whose clusters the counts are more likely; for other divergences than Kullback–Leibler it takes the
+        counts. The negative binomial refuses ``"logs"``: it describes counts.
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
@@ -226,9 +228,14 @@ def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
     """The views to try. Other divergences than Kullback–Leibler are not compared by a likelihood of counts."""
     if view not in (*NAMES, "auto"):
         raise ValueError(f"view={view!r} is not allowed: use 'auto', {' or '.join(map(repr, NAMES))}.")
+    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
+    if view == "logs" and isinstance(divergence, NegativeBinomial):
+        raise ValueError(
+            "view='logs' is not allowed with the negative binomial, which describes counts, and logarithms are no "
+            f"counts: use {setting('view', 'counts')}, or another divergence."
+        )
     if view != "auto":
         return (view,)
-    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
     return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
 
 

@@ -117,7 +117,8 @@ def cells_command(
         typer.Option(
             "--view",
             metavar="auto|counts|logs",
-            help="Cluster the counts or their normalised logarithms; auto tries both.",
+            help="Cluster the counts or their normalised logarithms; auto tries both, or takes the counts "
+            "if --divergence is not kullback-leibler.",
             rich_help_panel=FIT,
         ),
     ] = "auto",
