@@ -81,6 +81,8 @@ def test_ten_files(ten, tmp_path):
     assert done.exit_code == 0, done.output
     assert "10 documents, 8 words, 2 clusters" in done.stdout
     assert "accuracy 100.0%" in done.stdout
+    assert "vote of 24 runs" in done.stderr
+    assert "vote of" not in done.stdout, "it was announced before"
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
     assigned = rows(tmp_path / "out" / "assignments.csv")
     assert list(assigned[0]) == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]

@@ -405,6 +405,7 @@ def test_the_header_says_how_the_clusters_were_made():
     texts = ["red tea", "green tea", "cow milk", "goat milk"]
     voted = documents_report(cluster_documents(texts, 2, n_consensus=6))
     assert "2 clusters, kullback-leibler, a vote of 6 runs in 3 views</p>" in voted
+    assert voted.count("a vote of") == 1
     assert "Iterations" not in voted
     quick = documents_report(cluster_documents(texts, 2, quick=True))
     assert "2 clusters, kullback-leibler, start snpa</p>" in quick
