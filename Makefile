@@ -6,6 +6,7 @@ LOWEST := .venv-lowest
 JOBS    ?= 2
 MINUTES ?= 10
 SEED    ?= 1
+INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 # Tests that run every kernel, on all its types and on odd shapes.
@@ -61,7 +62,7 @@ paper: $(VENV)/.dev  ## recreate the tables and figures of the docs from the dat
 	cp docs/_build/paper/*.md docs/_build/paper/*.png docs/paper/
 
 bench: $(VENV)/.dev  ## benchmark against other libraries; writes the tables and the figure of the docs
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(INSTALL) --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fit odd data and read damaged files for some minutes: make fuzz MINUTES=10 SEED=1
@@ -81,11 +82,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[report]"
+	$(INSTALL) --editable ".[report]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(INSTALL) --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/bin/uv: | $(VENV)/bin/python
