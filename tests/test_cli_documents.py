@@ -492,11 +492,11 @@ def test_a_full_disk(ten, tmp_path):
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
     try:
-        done = process("documents", ten, "-k", 2, "--out", disk / "out")
+        done = process("documents", ten, "-k", 2, "--quick", "--out", disk / "out")
         assert done.returncode == 2
         assert "No space left on device" in done.stderr
         assert list(disk.iterdir()) == []
-        assert process("documents", ten, "-k", 2, "--no-report", "--out", disk / "out").returncode == 0
+        assert process("documents", ten, "-k", 2, "--quick", "--no-report", "--out", disk / "out").returncode == 0
     finally:
         subprocess.run(["umount", disk], check=True)
 
