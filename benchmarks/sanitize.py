@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 
-from test_gpu import check_passes, check_step_at_once, made  # noqa: E402
+from test_gpu import check_hull, check_passes, check_step_at_once, made  # noqa: E402
 
 from onmf import ONMF  # noqa: E402
 from onmf.backend import GpuBackend  # noqa: E402
@@ -36,6 +36,8 @@ for k in (1, 3, 31, 33, 129):
 for loss in ("kullback-leibler", "frobenius"):  # enough rows that each block loops several times
     check_step_at_once(70_000, 16, 20, loss, np.float32)
 check_passes(made(20, 9, density=0.5), 300)
+for k in (1, 5, 33):
+    check_hull(made(50, 60, density=0.3, whole=False), k)
 X = made(200, 30, density=0.3)
 for engine in ("gpu", GpuBackend(memory=200_000)):
     for rows in (X, X.toarray()):

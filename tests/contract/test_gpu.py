@@ -11,7 +11,7 @@ from conftest import EXPECTED, hold, needs_gpu, prepare
 from onmf import ONMF, load, metrics
 from onmf.backend import on_gpu, to_host
 from onmf.cells.fit import fit_counts
-from onmf.data import Blocks, Dask
+from onmf.data import Blocks, Dask, InMemory
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
 
@@ -85,6 +85,43 @@ def check_passes(X, k):
     expected = there.sum_by_label(given, weights, k)
     assert here.sum_by_label(given, weights, k) == pytest.approx(expected, rel=1e-12, abs=1e-14)
     assert here.host_term(np.square) == pytest.approx(there.host_term(np.square), rel=1e-13)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (400, 33), (3000, 70)])
+@pytest.mark.parametrize("shared", [0, 200_000])
+def test_distances_to_a_hull(monkeypatch, n, k, shared, sparse):
+    """With little shared memory, the factors of a projection are in global memory."""
+    monkeypatch.setattr("onmf.backend.gpu.hull.largest_shared", lambda: shared)
+    X = made(n, 90, density=0.3, whole=False)
+    check_hull(X if sparse else X.toarray(), k)
+
+
+def check_hull(X, k):
+    """Compare the distances to a hull that grows, and the rows that SNPA chooses, with the CPU backend."""
+    from onmf.backend.gpu.hull import GpuHull
+    from onmf.fit.starts import snpa_start
+
+    weights = np.arange(X.shape[0]) % 5 + 0.0 if X.shape[0] > 1 else None
+    here, there = (hold(name, X, get_divergence(1), weights) for name in ("gpu", "cpu"))
+    ours, theirs = here.backend.hull(here, k), there.backend.hull(there, k)
+    assert isinstance(ours, GpuHull)
+    chosen = snpa_start(InMemory(there), k, None).rows
+    assert np.array_equal(snpa_start(InMemory(here), k, None).rows, chosen)
+    vertices = there.dense(chosen)
+    gram = np.pad(vertices @ vertices.T, ((1, 0), (1, 0)))
+    largest = 0.0
+    for m in range(k):
+        (rows, *sizes), (expected, *known) = (
+            hull.farthest(block, np.ascontiguousarray(gram[: m + 1, : m + 1]), largest)
+            for hull, block in ((ours, here), (theirs, there))
+        )
+        assert rows.tolist() == expected.tolist()
+        for one, other in zip(sizes, known, strict=True):
+            assert one == pytest.approx(other, rel=1e-7)
+        largest = largest or float(sizes[1].max())
+        ours.add(here, vertices[m])
+        theirs.add(there, vertices[m])
 
 
 @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])

@@ -13,8 +13,10 @@ from onmf.divergence import Array, Divergence, FloatArray
 
 from ..base import Backend, Block, Matrix, Templates, refused
 from ..device import import_cupy, to_host
+from ..hull import Hull
 from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
+from .hull import GpuHull
 from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
 from .rows import DenseRows, Rows, SparseRows, StreamedRows, place
 from .run import GpuRun
@@ -36,6 +38,9 @@ LARGEST_SCREEN = 4
 
 SHARE = 0.8
 """Share of the free memory of the card that rows may take."""
+
+HULL_SHARE = 0.5
+"""Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
 
 AT_A_TIME = 1 << 26
 """Entries whose row terms are computed together."""
@@ -82,11 +87,12 @@ class GpuBackend(Backend):
                 f"engine='gpu' cannot take this data: it is {X.shape[0]} × {X.shape[1]}, and this engine counts rows "
                 "and features in 32 bits."
             )
-        budget = self.memory
-        if budget is None:
-            pool = self.cupy.get_default_memory_pool()
-            budget = int(SHARE * (self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()))
-        return place(self.cupy, X, budget)
+        return place(self.cupy, X, int(SHARE * self._free()) if self.memory is None else self.memory)
+
+    def _free(self) -> int:
+        """Bytes of the card that are free, or that CuPy holds for later use."""
+        pool = self.cupy.get_default_memory_pool()
+        return int(self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
 
     def check(self, divergence: Divergence) -> None:
         if divergence.host_only:
@@ -100,6 +106,10 @@ class GpuBackend(Backend):
 
     def steps(self, run: Any, centroids: FloatArray) -> Steps:
         return StepsInTurn(run, centroids) if isinstance(run.block.rows, StreamedRows) else StepsAhead(run, centroids)
+
+    def hull(self, block: Block, most: int) -> Hull:
+        fits = GpuHull.bytes_needed(len(block), most) <= HULL_SHARE * self._free()
+        return (GpuHull if fits else Hull)(block, most)
 
     def prepare(
         self,

@@ -11,6 +11,9 @@ import numpy as np
 THREADS = 256
 """Threads of a block, if nothing else decides."""
 
+FILES = {"step_dense": "step.cu", "project_on_hull": "hull.cu"}
+"""Source files of the kernels that are not in kernels.cu."""
+
 
 def launch(
     name: str,
@@ -37,7 +40,7 @@ def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:
 @lru_cache(maxsize=256)
 def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
     """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
-    kernel = _module("step.cu" if name == "step_dense" else "kernels.cu", value, macros).get_function(name)
+    kernel = _module(FILES.get(name, "kernels.cu"), value, macros).get_function(name)
     if much_shared:
         kernel.max_dynamic_shared_size_bytes = largest_shared() - kernel.shared_size_bytes
     return kernel
@@ -83,6 +86,11 @@ def int_(number: int) -> np.int32:
 def long_(number: int) -> np.int64:
     """A ``long long`` of CUDA."""
     return np.int64(number)
+
+
+def float_(number: float) -> np.float64:
+    """A ``double`` of CUDA."""
+    return np.float64(number)
 
 
 def null() -> np.uint64:
