@@ -255,19 +255,63 @@ def test_labels_of_the_cpu_engine(loss, sparse):
 
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("loss", FAMILY)
-def test_rows_streamed_through_the_card(loss, sparse):
+@pytest.mark.parametrize("locked", [True, False])
+def test_rows_streamed_through_the_card(monkeypatch, loss, sparse, locked):
     from onmf.backend import GpuBackend
 
+    if not locked:
+        monkeypatch.setattr("onmf.backend.gpu.lock._lock", lambda runtime, array, keys: False)
     X = made(2000, 90, density=0.3)
     X = X if sparse else X.toarray()
     w = np.arange(2000) % 3 + 1.0
     streamed = GpuBackend(memory=1_500_000)
     assert len(streamed.place(X).cuts) > 4
+    assert streamed.place(X).locks.complete == locked
     models = [ONMF(7, beta_loss=loss, engine=e, max_iter=300).fit(X, sample_weight=w) for e in ("gpu", streamed)]
     assert np.array_equal(models[0].labels_, models[1].labels_)
     assert models[0].n_iter_ == models[1].n_iter_
     assert models[1].cluster_centers_ == pytest.approx(models[0].cluster_centers_, rel=1e-10, abs=1e-14)
     assert np.array_equal(models[1].predict(X), models[0].predict(X))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float32])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 7])
+def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, number):
+    from onmf.backend.gpu.stream import StreamedRows
+
+    X = csr_array(made(700, 40, density=0.3).astype(dtype))
+    rows = X if sparse else X.toarray()
+    block = hold("gpu", rows, get_divergence(1))
+    cupy = block.backend.cupy
+    streamed = StreamedRows(cupy, rows, -(-(X.nnz if sparse else rows.size) // number) + 40)
+    assert len(streamed.cuts) == number
+    assert streamed.dtype == np.float32
+    templates = prepare(block, np.random.default_rng(0).random((5, 40)))
+    expected = [to_host(array).copy() for array in block.backend.best_template(block.rows, templates)]
+    sums = block.sum_by_label(expected[0], None, 5)
+    for _ in range(3):  # later passes begin with a block that is there already
+        for one, other in zip(block.backend.best_template(streamed, templates), expected, strict=True):
+            assert np.array_equal(to_host(one), other)
+        assert to_host(block.backend.sum_by_label(streamed, expected[0], None, 5)) == pytest.approx(sums, rel=1e-12)
+
+
+def test_pages_are_unlocked_after_use():
+    import gc
+
+    from onmf.backend import GpuBackend
+    from onmf.backend.gpu import lock
+
+    gc.collect()
+    X = made(2000, 90, density=0.3)
+    one, other = (GpuBackend(memory=1_500_000).place(X) for _ in range(2))
+    assert len(lock._locked) == 3
+    del one
+    gc.collect()
+    assert len(lock._locked) == 3
+    del other
+    gc.collect()
+    assert not lock._locked
 
 
 @pytest.mark.parametrize("sparse", [True, False])

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from onmf.divergence import Array, Divergence, FloatArray
 
 from ..base import Backend, Block, Matrix, Templates, refused
-from ..device import import_cupy, to_host
+from ..device import import_cupy, on_gpu, to_host
 from ..hull import Hull
 from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
 from .hull import GpuHull
 from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, StreamedRows, place
+from .rows import DenseRows, Rows, SparseRows, bytes_needed, place_whole
 from .run import GpuRun
+from .stream import StreamedRows
 
 DENSE_THREADS = 128
 """Threads of a block that scores dense rows: their sums fill the registers."""
@@ -38,6 +38,12 @@ LARGEST_SCREEN = 4
 
 SHARE = 0.8
 """Share of the free memory of the card that rows may take."""
+
+STREAMED_AT_A_TIME = 1 << 25
+"""Entries of a streamed block, at most."""
+
+STREAMED_BYTES = 160
+"""Bytes of the card for each entry of a streamed block: buffers, the copy by feature, and the space to sort it."""
 
 HULL_SHARE = 0.5
 """Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
@@ -87,7 +93,10 @@ class GpuBackend(Backend):
                 f"engine='gpu' cannot take this data: it is {X.shape[0]} × {X.shape[1]}, and this engine counts rows "
                 "and features in 32 bits."
             )
-        return place(self.cupy, X, int(SHARE * self._free()) if self.memory is None else self.memory)
+        budget = int(SHARE * self._free()) if self.memory is None else self.memory
+        if on_gpu(X) or bytes_needed(X) <= budget:
+            return place_whole(self.cupy, X)
+        return StreamedRows(self.cupy, X, max(1, min(STREAMED_AT_A_TIME, budget // STREAMED_BYTES)))
 
     def _free(self) -> int:
         """Bytes of the card that are free, or that CuPy holds for later use."""
@@ -243,33 +252,38 @@ class GpuBackend(Backend):
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:
             rows.columns = self._columns(rows)
-        columns = rows.columns
+        columns, units = rows.columns, rows.units
         p = rows.shape[1]
         count = max(1, min(k, largest_shared() // 256))
         sums = self.cupy.empty((k, p))
         for first in range(0, k, count):
             m = min(count, k - first)
             warps = max(1, min(8, 48 * 1024 // (256 * m)))
-            partial = self.cupy.empty((columns.number, m))
-            if columns.number:
-                which = columns.starts, columns.stops, long_(columns.number)
+            partial = self.cupy.empty((units.number, m))
+            if units.number:
+                which = units.starts, units.stops, long_(units.number)
                 entries = columns.rows, columns.values, labels, or_null(weights)
-                blocks, shared = -(-columns.number // warps), 256 * m * warps
+                blocks, shared = -(-units.number // warps), 256 * m * warps
                 args = *which, *entries, int_(first), int_(m), partial
                 launch("sum_units", blocks, 32 * warps, *args, value=columns.values, shared=shared)
-            of_feature = partial, columns.of_feature, int_(p), int_(first), int_(m)
+            of_feature = partial, units.of_feature, int_(p), int_(first), int_(m)
             launch("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
         return sums
 
     def _columns(self, rows: SparseRows) -> Columns:
         cupy = self.cupy
         n, p = rows.shape
-        row_of = cupy.empty(len(rows.indices), np.int32)
+        entries = len(rows.indices)
+        if rows.units is None:
+            counts = to_host(cupy.bincount(rows.indices, minlength=p)) if entries else np.zeros(p, np.int64)
+            rows.units = make_units(cupy, np.concatenate([[0], np.cumsum(counts)]))
+        row_of = cupy.empty(entries, np.int32)
         launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
-        counts = to_host(cupy.bincount(rows.indices, minlength=p)) if len(rows.indices) else np.zeros(p, np.int64)
         order = cupy.argsort(rows.indices, kind="stable")
-        row_of = row_of[order]
-        return make_columns(cupy, np.concatenate([[0], np.cumsum(counts)]), row_of, rows.data[order])
+        columns = Columns(cupy.empty_like(row_of), cupy.empty_like(rows.data))
+        args = order, long_(entries), row_of, rows.data, columns.rows, columns.values
+        launch("reorder", -(-entries // (4 * THREADS)), THREADS, *args, value=rows.data)
+        return columns
 
     def row_term(self, rows: Any, function: Any) -> Any:
         out = self.cupy.zeros(rows.shape[0])
@@ -298,14 +312,19 @@ class GpuBackend(Backend):
         return low, high
 
 
+class Columns(NamedTuple):
+    """The entries of sparse rows by feature: row and value of each. → 2 × (entries,)"""
+
+    rows: Any
+    values: Any
+
+
 @dataclass(frozen=True)
-class Columns:
-    """The entries of sparse rows by feature, in stretches of at most UNIT entries, each of which a warp adds up.
+class Units:
+    """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up.
 
     Attributes
     ----------
-    rows, values : (entries,) array
-        Row and value of each entry.
     starts, stops : (number,) array
         Bounds of each stretch.
     of_feature : (p + 1,) array
@@ -314,15 +333,13 @@ class Columns:
         Number of stretches.
     """
 
-    rows: Any
-    values: Any
     starts: Any
     stops: Any
     of_feature: Any
     number: int
 
 
-def make_columns(cupy: Any, bounds: Array, rows: Any, values: Any) -> Columns:
+def make_units(cupy: Any, bounds: Array) -> Units:
     """Divide features whose entries lie between these bounds (p + 1,) into stretches."""
     bounds = np.asarray(bounds, dtype=np.int64)
     numbers = -(-np.diff(bounds) // UNIT)
@@ -331,7 +348,7 @@ def make_columns(cupy: Any, bounds: Array, rows: Any, values: Any) -> Columns:
     starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
     stops = np.minimum(starts + UNIT, bounds[feature + 1])
     on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
-    return Columns(rows, values, on_card[0], on_card[1], on_card[2], len(feature))
+    return Units(on_card[0], on_card[1], on_card[2], len(feature))
 
 
 def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
@@ -356,7 +373,7 @@ def blocks_of(rows: Any) -> Iterator[tuple[int, int, Rows]]:
 
 def is_sparse(rows: Any) -> bool:
     """Whether placed rows are sparse."""
-    return issparse(rows.source) if isinstance(rows, StreamedRows) else isinstance(rows, SparseRows)
+    return rows.sparse if isinstance(rows, StreamedRows) else isinstance(rows, SparseRows)
 
 
 def _row_tiles(k: int) -> int:

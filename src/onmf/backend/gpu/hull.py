@@ -30,7 +30,7 @@ class GpuHull(Hull):
         self.vertices = 0
         self._squares: Any = block.squares()
         usable = block.usable(self._squares)
-        self._usable = int(usable.sum())
+        self._number = int(usable.sum())
         self._residuals: Any = cupy.where(usable, self._squares, -1.0)  # the others come last, whatever the order
         self._products: Any = cupy.empty((most + 1, n))
         self._products[0] = 0.0
@@ -49,7 +49,7 @@ class GpuHull(Hull):
     def farthest(self, block: Block, gram: FloatArray, largest: float) -> tuple[Array, FloatArray, FloatArray]:
         import cupy
 
-        residuals, n = self._residuals, self._usable
+        residuals, n = self._residuals, self._number
         if n == 0:
             return np.empty(0, np.int64), np.empty(0), np.empty(0)
         # The bits of numbers ≥ 0, as integers, are in the order of the numbers, and integers are sorted faster.

@@ -197,6 +197,32 @@ extern "C" __global__ void row_sums(
     if (lane == 0) out[i] = s;
 }
 
+// Entries in another order: entry e of the result is entry order_e. A thread handles 4 entries.
+extern "C" __global__ void reorder(
+    const int64 *order, int64 entries,            // IN (entries,)
+    const int *row_of, const VALUE *data,         // IN (entries,)
+    int *rows, VALUE *values)                     // OUT (entries,)
+{
+    int64 first = (int64)blockIdx.x * blockDim.x * 4 + threadIdx.x, from[4];
+    int row[4];
+    VALUE value[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+        int64 e = first + u * blockDim.x;
+        from[u] = e < entries ? order[e] : 0;
+    }
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+        row[u] = row_of[from[u]];
+        value[u] = data[from[u]];
+    }
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+        int64 e = first + u * blockDim.x;
+        if (e < entries) { rows[e] = row[u]; values[e] = value[u]; }
+    }
+}
+
 // partial_uc = Σ w_i x over the entries of unit u whose row i has label first + c.
 //
 // A unit is a range of entries of one feature, for one warp. Each thread has a separate sum for each label, so threads

@@ -15,7 +15,9 @@ from ..run import Drift, Run, RunState, largest_change
 from ..sums import COUNTED, StepSums
 from .crew import Crew, crew_for
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
-from .rows import DenseRows, Rows, StreamedRows, pinned
+from .lock import pinned
+from .rows import DenseRows, Rows
+from .stream import StreamedRows
 
 TALLIED = 1024
 """Rows that a warp counts."""
@@ -48,6 +50,8 @@ class GpuRun(Run):
         if not isinstance(block.rows, StreamedRows):
             return self._arriving(self.step_at_once(templates) or super().step(templates))
         labels, scales = self.cupy.empty(len(block), np.int32), self.cupy.empty(len(block))
+        if block.divergence.fixed_weights:
+            self._unless_plain(block.fixed_weights)  # once, not for each part
         total: StepSums | None = None
         for start, stop, rows in block.rows:
             part = self._part(rows, slice(start, stop))
@@ -56,6 +60,7 @@ class GpuRun(Run):
             total = step if total is None else total + step
         self.state = RunState(labels, scales)
         assert total is not None
+        self._sizes = total.near("counts")
         return self._arriving(total)
 
     def _part(self, rows: Rows, where: slice) -> GpuRun:
@@ -75,7 +80,10 @@ class GpuRun(Run):
         )
         if self.block.own_weights is not None:
             vars(block)["own_weights"] = self.block.own_weights[where]  # on the card already
+        if self.block.divergence.fixed_weights:
+            vars(block)["fixed_weights"] = self.block.fixed_weights[where]
         part = GpuRun(block)
+        part._plain, part._sizes = self._plain, self._sizes
         if self.state.labels is not None and self.state.scales is not None:
             part.state = RunState(self.state.labels[where], self.state.scales[where])
         return part
