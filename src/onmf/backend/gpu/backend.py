@@ -17,7 +17,7 @@ from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
 from .hull import GpuHull
 from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, bytes_needed, place_whole
+from .rows import DenseRows, Rows, SparseRows, bytes_needed, cut, pad, place_whole
 from .run import GpuRun
 from .stream import StreamedRows
 
@@ -209,17 +209,22 @@ class GpuBackend(Backend):
         launch_rows(kernel, n, *args, *arrays, value=rows.data)
 
     def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
-        (n, p), k = rows.shape, len(templates)
+        (n, p), k = rows.X.shape, len(templates)
+        B = pad(self.cupy, templates.B, p)
         tiles = min(LARGEST_TILES, -(-k // 8))
         row_tiles = _row_tiles(k)
-        width = min(-(-p // 16) * 16, (48 * 1024 // (64 * tiles) - 1) // 16 * 16)
-        blocks = min(-(-n // (8 * row_tiles * DENSE_THREADS // 32)), 6 * processors())
+        # If the templates do not fit into 48 KB, two large blocks share a multiprocessor: loading them again is slower.
+        whole = -(-p // 16) * 16
+        small = 64 * tiles * (whole + 1) <= 48 * 1024
+        threads, room = (DENSE_THREADS, 48 * 1024) if small else (2 * DENSE_THREADS, largest_shared() // 2 - 1024)
+        width = min(whole, (room // (64 * tiles) - 1) // 16 * 16)
+        blocks = min(-(-n // (8 * row_tiles * threads // 32)), 6 * processors())
         for first in range(0, k, 8 * tiles):
-            args = rows.X, long_(n), int_(p), templates.B, int_(k), int_(first), int_(width), int_(mode)
+            args = rows.X, long_(n), int_(p), B, int_(k), int_(first), int_(width), int_(mode)
             arrays = map(or_null, (labels, best, out))
             shared = 8 * tiles * (width + 1) * 8
             macros = {"TILES": tiles, "ROWTILES": row_tiles}
-            launch("scores_dense", blocks, DENSE_THREADS, *args, *arrays, value=rows.X, shared=shared, **macros)
+            launch("scores_dense", blocks, threads, *args, *arrays, value=rows.X, shared=shared, **macros)
 
     def sum_by_label(self, rows: Any, labels: Array, weights: FloatArray | None, k: int) -> Any:
         cupy = self.cupy
@@ -233,7 +238,7 @@ class GpuBackend(Backend):
         return sums
 
     def _sum_dense(self, rows: DenseRows, labels: Any, weights: Any, k: int) -> Any:
-        n, p = rows.shape
+        n, p = rows.X.shape
         width = min(THREADS, -(-p // 32) * 32)
         count = max(1, min(k, largest_shared() // (8 * width)))
         rows_of_a_group = max(64, -(-n // SUMMED_APART))
@@ -247,7 +252,7 @@ class GpuBackend(Backend):
             grid = groups, -(-p // width)
             launch("sum_dense", grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
             combine(partial, total)
-        return sums
+        return cut(self.cupy, sums, rows.shape[1])
 
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:
@@ -292,7 +297,9 @@ class GpuBackend(Backend):
             if isinstance(block, DenseRows):
                 step = max(1, AT_A_TIME // max(1, block.shape[1]))
                 for a in range(0, len(here), step):
-                    here[a : a + step] = function(block.X[a : a + step].astype(np.float64)).sum(axis=1)
+                    here[a : a + step] = function(block.X[a : a + step, : block.shape[1]].astype(np.float64)).sum(
+                        axis=1
+                    )
                 continue
             for a, b, first, last in _stretches(block):
                 values = function(block.data[first:last].astype(np.float64))
@@ -302,10 +309,10 @@ class GpuBackend(Backend):
 
     def extremes(self, X: Any) -> tuple[Any, Any]:
         """Smallest and largest stored entry of each row of CuPy data, NaN if one is. → 2 × (n,), on the card"""
-        rows = self.place(X)
-        assert not isinstance(rows, StreamedRows)
-        if isinstance(rows, DenseRows):
-            return rows.X.min(axis=1).astype(np.float64), rows.X.max(axis=1).astype(np.float64)
+        if not hasattr(X, "indptr"):
+            return X.min(axis=1).astype(np.float64), X.max(axis=1).astype(np.float64)
+        rows = place_whole(self.cupy, X)
+        assert isinstance(rows, SparseRows)
         n = rows.shape[0]
         low, high = self.cupy.empty(n), self.cupy.empty(n)
         launch_rows("extremes_csr", n, rows.indptr, rows.data, long_(n), low, high, value=rows.data)

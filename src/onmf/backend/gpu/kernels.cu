@@ -519,7 +519,7 @@ __device__ __forceinline__ void best_of_row(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) scores_dense(
+extern "C" __global__ void __launch_bounds__(256) scores_dense(
     const VALUE *X, int64 n, int p,           // IN (n, p)
     const double *B, int k, int first,        // IN (k, p); templates first to first + 8 TILES
     int width,                                // IN features of B in shared memory at a time, a multiple of 16

@@ -35,19 +35,60 @@ class SparseRows:
 
 @dataclass
 class DenseRows:
-    """A C-contiguous array on the GPU."""
+    """A C-contiguous array on the GPU, perhaps with columns of zeros at the end."""
 
     X: Any
     norms: Any = None
     """ℓ2 norms of the rows in float32, set on first use."""
+    features: int | None = None
+    """Columns of ``X`` that are features; None for all."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
-        return self.X.shape
+        n, pitch = self.X.shape
+        return n, pitch if self.features is None else self.features
+
+    @classmethod
+    def padded(cls, cupy: Any, X: Any, dtype: Any, norms: Any = None) -> DenseRows:
+        """Rows of an array (n, p) on the GPU, padded so that each begins at a multiple of 16 bytes.
+
+        Without that, a step has to read them twice. They are not padded if the GPU has no room for it.
+        """
+        (n, p), pitch = X.shape, padded_width(X.shape[1])
+        if p != pitch:
+            try:
+                wide = cupy.empty((n, pitch), dtype)
+            except cupy.cuda.memory.OutOfMemoryError:
+                pass
+            else:
+                wide[:, :p] = X
+                wide[:, p:] = 0
+                return cls(wide, norms, p)
+        return cls(cupy.ascontiguousarray(X, dtype=dtype), norms)
 
 
 Rows = SparseRows | DenseRows
+
+
+def padded_width(p: int) -> int:
+    """Columns of a padded array of p features: a multiple of 16 bytes in float32."""
+    return -(-p // 4) * 4
+
+
+def pad(cupy: Any, B: Any, width: int) -> Any:
+    """Templates (k, p) with columns of zeros up to the width of the rows."""
+    k, p = B.shape
+    if p == width:
+        return B
+    wide = cupy.zeros((k, width))
+    wide[:, :p] = B
+    return wide
+
+
+def cut(cupy: Any, sums: Any, p: int) -> Any:
+    """Sums without the columns that only pad the rows. → (k, p)"""
+    return sums if sums.shape[1] == p else cupy.ascontiguousarray(sums[:, :p])
 
 
 def always_narrow(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
@@ -84,7 +125,7 @@ def place_whole(cupy: Any, X: Any) -> Rows:
     """Rows on the GPU."""
     if not hasattr(X, "indptr"):
         dtype = narrowest(X)
-        return DenseRows(cupy.ascontiguousarray(X if on_gpu(X) else cupy.asarray(X), dtype=dtype))
+        return DenseRows.padded(cupy, X if on_gpu(X) else cupy.asarray(X), dtype)
     dtype = narrowest(X.data)
     data = X.data if on_gpu(X) else cupy.asarray(X.data if X.data.dtype == dtype else X.data.astype(dtype))
     return SparseRows(

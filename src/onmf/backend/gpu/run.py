@@ -16,7 +16,7 @@ from ..sums import COUNTED, StepSums
 from .crew import Crew, crew_for
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
 from .lock import pinned
-from .rows import DenseRows, Rows
+from .rows import DenseRows, Rows, cut, pad
 from .stream import StreamedRows
 
 TALLIED = 1024
@@ -115,7 +115,7 @@ class GpuRun(Run):
             return None
         if rows.X.size == 0 or rows.X.data.ptr % 16:
             return None
-        crew = crew_for(rows.shape[1], rows.X.itemsize, k, largest_shared())
+        crew = crew_for(rows.X.shape[1], rows.X.itemsize, k, largest_shared())
         if crew is None:
             return None
         if rows.norms is None:
@@ -134,6 +134,7 @@ class GpuRun(Run):
         """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""
         cupy, X = self.cupy, rows.X
         (n, p), k = X.shape, len(B)
+        B = pad(cupy, B, p)
         tiles = -(-n // (STRETCHES * crew.tile))
         stretches = -(-n // (tiles * crew.tile))
         of_a_block = -(-stretches // processors())
@@ -149,7 +150,7 @@ class GpuRun(Run):
         launch("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)
         of_duties = partial, int_(stretches), owners, int_(crew.duties)
         launch("combine_duties", -(-k * p // 32), 1024, *of_duties, int_(k), int_(p), sums)
-        return labels, best, sums
+        return labels, best, cut(cupy, sums, rows.shape[1])
 
     def update(self, step: StepSums, W: FloatArray) -> Drift:
         if isinstance(step.sums, np.ndarray):

@@ -95,9 +95,10 @@ class StreamedRows:
     def _rows(self, number: int, buffer: _Buffer) -> Rows:
         """A block that has arrived."""
         (start, stop), (first, last), p = self.cuts[number], self.bounds[number], self.shape[1]
-        data = buffer.card["data"][: last - first].astype(self.dtype, copy=False)
+        data = buffer.card["data"][: last - first]
         if not self.sparse:
-            return DenseRows(data.reshape(stop - start, p), self._computed.get(number))
+            return DenseRows.padded(self.cupy, data.reshape(stop - start, p), self.dtype, self._computed.get(number))
+        data = data.astype(self.dtype, copy=False)
         indices = buffer.card["indices"][: last - first].astype(np.int32, copy=False)
         indptr = buffer.card["indptr"][: stop - start + 1].astype(np.int64) - first
         return SparseRows(indptr, indices, data, (stop - start, p), units=self._computed.get(number))
