@@ -42,8 +42,9 @@ SHARE = 0.8
 STREAMED_AT_A_TIME = 1 << 25
 """Entries of a streamed block, at most."""
 
-STREAMED_BYTES = 160
-"""Bytes of the card for each entry of a streamed block: buffers, the copy by feature, and the space to sort it."""
+STREAMED_BYTES = {"sparse": 160, "dense": 48}
+"""Bytes of the card for each entry of a streamed block: buffers, and for sparse rows the copy by feature, and the space
+to sort it."""
 
 HULL_SHARE = 0.5
 """Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
@@ -96,7 +97,8 @@ class GpuBackend(Backend):
         budget = int(SHARE * self._free()) if self.memory is None else self.memory
         if on_gpu(X) or bytes_needed(X) <= budget:
             return place_whole(self.cupy, X)
-        return StreamedRows(self.cupy, X, max(1, min(STREAMED_AT_A_TIME, budget // STREAMED_BYTES)))
+        of_an_entry = STREAMED_BYTES["sparse" if hasattr(X, "indptr") else "dense"]
+        return StreamedRows(self.cupy, X, max(1, min(STREAMED_AT_A_TIME, budget // of_an_entry)))
 
     def _free(self) -> int:
         """Bytes of the card that are free, or that CuPy holds for later use."""
@@ -295,11 +297,9 @@ class GpuBackend(Backend):
         for start, stop, block in blocks_of(rows):
             here = out[start:stop]
             if isinstance(block, DenseRows):
-                step = max(1, AT_A_TIME // max(1, block.shape[1]))
+                X, step = block.X[:, : block.shape[1]], max(1, AT_A_TIME // max(1, block.shape[1]))
                 for a in range(0, len(here), step):
-                    here[a : a + step] = function(block.X[a : a + step, : block.shape[1]].astype(np.float64)).sum(
-                        axis=1
-                    )
+                    here[a : a + step] = function(X[a : a + step].astype(np.float64)).sum(axis=1)
                 continue
             for a, b, first, last in _stretches(block):
                 values = function(block.data[first:last].astype(np.float64))
