@@ -423,6 +423,23 @@ def test_starts_and_searches(counts, init):
     assert gpu.reconstruction_err_ == pytest.approx(cpu.reconstruction_err_, rel=1e-10)
 
 
+@pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
+@pytest.mark.parametrize("kind", ["counts", "dense counts", "large counts", "fractions", "dense fractions"])
+@pytest.mark.parametrize("memory", [None, 60_000])
+def test_local_search(monkeypatch, loss, kind, memory):
+    """The GPU tries all rows at once. No single move improves what is left, and every run gives the same."""
+    from onmf.backend import GpuBackend
+    from test_optima import check_local_search
+
+    monkeypatch.setattr("onmf.backend.gpu.backend.WORTH_TRYING", 0)
+    rows = make_counts(120, 25, 4, length=30, overlap=0.6, random_state=3).X.toarray()
+    rows[11] = 0
+    check_local_search(GpuBackend(memory=memory), rows, loss, kind, 0)
+    options = {"beta_loss": loss, "init": "random", "refine": "local-search", "random_state": 0}
+    one, other = (ONMF(4, engine=GpuBackend(memory=memory), **options).fit(np.delete(rows, 11, axis=0)) for _ in "ab")
+    assert np.array_equal(one.labels_, other.labels_)
+
+
 def test_empty_clusters_are_reseeded():
     X = np.array([[9.0, 1, 0], [8, 1, 0], [0, 1, 9], [0, 2, 8], [1, 9, 1], [1, 8, 1]])
     init = np.array([[1.0, 1, 1], [1, 1, 1], [1, 1, 1]])

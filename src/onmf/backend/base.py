@@ -159,6 +159,13 @@ class Backend(ABC):
         """A hull of at most that number of vertices, for the distances of the rows of a block."""
         return Hull(block, most)
 
+    def gaining(self, block: Block, labels: Array, k: int) -> Array | None:
+        """Which rows would lower the objective by a move to another cluster, if only they moved. → (n,) bool
+
+        Rows with a negative label take no part. None if trying them one after the other is as fast.
+        """
+        return None
+
     def alone(self) -> Backend | None:
         """The same backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
 

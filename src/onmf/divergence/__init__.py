@@ -13,7 +13,7 @@ from .bregman import Bregman, Convex
 from .frobenius import Cosine, Frobenius
 from .kullback_leibler import KullbackLeibler
 from .likelihoods import THETAS, Bernoulli, Exponential, NegativeBinomial
-from .moves import Clusters, Entries, Moves, Sweep
+from .moves import Clusters, Entries, Frozen, Moves, Sweep
 
 __all__ = [
     "THETAS",
@@ -31,6 +31,7 @@ __all__ = [
     "Exponential",
     "FloatArray",
     "Frobenius",
+    "Frozen",
     "ItakuraSaito",
     "KullbackLeibler",
     "Moves",

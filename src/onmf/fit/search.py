@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -58,6 +59,9 @@ class Search:
         Σ_j |x_j| of each row.
     shared : object
         The form of the rows that the moves of the divergence read.
+    gaining : callable
+        Says which rows would gain by a move, if the backend can try all of them at once; see
+        :meth:`onmf.backend.Backend.gaining`.
     """
 
     divergence: Divergence
@@ -66,6 +70,7 @@ class Search:
     weights: FloatArray
     masses: FloatArray
     shared: Any
+    gaining: Callable[[Array, int], Array | None]
 
     @classmethod
     def over(cls, block: Block) -> Search:
@@ -78,7 +83,17 @@ class Search:
             return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
 
         shared = moves.shared(entries, weights, total)
-        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared)
+        gaining = partial(block.backend.gaining, block)
+        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared, gaining)
+
+    def worth_trying(self, rows: Array, labels: Array, k: int) -> Array | None:
+        """Those of these rows that would gain by a move from the clusters that they make; None if nobody knows."""
+        taking_part = labels
+        if len(rows) < len(labels):
+            taking_part = np.full_like(labels, -1)
+            taking_part[rows] = labels[rows]
+        gaining = self.gaining(taking_part, k)
+        return None if gaining is None else rows[gaining[rows]]
 
     def sums(self, labels: Array, k: int, rows: Array | None = None) -> FloatArray:
         """The sums of the clusters of these rows; by default of all rows. → (p, k)"""
@@ -112,7 +127,8 @@ def local_search(
     """Move single rows to the cluster that lowers the objective most, until no move lowers it.
 
     A sweep tries all rows in a random order. Between full sweeps, the rows with the smallest margins are swept until
-    none of them moves.
+    none of them moves. A GPU finds the rows that would gain if only they moved, and the sweep tries only these, one
+    after the other. Each of them moves only if that still lowers the objective.
 
     Parameters
     ----------
@@ -145,10 +161,14 @@ def local_search(
     n_sweeps, moved, gain = 0, 0, 0.0
     while n_sweeps < MOST_SWEEPS:
         interrupt.check()
-        steps, gained = sweep(rng.permutation(rows), doubt)
+        order = rng.permutation(rows)
+        tried = search.worth_trying(order, labels, k)
+        steps, gained = sweep(order if tried is None else tried, doubt)
         n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
         if steps <= settled * n:
             break
+        if tried is not None:  # the backend tries all rows again, which takes little time
+            continue
         relative = np.divide(doubt[rows], masses, out=np.full(n, np.inf), where=masses > 0)
         unsure = rows[np.argpartition(relative, int(UNSURE * n))[: int(UNSURE * n)]]
         while steps > settled * n and n_sweeps < MOST_SWEEPS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +15,16 @@ from ..device import import_cupy, on_gpu, to_host
 from ..hull import Hull
 from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
+from .columns import by_feature
 from .hull import GpuHull
 from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
 from .rows import DenseRows, Rows, SparseRows, bytes_needed, cut, pad, place_whole
 from .run import GpuRun
-from .stream import StreamedRows
+from .stream import StreamedRows, blocks_of
+from .trial import gaining_rows
 
 DENSE_THREADS = 128
 """Threads of a block that scores dense rows: their sums fill the registers."""
-
-UNIT = 4096
-"""Entries of one feature that a warp adds up. Fixed, so that every card adds in the same order."""
 
 SUMMED_APART = 512
 """Groups of rows of an array that are summed separately."""
@@ -48,6 +47,9 @@ to sort it."""
 
 HULL_SHARE = 0.5
 """Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
+
+WORTH_TRYING = 1 << 26
+"""Entries times clusters from which on the card tries the moves of a local search. Smaller ones take the host less."""
 
 AT_A_TIME = 1 << 26
 """Entries whose row terms are computed together."""
@@ -121,6 +123,11 @@ class GpuBackend(Backend):
     def hull(self, block: Block, most: int) -> Hull:
         fits = GpuHull.bytes_needed(len(block), most) <= HULL_SHARE * self._free()
         return (GpuHull if fits else Hull)(block, most)
+
+    def gaining(self, block: Block, labels: Array, k: int) -> Array | None:
+        X = block.source
+        entries = X.nnz if hasattr(X, "nnz") else X.size
+        return gaining_rows(block, labels, k) if int(entries) * k >= WORTH_TRYING else None
 
     def prepare(
         self,
@@ -258,7 +265,7 @@ class GpuBackend(Backend):
 
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:
-            rows.columns = self._columns(rows)
+            rows.columns = by_feature(self.cupy, rows)
         columns, units = rows.columns, rows.units
         p = rows.shape[1]
         count = max(1, min(k, largest_shared() // 256))
@@ -276,21 +283,6 @@ class GpuBackend(Backend):
             of_feature = partial, units.of_feature, int_(p), int_(first), int_(m)
             launch("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
         return sums
-
-    def _columns(self, rows: SparseRows) -> Columns:
-        cupy = self.cupy
-        n, p = rows.shape
-        entries = len(rows.indices)
-        if rows.units is None:
-            counts = to_host(cupy.bincount(rows.indices, minlength=p)) if entries else np.zeros(p, np.int64)
-            rows.units = make_units(cupy, np.concatenate([[0], np.cumsum(counts)]))
-        row_of = cupy.empty(entries, np.int32)
-        launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
-        order = cupy.argsort(rows.indices, kind="stable")
-        columns = Columns(cupy.empty_like(row_of), cupy.empty_like(rows.data))
-        args = order, long_(entries), row_of, rows.data, columns.rows, columns.values
-        launch("reorder", -(-entries // (4 * THREADS)), THREADS, *args, value=rows.data)
-        return columns
 
     def row_term(self, rows: Any, function: Any) -> Any:
         out = self.cupy.zeros(rows.shape[0])
@@ -319,45 +311,6 @@ class GpuBackend(Backend):
         return low, high
 
 
-class Columns(NamedTuple):
-    """The entries of sparse rows by feature: row and value of each. → 2 × (entries,)"""
-
-    rows: Any
-    values: Any
-
-
-@dataclass(frozen=True)
-class Units:
-    """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up.
-
-    Attributes
-    ----------
-    starts, stops : (number,) array
-        Bounds of each stretch.
-    of_feature : (p + 1,) array
-        The first stretch of each feature.
-    number : int
-        Number of stretches.
-    """
-
-    starts: Any
-    stops: Any
-    of_feature: Any
-    number: int
-
-
-def make_units(cupy: Any, bounds: Array) -> Units:
-    """Divide features whose entries lie between these bounds (p + 1,) into stretches."""
-    bounds = np.asarray(bounds, dtype=np.int64)
-    numbers = -(-np.diff(bounds) // UNIT)
-    of_feature = np.concatenate([[0], np.cumsum(numbers)])
-    feature = np.repeat(np.arange(len(numbers)), numbers)
-    starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
-    stops = np.minimum(starts + UNIT, bounds[feature + 1])
-    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
-    return Units(on_card[0], on_card[1], on_card[2], len(feature))
-
-
 def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
     """Divide rows into stretches of about AT_A_TIME entries: first and last row, first and last entry of each."""
     n, entries = rows.shape[0], len(rows.data)
@@ -371,11 +324,6 @@ def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
         stop = min(max(stop, start + 1), n)
         yield start, stop, int(indptr[start]), int(indptr[stop])
         start = stop
-
-
-def blocks_of(rows: Any) -> Iterator[tuple[int, int, Rows]]:
-    """The blocks of rows that are on the card at one time: first row, end, rows."""
-    return iter(rows) if isinstance(rows, StreamedRows) else iter([(0, rows.shape[0], rows)])
 
 
 def is_sparse(rows: Any) -> bool:

@@ -197,6 +197,42 @@ extern "C" __global__ void row_sums(
     if (lane == 0) out[i] = s;
 }
 
+// f(t + x) − f(t) with f(t) = t log t, as in kernels/hartigan.py.
+__device__ __forceinline__ double rise(double t, double x) {
+    if (t == 0.0) return x * log(x);
+    double ratio = x / t;
+    return t * (ratio < -NEVER ? log1p(ratio) : log(x) - log(t)) + x * log(t + x);
+}
+
+// rises_ic = Σ_j rise(S_jc, w_i x_ij); for the row's own cluster, with S without the row. A warp per row: groups of
+// `lanes` threads handle that number of clusters, and the groups share the entries.
+extern "C" __global__ void entropy_rises(
+    const int64 *indptr, const int *indices,    // IN rows; null for an array
+    const VALUE *data, int pitch, int p,        // IN entries; columns of an array, and its features
+    const double *S, int k, int64 n, int lanes, // IN (p, k)
+    const int *labels, const double *weights,   // IN (n,)
+    double *rises)                              // OUT (n, k)
+{
+    int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) >> 5;
+    if (i >= n) return;
+    int lane = threadIdx.x & 31, own_lane = lane & (lanes - 1), group = lane / lanes, groups = 32 / lanes;
+    int64 begin = indptr ? indptr[i] : i * pitch, end = indptr ? indptr[i + 1] : begin + p;
+    int own = labels[i];
+    double w = weights[i];
+    for (int c0 = 0; c0 < k; c0 += lanes) {
+        int c = c0 + own_lane;
+        double s = 0.0;
+        for (int64 e = begin + group; e < end && c < k; e += groups) {
+            double x = (double)data[e] * w;
+            if (x == 0.0) continue;
+            double t = S[(size)(indptr ? indices[e] : (int)(e - begin)) * k + c];
+            s += rise(c == own ? fmax(t - x, 0.0) : t, x);
+        }
+        for (int apart = lanes; apart < 32; apart <<= 1) s += __shfl_xor_sync(ALL, s, apart);
+        if (group == 0 && c < k) rises[i * k + c] = s;
+    }
+}
+
 // Entries in another order: entry e of the result is entry order_e. A thread handles 4 entries.
 extern "C" __global__ void reorder(
     const int64 *order, int64 entries,            // IN (entries,)

@@ -156,3 +156,8 @@ def _copied(values: Array, room: Array, pool: ThreadPoolExecutor) -> Array:
 
     list(pool.map(copy, range(0, len(values), COPIED_AT_A_TIME)))
     return room[: len(values)]
+
+
+def blocks_of(rows: Any) -> Iterator[tuple[int, int, Rows]]:
+    """The blocks of rows that are on the card at one time: first row, end, rows."""
+    return iter(rows) if isinstance(rows, StreamedRows) else iter([(0, rows.shape[0], rows)])
