@@ -159,10 +159,11 @@ class Backend(ABC):
         """A hull of at most that number of vertices, for the distances of the rows of a block."""
         return Hull(block, most)
 
-    def gaining(self, block: Block, labels: Array, k: int) -> Array | None:
-        """Which rows would lower the objective by a move to another cluster, if only they moved. → (n,) bool
+    def trial(self, block: Block) -> Callable[[Array, int], Array] | None:
+        """A function that tries the moves of all rows at once; None if trying them one after the other is as fast.
 
-        Rows with a negative label take no part. None if trying them one after the other is as fast.
+        ``trial(labels, k)`` says which rows would lower the objective by a move to another of k clusters, if only they
+        moved (n,). Rows with a negative label take no part.
         """
         return None
 

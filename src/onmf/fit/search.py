@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ HALVED = 0.02
 """Share of the rows of a cluster up to which a sweep may move them when the search for its halves ends. A search over
 all rows follows."""
 
-MOST_SWEEPS = 1000
+MOST_SWEEPS = 10_000
 """Limit for the case that rounding errors keep a local search going. Searches end long before it."""
 
 
@@ -59,9 +58,9 @@ class Search:
         Σ_j |x_j| of each row.
     shared : object
         The form of the rows that the moves of the divergence read.
-    gaining : callable
+    trial : callable or None
         Says which rows would gain by a move, if the backend can try all of them at once; see
-        :meth:`onmf.backend.Backend.gaining`.
+        :meth:`onmf.backend.Backend.trial`.
     """
 
     divergence: Divergence
@@ -70,7 +69,7 @@ class Search:
     weights: FloatArray
     masses: FloatArray
     shared: Any
-    gaining: Callable[[Array, int], Array | None]
+    trial: Callable[[Array, int], Array] | None
 
     @classmethod
     def over(cls, block: Block) -> Search:
@@ -83,17 +82,18 @@ class Search:
             return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
 
         shared = moves.shared(entries, weights, total)
-        gaining = partial(block.backend.gaining, block)
-        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared, gaining)
+        trial = block.backend.trial(block)
+        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared, trial)
 
-    def worth_trying(self, rows: Array, labels: Array, k: int) -> Array | None:
-        """Those of these rows that would gain by a move from the clusters that they make; None if nobody knows."""
-        taking_part = labels
-        if len(rows) < len(labels):
-            taking_part = np.full_like(labels, -1)
-            taking_part[rows] = labels[rows]
-        gaining = self.gaining(taking_part, k)
-        return None if gaining is None else rows[gaining[rows]]
+    def worth_trying(self, rows: Array, labels: Array, k: int) -> Array:
+        """Those of these rows that may gain by a move from the clusters that they make."""
+        if self.trial is None:
+            return rows
+        if len(rows) == len(labels):
+            return np.flatnonzero(self.trial(labels, k))
+        taking_part = np.full_like(labels, -1)
+        taking_part[rows] = labels[rows]
+        return np.flatnonzero(self.trial(taking_part, k))
 
     def sums(self, labels: Array, k: int, rows: Array | None = None) -> FloatArray:
         """The sums of the clusters of these rows; by default of all rows. → (p, k)"""
@@ -161,13 +161,11 @@ def local_search(
     n_sweeps, moved, gain = 0, 0, 0.0
     while n_sweeps < MOST_SWEEPS:
         interrupt.check()
-        order = rng.permutation(rows)
-        tried = search.worth_trying(order, labels, k)
-        steps, gained = sweep(order if tried is None else tried, doubt)
+        steps, gained = sweep(rng.permutation(search.worth_trying(rows, labels, k)), doubt)
         n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
         if steps <= settled * n:
             break
-        if tried is not None:  # the backend tries all rows again, which takes little time
+        if search.trial is not None:  # it tries all rows again, which takes little time
             continue
         relative = np.divide(doubt[rows], masses, out=np.full(n, np.inf), where=masses > 0)
         unsure = rows[np.argpartition(relative, int(UNSURE * n))[: int(UNSURE * n)]]

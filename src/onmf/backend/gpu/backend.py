@@ -21,7 +21,7 @@ from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows,
 from .rows import DenseRows, Rows, SparseRows, bytes_needed, cut, pad, place_whole
 from .run import GpuRun
 from .stream import StreamedRows, blocks_of
-from .trial import gaining_rows
+from .trial import Trial
 
 DENSE_THREADS = 128
 """Threads of a block that scores dense rows: their sums fill the registers."""
@@ -48,8 +48,8 @@ to sort it."""
 HULL_SHARE = 0.5
 """Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
 
-WORTH_TRYING = 1 << 26
-"""Entries times clusters from which on the card tries the moves of a local search. Smaller ones take the host less."""
+WORTH_TRYING = 1 << 23
+"""Entries from which on the card tries the moves of a local search. With fewer, the host alone is as fast."""
 
 AT_A_TIME = 1 << 26
 """Entries whose row terms are computed together."""
@@ -124,10 +124,9 @@ class GpuBackend(Backend):
         fits = GpuHull.bytes_needed(len(block), most) <= HULL_SHARE * self._free()
         return (GpuHull if fits else Hull)(block, most)
 
-    def gaining(self, block: Block, labels: Array, k: int) -> Array | None:
+    def trial(self, block: Block) -> Trial | None:
         X = block.source
-        entries = X.nnz if hasattr(X, "nnz") else X.size
-        return gaining_rows(block, labels, k) if int(entries) * k >= WORTH_TRYING else None
+        return Trial(block) if int(X.nnz if hasattr(X, "nnz") else X.size) >= WORTH_TRYING else None
 
     def prepare(
         self,

@@ -204,12 +204,24 @@ __device__ __forceinline__ double rise(double t, double x) {
     return t * (ratio < -NEVER ? log1p(ratio) : log(x) - log(t)) + x * log(t + x);
 }
 
+// steps_x = rise(S, x) for x from 1 to `most`.
+extern "C" __global__ void entropy_steps(
+    const double *S, int64 count, int most,     // IN (count,)
+    double *steps)                              // OUT (most, count)
+{
+    int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= count) return;
+    for (int x = 1; x <= most; x++) steps[(x - 1) * count + at] = rise(S[at], x);
+}
+
 // rises_ic = Σ_j rise(S_jc, w_i x_ij); for the row's own cluster, with S without the row. A warp per row: groups of
 // `lanes` threads handle that number of clusters, and the groups share the entries.
 extern "C" __global__ void entropy_rises(
     const int64 *indptr, const int *indices,    // IN rows; null for an array
     const VALUE *data, int pitch, int p,        // IN entries; columns of an array, and its features
-    const double *S, int k, int64 n, int lanes, // IN (p, k)
+    const double *S,                            // IN (p, k)
+    const double *steps, int most,              // IN (most, p, k) from entropy_steps
+    int k, int64 n, int lanes,
     const int *labels, const double *weights,   // IN (n,)
     double *rises)                              // OUT (n, k)
 {
@@ -225,8 +237,10 @@ extern "C" __global__ void entropy_rises(
         for (int64 e = begin + group; e < end && c < k; e += groups) {
             double x = (double)data[e] * w;
             if (x == 0.0) continue;
-            double t = S[(size)(indptr ? indices[e] : (int)(e - begin)) * k + c];
-            s += rise(c == own ? fmax(t - x, 0.0) : t, x);
+            size at = (size)(indptr ? indices[e] : (int)(e - begin)) * k + c;
+            bool tabled = x <= most && x == (double)(int)x;
+            if (tabled && c != own) s += steps[((int)x - 1) * (size)p * k + at];
+            else s += rise(c == own ? fmax(S[at] - x, 0.0) : S[at], x);
         }
         for (int apart = lanes; apart < 32; apart <<= 1) s += __shfl_xor_sync(ALL, s, apart);
         if (group == 0 && c < k) rises[i * k + c] = s;
