@@ -478,6 +478,57 @@ def test_parts_with_a_gpu_inside(loss, kind):
     assert model.score(parts) == pytest.approx(expected.score(X), rel=1e-9)
 
 
+@pytest.mark.parametrize("persisted", [True, False])
+def test_dask_arrays_of_cupy_chunks(persisted):
+    """They choose the GPU by themselves."""
+    import cupy
+
+    X = made(600, 60, density=0.3).toarray()
+    chunks = pytest.importorskip("dask.array").from_array(X, chunks=(170, -1)).map_blocks(cupy.asarray)
+    chunks = chunks.persist() if persisted else chunks
+    for init in ("snpa", "++"):
+        model, expected = (ONMF(5, init=init, random_state=0).fit(data) for data in (chunks, X))
+        assert np.array_equal(np.asarray(model.labels_), expected.labels_)
+        assert model.n_iter_ == expected.n_iter_
+        assert np.array_equal(np.asarray(model.predict(chunks)), expected.predict(X))
+    from onmf.backend import CpuBackend
+
+    with pytest.raises(RuntimeError, match="in the memory of a GPU"):
+        ONMF(5, engine=Dask(CpuBackend())).fit(chunks)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "cupy", "sparse"])
+def test_two_dask_workers_on_one_card(kind):
+    """Each worker is a process. With several cards each would have its own."""
+    distributed = pytest.importorskip("distributed")
+    from dask import delayed
+
+    from onmf.backend import GpuBackend
+
+    X = made(600, 60, density=0.3)
+    expected = ONMF(5).fit(X)
+    bounds = [(0, 170), (170, 400), (400, 600)]
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        parts = [delayed(X[a:b] if kind == "sparse" else X[a:b].toarray()) for a, b in bounds]
+        if kind != "numpy":
+            parts = client.persist([delayed(on_card)(part) for part in parts])
+        model = ONMF(5, engine=Dask(GpuBackend())).fit(parts)
+        assert np.array_equal(np.asarray(model.labels_), expected.labels_)
+        assert model.n_iter_ == expected.n_iter_
+        assert model.init_rows_.tolist() == expected.init_rows_.tolist()
+
+
+def on_card(X):
+    """A part as a CuPy array or matrix."""
+    import cupy
+    from cupyx.scipy.sparse import csr_matrix
+
+    return csr_matrix(X) if hasattr(X, "indptr") else cupy.asarray(X)
+
+
 @pytest.mark.parametrize("loss", FAMILY)
 def test_batches_that_come_one_by_one(loss):
     import cupy
