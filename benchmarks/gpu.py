@@ -1,4 +1,4 @@
-"""Measures the GPU engine: ``python -m benchmarks.gpu [--quick] [--repeats N] [--out DIR]``.
+"""Measures the GPU engine: ``python -m benchmarks.gpu [--quick] [--only NAME ...] [--repeats N] [--out DIR]``.
 
 Times on the GPU are medians of the time between two events, after a warm-up. Rows are generated on the GPU. Each has
 about 100 different words out of 50,000, drawn by Zipf's law or uniformly, which is the worst case for caches.
@@ -10,7 +10,8 @@ import argparse
 import json
 import platform
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -223,6 +224,51 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
         yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
 
 
+def widths(n: int, p: int, k: int, dtype: type, bandwidth: float, repeats: int) -> Iterator[Row]:
+    """Measure an iteration over an array of any width."""
+    import cupy
+
+    backend, rng = GpuBackend(), cupy.random.default_rng(0)
+    X = rng.random((n, p), dtype=dtype)
+    least = X.nbytes / bandwidth / 1e9
+    for loss in ("kullback-leibler", "frobenius"):
+        block = backend.hold(X, get_divergence(loss))
+        ms = iteration(block, rng.random((k, p)), 2 * repeats)
+        share, what = 2 * least / ms, f"array {n} × {p}, {np.dtype(dtype)}, r = {k}, {loss}"
+        target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
+        yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
+
+
+def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Row]:
+    """Measure a step if one cluster has 90 % of the rows, against clusters of one size."""
+    import cupy
+
+    backend, rng = GpuBackend(), cupy.random.default_rng(0)
+    C = rng.random((k, p)) ** 4 + 0.1
+    times = []
+    for share in (0.0, 0.9):
+        labels = cupy.where(rng.random(n) < share, 0, rng.integers(0, k, n))
+        X = (C[labels] * (0.5 + rng.random((n, p), dtype=cupy.float32))).astype(cupy.float32)
+        block = backend.hold(X, KullbackLeibler())
+        run, T = backend.begin(block), block.prepare(C)
+        times.append(timed(lambda run=run, T=T: run.step(T), repeats))
+    ratio = times[1] / times[0]
+    target = {"target": "≤ 1.3 ×", "met": ratio <= 1.3} if n == 10**6 else {}
+    what = f"step, 90 % of the rows in one cluster, array {n} × {p}, r = {k}"
+    yield Row(what, times[1], note=f"{ratio:.2f} × a step with clusters of one size", **target)
+
+
+def search(rows: int) -> Iterator[Row]:
+    """Measure a fit with local search over rows without structure, the hardest case."""
+    X = on_host(rows_on_card(int(rows * 101.3), True))
+    began = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = ONMF(20, engine="gpu", init="random-partition", refine="local-search", random_state=0).fit(X)
+    ms = 1e3 * (perf_counter() - began)
+    yield Row(f"fit with local search, {X.shape[0]} rows, r = 20", ms, note=f"{model.clustering_.n_sweeps} sweeps")
+
+
 def ng20(repeats: int) -> Iterator[Row]:
     """Measure a complete fit of the paper's largest set, including SNPA."""
     from .data import corpus
@@ -266,9 +312,9 @@ def fits(nnz: int) -> Iterator[Row]:
         yield Row(f"whole fit from {init} on {available_cores()} cores, {what}", cpu)
 
 
-def streamed(what: str, rows: Any, p: int, repeats: int) -> Iterator[Row]:
-    """Measure a step over rows in host memory, with 2 GB of the card."""
-    backend = GpuBackend(memory=2 * 10**9)
+def streamed(what: str, rows: Any, p: int, repeats: int, memory: int | None = 2 * 10**9) -> Iterator[Row]:
+    """Measure a step over rows in host memory, with so many bytes of the card."""
+    backend = GpuBackend(memory=memory)
     began = perf_counter()
     block = backend.hold(rows, KullbackLeibler())
     yield Row(f"locked and read once, {what}", 1e3 * (perf_counter() - began))
@@ -288,19 +334,23 @@ def sparse_on_host(nnz: int, dtype: type, repeats: int) -> Iterator[Row]:
     yield from streamed(what, rows, WORDS, repeats)
 
 
-def dense_on_host(n: int, p: int, dtype: type, repeats: int) -> Iterator[Row]:
+def dense_on_host(n: int, p: int, dtype: type, repeats: int, memory: int | None = 2 * 10**9) -> Iterator[Row]:
     """Measure a step over an array in host memory."""
     import cupy
 
     rows, rng = np.empty((n, p), dtype), cupy.random.default_rng(0)
-    for start in range(0, n, 1_000_000):
-        part = rows[start : start + 1_000_000]
-        part[:] = (100 * rng.random(part.shape, dtype=cupy.float32)).astype(dtype).get()
-    yield from streamed(f"array {n} × {p} on the host, {np.dtype(dtype)}, r = 20", rows, p, repeats)
+    made = (100 * rng.random((1_000_000, p), dtype=cupy.float32)).astype(dtype).get()
+
+    def fill(start: int) -> None:
+        rows[start : start + len(made)] = made[: n - start]
+
+    with ThreadPoolExecutor(available_cores()) as pool:
+        list(pool.map(fill, range(0, n, len(made))))
+    yield from streamed(f"array {n} × {p} on the host, {np.dtype(dtype)}, r = 20", rows, p, repeats, memory)
 
 
-def measure(quick: bool, repeats: int) -> Iterator[Row]:
-    """Run all measurements."""
+def measure(quick: bool, repeats: int, only: Sequence[str] = ()) -> Iterator[Row]:
+    """Run all measurements, or only those of these names."""
     import cupy
 
     first = None
@@ -310,16 +360,29 @@ def measure(quick: bool, repeats: int) -> Iterator[Row]:
     assert first is not None
     bandwidth = 2 * 4 * 2**28 / first.milliseconds / 1e9
     small, large = (10**5, 5 * 10**5) if quick else (10**8, 5 * 10**8)
-    parts = [
-        *(dense(n, 200, 20, bandwidth, repeats) for n in ((10**3,) if quick else (10**6, 10**7))),
-        ng20(repeats),
-        *(sparse(small, 20, zipf, (4, 6), bandwidth, repeats) for zipf in (True, False)),
-        fits(small),
-        *(sparse_on_host(large, dtype, repeats) for dtype in (np.float32, np.uint8)),
-        *(dense_on_host(large // 25, 200, dtype, repeats) for dtype in (np.float32, np.uint8)),
-        *(sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)),
-    ]
-    for part in parts:
+    number = 10**3 if quick else 10**6
+    beyond = 16 * 10**4 if quick else 16 * 10**7  # times 256 bytes; in float32 more than a card has
+    parts: dict[str, list[Iterator[Row]]] = {
+        "dense": [dense(n, 200, 20, bandwidth, repeats) for n in ((number,) if quick else (number, 10 * number))],
+        "widths": [
+            *(widths(number, 198, k, t, bandwidth, repeats) for t in (np.float32, np.float64) for k in (4, 20, 64)),
+            skewed(number, 200, 20, repeats),
+        ],
+        "ng20": [ng20(repeats)],
+        "sparse": [sparse(small, 20, zipf, (4, 6), bandwidth, repeats) for zipf in (True, False)],
+        "fits": [fits(small)],
+        "search": [search(small // 500)],
+        "streamed": [
+            *(sparse_on_host(large, dtype, repeats) for dtype in (np.float32, np.uint8)),
+            *(
+                dense_on_host(large // 25, p, t, repeats)
+                for p, t in ((200, np.float32), (198, np.float32), (200, np.uint8))
+            ),
+        ],
+        "beyond": [dense_on_host(beyond, 256, np.uint8, 6, memory=None)],
+        "large": [sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)],
+    }
+    for part in (part for name, all_of_it in parts.items() if not only or name in only for part in all_of_it):
         # Not within a part: the memory that is allocated next would have to be mapped again.
         cupy.get_default_memory_pool().free_all_blocks()
         yield from part
@@ -356,18 +419,24 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="use tiny data: checks that it runs; the numbers mean nothing"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="NAME", help="measure only these, and keep the other results"
+    )
     parser.add_argument("--repeats", type=int, default=9, help="number of repeats; the median is reported")
     parser.add_argument("--out", type=Path, default=Path("docs/gpu"), help="folder for the results")
     arguments = parser.parse_args()
-    machine, rows = describe_machine(), []
+    machine, rows, known = describe_machine(), list[Row](), arguments.out / "results.json"
+    if arguments.only and known.exists():
+        rows = [Row(**row) for row in json.loads(known.read_text())["rows"]]
     print(machine, flush=True)
-    for row in measure(arguments.quick, arguments.repeats):
-        rows.append(row)
+    for row in measure(arguments.quick, arguments.repeats, arguments.only):
+        places = [place for place, other in enumerate(rows) if other.what == row.what]
+        rows[slice(places[0], places[0] + 1) if places else slice(len(rows), None)] = [row]
         mark = {None: "", True: "✓", False: "✗"}[row.met]
         print(f"  {row.what:75} {row.milliseconds:9.3f} ms {row.target:>10} {mark:1} {row.note}", flush=True)
         arguments.out.mkdir(parents=True, exist_ok=True)
         content = {"machine": machine, "rows": [asdict(row) for row in rows]}
-        (arguments.out / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+        known.write_text(json.dumps(content, indent=1) + "\n")
     (arguments.out / "gpu.md").write_text(to_markdown(machine, rows))
     print(f"Written to {arguments.out}")
 
