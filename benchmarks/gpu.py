@@ -10,119 +10,25 @@ import argparse
 import json
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from onmf import ONMF
-from onmf.backend import Block, GpuBackend, available_cores, to_host
+from onmf.backend import GpuBackend, available_cores
 from onmf.backend.gpu.rows import DenseRows, SparseRows
 from onmf.data import InMemory, get_engine
 from onmf.divergence import KullbackLeibler, get_divergence
 from onmf.fit.loop import alternate
 
-WORDS = 50_000
-
-
-@dataclass(frozen=True)
-class Row:
-    """A measured time; ``floor`` is the time that moving the necessary bytes takes at least."""
-
-    what: str
-    milliseconds: float
-    target: str = ""
-    met: bool | None = None
-    floor: float | None = None
-    note: str = ""
-
-
-def timed(function: Callable[[], object], repeats: int) -> float:
-    """Return the median time of a call on the GPU, in milliseconds."""
-    import cupy
-
-    function()
-    times = []
-    for _ in range(repeats):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        function()
-        stop.record()
-        stop.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, stop))
-    return median(times)
-
-
-def wall(function: Callable[[], object], repeats: int) -> float:
-    """Return the median wall-clock time of a call, in milliseconds."""
-    import cupy
-
-    function()
-    times = []
-    for _ in range(repeats):
-        cupy.cuda.Device().synchronize()
-        began = perf_counter()
-        function()
-        cupy.cuda.Device().synchronize()
-        times.append(1e3 * (perf_counter() - began))
-    return median(times)
-
-
-def iteration(block: Block, C: Any, iterations: int, tries: int = 3) -> float:
-    """Return the milliseconds of an iteration: the median over ``tries`` of the extra time of ``iterations`` more."""
-    start, data = to_host(C), InMemory(block)
-
-    def run(max_iter: int) -> tuple[float, int]:
-        began = perf_counter()
-        ended = alternate(data, start.copy(), max_iter=max_iter, tol=0.0)
-        to_host(data.part.run.collect()[0])
-        return perf_counter() - began, len(ended.iterations)
-
-    run(1)
-    times = []
-    for _ in range(tries):
-        (short, few), (long, many) = run(1), run(1 + iterations)
-        times.append(1e3 * (long - short) / (many - few))
-    return median(times)
-
-
-def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
-    """Generate about ``nnz`` counts in rows of about 100 different words, sorted."""
-    import cupy
-
-    rng = cupy.random.default_rng(0)
-    draws = 140 if zipf else 100
-    per_row = 101.3 if zipf else 99.9
-    n = int(nnz / per_row)
-    parts, lengths = [], []
-    for start in range(0, n, 250_000):
-        u = rng.random((min(250_000, n - start), draws), dtype=cupy.float32)
-        words = cupy.exp(u * np.log(WORDS + 1)) - 1 if zipf else u * WORDS
-        words = cupy.sort(cupy.minimum(words.astype(cupy.int32), WORDS - 1), axis=1)
-        if zipf:
-            words = (words.astype(cupy.int64) * 7919 % WORDS).astype(cupy.int32)  # spread the frequent words
-            words.sort(axis=1)
-        is_new = cupy.ones(words.shape, dtype=bool)
-        is_new[:, 1:] = words[:, 1:] != words[:, :-1]
-        parts.append(words[is_new])
-        lengths.append(is_new.sum(axis=1))
-    indices = cupy.concatenate(parts)
-    indptr = cupy.zeros(n + 1, dtype=cupy.int64)
-    cupy.cumsum(cupy.concatenate(lengths), out=indptr[1:])
-    data = rng.poisson(0.5, len(indices)).astype(cupy.float32) + 1
-    return SparseRows(indptr, indices, data, (n, WORDS))
-
-
-def on_host(rows: SparseRows) -> csr_array:
-    """Copy sparse rows from the card."""
-    return csr_array((to_host(rows.data), to_host(rows.indices), to_host(rows.indptr)), shape=rows.shape)
+from .gpu_stream import dense_on_host, sparse_on_host
+from .gpu_tools import WORDS, Row, iteration, on_host, rows_on_card, timed, wall
 
 
 def ceilings(repeats: int) -> Iterator[Row]:
@@ -312,43 +218,6 @@ def fits(nnz: int) -> Iterator[Row]:
         yield Row(f"whole fit from {init} on {available_cores()} cores, {what}", cpu)
 
 
-def streamed(what: str, rows: Any, p: int, repeats: int, memory: int | None = 2 * 10**9) -> Iterator[Row]:
-    """Measure a step over rows in host memory, with so many bytes of the card."""
-    backend = GpuBackend(memory=memory)
-    began = perf_counter()
-    block = backend.hold(rows, KullbackLeibler())
-    yield Row(f"locked and read once, {what}", 1e3 * (perf_counter() - began))
-    run, C = backend.begin(block), np.random.default_rng(0).random((20, p)) ** 8
-    ms = wall(lambda: run.step_from(backend.bring(C)), max(2, repeats // 3))
-    payload = sum(array.nbytes for array in block.rows.arrays.values())
-    rate, blocks = payload / ms / 1e6, len(block.rows.cuts)
-    target = {"target": "≥ 40 GB/s", "met": rate >= 40} if payload > 1e9 else {}
-    yield Row(f"step, {what}", ms, note=f"{rate:.1f} GB/s from the host, {blocks} blocks", **target)
-
-
-def sparse_on_host(nnz: int, dtype: type, repeats: int) -> Iterator[Row]:
-    """Measure a step over sparse rows in host memory."""
-    rows = on_host(rows_on_card(nnz, True))
-    rows.data = rows.data.astype(dtype)
-    what = f"{rows.nnz / 1e6:.0f} M nonzeros on the host, {np.dtype(dtype)}, r = 20"
-    yield from streamed(what, rows, WORDS, repeats)
-
-
-def dense_on_host(n: int, p: int, dtype: type, repeats: int, memory: int | None = 2 * 10**9) -> Iterator[Row]:
-    """Measure a step over an array in host memory."""
-    import cupy
-
-    rows, rng = np.empty((n, p), dtype), cupy.random.default_rng(0)
-    made = (100 * rng.random((1_000_000, p), dtype=cupy.float32)).astype(dtype).get()
-
-    def fill(start: int) -> None:
-        rows[start : start + len(made)] = made[: n - start]
-
-    with ThreadPoolExecutor(available_cores()) as pool:
-        list(pool.map(fill, range(0, n, len(made))))
-    yield from streamed(f"array {n} × {p} on the host, {np.dtype(dtype)}, r = 20", rows, p, repeats, memory)
-
-
 def measure(quick: bool, repeats: int, only: Sequence[str] = ()) -> Iterator[Row]:
     """Run all measurements, or only those of these names."""
     import cupy
@@ -374,12 +243,11 @@ def measure(quick: bool, repeats: int, only: Sequence[str] = ()) -> Iterator[Row
         "search": [search(small // 500)],
         "streamed": [
             *(sparse_on_host(large, dtype, repeats) for dtype in (np.float32, np.uint8)),
-            *(
-                dense_on_host(large // 25, p, t, repeats)
-                for p, t in ((200, np.float32), (198, np.float32), (200, np.uint8))
-            ),
+            dense_on_host(large // 25, 200, np.float32, repeats),
+            dense_on_host(large // 25, 198, np.float32, repeats),
+            dense_on_host(large // 25, 200, np.uint8, repeats),
         ],
-        "beyond": [dense_on_host(beyond, 256, np.uint8, 6, memory=None)],
+        "beyond": [dense_on_host(beyond, 256, np.uint8, 6)],
         "large": [sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)],
     }
     for part in (part for name, all_of_it in parts.items() if not only or name in only for part in all_of_it):
