@@ -234,13 +234,24 @@ extern "C" __global__ void entropy_rises(
     for (int c0 = 0; c0 < k; c0 += lanes) {
         int c = c0 + own_lane;
         double s = 0.0;
-        for (int64 e = begin + group; e < end && c < k; e += groups) {
-            double x = (double)data[e] * w;
-            if (x == 0.0) continue;
-            size at = (size)(indptr ? indices[e] : (int)(e - begin)) * k + c;
-            bool tabled = x <= most && x == (double)(int)x;
-            if (tabled && c != own) s += steps[((int)x - 1) * (size)p * k + at];
-            else s += rise(c == own ? fmax(S[at] - x, 0.0) : S[at], x);
+        const int ahead = 4;                    // entries that a thread reads at once
+        for (int64 e = begin + group; e < end && c < k; e += ahead * groups) {
+            double x[ahead], t[ahead];
+            bool tabled[ahead];
+            #pragma unroll
+            for (int u = 0; u < ahead; u++) {
+                int64 entry = e + u * groups;
+                bool inside = entry < end;
+                x[u] = inside ? (double)data[entry] * w : 0.0;
+                size at = (size)(!inside ? 0 : indptr ? indices[entry] : (int)(entry - begin)) * k + c;
+                tabled[u] = c != own && x[u] >= 1.0 && x[u] <= most && x[u] == (double)(int)x[u];
+                t[u] = tabled[u] ? steps[((int)x[u] - 1) * (size)p * k + at] : S[at];
+            }
+            #pragma unroll
+            for (int u = 0; u < ahead; u++) {
+                if (x[u] == 0.0) continue;
+                s += tabled[u] ? t[u] : rise(c == own ? fmax(t[u] - x[u], 0.0) : t[u], x[u]);
+            }
         }
         for (int apart = lanes; apart < 32; apart <<= 1) s += __shfl_xor_sync(ALL, s, apart);
         if (group == 0 && c < k) rises[i * k + c] = s;
