@@ -258,8 +258,7 @@ class GpuBackend(Backend):
             given = rows.X, int_(p), long_(n), labels, or_null(weights)
             which = int_(first), int_(m), long_(rows_of_a_group)
             grid = groups, -(-p // width)
-            kernel = "sum_dense" if m <= 24 else "sum_dense_many"
-            launch(kernel, grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
+            launch("sum_dense", grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
             combine(partial, total)
         return cut(self.cupy, sums, rows.shape[1])
 

@@ -330,9 +330,8 @@ extern "C" __global__ void sum_units(
     }
 }
 
-// partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c; one thread per feature, which reads AHEAD
-// rows at a time.
-template <int AHEAD> __device__ __forceinline__ void sum_columns(
+// partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c; one thread per feature.
+extern "C" __global__ void sum_dense(
     const VALUE *X, int p, int64 n,              // IN (n, p)
     const int *labels, const double *weights,    // IN (n,); weights is null if all are one
     int first, int count, int64 rows,            // IN labels first to first + count; rows of a part
@@ -344,33 +343,20 @@ template <int AHEAD> __device__ __forceinline__ void sum_columns(
     double *counts = bins + threadIdx.x;
     for (int c = 0; c < count; c++) counts[c * width] = 0.0;
     int64 start = blockIdx.x * rows, stop = start + rows < n ? start + rows : n;
-    for (int64 i = start; i < stop; i += AHEAD) {
-        double x[AHEAD];
-        int label[AHEAD];
+    for (int64 i = start; i < stop; i += 8) {
+        double x[8];
+        int label[8];
         #pragma unroll
-        for (int t = 0; t < AHEAD; t++) {
+        for (int t = 0; t < 8; t++) {
             x[t] = i + t < stop ? (double)X[(i + t) * p + j] : 0.0;
             label[t] = i + t < stop ? labels[i + t] - first : -1;
         }
         #pragma unroll
-        for (int t = 0; t < AHEAD; t++)
+        for (int t = 0; t < 8; t++)
             if (label[t] >= 0 && label[t] < count)
                 counts[label[t] * width] += weights ? weights[i + t] * x[t] : x[t];
     }
     for (int c = 0; c < count; c++) partial[((size)blockIdx.x * count + c) * p + j] = counts[c * width];
-}
-
-extern "C" __global__ void sum_dense(
-    const VALUE *X, int p, int64 n, const int *labels, const double *weights, int first, int count, int64 rows, double *partial)
-{
-    sum_columns<8>(X, p, n, labels, weights, first, count, rows, partial);
-}
-
-// For many labels: their sums leave room for few blocks, so each thread needs more rows in flight.
-extern "C" __global__ void __launch_bounds__(256, 2) sum_dense_many(
-    const VALUE *X, int p, int64 n, const int *labels, const double *weights, int first, int count, int64 rows, double *partial)
-{
-    sum_columns<16>(X, p, n, labels, weights, first, count, rows, partial);
 }
 
 #endif  // neither LANES nor TILES
