@@ -2,17 +2,18 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOWEST := .venv-lowest
 JOBS    ?= 2
 MINUTES ?= 10
 SEED    ?= 1
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 # Tests that run every kernel, on all its types and on odd shapes.
-KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_paper.py contract/test_parts.py test_blocks.py \
-             test_bounds.py test_estimator.py test_starts.py test_optima.py test_properties.py test_select.py \
-             test_sklearn.py test_sound.py test_stream.py)
+KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.py contract/test_paper.py \
+             contract/test_parts.py test_blocks.py test_bounds.py test_estimator.py test_starts.py test_optima.py \
+             test_properties.py test_select.py test_sklearn.py test_sound.py test_stream.py)
 
-.PHONY: demo test bounds check docs paper bench fuzz sanitize clean
+.PHONY: demo test test-lowest bounds check workflows docs paper bench fuzz sanitize clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
@@ -20,15 +21,31 @@ demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 test: $(VENV)/.dev  ## run the tests; those on the paper's data run if $$ONMF_DATA points to it
 	$(PYTEST)
 
+# Old packages warn that newer ones, on which they depend, will change. That is not for us to mend. The cache of the
+# kernels is separate, since numba empties the cache of another version of numba.
+test-lowest: $(LOWEST)/.done  ## run the tests with the oldest versions allowed; LOWEST_TESTS=tests/test_x.py for some
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal \
+		-W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning $(LOWEST_TESTS)
+
 # numba's cache does not distinguish kernels with bounds checks from others, so they get a separate cache.
 bounds: $(VENV)/.dev  ## run the tests of the kernels with every index checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-bounds \
 		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table"
 
-check: $(VENV)/.dev docs  ## lint, types, docs
+check: $(VENV)/.dev docs workflows  ## lint, types, docs, workflows
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 src tests fuzz examples  # text without a named encoding reads differently on Windows
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# actionlint is a program of its own and not on every package index, so it runs where it is found.
+workflows: $(VENV)/.dev  ## check the workflows of the public host: form, and what an attacker could use
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/zizmor --quiet --offline --persona auditor .github
+	if command -v actionlint > /dev/null; then actionlint; fi
 
 docs: $(VENV)/.dev  ## build the documentation in docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
@@ -50,7 +67,8 @@ sanitize:  ## run all GPU kernels on odd sizes under compute-sanitizer; needs a 
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(PYTHON) benchmarks/sanitize.py
 
 clean:  ## remove everything that make created
-	rm -rf $(VENV) docs/_build docs/api demo-output fuzz-failures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) docs/_build docs/api docs/examples demo-output fuzz-failures
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -64,3 +82,13 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/bin/uv: | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+# loompy has no wheel. Every other package must have one: old source distributions do not build with new tools.
+$(LOWEST)/.done: pyproject.toml | $(VENV)/bin/uv
+	$(BIN)/uv venv --quiet --clear --python 3.11 $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --only-binary :all: \
+		--no-binary loompy --no-binary onmf --editable ".[all,test]"
+	@touch $@

@@ -3,7 +3,6 @@
 Run as ``python -m benchmarks.image FOLDER``. The cube and the result are written to the folder; they take 8 GB.
 """
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +39,8 @@ def write_cube(path: Path) -> None:
 
 def main(folder: Path) -> None:
     """Make the cube if it does not exist, cluster it, and print time and memory."""
+    import resource  # not on Windows
+
     folder.mkdir(parents=True, exist_ok=True)
     cube = folder / "large.img"
     if not Path(f"{cube}.hdr").exists():

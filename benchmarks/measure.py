@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import resource
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -123,6 +122,8 @@ def in_child(
 def _answer(sender: Any, gigabytes: float | None, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Send the result of a call, or its error."""
     if gigabytes is not None:
+        import resource  # not on Windows
+
         bytes_ = int(gigabytes * 1e9)
         resource.setrlimit(resource.RLIMIT_DATA, (bytes_, bytes_))
     try:

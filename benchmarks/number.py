@@ -4,8 +4,8 @@
 
 Made documents have 3 to 30 clusters, of equal or unequal sizes, with and without bursts: in a document with bursts, a
 word that occurs once is likely to occur again. Then the paper's document sets and images. No threshold is fitted to
-them; docs/clusters.md says which of them were in view when the rule was found. Cells are stored in results.json, and
-those in the file are not measured again. The tables are written as number.md.
+them; docs/guide/clusters.md says which of them were in view when the rule was found. Cells are stored in results.json,
+and those in the file are not measured again. The tables are written as number.md.
 """
 
 from __future__ import annotations

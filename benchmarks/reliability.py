@@ -6,7 +6,7 @@
 views. The confidence of each document is compared with fits from other random starts, which had no part in it: with
 runs of the same kind, for a vote as many in each view, and there also with whole votes. *Cells* are clustered as
 ``onmf cells`` does, and compared with other fits of the whole, choice of the view included. Writes the curves and a
-table of each part, for docs/documents.md and docs/cells.md.
+table of each part, for docs/guide/documents.md and docs/guide/cells.md.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ PARTS = {
 """The sets of each part."""
 
 FILES = {
-    "runs": ("reliability-of-labels.png", "optima/reliability-of-labels.md"),
-    "votes": ("reliability-of-votes.png", "optima/reliability-of-votes.md"),
+    "runs": ("optima/reliability-of-labels.png", "optima/reliability-of-labels.md"),
+    "votes": ("optima/reliability-of-votes.png", "optima/reliability-of-votes.md"),
     "cells": ("cells/reliability.png", "cells/reliability.md"),
 }
 """The figure and the table of each part."""

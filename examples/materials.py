@@ -1,6 +1,6 @@
-"""Materials of hyperspectral images: a generated scene, and Samson and Jasper Ridge if they are available.
+"""Materials of two hyperspectral images, Samson and Jasper Ridge: download them with ``onmf fetch samson jasper``.
 
-Run as ``python examples/materials.py FOLDER``; the folder receives a figure of each scene.
+Run as ``python examples/materials.py docs/gallery``; the folder receives a figure of each scene.
 """
 
 import sys
@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from onmf.datasets import list_datasets, load_hyperspectral, make_scene
+from onmf.datasets import load_hyperspectral
 from onmf.image import Cube, Truth, cluster_image
 from onmf.image.figures import composite
 
@@ -43,15 +43,8 @@ def draw(clustering, path):
 def main(folder):
     """Cluster each scene, print the scores, and draw the result."""
     folder.mkdir(parents=True, exist_ok=True)
-    scenes = {"scene": make_scene(80, 100, 120, 4, random_state=3)}
-    available = {info.name for info in list_datasets() if info.available}
     for name in ("samson", "jasper"):
-        if name in available:
-            scenes[name] = load_hyperspectral(name)
-        else:
-            print(f"{name} is missing: download it with 'onmf fetch {name}'")
-    for name, scene in scenes.items():
-        cube, truth = cube_of(scene)
+        cube, truth = cube_of(load_hyperspectral(name))
         for loss in ("kullback-leibler", "frobenius"):
             clustering = cluster_image(cube, len(truth.names), truth=truth, beta_loss=loss)
             scores, names = clustering.comparison, np.sort(clustering.names)

@@ -12,7 +12,6 @@ import faulthandler
 import json
 import os
 import pickle
-import resource
 import select
 import signal
 import sys
@@ -81,7 +80,7 @@ class Child:
         self.numbers, self.seconds = numbers, target.seconds if seconds is None else seconds
         self.board, self.hung, self.unread = Board(), False, b""
         self.board.begin(numbers.start)
-        self.trace = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by ``reap``)
+        self.trace = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  (closed by ``reap``)
         self.pipe, write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -108,6 +107,8 @@ class Child:
     def _run(self, target: Target, make: Callable[[int], Any], pipe: int) -> None:
         """Run the cases; this is the main function of the child."""
         post(self.board)
+        import resource  # not on Windows, where the tests import this module and then skip
+
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
@@ -174,7 +175,9 @@ class Child:
 
 def limit_memory(more: int) -> None:
     """Limit the address space of this process to its present size plus ``more`` bytes."""
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    import resource
+
+    size = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + more, resource.RLIM_INFINITY))
 
 

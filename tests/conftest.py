@@ -95,6 +95,9 @@ def _no_gpu():
     return ""
 
 
+needs_posix = pytest.mark.skipif(
+    os.name != "posix", reason="Windows has no named pipes, file modes or SIGKILL, and fewer characters in names"
+)
 needs_gpu = pytest.mark.skipif(bool(_no_gpu()), reason=_no_gpu())
 
 

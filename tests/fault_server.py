@@ -10,7 +10,6 @@ import gc
 import hashlib
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -255,6 +254,8 @@ def begin(folder, request):
         if not request["exchange"]:
             unfinished.exchange = lambda one, other: False  # as on file systems without it
         if request["limit"] is not None:
+            import resource  # not on Windows
+
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["limit"], request["limit"]))
         sys.addaudithook(Fault(folder, request["fault"], request["step"]).strike)
         status = run_writer(folder, request["writer"], request["k"], request["force"])
@@ -270,7 +271,7 @@ def run_writer(folder, name, k, force=False):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        with open(os.devnull, "w") as sink, redirect_stdout(sink):
+        with open(os.devnull, "w", encoding="utf-8") as sink, redirect_stdout(sink):
             WRITERS[name].run(folder, k, force)
     except SystemExit as ended:
         return ended.code or 0
@@ -285,7 +286,7 @@ def run_writer(folder, name, k, force=False):
 def end(folder, process, stderr):
     """Wait for the end of a run. → its status, its standard error, and whether the fault struck"""
     _, status = os.waitpid(process, 0)
-    with open(stderr) as file:
+    with open(stderr, encoding="utf-8") as file:
         text = file.read()
     return {"status": os.waitstatus_to_exitcode(status), "stderr": text, "fired": (folder.parent / "fired").exists()}
 

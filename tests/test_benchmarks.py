@@ -31,7 +31,7 @@ def test_every_part_runs(tmp_path, capsys, monkeypatch):
     parts = {row["part"] for row in rows}
     assert parts == {"iteration", "peers", "fit", "image", "threads", "growth", "floor", "memory", "start"}
     assert all(np.isfinite(row["value"]) for row in rows)
-    for name in ("performance.md", "performance.png"):
+    for name in ("speed.md", "targets.md", "speed.png"):
         assert (tmp_path / name).stat().st_size > 500
     assert "against KMeans" in capsys.readouterr().out
 

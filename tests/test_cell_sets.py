@@ -41,8 +41,9 @@ def stored():
 class TestStored:
     @pytest.mark.parametrize("name", CELLS)
     def test_it_equals_the_file_and_the_recorded_numbers(self, stored, name):
+        path = stored(name)
         cells, facts = load_cells(name.upper()), facts_of(info_of(name))
-        with np.load(stored(name)) as file:
+        with np.load(path) as file:
             assert np.array_equal(cells.X.data, file["data"])
             assert np.array_equal(cells.X.indices, file["indices"])
             assert np.array_equal(cells.X.indptr, file["indptr"])

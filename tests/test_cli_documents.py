@@ -1,17 +1,14 @@
 """The commands onmf documents, predict and show, as a new user would try them."""
 
 import csv
-import fcntl
 import gzip
 import json
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import onmf as package
-from conftest import DATA, command, until
+from conftest import DATA, command, needs_posix, until
 from onmf.cli import app
 from onmf.datasets import docstring_texts
 from onmf.io.model_file import read_model, write_model
@@ -395,6 +392,7 @@ def test_newsgroups(tmp_path):
     for subject in ("hockey", "encryption", "armenian", "jesus", "nasa", "motif", "scsi", "jpeg"):
         assert sum(subject in row["distinctive"].split(", ") for row in result["clusters"]) == 1
     assert (tmp_path / "out" / "report.html").stat().st_size < 8_000_000
+    resource = pytest.importorskip("resource", reason="this system does not report peak memory")
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_500_000
 
 
@@ -441,9 +439,13 @@ def test_predict_of_a_matrix_and_of_an_unknown_kind(tmp_path, counts):
 
 
 def bytes_waiting(pipe):
+    import fcntl  # not on Windows
+    import termios
+
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
+@needs_posix
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_leaves_no_files(tmp_path, number, status):
     command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--out", str(tmp_path / "out")]
@@ -459,6 +461,8 @@ def test_an_interruption_leaves_no_files(tmp_path, number, status):
 
 
 def test_a_limit_on_the_size_of_files(ten, tmp_path):
+    resource = pytest.importorskip("resource", reason="this system has no limits on processes")
+
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 
@@ -494,6 +498,7 @@ def test_a_full_disk(ten, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+@needs_posix
 def test_a_folder_without_write_permission(ten, tmp_path):
     if os.geteuid() == 0:
         out = Path("/proc/out")  # not even root can write here
@@ -532,6 +537,8 @@ CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 @pytest.fixture
 def evil(tmp_path):
     """Documents whose names, classes and words contain terminal escapes and markup."""
+    if os.name != "posix":
+        pytest.skip("this system does not allow such names")
     folder = tmp_path / "evil"
     for i, name in enumerate(EVIL):
         (folder / name.replace("/", "|")).mkdir(parents=True)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import onmf
+from conftest import needs_posix
 from model_files import VOCABULARY, X, edit, loads_unchanged, npy, rebuild, replace, write_documents_model
 from onmf import ONMF
 
@@ -34,6 +35,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
         onmf.load(tmp_path)
 
 
+@needs_posix
 def test_a_pipe_does_not_block(path):
     os.mkfifo(path)
     with pytest.raises(ValueError, match="is a device or a pipe, not a file"):

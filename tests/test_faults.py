@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from conftest import until
+from conftest import needs_posix, until
 from onmf import ONMF
 from onmf.backend import CpuBackend
 from onmf.data import Dask, PartError
@@ -53,7 +53,7 @@ def deadly(number, trap):
 
 def slow(number, begun):
     """A partition that reads slowly and signals when reading begins."""
-    open(begun, "a").close()
+    open(begun, "a", encoding="utf-8").close()
     time.sleep(0.5)
     return read(number)
 
@@ -89,7 +89,7 @@ def growing(number, folder):
     """A partition that grows with each read after a fit has started."""
     if number == 3:
         times = len(os.listdir(folder))
-        open(os.path.join(folder, str(times)), "x").close()
+        open(os.path.join(folder, str(times)), "x", encoding="utf-8").close()
         if times > 2:
             too_much()
     return read(number)
@@ -197,6 +197,7 @@ def is_gone(process):
     return False
 
 
+@needs_posix
 @pytest.mark.parametrize(
     ("kind", "when"),
     [("read", "within"), ("read", "before"), ("persisted", "before"), ("from_array", "before"), ("delayed", "before")],

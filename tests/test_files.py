@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import until
+from conftest import needs_posix, until
 from onmf.io import files, system, unfinished
 from onmf.io.files import scratch_folder, whole_folder, write_whole
 from onmf.io.unfinished import discard_unfinished
@@ -259,6 +259,7 @@ class TestOneFile:
     def write(self, path, text="new", **options):
         write_whole(path, lambda file: file.write(text.encode()), **options)
 
+    @needs_posix
     def test_permissions_and_links(self, tmp_path):
         before = os.umask(0o027)
         try:
@@ -276,6 +277,7 @@ class TestOneFile:
         assert (tmp_path / "file").read_text() == (tmp_path / "later").read_text() == "new"
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o604
 
+    @needs_posix
     def test_folders_loops_pipes_and_devices(self, tmp_path):
         with pytest.raises(IsADirectoryError, match="is a folder: name a file"):
             self.write(tmp_path)

@@ -370,7 +370,7 @@ def test_pages_that_were_read_are_released(tmp_path):
     cube = Cube(np.load(tmp_path / "x.npy", mmap_mode="r"))
 
     def resident():
-        text = Path("/proc/self/smaps").read_text().split("x.npy")[1]
+        text = Path("/proc/self/smaps").read_text(encoding="utf-8").split("x.npy")[1]
         return int(text.split("Rss:")[1].split()[0])
 
     np.asarray(cube.data).sum()

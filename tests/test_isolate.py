@@ -95,7 +95,7 @@ def reader(memory=200_000_000, seconds=100, **options):
 def is_gone(pid):
     """Whether a process has ended; it is a zombie until its parent waits for it."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return True

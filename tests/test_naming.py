@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import onmf
-from conftest import command, until
+from conftest import command, needs_posix, until
 from onmf.image import cluster_image
 from onmf.image.cube import Cube
 from onmf.image.materials import names_of_spectra
@@ -205,6 +205,7 @@ class TestCommand:
         assert ran.returncode == 2
         assert "Give the number of a cluster and its new name, or a table" in ran.stderr
 
+    @needs_posix
     def test_an_interrupted_rename_leaves_a_whole_file(self, model):
         before = names_of_model(onmf.load(model))
         code = f"""if True:

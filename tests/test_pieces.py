@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import csc_matrix, csr_matrix, save_npz, vstack
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
+from conftest import needs_posix
 from onmf import ONMF, load
 from onmf.datasets import count_shards, make_counts, open_h5ad, open_shards, open_zarr, write_shards
 from onmf.text import count_words
@@ -222,6 +223,7 @@ class TestHostileShards:
         ):
             open_shards(folder)
 
+    @needs_posix
     def test_a_name_that_is_not_a_file(self, folder):
         (folder / "shard-000002.npz").unlink()
         os.mkfifo(folder / "shard-000002.npz")

@@ -30,6 +30,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import onmf
+from conftest import needs_posix
 from onmf import ONMF, load
 from onmf.backend import ReferenceBackend
 from onmf.data import Blocks
@@ -153,6 +154,7 @@ class TestFolders:
         assert [text.label for text in texts] == ["milk", "deep", "tea", "tea"]
         assert [text.label for text in read_texts(folder)] == [None] * 4
 
+    @needs_posix
     def test_files_left_out_are_listed(self, folder):
         (folder / "tea/picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
         (folder / ".hidden").write_text("hidden")
@@ -167,6 +169,7 @@ class TestFolders:
             "tea/pipe": "a link or device",
         }
 
+    @needs_posix
     def test_links_are_left_out(self, folder, tmp_path):
         (tmp_path / "secret.txt").write_text("secret")
         (tmp_path / "outside").mkdir()
@@ -183,6 +186,7 @@ class TestFolders:
         assert texts.skipped == [(name, "a link or device") for name in names]
         assert "5 files left out: file (a link or device)" in cluster_documents(read_texts(folder), 2).notes()[0]
 
+    @needs_posix
     def test_a_file_that_becomes_a_link_or_a_pipe(self, folder):
         """A link or pipe that replaces a file after the folder was listed is neither read nor waited for."""
         texts = read_texts(folder)
@@ -497,6 +501,7 @@ def test_a_parquet_file_that_grows(tmp_path, monkeypatch):
         texts_of(tmp_path / "a.parquet")
 
 
+@needs_posix
 def test_a_pipe_is_read_once_from_the_beginning(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     lines = [f"tea {i}" for i in range(20_000)]  # more than fits in a buffer

@@ -181,9 +181,12 @@ class TestEffort:
     def test_other_divergences(self):
         cosine = choose_effort(self.X, 5, {"beta_loss": "cosine"})
         assert (cosine.n_runs, cosine.parameters["init"], cosine.parameters["n_consensus"]) == (0, "consensus", 24)
-        frobenius = choose_effort(self.X, 5, {"beta_loss": "frobenius"})
-        assert "init" not in frobenius.parameters
-        assert "has no local search" in frobenius.sentence
+        for name in ("frobenius", "negative-binomial"):
+            effort = choose_effort(self.X, 5, {"beta_loss": name})
+            assert effort.parameters == {"beta_loss": name, "random_state": 0, "init": "consensus", "n_consensus": 24}
+            assert effort.sentence == "The clusters are a vote of 24 runs."
+        large = choose_effort(self.large(10_000_000), 20, {"beta_loss": "negative-binomial"})
+        assert (large.parameters.get("init"), "since the corpus is large" in large.sentence) == (None, True)
         assert choose_effort(self.X, 5, {"beta_loss": 1.0}).n_runs == 24
 
     def test_documents_are_clustered_by_it(self):

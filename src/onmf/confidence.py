@@ -146,8 +146,9 @@ def spread(n: int, most: int = SAMPLE) -> Array:
 
 
 def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
-    """Fits with the parameters of a model from random partitions."""
-    return every_run(clone(model).set_params(init="random-partition", n_init=n_runs, random_state=SEED), X)
+    """Fits with the parameters of a model from random partitions; what it estimated of its divergence stays."""
+    other = clone(model).set_params(init="random-partition", n_init=n_runs, random_state=SEED)
+    return every_run(other.set_params(beta_loss=model.divergence_), X)
 
 
 def every_run(model: ONMF, X: Any, *, thorough: bool = False, alone: bool = False) -> list[Clustering]:

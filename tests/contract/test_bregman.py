@@ -175,6 +175,27 @@ def test_a_large_theta_is_kullback_leibler(counts):
     assert nearly.reconstruction_err_ == pytest.approx(limit.reconstruction_err_, rel=1e-3)
 
 
+@pytest.mark.parametrize("scale", ["size", "fit"])
+@pytest.mark.filterwarnings("ignore:Not converged")
+@pytest.mark.usefixtures("capsys")
+def test_digits_are_kept_where_counts_are_far_larger_than_theta(overdispersed, scale):
+    X, θ = overdispersed[0] * 10.0**6, 1e-3
+    options = {"init": "random-partition", "random_state": 0, "tol": 0, "max_iter": 12, "verbose": 1}
+    model = ONMF(3, beta_loss=NegativeBinomial(θ, scale, 0.0), **options).fit(X)
+    assert all(after <= before * (1 + 1e-11) for before, after in pairwise(model.history_["objective"]))
+    Y = model.scales_[:, None] * model.cluster_centers_[model.labels_]
+    # The loss with x log(x / y) and (x + θ) log((x + θ) / (y + θ)) taken together, since both are far larger than it.
+    shares = np.divide(θ * (X - Y), Y * (X + θ), out=np.zeros_like(Y), where=X > 0)
+    losses = X * np.log1p(shares) + θ * np.log1p((Y - X) / (X + θ))
+    assert model.reconstruction_err_ == pytest.approx(losses.sum(), rel=1e-9)
+
+
+def test_a_fit_of_scales_under_smoothed_centroids_ends(overdispersed):
+    X, _ = overdispersed
+    model = ONMF(3, beta_loss=NegativeBinomial(1.5, "fit"), init="random-partition", random_state=0, tol=0).fit(X)
+    assert model.stop_reason_ == "fixed point"
+
+
 @pytest.fixture
 def overdispersed():
     """Rows of three clusters whose counts vary far more than Poisson counts, with zeros."""
@@ -299,6 +320,38 @@ def test_refusals(overdispersed, tmp_path):
         NegativeBinomial(0)
 
 
+def test_phi_must_be_convex_where_the_entries_are():
+    divergence = Bregman(lambda x: x * x - x**3 / 90, lambda x: 2 * x - x * x / 30, lambda x: 2 - x / 15)
+    rows = np.array([[1.0, 20.0], [20.0, 1.0]])
+    assert len(np.unique(ONMF(2, beta_loss=divergence).fit_predict(rows))) == 2
+    for X in (10 * rows, csr_array(10 * rows), lambda: iter([rows, 10 * rows])):
+        with pytest.raises(ValueError, match=r"phi is not convex where X has entries, from 10? to 200"):
+            ONMF(2, beta_loss=divergence).fit(X)
+
+
+@pytest.mark.parametrize("wrong", [None, "1", [1.0], np.array([1.0, 2.0]), True, float("nan"), -1.0])
+def test_parameters_that_are_no_numbers_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"theta=.* is not allowed"):
+        NegativeBinomial(wrong)
+    for make in (Bernoulli, partial(NegativeBinomial, 1.0, "size")):
+        with pytest.raises(ValueError, match=r"smoothing=.* is not allowed"):
+            make(smoothing=wrong)
+
+
+def test_a_theta_of_numpy_is_a_number(overdispersed, tmp_path):
+    divergence = NegativeBinomial(np.float32(2.0), smoothing=np.float32(0.5))
+    assert divergence == NegativeBinomial(2.0, smoothing=0.5)
+    assert repr(divergence) == "NegativeBinomial(theta=2.0, scale='size', smoothing=0.5)"
+    ONMF(3, beta_loss=divergence).fit(overdispersed[0]).save(tmp_path / "model.onmf")
+    assert onmf.load(tmp_path / "model.onmf").divergence_ == divergence
+
+
+def raising(x):
+    if x > 5:
+        raise ValueError("too large")
+    return exp(x)
+
+
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
@@ -307,6 +360,8 @@ def test_refusals(overdispersed, tmp_path):
         ((lambda x: -x * x, lambda x: -2 * x, lambda x: -2.0), "phi is not convex"),
         ((lambda x: float(str(x)), exp, exp), "phi cannot be compiled by numba"),
         ((lambda x: log(x - 1), exp, exp), r"phi\(0.05\) is not finite"),
+        ((lambda x: x * log(x), lambda x: log(x) + 1, lambda x: 1 / x), r"phi\(0\) is not finite.* its limit there"),
+        ((raising, exp, exp), "phi raises an error between 0.05 and 11, .*: too large"),
     ],
 )
 def test_functions_that_do_not_fit_are_refused(functions, message):

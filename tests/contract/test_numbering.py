@@ -38,7 +38,7 @@ def cells(folder):
 
 DOORS = {"documents": documents, "image": image, "cells": cells}
 FIRST = {"documents": 1, "image": 1, "cells": 0}
-"""Cells count from 0, as scanpy does: see docs/decisions.md."""
+"""Cells count from 0, as scanpy does: see docs/development/decisions.md."""
 
 
 @pytest.fixture(scope="module", params=DOORS)

@@ -313,7 +313,11 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     moved = step.moved
     start = held._replace(values=np.where(held.values > 0, held.values, first))
     better = descended(start, evaluate, PASSES[0 if moved else 1]).dense
-    change = largest_change(before[filled], better[filled]) if moved == 0 and len(filled) else np.inf
+    change = np.inf
+    if moved == 0 and len(filled):
+        # If only directions count, scales under smoothed centroids leave the same factor in every iteration.
+        after = divergence.normalise(better)[filled]
+        change = largest_change(before[filled], unless_settled(before[filled], after))
     W[filled] = better[filled] * divergence.unit(step.norms)[filled, None]
     return lambda: change
 
@@ -348,5 +352,9 @@ def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> Ce
         tangent = np.where(np.isfinite(tangent) & (tangent < -0.1), tangent, -1.0)
         step = np.where(lower, np.clip(-tried.h / tangent, -LONGEST, LONGEST), step / 4)
         best = Point(*(np.where(lower, new, old) for new, old in zip(tried, best, strict=True)))
-    values, before = np.exp(best.s), centroids.values
-    return centroids._replace(values=np.where(np.abs(values - before) <= SETTLED * before, before, values))
+    return centroids._replace(values=unless_settled(centroids.values, np.exp(best.s)))
+
+
+def unless_settled(before: FloatArray, after: FloatArray) -> FloatArray:
+    """The numbers after a step; those before it where the difference is rounding."""
+    return np.where(np.abs(after - before) <= SETTLED * before, before, after)

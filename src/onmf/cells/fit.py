@@ -183,7 +183,7 @@ def fit_counts(
     notes: list[str] = []
     if auto:
         report("choosing the number of clusters", None)
-        model.n_clusters = _choose_number(counts, deviance["counts"][columns], rng, model.n_threads)
+        model.n_clusters = _choose_number(counts, deviance["counts"][columns], rng, model)
         notes.append(f"{model.n_clusters} clusters were chosen by the likelihood of held-out counts.")
     sample = _some(counts.shape[0], MOST, rng)
     if len(sample) < counts.shape[0]:
@@ -239,7 +239,7 @@ def _in_enough_cells(X: Any, min_cells: int) -> Array:
     return np.asarray(cells >= min_cells)
 
 
-def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Generator, n_threads: int | None) -> int:
+def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Generator, model: ONMF) -> int:
     """The smallest number of clusters whose held-out likelihood is within one standard error of the best."""
     n = counts.shape[0]
     if n < 4:
@@ -256,8 +256,9 @@ def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Gene
         n_init=2,
         halves="counts",  # as measured for cells
         n_rows=None,
+        beta_loss=model.beta_loss,
         random_state=seed,
-        n_threads=n_threads,
+        n_threads=model.n_threads,
     )
     best = int(np.argmax(selection.held_out))
     enough = selection.held_out >= selection.held_out[best] - selection.held_out_error[best]

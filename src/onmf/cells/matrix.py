@@ -219,5 +219,5 @@ def _read_whole(lazy: OnDisk) -> Any:
 def free_memory() -> float:
     """Bytes of memory that are free; infinity where the system does not say."""
     file = Path("/proc/meminfo")
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), float("inf"))

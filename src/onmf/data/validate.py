@@ -198,6 +198,7 @@ def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatAr
             f"{divergence.power:g} leaves float64. Multiply {name} by a constant that brings its entries near 1: the "
             "clusters do not depend on the unit."
         )
+    divergence.check_range(float(low.min()), float(high.max()), name)
     return sizes
 
 

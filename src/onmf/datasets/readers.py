@@ -196,7 +196,8 @@ def _cluto(path: Path) -> dict[str, Any]:
     for key, suffix in (("y", ".rclass"), ("ids", ".rlabel"), ("words", ".clabel")):
         beside = path.with_name(path.name.removesuffix(".gz") + suffix)
         if beside.is_file():
-            parts[key] = np.array([line.strip() for line in beside.read_text().splitlines() if line.strip()])
+            lines = beside.read_text(encoding="utf-8").splitlines()
+            parts[key] = np.array([line.strip() for line in lines if line.strip()])
     return parts
 
 

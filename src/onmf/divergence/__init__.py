@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import numpy as np
 
 from .arrays import Array, FloatArray
-from .base import Divergence, Domain, RowTerms, divide
+from .base import Divergence, Domain, RowTerms, divide, number
 from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
 from .bregman import Bregman, Convex
 from .frobenius import Cosine, Frobenius
@@ -59,16 +57,6 @@ LARGEST_BETA = 100
 NEAR_ZERO, NEAR_ONE = 0.05, 1e-6
 """β closer to 0 or 1 than this is refused. Near 0, p^(1/β), the size in the gauge of a centroid with one nonzero entry,
 leaves float64. Near 1, the division by β − 1 leaves too few digits of a loss."""
-
-
-def number(value: object) -> float:
-    """A parameter as a float; NaN if it is not a number or outside float64."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return float("nan")
-    try:
-        return float(value)
-    except OverflowError:
-        return float("nan")
 
 
 def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3) -> Divergence:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -217,6 +218,10 @@ class Divergence(ABC):
         """The arguments that make this divergence again."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
+    def check_range(self, low: float, high: float, name: str = "X") -> None:
+        """Refuse data with entries between these two numbers, if the divergence is none there."""
+        return
+
     def unsmoothed(self) -> Self:
         """The same divergence with ``smoothing=0``: its loss is zero if and only if x is a multiple of c."""
         return self
@@ -235,12 +240,22 @@ def require(valid: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def number(value: object) -> float:
+    """A parameter as a float; NaN if it is not a number or outside float64."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return float("nan")
+    try:
+        return float(value)
+    except OverflowError:
+        return float("nan")
+
+
 def check_smoothing(smoothing: float) -> None:
     """Refuse a smoothing that float64 cannot compute with."""
     least, largest = SMOOTHINGS
     require(
-        smoothing == 0 or least <= smoothing <= largest,
-        f"smoothing={smoothing} is not allowed: it must be 0, or lie between {least:g} and {largest:g}.",
+        number(smoothing) == 0 or least <= number(smoothing) <= largest,
+        f"smoothing={smoothing!r} is not allowed: it must be 0, or lie between {least:g} and {largest:g}.",
     )
 
 

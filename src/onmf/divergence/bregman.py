@@ -28,6 +28,9 @@ SCALES = ("none", "size", "fit")
 HALF_ULP = 2.0**-53
 """Probabilities are at least this far from 0 and 1, so that their logarithms are finite."""
 
+POINTS = 65
+"""Number of places between the smallest and the largest entry of X at which a user's φ must be convex."""
+
 SAMPLES: dict[str, FloatArray] = {
     "real": np.array([-2.5, -1.1, -0.3, 0.4, 1.2, 2.6]),
     "nonnegative": np.array([0.05, 0.3, 0.9, 1.7, 4.2, 11.0]),
@@ -219,7 +222,8 @@ class Bregman(Convex):
         given = (phi, slope, curvature, domain, scale, smoothing, label)
         for name, value in zip(self.__dataclass_fields__, given, strict=True):
             object.__setattr__(self, name, value)
-        require(domain in SAMPLES, f"domain={domain!r} is not allowed: use one of {', '.join(map(repr, SAMPLES))}.")
+        domains = tuple(SAMPLES)
+        require(domain in domains, f"domain={domain!r} is not allowed: use one of {', '.join(map(repr, domains))}.")
         check_scale(scale, domain)
         check_smoothing(smoothing)
         check_convex(phi, slope, curvature, domain)
@@ -248,6 +252,18 @@ class Bregman(Convex):
     def curvature(self, x: FloatArray) -> FloatArray:
         return elementwise(self.curvature_function)(x)
 
+    def check_range(self, low: float, high: float, name: str = "X") -> None:
+        x = np.linspace(low, high, POINTS)
+        x = x[(x != 0) & ((x != 1) | (self.domain != "unit"))]  # there a curvature may not exist
+        curvature = self.curvature(x)
+        wrong = ~(curvature >= 0)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise ValueError(
+                f"phi is not convex where {name} has entries, from {low:g} to {high:g}: its curvature at {x[i]:g} is "
+                f"{curvature[i]:g}. Pass a function that is convex there, or another unit of {name}."
+            )
+
     def unsmoothed(self) -> Self:
         if self.smoothing == 0:
             return self
@@ -275,19 +291,22 @@ def check_convex(
     step = 1e-5 * np.maximum(np.abs(x), 0.1)
     values = []
     for name, function in (("phi", phi), ("slope", slope), ("curvature", curvature)):
+        compiled = compiled_by_numba(name, function)
         try:
-            values.append([elementwise(function)(at) for at in (x - step, x, x + step)])
+            values.append([compiled(at) for at in (x - step, x, x + step)])
         except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            told = [line for line in lines if not line.startswith(("Failed in", "During"))]
-            reason = told[0].rstrip(".") if told else type(error).__name__
             raise ValueError(
-                f"{name} cannot be compiled by numba: {reason}. Write it as a function of one number that uses only "
-                "arithmetic and the math module."
+                f"{name} raises an error between {x[0]:g} and {x[-1]:g}, and domain={domain!r} includes that: {error}."
             ) from error
         if not np.isfinite(values[-1]).all():
             wrong = x[~np.isfinite(values[-1]).all(axis=0)][0]
             raise ValueError(f"{name}({wrong:g}) is not finite, and domain={domain!r} includes {wrong:g}: restrict it.")
+    for end in {"positive": (), "unit": (0.0, 1.0)}.get(domain, (0.0,)):
+        require(
+            bool(np.isfinite(elementwise(phi)(end))),
+            f"phi({end:g}) is not finite, and domain={domain!r} includes {end:g}: give phi its limit there, as in "
+            "x * log(x) if x > 0 else 0.0, or use domain='positive'.",
+        )
     for (name, low_and_high), (derivative, given) in (
         (("phi", values[0]), ("slope", values[1])),
         (("slope", values[1]), ("curvature", values[2])),
@@ -306,6 +325,20 @@ def check_convex(
         raise ValueError(
             f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function."
         )
+
+
+def compiled_by_numba(name: str, function: Callable[[float], float]) -> Callable[[Any], FloatArray]:
+    """:func:`elementwise`, with a readable error where numba fails."""
+    try:
+        return elementwise(function)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = [line for line in lines if not line.startswith(("Failed in", "During"))]
+        reason = told[0].rstrip(".") if told else type(error).__name__
+        raise ValueError(
+            f"{name} cannot be compiled by numba: {reason}. Write it as a function of one number that uses only "
+            "arithmetic and the math module."
+        ) from error
 
 
 @lru_cache(maxsize=32)

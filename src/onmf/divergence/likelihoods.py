@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from .arrays import FloatArray
-from .base import Divergence, check_smoothing, require
+from .base import Divergence, check_smoothing, number, require
 from .bregman import Convex, Scale, check_scale
 from .kullback_leibler import KullbackLeibler
 
@@ -56,14 +56,15 @@ class NegativeBinomial(Convex):
     domain = "nonnegative"
 
     def __init__(self, theta: float | Literal["auto"] = 1.0, scale: Scale = "size", smoothing: float = 1e-3) -> None:
-        for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", smoothing)):
-            object.__setattr__(self, name, value)
         least, largest = THETAS
-        valid = theta == "auto" if isinstance(theta, str) else least <= theta <= largest
+        valid = theta == "auto" if isinstance(theta, str) else least <= number(theta) <= largest
         require(valid, f"theta={theta!r} is not allowed: it must be 'auto', or lie between {least:g} and {largest:g}.")
         check_scale(scale, self.domain)
         require(scale != "none", "scale='none' is not allowed here: rows differ in size. Use 'size' or 'fit'.")
         check_smoothing(smoothing)
+        theta = theta if isinstance(theta, str) else float(theta)
+        for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", float(smoothing))):
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
@@ -88,11 +89,11 @@ class NegativeBinomial(Convex):
         return isinstance(self.theta, str)
 
     def phi(self, x: FloatArray) -> FloatArray:
-        θ = self.parameter
-        return xlogy(x, x / (x + θ)) - θ * np.log1p(x / θ)
+        with np.errstate(divide="ignore"):  # 0 · log ∞ is 0 here
+            return -xlog1py(x, self.parameter / x) - self.psi(x)
 
     def slope(self, x: FloatArray) -> FloatArray:
-        return np.log(x / (x + self.parameter))
+        return -np.log1p(self.parameter / x)
 
     def curvature(self, x: FloatArray) -> FloatArray:
         return self.parameter / (x * (x + self.parameter))

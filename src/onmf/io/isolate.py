@@ -8,6 +8,7 @@ There are no temporary files, and nothing in an answer is executed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -247,8 +248,13 @@ def _widen(pipe: IO[bytes] | None) -> None:
 
 def _send(pipe: IO[bytes] | None, request: dict[str, Any]) -> None:
     assert pipe is not None
-    pipe.write(json.dumps(request).encode() + b"\n")
-    pipe.flush()
+    try:
+        pipe.write(json.dumps(request).encode() + b"\n")
+        pipe.flush()
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # how Windows says that the worker has ended
+            raise BrokenPipeError from error
+        raise
 
 
 def _read_into(pipe: IO[bytes], buffer: Any) -> Any:
@@ -287,7 +293,8 @@ def _limit(memory: int) -> None:
     except ImportError:
         return
     statm = Path("/proc/self/statm")
-    current = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else LIBRARIES
+    pages = int(statm.read_text(encoding="utf-8").split()[0]) if statm.exists() else 0
+    current = pages * resource.getpagesize() or LIBRARIES
     for kind, limit in ((resource.RLIMIT_AS, current + LIBRARIES + memory), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(kind)[1]
         with suppress(ValueError, OSError):  # macOS refuses limits below the address space in use, which is large

@@ -1,7 +1,7 @@
 """Fitted models as files.
 
-The file is a container (:mod:`onmf.io.container`) whose contents follow :mod:`onmf.io.schema`. docs/model-file.md
-describes the format for readers in other languages.
+The file is a container (:mod:`onmf.io.container`) whose contents follow :mod:`onmf.io.schema`. The page
+docs/explanation/model-file.md describes the format for readers in other languages.
 """
 
 from __future__ import annotations

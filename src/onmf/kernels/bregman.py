@@ -49,9 +49,16 @@ def logarithm(x: float) -> float:
 
 
 @jit
+def logarithm_of_one_plus(z: float) -> float:
+    """Log (1 + z) for z ≥ 0, to the last digits of a small z too: the second term is what rounding 1 + z took away."""
+    rounded = 1.0 + z
+    return logarithm(rounded) + (z - (rounded - 1.0)) / rounded
+
+
+@jit
 def slope(mu: float, theta: float) -> float:
-    """φ'(μ) = log(μ / (μ + θ)) of the negative binomial."""
-    return logarithm(mu / (mu + theta))
+    """φ'(μ) = −log(1 + θ / μ) of the negative binomial."""
+    return -logarithm_of_one_plus(theta / mu)
 
 
 @jit

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .bregman import logarithm, subtract_series
+from .bregman import logarithm, logarithm_of_one_plus, subtract_series
 from .jit import jit_dividing as jit
 
 FACTORS = 12
@@ -98,4 +98,4 @@ def take_logarithms(scores: Any, product: Any) -> None:
 def subtract_logarithms(x: float, inverse: float, d: Any, scores: Any) -> None:
     """Subtract x log(1 + d / a) from the score of each cluster."""
     for c in range(len(scores)):
-        scores[c] -= x * logarithm(1.0 + inverse * d[c])
+        scores[c] -= x * logarithm_of_one_plus(inverse * d[c])

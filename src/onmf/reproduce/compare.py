@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 
 def paper_tables() -> dict[str, Any]:
     """Return every cell of the paper's two tables."""
-    return json.loads(files("onmf.reproduce").joinpath("paper_tables.json").read_text())
+    return json.loads(files("onmf.reproduce").joinpath("paper_tables.json").read_text(encoding="utf-8"))
 
 
 def available_and_missing(kind: str | None, only: list[str] | None) -> tuple[list[str], list[str]]:

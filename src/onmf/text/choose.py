@@ -22,7 +22,7 @@ def choose_n_clusters(
     span : Range
         Numbers of clusters to choose from, and the criterion.
     options : mapping
-        Parameters of the fit; the random state and the number of threads are used.
+        Parameters of the fit; the divergence, the random state and the number of threads are used.
     progress : callable
         Called with the share of the work that is done.
 
@@ -38,6 +38,7 @@ def choose_n_clusters(
         criterion=span.criterion or "information",
         k_min=span.k_min or 2,
         k_max=span.k_max,
+        beta_loss=options.get("beta_loss", "kullback-leibler"),
         random_state=options.get("random_state"),
         n_threads=options.get("n_threads"),
         progress=progress,

@@ -17,6 +17,9 @@ SECONDS = 7e-8
 """Seconds that a run with local search takes on one core for each nonzero count and cluster, roughly: 5e-8 to 9e-8, in
 the three views of large collections."""
 
+SECONDS_WITHOUT_SEARCH = 2e-7
+"""The same for a run of a divergence that has no local search, such as the negative binomial: 1e-7 to 2e-7."""
+
 PATIENCE = 240.0
 """Seconds of one core that the runs may take, roughly: two minutes on two cores."""
 
@@ -81,14 +84,16 @@ def choose_effort(X: csr_array, n_clusters: int, parameters: Mapping[str, Any], 
         return Effort("", parameters=given)
     given = {"random_state": 0} | given  # the same documents give the same clusters, as with the paper's start
     divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
-    if divergence.moves is None:
-        return Effort("A single run from the paper's start, since the divergence has no local search.", 0, given)
     asked = given.pop("n_consensus", None)
-    runs = asked or min(RUNS, int(PATIENCE / (SECONDS * max(X.nnz, 1) * n_clusters)) // VIEWS * VIEWS)
-    searched = given | {"refine": "local-search"}
+    searches = divergence.moves is not None
+    seconds = SECONDS if searches else SECONDS_WITHOUT_SEARCH
+    runs = asked or min(RUNS, int(PATIENCE / (seconds * max(X.nnz, 1) * n_clusters)) // VIEWS * VIEWS)
+    searched = given | {"refine": "local-search"} if searches else given
     if asked is None and runs < FEWEST:
-        single = "A single run with a local search, since the corpus is large."
-        return Effort(single, 0, searched | {"init": "bisection"})
+        if searches:
+            single = "A single run with a local search, since the corpus is large."
+            return Effort(single, 0, searched | {"init": "bisection"})
+        return Effort("A single run from the paper's start, since the corpus is large.", 0, given)
     if divergence != get_divergence("kullback-leibler"):
         return Effort(
             f"The clusters are a vote of {runs} runs.", 0, searched | {"init": "consensus", "n_consensus": runs}

@@ -24,10 +24,6 @@ COMPONENTS = 50
 EXTRA = 10
 """Singular vectors that are computed besides, for accuracy."""
 
-ONE_THREAD = 5000
-"""Up to this number of documents, one thread draws the map: threads that wait for each other on a busy machine take
-longer (1,300 documents, two threads on two busy cores: 37 s instead of 9 s)."""
-
 
 def map_of_documents(
     X: csr_array, *, seed: int = 0, n_threads: int | None = None, progress: Progress | None = None
@@ -69,8 +65,7 @@ def map_of_documents(
         components = _components(X, seed)
     if len(components) < FEW or find_spec("openTSNE") is None:
         return first_two(components), "the first two singular vectors of log-tf-idf"
-    threads = 1 if len(components) <= ONE_THREAD else cores
-    places = tsne(components, seed=seed, n_threads=threads, progress=report, extra="report")
+    places = tsne(components, seed=seed, n_threads=cores, progress=report, extra="report")
     return places, f"t-SNE (openTSNE) of the first {components.shape[1]} singular vectors of log-tf-idf"
 
 

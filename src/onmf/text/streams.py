@@ -71,7 +71,7 @@ class Decompressed(Bounded):
         except (*DECOMPRESSION_ERRORS, OSError, ValueError) as error:
             raise ValueError(f"{self.name} is damaged: {error}.") from error
         except Exception as error:
-            if type(error).__module__.startswith("zstandard"):
+            if type(error).__name__ == "ZstdError":  # its module has another name in older versions
                 raise ValueError(f"{self.name} is damaged: {error}.") from error
             raise
 

@@ -1,0 +1,86 @@
+"""The documentation: its code runs, its installation lines suffice, and its numbers are those of the code."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+
+import pytest
+
+from conftest import DATA
+from pages import CHECKED, ROOT, SHELL, blocks_of, pages
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {"cupy": ["cupy-cuda12x"], "cupyx": ["cupy-cuda12x"], **packages_distributions()}
+PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_reader_can_follow_the_page(name, tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "pages.py", PAGES[name], *(["data"] if DATA else [])],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "Agg", "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def commands(page, start):
+    """The shell lines of a page that begin so."""
+    lines = (line for block in blocks_of(page) if block.language in SHELL for line in block.commands)
+    return [line for line in lines if line.startswith(start)]
+
+
+def test_the_make_targets_exist():
+    lines = {line for page in PAGES.values() for line in commands(page, "make ")}
+    assert "make test" in lines
+    for line in lines:
+        targets = line.split()[1:]
+        subprocess.run(["make", "--dry-run", *targets], cwd=ROOT, check=True, capture_output=True)
+
+
+def distribution(requirement):
+    """The name in a requirement, as indexes spell it."""
+    return re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
+
+
+def provided(line):
+    """The distributions that an installation line installs, those of onmf's extras included."""
+    named = [word.strip("'\"") for word in line.split()[2:] if not word.startswith("-")]
+    found = set(map(distribution, PROJECT["dependencies"]))
+    while named:
+        name, extras = re.fullmatch(r"([\w.-]+)(?:\[([\w,-]+)\])?.*", named.pop()).groups()
+        found.add(distribution(name) if name != "." else "onmf")
+        for extra in extras.split(",") if extras and name in (".", "onmf") else ():
+            assert extra in PROJECT["optional-dependencies"], f"{line}: there is no extra {extra!r}"
+            named += PROJECT["optional-dependencies"][extra]
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_installs_is_what_it_needs(name):
+    """Every import of its Python blocks comes from the core or from a line with pip; ``onmf`` itself needs an extra."""
+    page = PAGES[name]
+    inline = re.findall(r"`(pip install [^`]+)`", page.read_text(encoding="utf-8"))
+    installed = set().union(*map(provided, ["pip install .", *commands(page, "pip install "), *inline]))
+    for block in blocks_of(page):
+        if block.language == "python":
+            tree = ast.parse(block.code)
+            imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+            imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+            for module in {module.split(".")[0] for module in imported} - sys.stdlib_module_names:
+                sources = {distribution(found) for found in MODULES.get(module, [module])}
+                assert sources & installed, f"{name}, line {block.line}: {module} is not installed by any line of it"
+        elif any(line.startswith("onmf ") for line in block.commands):
+            assert "typer" in installed, f"{name}, line {block.line}: onmf needs the extra cli"
+
+
+def test_every_line_that_is_only_checked_is_checked():
+    lines = {line for page in PAGES.values() for line in commands(page, CHECKED)}
+    assert all(line.startswith(("make ", "pip install ")) or (ROOT / line).exists() for line in lines)
