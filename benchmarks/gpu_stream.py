@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from onmf.backend import GpuBackend, available_cores
 from onmf.divergence import KullbackLeibler
@@ -15,13 +16,13 @@ from onmf.divergence import KullbackLeibler
 from .gpu_tools import WORDS, Row, on_host, rows_on_card, wall
 
 BEYOND = 3 * 10**10
-"""Bytes of rows on the host from which on they may use all of the card. Smaller ones get a part of it."""
+"""Entries from which on rows may use all of the card. Smaller ones get a part of it."""
 
 
 def streamed(what: str, rows: Any, p: int, repeats: int) -> Iterator[Row]:
     """Measure a step over rows in host memory."""
-    size = rows.data.nbytes
-    backend = GpuBackend(memory=None if size > BEYOND else min(2 * 10**9, size))
+    entries = rows.nnz if issparse(rows) else rows.size
+    backend = GpuBackend(memory=None if entries > BEYOND else min(2 * 10**9, 8 * entries))
     began = perf_counter()
     block = backend.hold(rows, KullbackLeibler())
     yield Row(f"locked and read once, {what}", 1e3 * (perf_counter() - began))

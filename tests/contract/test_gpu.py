@@ -94,6 +94,7 @@ def check_passes(X, k):
         (63, 4, 3, np.float64),
         (1000, 3, 5, np.float64),
         (7000, 198, 20, np.float32),
+        (300, 25, 4, np.float32),  # just below 48 KB of shared memory, without what the kernel declares itself
         (65, 48, 33, np.float32),
         (7000, 100, 8, np.float32),
         (700, 100, 48, np.float64),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from ..threads import Threads
 from .columns import by_feature
 from .hull import GpuHull
 from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, bytes_needed, cut, pad, place_whole
+from .rows import DenseRows, Rows, SparseRows, bytes_needed, cut, padded_width, place_whole
 from .run import GpuRun
 from .stream import StreamedRows, blocks_of
+from .templates import GpuTemplates, fitting, widened
 from .trial import Trial
 
 DENSE_THREADS = 128
@@ -53,15 +53,6 @@ WORTH_TRYING = 1 << 23
 
 AT_A_TIME = 1 << 26
 """Entries whose row terms are computed together."""
-
-
-@dataclass(frozen=True)
-class GpuTemplates(Templates):
-    """Templates on the card, for sparse rows also transposed and in 16 bits for the screen."""
-
-    BT: Any = None
-    table: Any = None
-    chunks: int = 0
 
 
 class GpuBackend(Backend):
@@ -142,7 +133,8 @@ class GpuBackend(Backend):
         k, p = B.shape
         offsets = None if offsets is None else self.bring(offsets)
         if not is_sparse(rows):
-            return GpuTemplates(B, offsets)
+            width = rows.X.shape[1] if isinstance(rows, DenseRows) else padded_width(p)
+            return GpuTemplates(B, offsets, widened(cupy, B, width, room))
         chunks = -(-(k + 2) // 8)
         if k < 3 or chunks > 32 * LARGEST_SCREEN:
             chunks = 0
@@ -151,7 +143,7 @@ class GpuBackend(Backend):
         else:
             BT, table = cupy.empty((p, k)), cupy.zeros((p, 8 * max(chunks, 1)), np.uint16)
         launch("template_table", -(-p // 32), THREADS, B, int_(k), int_(p), int_(chunks), BT, table)
-        return GpuTemplates(B, offsets, BT, table, chunks)
+        return GpuTemplates(B, offsets, None, BT, table, chunks)
 
     def best_template(self, rows: Any, templates: Templates) -> tuple[Any, Any]:
         assert isinstance(templates, GpuTemplates), "templates come from prepare()"
@@ -218,7 +210,7 @@ class GpuBackend(Backend):
 
     def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
         (n, p), k = rows.X.shape, len(templates)
-        B = pad(self.cupy, templates.B, p)
+        B = fitting(self.cupy, templates, rows)
         tiles = min(LARGEST_TILES, -(-k // 8))
         row_tiles = _row_tiles(k)
         # If the templates do not fit into 48 KB, two large blocks share a multiprocessor: loading them again is slower.

@@ -686,9 +686,9 @@ extern "C" __global__ void combine_parts(
 
 // sums_cj = Σ of the partial sums of the duties of label c.
 extern "C" __global__ void combine_duties(
-    const double *partial, int parts,            // IN (parts, duties, p)
+    const double *partial, int parts,            // IN (parts, duties, pitch)
     const int *owners, int duties,               // IN (duties,)
-    int k, int p,
+    int k, int p, int pitch,                     // IN columns of the rows, p of which are features
     double *sums)                                // OUT (k, p)
 {
     int64 at = (int64)blockIdx.x * 32 + (threadIdx.x & 31);
@@ -696,7 +696,7 @@ extern "C" __global__ void combine_duties(
     double s = 0.0;
     if (c < k)
         for (int duty = 0; duty < duties; duty++)
-            if (owners[duty] == c) s += sum_of_parts(partial + duty * p + j, parts, (int64)duties * p);
+            if (owners[duty] == c) s += sum_of_parts(partial + duty * pitch + j, parts, (int64)duties * pitch);
     s = sum_of_warps(s);
     if (threadIdx.x < 32 && c < k) sums[at] = s;
 }

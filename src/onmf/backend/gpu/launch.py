@@ -11,6 +11,9 @@ import numpy as np
 THREADS = 256
 """Threads of a block, if nothing else decides."""
 
+UNASKED = 32 * 1024
+"""Bytes of shared memory that any kernel can have without asking: 48 KB, less what it declares itself."""
+
 FILES = {"step_dense": "step.cu", "project_on_hull": "hull.cu"}
 """Source files of the kernels that are not in kernels.cu."""
 
@@ -28,7 +31,7 @@ def launch(
     grid = blocks if isinstance(blocks, tuple) else (blocks,)
     if 0 in grid:
         return
-    kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > 48 * 1024)
+    kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > UNASKED)
     kernel(grid, (threads,), args, shared_mem=shared)
 
 

@@ -76,16 +76,6 @@ def padded_width(p: int) -> int:
     return -(-p // 4) * 4
 
 
-def pad(cupy: Any, B: Any, width: int) -> Any:
-    """Templates (k, p) with columns of zeros up to the width of the rows."""
-    k, p = B.shape
-    if p == width:
-        return B
-    wide = cupy.zeros((k, width))
-    wide[:, :p] = B
-    return wide
-
-
 def cut(cupy: Any, sums: Any, p: int) -> Any:
     """Sums without the columns that only pad the rows. → (k, p)"""
     return sums if sums.shape[1] == p else cupy.ascontiguousarray(sums[:, :p])

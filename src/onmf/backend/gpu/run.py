@@ -16,8 +16,9 @@ from ..sums import COUNTED, StepSums
 from .crew import Crew, crew_for
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
 from .lock import pinned
-from .rows import DenseRows, Rows, cut, pad
+from .rows import DenseRows, Rows
 from .stream import StreamedRows
+from .templates import fitting
 
 TALLIED = 1024
 """Rows that a warp counts."""
@@ -122,7 +123,8 @@ class GpuRun(Run):
             rows.norms = np.sqrt(block.backend.row_term(rows, np.square)).astype(np.float32)
         weights = None if divergence.score_weights else block.fixed_weights
         factors = block.own_weights if weights is None else self._unless_plain(weights)
-        labels, best, sums = self._label_and_sum(crew, rows, templates.B, factors, weights is None)
+        B = fitting(self.cupy, templates, rows)
+        labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
         assignment = block.assignment(labels, best)
         table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
         self.state = RunState(labels, assignment.scales)
@@ -133,8 +135,7 @@ class GpuRun(Run):
     def _label_and_sum(self, crew: Crew, rows: DenseRows, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
         """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""
         cupy, X = self.cupy, rows.X
-        (n, p), k = X.shape, len(B)
-        B = pad(cupy, B, p)
+        (n, pitch), p, k = X.shape, rows.shape[1], len(B)
         tiles = -(-n // (STRETCHES * crew.tile))
         stretches = -(-n // (tiles * crew.tile))
         of_a_block = -(-stretches // processors())
@@ -143,14 +144,14 @@ class GpuRun(Run):
         counts, weights = or_null(self._sizes if known else None), or_null(factors)
         given = rows.norms, B, int_(k), counts, weights, int_(tiles), int_(of_a_block)
         labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
-        owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, p))
+        owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, pitch))
         macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
         blocks, shared = -(-stretches // of_a_block), crew.asked_for(X.itemsize)
         args = X, long_(n), *given, labels, best, owners, partial
         launch("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)
         of_duties = partial, int_(stretches), owners, int_(crew.duties)
-        launch("combine_duties", -(-k * p // 32), 1024, *of_duties, int_(k), int_(p), sums)
-        return labels, best, cut(cupy, sums, rows.shape[1])
+        launch("combine_duties", -(-k * p // 32), 1024, *of_duties, int_(k), int_(p), int_(pitch), sums)
+        return labels, best, sums
 
     def update(self, step: StepSums, W: FloatArray) -> Drift:
         if isinstance(step.sums, np.ndarray):
