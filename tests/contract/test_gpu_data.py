@@ -174,7 +174,7 @@ def test_dask_arrays_of_cupy_chunks(persisted):
         assert np.array_equal(np.asarray(model.predict(chunks)), expected.predict(X))
     from onmf.backend import CpuBackend
 
-    with pytest.raises(RuntimeError, match="in the memory of a GPU"):
+    with pytest.raises(ValueError, match="in the memory of a GPU"):
         ONMF(5, engine=Dask(CpuBackend())).fit(chunks)
 
 
