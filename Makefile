@@ -13,7 +13,7 @@ KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.p
              contract/test_parts.py test_blocks.py test_bounds.py test_estimator.py test_starts.py test_optima.py \
              test_properties.py test_select.py test_sklearn.py test_sound.py test_stream.py)
 
-.PHONY: demo test test-lowest bounds check workflows docs paper bench fuzz sanitize clean
+.PHONY: demo test test-lowest bounds check workflows docs pictures paper bench fuzz sanitize clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
@@ -49,6 +49,9 @@ workflows: $(VENV)/.dev  ## check the workflows of the public host: form, and wh
 
 docs: $(VENV)/.dev  ## build the documentation in docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+pictures: docs  ## recreate the pictures of README and docs; needs Chromium, and the paper's data in $$ONMF_DATA
+	$(BIN)/python docs/pictures.py
 
 paper: $(VENV)/.dev  ## recreate the tables and figures of the docs from the data in $$ONMF_DATA
 	$(BIN)/onmf reproduce all --out docs/_build/paper

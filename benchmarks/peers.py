@@ -1,11 +1,11 @@
 """onmf or another method? Accuracy, NMI, time and memory of both on the paper's document sets.
 
-    python -m benchmarks.peers [--seeds 3] [--sets NAME ...] [--methods NAME ...] [--out docs/compare]
+    python -m benchmarks.peers [--seeds 2] [--sets NAME ...] [--methods NAME ...] [--out docs/compare]
 
-Every fit runs in a process of its own, on one thread. It is timed by the processor, after an untimed fit of a small
-set, so that neither imports nor compilation nor other programs count. Memory is how far the process grows during the
-fit, beyond the counts it holds. The settings are those that a user would choose without labels. Each fit adds a line
-to results.jsonl, and those in the file are not measured again.
+Each method runs on each set in a process of its own, on one thread. It is timed by the processor, after an untimed fit
+of a small set, so that neither imports nor compilation nor other programs count. Memory is how far the process grows
+during the fit, beyond the counts it holds. The settings are those that a user would choose without labels. Each fit is
+a line of results.jsonl, and what is in that file is not measured again.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Method:
     labels : callable
         Takes counts, number of clusters and seed, and returns labels.
     settings : str
-        What it runs, for the notes.
+        What it runs.
     random : bool
         Whether the labels depend on the seed.
     """
@@ -144,10 +144,14 @@ class Method:
 
 
 METHODS = {
-    "kmeans": Method("KMeans, counts", kmeans, f"`KMeans(k, n_init={STARTS})`"),
-    "kmeans-tfidf": Method("KMeans, tf-idf", kmeans_tfidf, "the same, after `TfidfTransformer()`"),
-    "minibatch": Method(
-        "MiniBatchKMeans", minibatch, f"`MiniBatchKMeans(k, n_init={STARTS})`, after `TfidfTransformer()`"
+    "best": Method("onmf best", best, "the consensus of views that `onmf documents` runs by default"),
+    "quick": Method("onmf quick", quick, "`ONMF(k)`, the paper's algorithm; `onmf documents --quick`", random=False),
+    "frobenius": Method("onmf, Frobenius", frobenius, '`ONMF(k, beta_loss="frobenius")`', random=False),
+    "sib": Method(
+        "sIB",
+        sib,
+        f"`SIB(k, n_init={STARTS}, max_iter=15, uniform_prior=False)` of the package sib-clustering: the sequential "
+        "information bottleneck",
     ),
     "spherical": Method(
         "spherical k-means",
@@ -155,7 +159,11 @@ METHODS = {
         f'scikit-learn has none, so this is onmf\'s: `ONMF(k, beta_loss="cosine", init="++", n_init={STARTS})`, after '
         "`TfidfTransformer()`",
     ),
-    "lda": Method("LDA", lda, "`LatentDirichletAllocation(k)` on counts; the cluster is the largest topic"),
+    "kmeans": Method("KMeans, counts", kmeans, f"`KMeans(k, n_init={STARTS})`"),
+    "kmeans-tfidf": Method("KMeans, tf-idf", kmeans_tfidf, "the same, after `TfidfTransformer()`"),
+    "minibatch": Method(
+        "MiniBatchKMeans", minibatch, f"`MiniBatchKMeans(k, n_init={STARTS})`, after `TfidfTransformer()`"
+    ),
     "nmf-tfidf": Method(
         "NMF, tf-idf", nmf_tfidf, "`NMF(k)`, after `TfidfTransformer()`; the cluster is the largest topic", random=False
     ),
@@ -165,15 +173,7 @@ METHODS = {
         '`NMF(k, solver="mu", beta_loss="kullback-leibler")` on counts; the cluster is the largest topic',
         random=False,
     ),
-    "sib": Method(
-        "sIB",
-        sib,
-        f"`SIB(k, n_init={STARTS}, max_iter=15, uniform_prior=False)` of the package sib-clustering: the sequential "
-        "information bottleneck",
-    ),
-    "frobenius": Method("onmf, Frobenius", frobenius, '`ONMF(k, beta_loss="frobenius")`', random=False),
-    "quick": Method("onmf quick", quick, "`ONMF(k)`, the paper's algorithm; `onmf documents --quick`", random=False),
-    "best": Method("onmf best", best, "the consensus of views that `onmf documents` runs by default"),
+    "lda": Method("LDA", lda, "`LatentDirichletAllocation(k)` on counts; the cluster is the largest topic"),
 }
 
 
@@ -232,7 +232,7 @@ def give_up(*_: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the missing fits, and write the tables and the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--out", type=Path, default=Path("docs/compare"))
@@ -251,21 +251,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
             missing = [seed for seed in seeds if (name, method, seed) not in done]
             for record in in_child(measure, name, method, missing) if missing else []:
                 print(json.dumps(record), flush=True)
-                with results.open("a") as file:
+                with results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
     write(read(results), options.out)
 
 
 def read(results: Path) -> list[dict[str, Any]]:
     """Return the records of a file, if there is one."""
-    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()] if results.exists() else []
 
 
 def write(records: list[dict[str, Any]], folder: Path) -> None:
     """Write the tables and the figure."""
     tables = Tables(records)
-    save(folder / "averages.md", "\n".join([*tables.averages(), "", *tables.notes()]) + "\n")
-    save(folder / "sets.md", "\n".join(tables.by_set()) + "\n")
+    for name, lines in (("averages", tables.averages()), ("settings", tables.settings()), ("sets", tables.by_set())):
+        save(folder / f"{name}.md", "\n".join(lines) + "\n")
     draw(tables, folder / "accuracy-time.png")
     print("\n".join(tables.averages()))
 
@@ -327,7 +327,7 @@ class Tables:
         mean, nmi = self.over_sets(method, "accuracy").mean(), self.over_sets(method, "nmi").mean()
         return round(self.accuracy(method), 1), round(100 * float(mean), 1), round(float(nmi), 3)
 
-    def notes(self) -> Iterator[str]:
+    def settings(self) -> Iterator[str]:
         """Yield what was run, as a list."""
         for method in self.methods:
             seeds = sorted({len(self.values(name, method, "seconds")) for name in self.documents} - {0})

@@ -1,15 +1,16 @@
 """Sphinx configuration."""
 
+import sys
 import warnings
 from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+import live
+
 from onmf import __version__
-from onmf.datasets import docstring_texts, make_scene
-from onmf.image import Cube, cluster_image
-from onmf.report import write_documents_report, write_image_report
-from onmf.text import Text, cluster_documents
 
 project = "onmf"
 author = "The onmf developers"
@@ -20,14 +21,15 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
+    "formulas",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 templates_path = ["_templates"]
 exclude_patterns = [
     "_build",
+    "_extensions",
     "_templates",
     # Tables that benchmarks write and pages include.
     *(
@@ -84,25 +86,11 @@ html_theme = "pydata_sphinx_theme"
 html_title = "onmf"
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "show_prev_next": False}
 html_show_sourcelink = False
+html_math_renderer = "formulas"
 html_static_path = ["_static"]
-html_css_files = ["gallery.css"]
+html_css_files = ["onmf.css", "gallery.css"]
 html_sidebars = {"index": []}
 
 # Every build creates the live examples of the guides.
-LIVE = Path(__file__).parent / "_build" / "live"
 html_extra_path = ["_build/live"]
-write_documents_report(
-    LIVE / "report-documents.html",
-    cluster_documents(
-        [Text(*triple) for triple in docstring_texts()], 13, init="consensus", refine="local-search", random_state=0
-    ),
-    title="SciPy's docstrings",
-)
-scene = make_scene(80, 100, 120, 4, random_state=3)
-write_image_report(
-    LIVE / "report-image.html",
-    cluster_image(
-        Cube(scene.X.reshape(80, 100, 120), wavelengths=scene.wavelengths, wavelength_unit="nm", name="scene"), 4
-    ),
-    title="A generated scene",
-)
+live.write_reports()

@@ -3,7 +3,7 @@ onmf and other methods
 ======================
 
 Seven methods on the same counts: SciPy's docstrings, whose 13 subpackages no method sees. This is one small collection.
-:doc:`/guide/compare` has fourteen, with several seeds, and says when each method is the better choice.
+:doc:`/guide/compare` has fourteen, and says when each method is the better choice.
 """
 
 from time import process_time

@@ -58,7 +58,7 @@ def blocks_of(page):
 
 def pages():
     """Every page with code: README, CONTRIBUTING and the documentation, without what a build writes."""
-    written = {ROOT / "docs" / name for name in ("_build", "api", "auto_examples")}
+    written = {ROOT / "docs" / name for name in ("_build", "api", "examples")}
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in found if not written & set(page.parents) and blocks_of(page)]
 

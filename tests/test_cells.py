@@ -54,7 +54,7 @@ def contents(adata):
         "X": dense(adata.X).tobytes(),
         "obs": adata.obs.to_dict("list"),
         "var": adata.var.to_dict("list"),
-        "others": [sorted(part) for part in (adata.varm, adata.obsm, adata.uns, adata.layers)],
+        "others": [sorted(map(str, part)) for part in (adata.varm, adata.obsm, adata.uns, adata.layers)],
     }
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 
 import onmf.cells.embed
+import onmf.tsne
 from onmf.cells.embed import map_of_cells, residual_components, variable_genes
 from onmf.datasets import make_counts
 
@@ -75,8 +76,10 @@ def test_without_the_library(cells, monkeypatch):
 
 class TestWithTheLibrary:
     @pytest.fixture(autouse=True)
-    def library(self):
+    def library(self, monkeypatch):
         pytest.importorskip("openTSNE", reason="openTSNE is not installed")
+        monkeypatch.setattr(onmf.tsne, "EARLY", 100)  # groups that are so clear part early
+        monkeypatch.setattr(onmf.tsne, "LATE", 100)
 
     def test_groups_stay_together_and_the_seed_decides(self, cells):
         seen = []

@@ -65,6 +65,7 @@ class TestFiles:
         assert "150 cells, 60 genes" in ran.stdout
         assert re.search(r"ARI (0.9|1.0)", ran.stdout)
         assert "GENE" in ran.stdout
+        assert "warning" not in ran.stderr
 
     def test_assignments(self, result, adata):
         rows = table(result[0] / "assignments.csv")

@@ -202,3 +202,16 @@ def test_chances_are_those_of_predict_proba():
     model = ONMF(3).fit(X)
     chances = np.exp(log_chances(model, X) / 20)
     assert chances / chances.sum(axis=1, keepdims=True) == pytest.approx(model.predict_proba(X, temperature=20))
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1e60])
+def test_a_model_is_saved_whatever_the_unit_of_its_losses(unit, tmp_path):
+    X = np.random.default_rng(0).gamma(1.0, size=(40, 5)) * unit
+    model = ONMF(2, random_state=0).fit(X)
+    calibration = measure(model, X, model.labels_)
+    extra = {"kind": "cells", "genes": list("abcde"), "names": ["one", "two"], "view": "counts"}
+    model.save(tmp_path / "model.onmf", extra=extra | calibration.parts())
+    read = calibration_of(onmf.load(tmp_path / "model.onmf").extra_, 2)
+    sure, _ = confidence_of(model, X, model.labels_, read)
+    assert sure.min() > 0
+    assert np.isfinite(confidence_of(model, X, model.labels_, Calibration(1e-300, read.low, read.high))[0]).all()

@@ -235,6 +235,7 @@ class TestReaders:
             *product((coo_array,), ("pattern",), ("general", "symmetric")),
         ],
     )
+    @pytest.mark.filterwarnings("ignore:The default value for `spmatrix`:DeprecationWarning")
     def test_matrix_market_as_scipy_reads_it(self, tmp_path, kind, field, symmetry):
         X = np.random.default_rng(0).poisson(0.4, (9, 9)) * (1.5 if field == "real" else 1)
         X = {"general": X[:, :4], "symmetric": X + X.T, "skew-symmetric": X - X.T}[symmetry]

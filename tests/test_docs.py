@@ -1,11 +1,13 @@
 """The documentation: its code runs, its installation lines suffice, and its numbers are those of the code."""
 
 import ast
+import importlib
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -84,3 +86,19 @@ def test_what_a_page_installs_is_what_it_needs(name):
 def test_every_line_that_is_only_checked_is_checked():
     lines = {line for page in PAGES.values() for line in commands(page, CHECKED)}
     assert all(line.startswith(("make ", "pip install ")) or (ROOT / line).exists() for line in lines)
+
+
+def test_formulas_are_drawn_into_the_page(monkeypatch):
+    """No script and no font is needed to read them. Their LaTeX is there for those who cannot see them."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # ziamath finds its font in an old way
+        formulas = importlib.import_module("formulas")
+    drawn = formulas.draw(r"\frac{a}{b}", inline=True)
+    assert drawn.startswith("<svg")
+    assert drawn.count("<path") == 2
+    assert "black" not in drawn, "invisible on a dark page"
+    assert 'aria-label="\\frac{a}{b}"' in drawn
+    for page in (ROOT / "docs").glob("*/*.md"):
+        for latex in re.findall(r"\$\$(.+?)\$\$", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+            formulas.draw(latex, inline=False)

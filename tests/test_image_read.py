@@ -613,8 +613,9 @@ def test_a_raster_opens_no_other_file_and_no_connection(tmp_path, server):
         assert np.array_equal(read_all(cube), X)
         assert cube.mask is None
     assert requests == []
-    with pytest.raises(urllib.error.HTTPError):
+    with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(address + "/here", timeout=100)
+    refused.value.close()
     assert requests == ["/here"], "the server records requests"
 
 

@@ -13,15 +13,20 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import peers  # noqa: E402
 
+needs_linux = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the peak of memory can be measured on Linux only"
+)
 
+
+@needs_linux
 def test_each_fit_is_measured_once(tmp_path, capsys):
     """In processes of their own, on two made sets; only what is missing is measured."""
     pytest.importorskip("matplotlib", reason="the figure needs matplotlib")
     folder = ["--seeds", "1", "--out", str(tmp_path)]
     peers.main(["--sets", "made-2", "made-3", "--methods", "quick", *folder])
-    first = (tmp_path / "results.jsonl").read_text()
+    first = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
     peers.main(["--sets", "made-2", "--methods", "kmeans-tfidf", "quick", *folder])
-    again = (tmp_path / "results.jsonl").read_text()
+    again = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
     assert again.startswith(first)
     records = [json.loads(line) for line in again.splitlines()]
     assert [(r["set"], r["method"]) for r in records] == [
@@ -30,8 +35,10 @@ def test_each_fit_is_measured_once(tmp_path, capsys):
         ("made-2", "kmeans-tfidf"),
     ]
     assert all(r["accuracy"] > 0.95 and r["nmi"] > 0.8 and r["seconds"] > 0 and r["megabytes"] >= 0 for r in records)
-    assert "| onmf quick | **100.0** | **100.0** | **1.000** |" in (tmp_path / "averages.md").read_text()
-    assert "| made-3 | 120 | – | 100.0 |" in (tmp_path / "sets.md").read_text()
+    assert "| onmf quick | **100.0** | **100.0** | **1.000** |" in (tmp_path / "averages.md").read_text(
+        encoding="utf-8"
+    )
+    assert "| made-3 | 120 | 100.0 | – |" in (tmp_path / "sets.md").read_text(encoding="utf-8")
     assert (tmp_path / "accuracy-time.png").stat().st_size > 5000
     assert "made-2" in capsys.readouterr().out
 
@@ -48,6 +55,7 @@ def test_every_method_labels_every_document(method):
     assert set(np.unique(labels)) <= {0, 1, 2}
 
 
+@needs_linux
 def test_a_fit_that_takes_too_long_is_given_up():
     X, y = peers.load("made-3")
     record = peers.measure_one("made-3", "lda", 0, X, y, limit=0.05)
@@ -55,3 +63,48 @@ def test_a_fit_that_takes_too_long_is_given_up():
     tables = peers.Tables([record])
     assert "| made-3 | 120 | over 0.05 s |" in tables.by_set()
     assert "| LDA | – | – | – | – | – |" in tables.averages()
+
+
+def sentences(tables):
+    """Yield the sentences of the page that have numbers, from what was measured."""
+
+    def accuracies(method):
+        return np.round(100 * tables.over_sets(method, "accuracy"), 1)
+
+    def seconds(method):
+        return tables.over_sets(method, "seconds").sum()
+
+    best, quick, frobenius = accuracies("best"), accuracies("quick"), accuracies("frobenius")
+    yield f"It takes {seconds('best') / seconds('quick'):.0f} times as long as the quick one"
+    lda, nmf = (seconds(method) / seconds("quick") for method in ("lda", "nmf"))
+    yield f"LDA takes {lda:.0f} times and NMF with Kullback–Leibler {nmf:.0f} times as long as onmf quick."
+    sets = list(tables.documents)
+    yield f"**Frobenius** is better than Kullback–Leibler on {(frobenius > quick).sum()} of {len(sets)} collections:"
+    for i in np.flatnonzero(frobenius > quick):
+        yield f"{sets[i]} ({frobenius[i]} against {quick[i]} %)"
+    others = [method for method in tables.methods if not peers.METHODS[method].title.startswith("onmf")]
+    table = np.array([accuracies(method) for method in others])
+    for i in np.flatnonzero(table.max(axis=0) > best + 3):
+        winner = peers.METHODS[others[table[:, i].argmax()]].title
+        yield f"| {sets[i]} | {winner} | {table[:, i].max()} | {best[i]} |"
+
+
+def test_the_page_says_what_was_measured(tmp_path):
+    pytest.importorskip("matplotlib", reason="the figure needs matplotlib")
+    folder = ROOT / "docs" / "compare"
+    records = peers.read(folder / "results.jsonl")
+    peers.write(records, tmp_path)
+    for name in ("averages.md", "settings.md", "sets.md"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == (folder / name).read_text(encoding="utf-8")
+    page = " ".join(next((ROOT / "docs").glob("**/compare.md")).read_text(encoding="utf-8").split())
+    tables = peers.Tables(records)
+    missing = [sentence for sentence in sentences(tables) if sentence not in page]
+    assert not missing
+    assert "It is the most accurate on average." in page
+    scores = np.array([tables.averages_of(method) for method in tables.methods])
+    assert {tables.methods[row] for row in scores.argmax(axis=0)} == {"best"}
+    assert "Nothing else in the table is as fast" in page
+    assert min(tables.methods, key=lambda method: tables.over_sets(method, "seconds").sum()) == "quick"
+    assert "of the other libraries only sIB puts more documents into the right cluster" in page
+    more = {method for method in tables.methods if tables.accuracy(method) > tables.accuracy("quick")}
+    assert more == {"best", "sib"}

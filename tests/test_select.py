@@ -164,6 +164,7 @@ def test_one_word():
 @pytest.mark.parametrize(
     ("X", "options", "message"),
     [
+        (np.full((9, 3), 2), {"beta_loss": "bernoulli"}, "Values above 1"),
         (np.ones((9, 3)) / 2, {}, "not integers.*not frequencies or tf-idf"),
         (csr_array(np.ones((9, 3))), {"candidates": [2, 7]}, "from 1 to 4"),
         (np.ones((9, 3)), {"candidates": []}, "from 1 to 4"),

@@ -153,6 +153,10 @@ class AssignMixin:
         The centroids are smoothed and normalised first. Otherwise a word that does not occur in a cluster would cost
         infinity.
 
+        Compare scores only between models with the same features and the same divergence. The loss is a sum over
+        features, so a smaller vocabulary gives a higher score, whatever the clusters are: a grid search must not
+        choose the vocabulary by it.
+
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame

@@ -49,6 +49,9 @@ cells it is between 1 and 12."""
 WIDEST = 20.0
 """The temperature is at most this many times larger or smaller than the gap of a median row."""
 
+TEMPERATURES = (1e-300, 1e300)
+"""Smallest and largest temperature in a model file. It has the unit of the losses, which depends on that of X."""
+
 PRIOR = 20
 """A cluster is treated as if it had so many more rows, which behave as all rows do: a small one tells little."""
 
@@ -96,7 +99,7 @@ def calibration_rules(k: int) -> dict[str, Rule]:
         f"{k} numbers from 0 to 1",
     )
     return {
-        "temperature": optional(number(1e-12, 1e30)),
+        "temperature": optional(number(*TEMPERATURES)),
         "confidence_low": optional(shares),
         "confidence_high": optional(shares),
     }
@@ -290,7 +293,9 @@ def _engine(model: ONMF, X: Any) -> Engine | Backend | None:
 
 def _probability(chances: FloatArray, labels: Array, temperature: float) -> FloatArray:
     """The probability of each row's cluster. → (n,)"""
-    return np.exp(log_softmax(chances / temperature, axis=1)[np.arange(len(labels)), labels])
+    behind = chances - chances.max(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):  # −∞ is right then
+        return np.exp(log_softmax(behind / temperature, axis=1)[np.arange(len(labels)), labels])
 
 
 def _lines(probability: FloatArray, together: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatArray]:

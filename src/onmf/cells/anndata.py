@@ -35,7 +35,8 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
     """The counts of an AnnData object, which are checked, and its names. The arrays of the object are not changed."""
     check_anndata(adata)
     if layer is not None and layer not in adata.layers:
-        remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"there are {', '.join(adata.layers) or 'none'}"
+        layers = ", ".join(name for name in adata.layers if name is not None)  # None is X, since anndata 0.13
+        remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"there are {layers or 'none'}"
         raise KeyError(f"adata has no layer {layer!r}: {remedy}.")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:

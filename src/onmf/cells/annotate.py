@@ -53,7 +53,9 @@ def _is_table(file: Any, name: str) -> bool:
 def _length(table: Any) -> int:
     """Number of rows of a table."""
     index = table[table.attrs["_index"]]
-    return int(index.shape[0] if hasattr(index, "shape") else index["codes"].shape[0])
+    if not hasattr(index, "shape"):  # a group: categories, or strings of which some may be missing
+        index = index["codes" if "codes" in index else "values"]
+    return int(index.shape[0])
 
 
 def _add_columns(table: Any, added: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onmf.confidence import calibration_rules
+from onmf.confidence import TEMPERATURES, calibration_rules
 from onmf.io.rules import Rule, number, one_of, optional, strings
 from onmf.kinds import Kind, get_kind
 
@@ -19,7 +19,7 @@ def _rules(k: int, p: int) -> dict[str, Rule]:
         "names": strings(k),
         "view": one_of(*NAMES),
         **calibration_rules(k),
-        "temperature": number(1e-12, 1e30),
+        "temperature": number(*TEMPERATURES),
     }
 
 

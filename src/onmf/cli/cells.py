@@ -272,7 +272,7 @@ def _write(
         from onmf.cells.embed import map_of_cells
         from onmf.report import write_cells_report
 
-        inside = diags_array((result.labels >= 0).astype(np.int32))  # cells that were left out are not on the map
+        inside = diags_array(result.labels >= 0, dtype=np.int32)  # cells that were left out are not on the map
         counts = inside @ columns_of(cells.X, result.genes)
         result.embedding, result.map_method = map_of_cells(
             counts, n_threads=threads, progress=lambda name, share: step(f"Drawing: {name}", share)

@@ -212,9 +212,9 @@ def fill(folder: Path, batches: Iterable[Any], names: Iterable[str] | None) -> N
     labels = None if names is None else [str(name) for name in names]
     p = None
     for number, batch in enumerate(batches):
+        if np.ndim(batch) != 2:  # before SciPy 1.13, csr_array would make one row of it
+            raise ValueError(f"Batch {number} has {np.ndim(batch)} dimensions: it needs two, rows and features.")
         X = csr_array(batch)
-        if X.ndim != 2:
-            raise ValueError(f"Batch {number} has {X.ndim} dimensions: it needs two, rows and features.")
         if p is None:
             p = X.shape[1]
             if labels is not None and len(labels) != p:

@@ -143,7 +143,7 @@ class ImageClustering:
         try:
             import xarray
         except ImportError as error:
-            raise ImportError("to_xarray needs xarray: pip install xarray") from error
+            raise ImportError("to_xarray needs xarray: pip install 'onmf[image]'") from error
         lines, samples = self.labels.shape
         coords: dict[str, Any] = {"cluster": self.names}
         transform = self.cube.transform

@@ -14,7 +14,7 @@ from onmf import interrupt
 from onmf.backend import Backend, Block, Matrix
 from onmf.data import InMemory, get_engine
 from onmf.data.intake import check_in_memory
-from onmf.data.validate import check_data
+from onmf.data.validate import check_data, check_entries, check_kind
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence
 from onmf.fit import Clustering, Plan
 from onmf.fit.restarts import runs
@@ -179,7 +179,7 @@ def select_n_clusters(
         raise ValueError(f"halves={halves!r} is not known: use {either(HALVES)}.")
     if n_splits < 1 or n_init < 1 or (n_rows is not None and n_rows < 2):
         raise ValueError(f"n_splits={n_splits} and n_init={n_init} must be at least 1, and n_rows={n_rows} at least 2.")
-    rows = _counts(X)
+    rows = _counts(X, divergence)
     total = rows.shape[0]
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     if n_rows is not None and total > n_rows:
@@ -227,8 +227,8 @@ def select_n_clusters(
     )
 
 
-def _counts(X: Any) -> Matrix:
-    """Check that the data are counts."""
+def _counts(X: Any, divergence: Divergence) -> Matrix:
+    """Check that the data are counts, and that the divergence allows them."""
     from onmf import kernels
 
     rows = check_data(X, KullbackLeibler())
@@ -240,6 +240,8 @@ def _counts(X: Any) -> Matrix:
         )
     if len(values) and values.max() > 2**53:
         raise ValueError(f"X holds {values.max():g}, and counts beyond 2**53 are not exact: divide them by a constant.")
+    check_kind(rows, divergence)
+    check_entries(rows, divergence)
     return rows
 
 
