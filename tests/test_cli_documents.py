@@ -380,6 +380,7 @@ def test_newsgroups(tmp_path):
         "headers",
         "--labels",
         "folder",
+        "--no-report",  # the report on so many documents has a test of its own
         "--out",
         tmp_path / "out",
         "--json",
@@ -391,7 +392,6 @@ def test_newsgroups(tmp_path):
     assert sum(result["repaired"].values()) == 73
     for subject in ("hockey", "encryption", "armenian", "jesus", "nasa", "motif", "scsi", "jpeg"):
         assert sum(subject in row["distinctive"].split(", ") for row in result["clusters"]) == 1
-    assert (tmp_path / "out" / "report.html").stat().st_size < 8_000_000
     resource = pytest.importorskip("resource", reason="this system does not report peak memory")
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_500_000
 
