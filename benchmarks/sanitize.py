@@ -42,7 +42,7 @@ check_passes(made(20, 9, density=0.5), 300)
 for k in (1, 5, 33):
     check_hull(made(50, 60, density=0.3, whole=False), k)
 X = made(200, 30, density=0.3)
-for engine in ("gpu", GpuBackend(memory=200_000)):
+for engine in ("gpu", GpuBackend(memory=60_000)):
     for rows in (X, X.toarray()):
         ONMF(5, init="random", refine="local-search", random_state=0, engine=engine).fit(rows)
 print("fits")

@@ -62,7 +62,7 @@ def test_starts_and_searches(counts, init):
 
 @pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
 @pytest.mark.parametrize("kind", ["counts", "dense counts", "large counts", "fractions", "dense fractions"])
-@pytest.mark.parametrize("memory", [None, 60_000])
+@pytest.mark.parametrize("memory", [None, 40_000])
 def test_local_search(monkeypatch, loss, kind, memory):
     """The GPU tries all rows at once. No single move improves what is left, and every run gives the same."""
     from onmf.backend import GpuBackend
@@ -71,6 +71,10 @@ def test_local_search(monkeypatch, loss, kind, memory):
     monkeypatch.setattr("onmf.backend.gpu.backend.WORTH_TRYING", 0)
     rows = make_counts(120, 25, 4, length=30, overlap=0.6, random_state=3).X.toarray()
     rows[11] = 0
+    if memory:
+        from onmf.backend.gpu.stream import BUFFERS
+
+        assert len(GpuBackend(memory=memory).place(rows).cuts) > BUFFERS
     check_local_search(GpuBackend(memory=memory), rows, loss, kind, 0)
     options = {"beta_loss": loss, "init": "random", "refine": "local-search", "random_state": 0}
     one, other = (ONMF(4, engine=GpuBackend(memory=memory), **options).fit(np.delete(rows, 11, axis=0)) for _ in "ab")
@@ -119,6 +123,52 @@ def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, num
         assert np.array_equal(labels, expected[0])
         assert best == pytest.approx(expected[1], rel=1e-13)
         assert to_host(block.backend.sum_by_label(streamed, expected[0], None, 5)) == pytest.approx(sums, rel=1e-12)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_pass_during_another(monkeypatch, sparse, locked):
+    """Each has its own buffers, so neither overwrites the rows of the other."""
+    from onmf.backend import GpuBackend
+    from onmf.backend.gpu.stream import BUFFERS
+
+    if not locked:
+        monkeypatch.setattr("onmf.backend.gpu.lock._lock", lambda runtime, array, keys: False)
+    X = made(700, 40, density=0.3)
+    backend = GpuBackend(memory=150_000)
+    streamed = backend.place(X if sparse else X.toarray())
+    assert len(streamed.cuts) > 2 * BUFFERS
+    expected = X.sum(axis=1)
+    for start, stop, rows in streamed:
+        assert to_host(backend.row_term(streamed, np.abs)) == pytest.approx(expected, rel=1e-12)
+        assert to_host(backend.row_term(rows, np.abs)) == pytest.approx(expected[start:stop], rel=1e-12)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
+    import cupy
+
+    from onmf.backend.gpu.stream import StreamedRows
+
+    if not locked:
+        monkeypatch.setattr("onmf.backend.gpu.lock._lock", lambda runtime, array, keys: False)
+    X = made(700, 40, density=0.3)
+    streamed = StreamedRows(cupy, X, X.nnz // 2 + 40)
+    list(streamed)  # compiles what a pass needs
+    code = """extern "C" __global__ void wait() {
+        unsigned long long start, now;
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+        do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - start < 300000000ull);
+    }"""
+    slow, copies = cupy.cuda.Stream(non_blocking=True), streamed._stream
+    with slow:
+        cupy.RawKernel(code, "wait")((1,), (1,), ())
+    copies.wait_event(slow.record())
+    for buffer in streamed._idle[0]:
+        buffer.number = None  # as if a longer pass had used it
+    list(streamed)
+    del streamed, buffer
+    assert copies.done
 
 
 def test_pages_are_unlocked_after_use():

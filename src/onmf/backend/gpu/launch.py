@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib.resources import files
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ THREADS = 256
 
 UNASKED = 32 * 1024
 """Bytes of shared memory that any kernel can have without asking: 48 KB, less what it declares itself."""
+
+_guard = Lock()
+"""Held while a kernel is compiled: otherwise, each thread of Dask would compile it."""
 
 FILES = {"step_dense": "step.cu", "project_on_hull": "hull.cu"}
 """Source files of the kernels that are not in kernels.cu."""
@@ -40,9 +44,14 @@ def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:
     launch(name, -(-n * 32 // THREADS), THREADS, *args, value=value)
 
 
-@lru_cache(maxsize=256)
 def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
     """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
+    with _guard:
+        return _compiled(name, value, macros, much_shared)
+
+
+@lru_cache(maxsize=256)
+def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
     kernel = _module(FILES.get(name, "kernels.cu"), value, macros).get_function(name)
     if much_shared:
         kernel.max_dynamic_shared_size_bytes = largest_shared() - kernel.shared_size_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+from collections import deque
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
@@ -15,9 +15,12 @@ _guard = Lock()
 _locked: dict[tuple[int, int], list[Any]] = {}
 """Number of users and the array itself, by address and size. The array must live until its pages are unlocked."""
 
+_released: deque[tuple[Any, tuple[int, int]]] = deque()
+"""Arrays that have one user less: the runtime, and address and size."""
+
 
 class PageLocks:
-    """Arrays that are page-locked as long as this object lives.
+    """Arrays that are page-locked until :meth:`release`.
 
     Parameters
     ----------
@@ -33,12 +36,16 @@ class PageLocks:
     """
 
     def __init__(self, cupy: Any, arrays: Sequence[Array]) -> None:
-        runtime, keys = cupy.cuda.runtime, list[tuple[int, int]]()
-        self._release = weakref.finalize(self, _unlock, runtime, keys)
-        self._release.atexit = False  # the driver may be gone by then
-        self.complete = all(_lock(runtime, array, keys) for array in arrays)
+        self._runtime, self._keys = cupy.cuda.runtime, list[tuple[int, int]]()
+        self.complete = all(_lock(self._runtime, array, self._keys) for array in arrays)
         if not self.complete:
-            self._release()
+            self.release()
+
+    def release(self) -> None:
+        """Unlock the arrays, unless others need them locked. No copy from them may be under way."""
+        _released.extend((self._runtime, key) for key in self._keys)
+        self._keys.clear()
+        _unlock_released()
 
 
 def _lock(runtime: Any, array: Array, keys: list[tuple[int, int]]) -> bool:
@@ -56,17 +63,27 @@ def _lock(runtime: Any, array: Array, keys: list[tuple[int, int]]) -> bool:
                 return False
             _locked[key] = [1, array]
         keys.append(key)
+    _unlock_released()
     return True
 
 
-def _unlock(runtime: Any, keys: list[tuple[int, int]]) -> None:
-    with _guard:
-        for key in keys:
-            _locked[key][0] -= 1
-            if _locked[key][0] == 0:
-                runtime.hostUnregister(key[0])
-                del _locked[key]
-        keys.clear()
+def _unlock_released() -> None:
+    """Unlock arrays without users.
+
+    The garbage collector may call this at any point, even in the thread that has the guard. It must not wait for the
+    guard then: whoever has it comes here afterwards.
+    """
+    while _released and _guard.acquire(blocking=False):
+        try:
+            while _released:
+                runtime, key = _released.popleft()
+                users = _locked[key]
+                users[0] -= 1
+                if users[0] == 0:
+                    del _locked[key]
+                    runtime.hostUnregister(key[0])
+        finally:
+            _guard.release()
 
 
 def pinned(cupy: Any, size: int, dtype: Any) -> Array:

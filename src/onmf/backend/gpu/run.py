@@ -97,8 +97,7 @@ class GpuRun(Run):
         table.get(out=host, blocking=False)
         arrived = cupy.cuda.Event(disable_timing=True)
         arrived.record()
-        while _copies and _copies[0][0].done:
-            _copies.popleft()
+        _drop_finished()
         _copies.append((arrived, host))
 
         def wait() -> FloatArray:
@@ -194,3 +193,15 @@ class GpuRun(Run):
             if m < k:
                 table[:, first : first + m] = sums
         return table
+
+
+def _drop_finished() -> None:
+    """Drop the copies that have arrived. Several threads may do so at a time, for parts of Dask."""
+    while _copies:
+        try:
+            oldest = _copies.popleft()
+        except IndexError:  # another thread was faster
+            return
+        if not oldest[0].done:
+            _copies.appendleft(oldest)
+            return

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from scipy.sparse import issparse
@@ -31,7 +33,8 @@ COPIED_AT_A_TIME = 1 << 21
 class StreamedRows:
     """Rows on the host that are streamed through the GPU in blocks. The next block is copied during the work on one.
 
-    Iterating gives ``(start, stop, rows)``; the rows are valid until the next iteration.
+    Iterating gives ``(start, stop, rows)``; the rows are valid until the next iteration. A pass may begin before
+    another has ended, in the same thread or in another; it then takes memory for blocks of its own.
 
     Parameters
     ----------
@@ -55,9 +58,10 @@ class StreamedRows:
             cuts.append(min(max(after, cuts[-1] + 1), n))
         self.cuts = list(pairwise(cuts))
         self.bounds = [(int(before[a]), int(before[b])) for a, b in self.cuts]
-        self.locks = PageLocks(cupy, list(self.arrays.values()))
-        self._buffers = [_Buffer(cupy, self) for _ in range(min(BUFFERS, len(self.cuts)))]
         self._stream = cupy.cuda.Stream(non_blocking=True)
+        self.locks = PageLocks(cupy, list(self.arrays.values()))
+        finalize(self, _end, self._stream, self.locks).atexit = False  # the driver may be gone by then
+        self._idle: list[list[_Buffer]] = []  # buffers of passes that have ended
         self._computed: dict[int, Any] = {}  # what is the same in every pass
         self.dtype = self._narrowest()
 
@@ -70,9 +74,13 @@ class StreamedRows:
 
     def _arriving(self) -> Iterator[tuple[int, _Buffer]]:
         """The blocks in turn, each in the buffer that it arrives in."""
-        cupy, buffers, last = self.cupy, self._buffers, len(self.cuts) - 1
+        cupy, last = self.cupy, len(self.cuts) - 1
         device = cupy.cuda.Device()
-        with ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(min(16, available_cores())) as pool:
+        with (
+            self._own_buffers() as buffers,
+            ThreadPoolExecutor(1) as ahead,
+            ThreadPoolExecutor(min(16, available_cores())) as pool,
+        ):
 
             def fetch(number: int) -> Any:
                 buffer = buffers[number % len(buffers)]
@@ -91,6 +99,18 @@ class StreamedRows:
                     buffer.used.record()
             if self.locks.complete:
                 fetch(0).result()  # for the next pass
+
+    @contextmanager
+    def _own_buffers(self) -> Iterator[list[_Buffer]]:
+        """Buffers that no other pass fills."""
+        try:
+            buffers = self._idle.pop()
+        except IndexError:
+            buffers = [_Buffer(self.cupy, self) for _ in range(min(BUFFERS, len(self.cuts)))]
+        try:
+            yield buffers
+        finally:
+            self._idle.append(buffers)
 
     def _rows(self, number: int, buffer: _Buffer) -> Rows:
         """A block that has arrived."""
@@ -145,6 +165,14 @@ class _Buffer:
                     self.card[name][: len(values)].set(values, stream=stream)
             self.copied.record(stream)
         self.number = number
+
+
+def _end(stream: Any, locks: PageLocks) -> None:
+    """Wait for the last copies before their memory is unlocked, and before the buffers are free for others."""
+    try:
+        stream.synchronize()
+    finally:
+        locks.release()
 
 
 def _copied(values: Array, room: Array, pool: ThreadPoolExecutor) -> Array:

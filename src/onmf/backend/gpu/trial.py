@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,10 @@ ROWS_AT_A_TIME = 1 << 20
 
 
 class FrozenRows:
-    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for."""
+    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for.
+
+    It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
+    """
 
     def __init__(self, trial: Trial, rows: Rows, which: slice, sums: Any, labels: Any, weights: Any) -> None:
         self._trial, self._rows, self._which = trial, rows, which
@@ -69,20 +71,16 @@ class Trial:
     ----------
     block : Block
         The rows, on the GPU or streamed through it. Their divergence has moves.
+
+    Attributes
+    ----------
+    masses, squares : (n,) array
+        Σ_j x_j and ‖x‖² of each row, without weights.
     """
 
     def __init__(self, block: Block) -> None:
         self.block = block
-
-    @cached_property
-    def masses(self) -> Any:
-        """Σ_j x_j of each row, without weights. → (n,)"""
-        return self.block.backend.row_term(self.block.rows, lambda x: x)
-
-    @cached_property
-    def squares(self) -> Any:
-        """‖x‖² of each row, without weights. → (n,)"""
-        return self.block.squares()
+        self.masses, self.squares = block.backend.row_term(block.rows, lambda x: x), block.squares()
 
     def __call__(self, labels: Array, k: int) -> Array:
         """As :meth:`Backend.trial` says, on the host."""
