@@ -1,5 +1,7 @@
 """The GPU backend: starts, local search, rows streamed from the host, and parts on Dask workers."""
 
+import gc
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -168,12 +170,11 @@ def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
         buffer.number = None  # as if a longer pass had used it
     list(streamed)
     del streamed, buffer
+    gc.collect()
     assert copies.done
 
 
 def test_pages_are_unlocked_after_use():
-    import gc
-
     from onmf.backend import GpuBackend
     from onmf.backend.gpu import lock
 
