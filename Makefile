@@ -13,7 +13,7 @@ KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.p
              contract/test_parts.py test_blocks.py test_bounds.py test_estimator.py test_starts.py test_optima.py \
              test_properties.py test_select.py test_sklearn.py test_sound.py test_stream.py)
 
-.PHONY: demo test test-lowest bounds check workflows docs pictures paper bench fuzz sanitize clean
+.PHONY: demo test test-lowest bounds check lint workflows docs pictures paper bench fuzz sanitize clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
@@ -32,7 +32,9 @@ bounds: $(VENV)/.dev  ## run the tests of the kernels with every index checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-bounds \
 		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table"
 
-check: $(VENV)/.dev docs workflows  ## lint, types, docs, workflows
+check: lint docs workflows  ## lint, types, docs, workflows
+
+lint: $(VENV)/.dev  ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff check --preview --select PLW1514 src tests fuzz examples  # text without a named encoding reads differently on Windows
 	$(BIN)/ruff format --check .

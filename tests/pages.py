@@ -16,7 +16,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 ROOT = Path(__file__).parents[1]
-NEEDS = ("data", "gpu", "network")
+NEEDS = ("data", "gpu", "network", "callbacks")
 SHELL = ("", "bash", "sh")
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 NEED = re.compile(r"<!-- needs: (\w+) -->\n\s*$")

@@ -192,6 +192,15 @@ class TestResults:
         assert {"onmf", "onmf_markers", "coarse", "coarse_markers"} <= set(adata.uns)
         assert adata.uns["coarse_markers"]["params"]["groupby"] == "coarse"
 
+    def test_transposed_counts_are_noted(self, made):
+        symbols = [f"{letters}{i}" for letters in ("CD", "HLA", "RPS", "MT") for i in range(1, 76)]
+        barcodes = [f"{'ACGT' * 3}{a}{b}{c}{d}-1" for a in "ACGT" for b in "ACGT" for c in "ACGT" for d in "ACGT"][:80]
+        for cells, genes, noted in ((symbols, barcodes, True), (symbols, symbols[:80], False)):
+            adata = anndata.AnnData(csr_matrix(made.X))
+            adata.obs_names, adata.var_names = cells, genes
+            cluster(adata, 4, n_init=1)
+            assert any("may be transposed" in note for note in adata.uns["onmf"]["notes"]) is noted
+
     def test_cells_that_are_left_out(self, made):
         X = made.X.toarray()
         X[[3, 50]] = 0
@@ -281,7 +290,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("k", "options", "error", "message"),
         [
-            (4, {"layer": "counts"}, KeyError, "adata has no layer 'counts': there are none"),
+            (4, {"layer": "counts"}, KeyError, "adata has no layer 'counts': it has no layers"),
             (4, {"layer": "raw"}, KeyError, r"adata has no layer 'raw': pass adata.raw.to_adata\(\)"),
             (4, {"key_added": ""}, ValueError, "key_added='' is not allowed"),
             (4, {"key_added": None}, ValueError, "key_added=None is not allowed"),
@@ -307,6 +316,8 @@ class TestRefusals:
     def test_no_anndata(self, made):
         with pytest.raises(TypeError, match="adata is a csr_array, not an AnnData object"):
             cluster(made.X, 4)
+        with pytest.raises(TypeError, match=r"adata is a path.*: pass anndata.read_h5ad\('cells.h5ad'\)"):
+            cluster("cells.h5ad", 4)
         with pytest.raises(ValueError, match="adata has no X: name the layer"):
             cluster(anndata.AnnData(layers={"counts": made.X}), 4)
 

@@ -118,6 +118,13 @@ class TestPredict:
             assert float(row["confidence"]) == pytest.approx(float(known[row["cell"]]["confidence"]), abs=2e-4)
             assert row["runner_up"] == known[row["cell"]]["runner_up"]
 
+    def test_a_note_if_most_genes_are_missing(self, result, adata, tmp_path):
+        adata[:, :20].copy().write_h5ad(tmp_path / "few.h5ad")
+        ran = command("predict", result[0] / "model.onmf", tmp_path / "few.h5ad")
+        assert ran.returncode == 0, ran.stderr
+        assert "Most genes of the model are missing" in ran.stderr
+        assert "The file names its genes GENE0, GENE1, GENE2" in ran.stderr
+
     def test_genes_are_matched_by_name_and_missing_ones_named(self, result, adata, tmp_path):
         order = [7, *range(8, 60), 3]
         adata[:, order].copy().write_h5ad(tmp_path / "other.h5ad")

@@ -165,7 +165,7 @@ def test_an_existing_folder_is_replaced_only_with_force(ten, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("documents", "empty", "-k", 2), "There are no documents"),
+        (("documents", "empty", "-k", 2), "empty contains no documents."),
         (("documents", "nowhere", "-k", 2), "nowhere: there is no such file or folder."),
         (("documents", "ten", "-k", 11), "11 clusters of 10 documents are not possible: ask for at most 10."),
         (("documents", "ten", "-k", "many"), "-k many is not a number of clusters"),

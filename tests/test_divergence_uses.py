@@ -13,6 +13,17 @@ from onmf.datasets import make_counts, make_scene
 from onmf.divergence import NegativeBinomial
 from onmf.metrics import clustering_accuracy
 from onmf.text import cluster_documents
+from pages import ROOT, blocks_of
+
+
+def test_the_code_of_the_guide_finds_the_clusters(capsys):
+    """tests/test_docs.py runs the blocks; here is what they must find, and how short a divergence of one's own is."""
+    first, own = (block.code for block in blocks_of(ROOT / "docs" / "guide" / "divergence.md"))
+    names = {}
+    exec(first + own, names)
+    assert float(capsys.readouterr().out) > 10, "the counts are Poisson"
+    assert names["labels"].tolist() == [0, 0, 1, 1]
+    assert len([line for line in own.splitlines() if line]) <= 10
 
 
 def test_the_benchmarks_run(tmp_path, monkeypatch, capsys):

@@ -9,6 +9,7 @@ import sys
 import tomllib
 import warnings
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 
 import pytest
 
@@ -17,13 +18,17 @@ from pages import CHECKED, ROOT, SHELL, blocks_of, pages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"cupy": ["cupy-cuda12x"], "cupyx": ["cupy-cuda12x"], **packages_distributions()}
+MET = [
+    *(["data"] if DATA else []),
+    *(["callbacks"] if find_spec("sklearn.callback") else []),  # of scikit-learn 1.9
+]
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_reader_can_follow_the_page(name, tmp_path):
     done = subprocess.run(
-        [sys.executable, ROOT / "tests" / "pages.py", PAGES[name], *(["data"] if DATA else [])],
+        [sys.executable, ROOT / "tests" / "pages.py", PAGES[name], *MET],
         cwd=tmp_path,
         env={**os.environ, "MPLBACKEND": "Agg", "COLUMNS": "120"},
         capture_output=True,
@@ -90,6 +95,7 @@ def test_every_line_that_is_only_checked_is_checked():
 
 def test_formulas_are_drawn_into_the_page(monkeypatch):
     """No script and no font is needed to read them. Their LaTeX is there for those who cannot see them."""
+    pytest.importorskip("ziamath", reason="ziamath, which draws the formulas, is not installed")
     monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # ziamath finds its font in an old way

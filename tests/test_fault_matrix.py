@@ -116,7 +116,9 @@ class Case:
         return outcome
 
     def check(self, outcome, new_k):
-        assert "Traceback" not in outcome["stderr"]
+        # Python 3.11 tells of a zip file that could not be closed on a full disk when it is collected.
+        old = sys.version_info < (3, 12) and "Exception ignored in: <function ZipFile.__del__" in outcome["stderr"]
+        assert outcome["stderr"].count("Traceback") == old
         for name in OTHER_FILES:
             assert (self.folder / name).read_text() == "theirs"
         success = outcome["status"] == self.writer.success
@@ -144,8 +146,13 @@ class Case:
         assert step > 3
 
 
-@pytest.mark.parametrize("fault", ["SIGINT", "SIGTERM", "SIGKILL"])
-@pytest.mark.parametrize(("name", "exchange"), [*((name, True) for name in WRITERS), ("documents", False)])
+@pytest.mark.parametrize(
+    ("name", "exchange", "fault"),
+    [(name, True, fault) for name in WRITERS for fault in ("SIGINT", "SIGKILL")]
+    # Every command handles SIGTERM as it does SIGINT, so one command and one function stand for all.
+    + [(name, True, "SIGTERM") for name in ("documents", "write_shards")]
+    + [("documents", False, fault) for fault in ("SIGINT", "SIGKILL")],
+)
 def test_a_signal_at_every_step(run_writer, name, exchange, fault):
     case = Case(run_writer, name)
     for outcome in case.run_at_each_step(fault, exchange=exchange):

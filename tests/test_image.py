@@ -473,6 +473,23 @@ def test_errors_name_the_missing_package(tmp_path, package, call):
     assert re.search(rf"ImportError: .*{package}.*: pip install ('onmf\[(image|report)\]'|xarray)", done.stderr)
 
 
+@pytest.mark.parametrize(
+    ("package", "kind", "refusal"),
+    [
+        ("rasterio", "image", "Writing the maps needs rasterio: pip install 'onmf[image]'."),
+        ("anndata", "cells", "Writing cells.h5ad needs anndata: pip install 'onmf[cells]', or leave out --out."),
+        ("jinja2", "documents", "The report needs jinja2: pip install 'onmf[report]', or use --no-report."),
+    ],
+)
+def test_commands_refuse_a_missing_package_before_they_read(tmp_path, package, kind, refusal):
+    code = f"import sys; sys.modules[{package!r}] = None; from onmf.cli import main; main()"
+    arguments = [kind, "nothing.npy", "-k", "2", "--out", str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"onmf: {refusal}\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_truths(cube, scene, tmp_path):
     clustering = cluster_image(cube, 3)
     labels = scene.abundances.argmax(axis=0).reshape(30, 40)
@@ -572,7 +589,7 @@ def test_the_command_and_its_options(tmp_path, scene):
         "bands": (("-k", 2, "--drop-bands", "3-1"), "'3-1' is not a band or a range of bands"),
         "variable": (("-k", 2), "more than one array of three dimensions"),
         "negatives": (("-k", 2, "--variable", "first", "--negatives", "no"), "negatives='no' is not allowed"),
-        "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "beta_loss='hubert'"),
+        "loss": (("-k", 2, "--variable", "first", "--divergence", "hubert"), "--divergence hubert is not a divergence"),
     }.values():
         done = command("image", tmp_path / "x.npz", *arguments, "--out", tmp_path / "new")
         assert done.returncode == 2

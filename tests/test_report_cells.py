@@ -324,6 +324,12 @@ class TestInTheBrowser:
         page.click("#clusters-table [data-gene] >> nth=0")
         page.click("[data-sort=depth]")
 
+    def test_no_doubtful_cells(self, visit, small):
+        page = visit(cells_report(replace(small, confidence=np.ones(400), view="logs")))
+        assert page.inner_text("#between p") == "No cell has a confidence below 0.5."
+        assert page.locator("#doubtful, #pairs, #pair-clear").count() == 0
+        assert "from normalised logarithms of the counts" in page.inner_text("#how")
+
     def test_real_cells(self, visit, blood):
         page = visit(cells_report(blood), viewport=WIDE)
         assert page.inner_text("#gene-answer").startswith("All 16,791 genes can be typed.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -13,12 +14,15 @@ from onmf.backend import to_host
 
 from .counts import check_counts, whole_layers_of
 from .matrix import canonical
+from .orientation import notes_if_transposed
 from .read import Cells
 from .result import CellClustering, Markers
 
 
 def check_anndata(adata: Any) -> None:
     """Refuse what is not an AnnData object that results can be written to."""
+    if isinstance(adata, str | os.PathLike):
+        raise TypeError(f"adata is a path, not an AnnData object: pass anndata.read_h5ad({os.fspath(adata)!r}).")
     if not (hasattr(adata, "obs") and hasattr(adata, "varm")):
         raise TypeError(
             f"adata is a {type(adata).__name__}, not an AnnData object: wrap a matrix as anndata.AnnData(X), or pass "
@@ -35,8 +39,8 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
     """The counts of an AnnData object, which are checked, and its names. The arrays of the object are not changed."""
     check_anndata(adata)
     if layer is not None and layer not in adata.layers:
-        layers = ", ".join(name for name in adata.layers if name is not None)  # None is X, since anndata 0.13
-        remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"there are {layers or 'none'}"
+        layers = ", ".join(repr(name) for name in adata.layers if name is not None)  # None is X, since anndata 0.13
+        remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"it has {layers or 'no layers'}"
         raise KeyError(f"adata has no layer {layer!r}: {remedy}.")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
@@ -45,7 +49,7 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
     names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
     place = "X" if layer is None else f"layers/{layer}"
     notes = check_counts(X, place=place, elsewhere=lambda: whole_layers_of(adata, layer), barcodes=names, genes=genes)
-    return Cells(X, names, genes, place=place, notes=notes)
+    return Cells(X, names, genes, place=place, notes=[*notes, *notes_if_transposed(names, genes)])
 
 
 def write_results(

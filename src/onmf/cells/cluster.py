@@ -74,7 +74,7 @@ def cluster(
     progress : callable, optional
         Called with the name of a step and the share of it that is done (None if unknown).
     **parameters
-        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (3 by default) or
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (2 by default) or
         ``n_threads``.
 
     Returns
@@ -144,7 +144,8 @@ def cluster_cells(
     n = X.shape[0]
     notes = list(cells.notes)
     if len(kept.cells) < n:
-        notes.append(f"{n - len(kept.cells):,} of {n:,} cells have fewer than {min_genes} genes and were left out.")
+        few = "no counts" if min_genes == 1 else f"fewer than {min_genes} genes"
+        notes.append(f"{n - len(kept.cells):,} of {n:,} cells have {few} and were left out.")
     if isinstance(n_clusters, Integral) and n_clusters > len(kept.cells):
         raise ValueError(f"n_clusters={n_clusters}, but there are only {len(kept.cells)} cells: ask for fewer.")
     inside = X if len(kept.cells) == n else SomeRows(X, kept.cells)

@@ -47,7 +47,8 @@ def read_h5ad(store: Store, layer: str | None = None) -> Draft:
 def places(store: Store) -> dict[str, str]:
     """The matrices of cells × genes in a file: the name of each for ``layer``, and its place."""
     root = store.members()
-    found = {"X": "X"} if "X" in root else {}
+    # AnnData 0.12 writes an empty X where there is none.
+    found = {"X": "X"} if "X" in root and store.attribute("X", "encoding-type") != "null" else {}
     if "raw" in root and "X" in store.members("raw"):
         found["raw"] = "raw/X"
     elif "raw.X" in root:  # before AnnData 0.7

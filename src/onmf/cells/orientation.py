@@ -58,3 +58,13 @@ def guess(rows: Sequence[str], columns: Sequence[str], corner: str = "") -> tupl
         f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as {in_columns}, "
         f"{reason}. Set the orientation if this is wrong."
     )
+
+
+def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[str]:
+    """Return a note if the cells are called like genes and the genes like cells, in a format that fixes the rows."""
+    if gene_share(barcodes) <= DIFFERENCE or gene_share(genes) >= -DIFFERENCE:
+        return []
+    return [
+        f"The cells are called {', '.join(barcodes[:3])} and the genes {', '.join(genes[:3])}: the counts may be "
+        "transposed. Cells must be in rows; adata.T turns an AnnData object."
+    ]

@@ -78,6 +78,11 @@ def predict_cells(model: ONMF, cells: Cells) -> CellAssignment:
             f"{len(missing):,} of the model's {p:,} genes are missing and count as 0: "
             f"{', '.join(missing[:SHOWN])}{more}."
         )
+    if 2 * len(missing) > p:
+        notes.append(
+            f"Most genes of the model are missing, so the clusters say little. The file names its genes "
+            f"{', '.join(cells.genes[:3])}: are the species and the kind of name those of the model?"
+        )
     labels, following = np.full(n, -1, dtype=np.int32), np.full(n, -1, dtype=np.int32)
     sure, margins = np.full(n, np.nan), np.full(n, np.nan)
     start = 0

@@ -16,7 +16,7 @@ from .labels import classes_of
 from .matrix import are_whole
 from .names import complete
 from .npz import read_npz
-from .orientation import check_orientation
+from .orientation import check_orientation, notes_if_transposed
 from .store import Store, listed
 from .tables import read_table
 from .tenx import find_matrix, is_tenx, read_mtx, read_tenx
@@ -135,6 +135,8 @@ def read_cells(
     genes, about_genes = complete(draft.genes, p, "gene")
     cells = Cells(draft.X, barcodes, genes, source=str(path), place=draft.place)
     cells.notes = [*draft.notes, *about_cells, *about_genes]
+    if orientation is None:
+        cells.notes += notes_if_transposed(barcodes, genes)
     cells.symbols, cells.ids = (
         None if names is None else [name or gene for name, gene in zip(names, genes, strict=True)]
         for names in (draft.symbols, draft.ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from onmf.cells.write import OURS, summary, write_files
 from onmf.io.files import whole_folder
 
 from .common import (
+    check_installed,
     command,
     fail,
     steps,
@@ -254,8 +254,9 @@ def _parse_genes(value: str) -> int | None:
 def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -> Path | None:
     if out is None:
         return None
-    if report and (missing := [name for name in ("jinja2", "openTSNE") if find_spec(name) is None]):
-        fail(f"The report needs {' and '.join(missing)}: pip install 'onmf[cells,report]', or use --no-report.")
+    check_installed("Writing cells.h5ad", "anndata", extras="cells", otherwise=", or leave out --out")
+    if report:
+        check_installed("The report", "jinja2", "openTSNE", extras="cells,report", otherwise=", or use --no-report")
     return stack.enter_context(whole_folder(out, force=force, ours=OURS))
 
 
@@ -288,8 +289,7 @@ def _tell(result: CellClustering, out: Path | None, seconds: float, quiet: bool,
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": seconds})
     elif not quiet:
         print_cells(result)
-        if out is not None:
-            tell_written(out, OURS)
+        tell_written(out, OURS)
 
 
 def print_cells(result: CellClustering, genes: int = 6) -> None:

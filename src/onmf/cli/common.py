@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -105,8 +106,17 @@ def checked_folder(out: Path | None) -> Path | None:
     return out
 
 
-def tell_written(out: Path, ours: tuple[str, ...]) -> None:
+def check_installed(purpose: str, *packages: str, extras: str, otherwise: str = "") -> None:
+    """Refuse before any work starts, if a package that ``purpose`` needs is missing."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        fail(f"{purpose} needs {' and '.join(missing)}: pip install 'onmf[{extras}]'{otherwise}.")
+
+
+def tell_written(out: Path | None, ours: tuple[str, ...]) -> None:
     """Print which files a command wrote into the folder of ``--out``."""
+    if out is None:
+        say("nothing was saved: --out DIR writes tables, a model and a report.")
+        return
     names = sorted(file.name for file in out.iterdir() if file.name in ours)
     tell()
     tell(f"Written to {out}: {', '.join(names)}")
@@ -124,10 +134,12 @@ def print_selection(selection: Selection | None) -> None:
 def steps(quiet: bool) -> Iterator[Callable[..., None]]:
     """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
     console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda text, fraction=None: None
+        return
     left = TextColumn("{task.fields[left]}")
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("Starting", total=None, left="")
         current, began = "", perf_counter()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from onmf.text.write import FORMATS, clusters
 from onmf.warn import warn
 
 from .common import (
+    check_installed,
     command,
     fail,
     print_selection,
@@ -281,8 +281,8 @@ def documents_command(
         word_options["stop_words"] = parse_stop_words(language, stop_words)
     if shards is not None:
         check_shards(shards, out, n_clusters)
-    if report and out is not None and find_spec("jinja2") is None:
-        fail("The report needs jinja2: pip install 'onmf[report]', or use --no-report.")
+    if report and out is not None:
+        check_installed("The report", "jinja2", extras="report", otherwise=", or use --no-report")
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(whole_folder(out, force=force, ours=OURS))
         stack.enter_context(warnings_as_sentences(quiet))
@@ -322,8 +322,7 @@ def documents_command(
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
     elif not quiet:
         print_summary(result)
-        if out is not None:
-            tell_written(out, OURS)
+        tell_written(out, OURS)
 
 
 def summary(result: DocumentClusters) -> dict[str, Any]:

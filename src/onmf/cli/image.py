@@ -20,6 +20,7 @@ from onmf.io.files import whole_folder
 from onmf.select import IMAGE_CRITERIA
 
 from .common import (
+    check_installed,
     command,
     print_selection,
     tell,
@@ -229,6 +230,7 @@ def _new_folder(stack: ExitStack, out: Path | None, force: bool, report: bool) -
     """Open the folder of ``--out``, if there is one."""
     if out is None:
         return None
+    check_installed("Writing the maps", "rasterio", extras="image")
     if report:
         from onmf.report.image import check_packages
 
@@ -258,8 +260,7 @@ def _tell(result: ImageClustering, out: Path | None, seconds: float, quiet: bool
         tell_json(summary(result) | {"out": None if out is None else str(out), "seconds": seconds})
     elif not quiet:
         print_image(result)
-        if out is not None:
-            tell_written(out, OURS)
+        tell_written(out, OURS)
 
 
 def print_image(result: ImageClustering) -> None:

@@ -18,6 +18,7 @@ from onmf.kinds import KINDS, get_kind, resolve
 from onmf.naming import names_of_model, numbers, read_names, rename_clusters
 from onmf.text import assign_documents, read_texts
 from onmf.text.restore import options_of, vectorizer_of
+from onmf.text.source import no_documents
 from onmf.text.write import COLUMNS, assignments, csv_lines, write_rows
 
 from .common import (
@@ -131,7 +132,7 @@ def predict_documents(model: onmf.ONMF, request: Request) -> None:
             texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
             result = assign_documents(model, texts, token_pattern=request.token_pattern)
         if not result.ids:
-            raise ValueError(f"{request.path} contains no documents.")
+            raise ValueError(no_documents(texts))
         label = ["label"] if any(label is not None for label in result.classes) else []
         notes = result.notes()
         if result.comparison is not None:
@@ -177,6 +178,8 @@ def predict_table(request: Request, assign: Callable[[], Table]) -> None:
             say(note)
     if out is not None:
         write_rows(out, table.rows, table.columns, replace=request.force)
+        if not request.quiet:
+            say(f"Written to {out}.")
     elif request.as_lines:
         for row in table.rows:
             tell_json(row)

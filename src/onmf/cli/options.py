@@ -278,7 +278,11 @@ def parse_divergence(value: str) -> str | float:
         divergence: str | float = float(value)
     except ValueError:
         divergence = value
-    get_divergence(divergence)  # raises an error that lists the divergences
+    try:
+        get_divergence(divergence)
+    except ValueError as error:
+        said = str(error).replace(f"beta_loss={divergence!r}", f"--divergence {value}")
+        fail(said.replace(", a finite number β, or an onmf.divergence.Divergence object", " or a finite number β"))
     return divergence
 
 

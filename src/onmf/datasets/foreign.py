@@ -157,7 +157,7 @@ def opened(path: str, kind: Kind) -> Iterator[Any]:
     try:
         file = h5py.File(path, "r")
     except OSError as error:
-        raise ValueError(f"it is not an HDF5 file: {error}") from error
+        raise ValueError(f"it is damaged, or is not an HDF5 file: {error}") from error
     with file:
         yield file
 

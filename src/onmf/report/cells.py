@@ -91,6 +91,8 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
         n_typed=len(genes.columns),
         n_genes=len(clustering.gene_names),
         map_method=clustering.map_method or "a method that was not recorded",
+        view=clustering.view,
+        searched=clustering.model.divergence_.moves is not None,
         doubtful=DOUBTFUL,
         n_doubtful=int(np.count_nonzero(_is_doubtful(clustering))),
     )

@@ -202,7 +202,8 @@ def read_texts(
     if kind not in TABLES:
         for option, value in (("text", text), ("id", id), ("labels", None if by_folder else labels), ("date", date)):
             if value is not None:
-                hint = " Use labels='folder' for the names of the folders." if kind in FOLDERS else ""
+                wanted = kind in FOLDERS and option == "labels"
+                hint = " Use labels='folder' for the names of the folders." if wanted else ""
                 raise ValueError(f"{option}={value!r} is a column, but {path} is not a table.{hint}")
     texts = Texts(repair(path)[0], kind, strip)
     layout = _Layout(path, Columns(text, id, labels, date), by_folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .read import Texts
@@ -37,6 +37,13 @@ def source_notes(source: Mapping[str, Any]) -> Iterator[str]:
         yield f"{so_many(unread, 'date')} not understood: {some(names, unread)}. Write dates as 2024-03-01."
     if how := source.get("fit"):
         yield how
+
+
+def no_documents(texts: Iterable[Any]) -> str:
+    """Say that a source has no documents, and which of its files were left out."""
+    if not isinstance(texts, Texts):
+        return "There are no documents to count words in."
+    return " ".join([f"{texts.name} contains no documents.", *source_notes(describe(texts))])
 
 
 def so_many(n: int, name: str) -> str:

@@ -59,7 +59,8 @@ class Columns:
             text = present[0]
         if text is None:
             raise ValueError(
-                f"{name} has no column 'text': name the column that holds the text. It has {_listed(present)}."
+                f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). "
+                f"It has {_listed(present)}."
             )
         named = ((text, "text"), (self.id, "identifiers"), (self.label, "labels"), (self.date, "dates"))
         for column, content in named:

@@ -16,6 +16,7 @@ from onmf.divergence import Array
 
 from .kind import VECTORIZER
 from .read import Text
+from .source import no_documents
 
 DEFAULT = CountVectorizer().token_pattern
 """The pattern of a model file that names none."""
@@ -132,10 +133,10 @@ def _count(texts: Iterable[Text | str], vectorizer: CountVectorizer, automatic: 
     except ValueError as error:
         if "empty vocabulary" in str(error) or "no terms remain" in str(error):
             if not ids:
-                raise ValueError("There are no documents to count words in.") from error
+                raise ValueError(no_documents(texts)) from error
             raise ValueError(
                 f"None of the {len(ids)} documents has a word that counts: lower min_df, choose another language of "
-                "the stop words, or change token_pattern."
+                "the stop words, or change token_pattern. In a table, check that the column holds the text."
             ) from error
         raise
     if automatic and (least := min_documents(len(ids))) > 1:

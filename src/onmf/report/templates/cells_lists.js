@@ -82,10 +82,12 @@
       by("map").scrollIntoView();
     } else if (map && genes.names.length) map.askGene(target.dataset.gene);
   });
-  by("pair-clear").addEventListener("click", () => listDoubtful(null));
 
   if (map) map.start();
   drawDots();
-  listDoubtful(null);
+  if (by("doubtful")) { // not there if no cell is doubtful
+    by("pair-clear").addEventListener("click", () => listDoubtful(null));
+    listDoubtful(null);
+  }
   onmf.drawAll();
 })();
