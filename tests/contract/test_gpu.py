@@ -99,6 +99,11 @@ def check_passes(X, k):
         (7000, 100, 8, np.float32),
         (700, 100, 48, np.float64),
         (70000, 200, 20, np.float32),
+        (70000, 198, 64, np.float32),  # from here on, labels and sums are found in two reads
+        (7000, 198, 64, np.float64),
+        (3000, 500, 50, np.float32),
+        (1200000, 8, 49, np.float32),
+        (15, 300, 64, np.float64),
     ],
 )
 def test_array_read_once(loss, n, p, k, dtype):

@@ -15,9 +15,10 @@ from ..hull import Hull
 from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
 from .columns import by_feature
+from .dense import sum_rows
 from .hull import GpuHull
-from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, bytes_needed, cut, padded_width, place_whole
+from .launch import THREADS, int_, largest_shared, launch, launch_rows, long_, or_null, processors
+from .rows import DenseRows, Rows, SparseRows, bytes_needed, padded_width, place_whole
 from .run import GpuRun
 from .stream import StreamedRows, blocks_of
 from .templates import GpuTemplates, fitting, widened
@@ -25,9 +26,6 @@ from .trial import Trial
 
 DENSE_THREADS = 128
 """Threads of a block that scores dense rows: their sums fill the registers."""
-
-SUMMED_APART = 512
-"""Groups of rows of an array that are summed separately."""
 
 LARGEST_TILES = 12
 """Tiles of 8 templates that a warp can keep in registers."""
@@ -233,26 +231,9 @@ class GpuBackend(Backend):
         sums = None
         for start, stop, block in blocks_of(rows):
             here = on_card[start:stop], None if w is None else w[start:stop], k
-            part = self._sum_dense(block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
+            part = sum_rows(cupy, block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
             sums = part if sums is None else sums + part
         return sums
-
-    def _sum_dense(self, rows: DenseRows, labels: Any, weights: Any, k: int) -> Any:
-        n, p = rows.X.shape
-        width = min(THREADS, -(-p // 32) * 32)
-        count = max(1, min(k, largest_shared() // (8 * width)))
-        rows_of_a_group = max(64, -(-n // SUMMED_APART))
-        groups = -(-n // rows_of_a_group)
-        sums = self.cupy.empty((k, p))
-        for first in range(0, k, count):
-            m = min(count, k - first)
-            partial, total = self.cupy.empty((groups, m, p)), sums[first : first + m]
-            given = rows.X, int_(p), long_(n), labels, or_null(weights)
-            which = int_(first), int_(m), long_(rows_of_a_group)
-            grid = groups, -(-p // width)
-            launch("sum_dense", grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
-            combine(partial, total)
-        return cut(self.cupy, sums, rows.shape[1])
 
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:

@@ -15,6 +15,11 @@ MOST_CLUSTERS = 48
 """Maximum number of clusters whose scores a warp can keep in registers."""
 
 
+def template_pitch(p: int) -> int:
+    """Features of a template in shared memory: an odd multiple of 16, so that threads read from different banks."""
+    return 16 * (-(-p // 16) | 1)
+
+
 @dataclass(frozen=True)
 class Crew:
     """The numbers of warps, tiles and labels of a block. The names are those of the kernel."""
@@ -57,8 +62,8 @@ class Crew:
 
     @property
     def pitch(self) -> int:
-        """Features of a template in shared memory: an odd multiple of 16, so that threads read from different banks."""
-        return 16 * (-(-self.features // 16) | 1)
+        """Features of a template in shared memory."""
+        return template_pitch(self.features)
 
 
 @lru_cache(maxsize=64)

@@ -330,35 +330,6 @@ extern "C" __global__ void sum_units(
     }
 }
 
-// partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c; one thread per feature.
-extern "C" __global__ void sum_dense(
-    const VALUE *X, int p, int64 n,              // IN (n, p)
-    const int *labels, const double *weights,    // IN (n,); weights is null if all are one
-    int first, int count, int64 rows,            // IN labels first to first + count; rows of a part
-    double *partial)                             // OUT (parts, count, p)
-{
-    extern __shared__ double bins[];
-    int width = blockDim.x, j = blockIdx.y * width + threadIdx.x;
-    if (j >= p) return;
-    double *counts = bins + threadIdx.x;
-    for (int c = 0; c < count; c++) counts[c * width] = 0.0;
-    int64 start = blockIdx.x * rows, stop = start + rows < n ? start + rows : n;
-    for (int64 i = start; i < stop; i += 8) {
-        double x[8];
-        int label[8];
-        #pragma unroll
-        for (int t = 0; t < 8; t++) {
-            x[t] = i + t < stop ? (double)X[(i + t) * p + j] : 0.0;
-            label[t] = i + t < stop ? labels[i + t] - first : -1;
-        }
-        #pragma unroll
-        for (int t = 0; t < 8; t++)
-            if (label[t] >= 0 && label[t] < count)
-                counts[label[t] * width] += weights ? weights[i + t] * x[t] : x[t];
-    }
-    for (int c = 0; c < count; c++) partial[((size)blockIdx.x * count + c) * p + j] = counts[c * width];
-}
-
 #endif  // neither LANES nor TILES
 
 #ifdef LANES

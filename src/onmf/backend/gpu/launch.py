@@ -18,7 +18,12 @@ UNASKED = 32 * 1024
 _guard = Lock()
 """Held while a kernel is compiled: otherwise, each thread of Dask would compile it."""
 
-FILES = {"step_dense": "step.cu", "project_on_hull": "hull.cu"}
+FILES = {
+    "step_dense": ("screen.cuh", "step.cu"),
+    "label_dense": ("screen.cuh", "label.cu"),
+    "sum_dense": ("sum.cu",),
+    "project_on_hull": ("hull.cu",),
+}
 """Source files of the kernels that are not in kernels.cu."""
 
 
@@ -52,20 +57,20 @@ def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], m
 
 @lru_cache(maxsize=256)
 def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
-    kernel = _module(FILES.get(name, "kernels.cu"), value, macros).get_function(name)
+    kernel = _module(FILES.get(name, ("kernels.cu",)), value, macros).get_function(name)
     if much_shared:
         kernel.max_dynamic_shared_size_bytes = largest_shared() - kernel.shared_size_bytes
     return kernel
 
 
 @lru_cache(maxsize=64)
-def _module(file: str, value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
+def _module(names: tuple[str, ...], value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
     import cupy
 
     options = ["-std=c++17", *(f"-D{name}={number}" for name, number in macros)]
     if value is not None:
         options.append(f"-DVALUE={'float' if value == 'f' else 'double'}")
-    sources = (files("onmf.backend.gpu").joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", file))
+    sources = (files("onmf.backend.gpu").joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", *names))
     return cupy.RawModule(code="\n".join(sources), options=tuple(options))
 
 

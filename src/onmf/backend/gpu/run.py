@@ -14,6 +14,7 @@ from ..base import Assignment, Block, Templates
 from ..run import Drift, Run, RunState, largest_change
 from ..sums import COUNTED, StepSums
 from .crew import Crew, crew_for
+from .dense import can_screen, label_rows, score_and_sum
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
 from .lock import pinned
 from .rows import DenseRows, Rows
@@ -116,20 +117,29 @@ class GpuRun(Run):
         if rows.X.size == 0 or rows.X.data.ptr % 16:
             return None
         crew = crew_for(rows.X.shape[1], rows.X.itemsize, k, largest_shared())
-        if crew is None:
+        if crew is not None and self._lopsided(crew):
+            crew = None
+        if crew is None and not can_screen(rows, k):
             return None
         if rows.norms is None:
             rows.norms = np.sqrt(block.backend.row_term(rows, np.square)).astype(np.float32)
         weights = None if divergence.score_weights else block.fixed_weights
         factors = block.own_weights if weights is None else self._unless_plain(weights)
         B = fitting(self.cupy, templates, rows)
-        labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
+        if crew is not None:
+            labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
+        else:
+            labels = label_rows(self.cupy, rows, B)
+            sums, best = score_and_sum(self.cupy, rows, labels, factors, B, weights is None)
         assignment = block.assignment(labels, best)
         table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
         self.state = RunState(labels, assignment.scales)
         step = StepSums(sums, table)
         self._sizes = step.near("counts")
         return step
+
+    def _lopsided(self, crew: Crew) -> bool:
+        return False
 
     def _label_and_sum(self, crew: Crew, rows: DenseRows, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
         """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""

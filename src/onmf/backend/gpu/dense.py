@@ -1,0 +1,111 @@
+"""Passes over arrays on the GPU that read them twice in a step: labels by a screen, then sums and scores by label."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .crew import template_pitch
+from .launch import combine, int_, launch, long_, or_null, processors
+from .rows import DenseRows, cut
+
+MOST_LABELLED = 64
+"""Maximum number of clusters whose scores a warp can keep in registers."""
+
+MOST_SCORED = 512
+"""Maximum number of features of a row that a warp can keep in registers, together with a template."""
+
+MOST_SUMMED = 256
+"""Maximum number of features of a row that a warp sums, if it does not score them."""
+
+PARTS = 264
+"""Parts of an array that are summed separately. Fixed, so that every card adds in the same order."""
+
+SMALLEST_PART = 64
+"""Rows of a part, at least."""
+
+SUMMED_LABELS = 512
+"""Labels that a pass over an array sums, at most."""
+
+PARTIAL_SUMS = 1 << 26
+"""Partial sums that a pass over an array writes, at most."""
+
+WARPS, DEPTH, BATCH = 8, 3, 4096
+"""As in sum.cu."""
+
+
+class Scored(NamedTuple):
+    """Sums of rows by label (k, p), and the scores of their own templates (n,)."""
+
+    sums: Any
+    scores: Any
+
+
+def can_screen(rows: DenseRows, k: int) -> bool:
+    """Whether :func:`label_rows` and :func:`score_and_sum` can take these rows and this number of templates."""
+    n, pitch = rows.X.shape
+    return n > 0 and 0 < pitch <= MOST_SCORED and pitch % 4 == 0 and k <= MOST_LABELLED and rows.X.data.ptr % 16 == 0
+
+
+def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
+    """The best template of each row; the lowest index wins a tie. Templates are as wide as the rows. → (n,)"""
+    (n, pitch), k = rows.X.shape, len(B)
+    tiles = -(-k // 8)
+    scorers = 16 if tiles <= 4 else 12
+    macros = {"FEATURES": pitch, "TILES": tiles, "SCORERS": scorers, "AHEAD": 16 // rows.X.itemsize}
+    blocks, shared = min(processors(), -(-n // (16 * scorers))), 32 * tiles * template_pitch(pitch)
+    labels = cupy.empty(n, np.int32)
+    args = rows.X, long_(n), rows.norms, B, int_(k), labels
+    launch("label_dense", blocks, 32 * scorers, *args, value=rows.X, shared=shared, **macros)
+    return labels
+
+
+def score_and_sum(cupy: Any, rows: DenseRows, labels: Any, weights: Any, B: Any, by_score: bool) -> Scored:
+    """Scores of the rows against their own templates, and sums by label, weighted by weights and perhaps by scores."""
+    scores = cupy.empty(rows.shape[0])
+    return Scored(_summed(cupy, rows, labels, weights, len(B), B, scores, by_score), scores)
+
+
+def sum_rows(cupy: Any, rows: DenseRows, labels: Any, weights: Any, k: int) -> Any:
+    """Σ weights·x over the rows of each label. → (k, p)"""
+    return _summed(cupy, rows, labels, weights, k)
+
+
+def _summed(
+    cupy: Any,
+    rows: DenseRows,
+    labels: Any,
+    weights: Any,
+    k: int,
+    B: Any = None,
+    scores: Any = None,
+    by_score: bool = False,
+) -> Any:
+    X, (n, pitch), size = rows.X, rows.X.shape, rows.X.itemsize
+    quads = -(-min(pitch, MOST_SUMMED if B is None else MOST_SCORED) // 128)
+    pieces = -(-pitch // (128 * quads))
+    width = min(-(-pitch // 4) * 4, 128 * quads)
+    at_once = max(1, min(4, 4096 // (width * size)))
+    rows_of_a_part = max(SMALLEST_PART, -(-n * pieces // PARTS))
+    parts = -(-n // rows_of_a_part)
+    count = max(1, min(k, SUMMED_LABELS, PARTIAL_SUMS // max(1, parts * pitch)))
+    macros = {
+        "QUADS": quads,
+        "ROWS": 1 << (at_once.bit_length() - 1),
+        "ALIGNED": int(pitch * size % 16 == 0 and X.data.ptr % 16 == 0),
+        "WEIGHTED": int(weights is not None),
+        "SCORED": int(B is not None),
+        "BY_SCORE": int(by_score),
+    }
+    slots = WARPS * DEPTH * macros["ROWS"]
+    sums = cupy.empty((k, pitch))
+    for first in range(0, k, count):
+        m = min(count, k - first)
+        partial = cupy.empty((parts, m, pitch))
+        which = int_(first), int_(m), long_(rows_of_a_part)
+        args = X, int_(pitch), long_(n), labels, or_null(weights), *which, or_null(B), or_null(scores), partial
+        shared = slots * (width * size + 8) + 8 * WARPS * width + 4 * (m + 1) + 4 * WARPS * m + 2 * BATCH
+        launch("sum_dense", (parts, pieces), 32 * WARPS, *args, value=X, shared=shared, **macros)
+        combine(partial, sums[first : first + m])
+    return cut(cupy, sums, rows.shape[1])
