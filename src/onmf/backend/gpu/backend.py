@@ -18,10 +18,10 @@ from .columns import by_feature
 from .dense import sum_rows
 from .hull import GpuHull
 from .launch import THREADS, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, bytes_needed, padded_width, place_whole
+from .rows import DenseRows, Rows, SparseRows, bytes_needed, place_whole
 from .run import GpuRun
 from .stream import StreamedRows, blocks_of
-from .templates import GpuTemplates, fitting, widened
+from .templates import GpuTemplates
 from .trial import Trial
 
 DENSE_THREADS = 128
@@ -131,8 +131,7 @@ class GpuBackend(Backend):
         k, p = B.shape
         offsets = None if offsets is None else self.bring(offsets)
         if not is_sparse(rows):
-            width = rows.X.shape[1] if isinstance(rows, DenseRows) else padded_width(p)
-            return GpuTemplates(B, offsets, widened(cupy, B, width, room))
+            return GpuTemplates(B, offsets)
         chunks = -(-(k + 2) // 8)
         if k < 3 or chunks > 32 * LARGEST_SCREEN:
             chunks = 0
@@ -141,7 +140,7 @@ class GpuBackend(Backend):
         else:
             BT, table = cupy.empty((p, k)), cupy.zeros((p, 8 * max(chunks, 1)), np.uint16)
         launch("template_table", -(-p // 32), THREADS, B, int_(k), int_(p), int_(chunks), BT, table)
-        return GpuTemplates(B, offsets, None, BT, table, chunks)
+        return GpuTemplates(B, offsets, BT, table, chunks)
 
     def best_template(self, rows: Any, templates: Templates) -> tuple[Any, Any]:
         assert isinstance(templates, GpuTemplates), "templates come from prepare()"
@@ -208,7 +207,7 @@ class GpuBackend(Backend):
 
     def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
         (n, p), k = rows.X.shape, len(templates)
-        B = fitting(self.cupy, templates, rows)
+        B = templates.B
         tiles = min(LARGEST_TILES, -(-k // 8))
         row_tiles = _row_tiles(k)
         # If the templates do not fit into 48 KB, two large blocks share a multiprocessor: loading them again is slower.
@@ -218,7 +217,7 @@ class GpuBackend(Backend):
         width = min(whole, (room // (64 * tiles) - 1) // 16 * 16)
         blocks = min(-(-n // (8 * row_tiles * threads // 32)), 6 * processors())
         for first in range(0, k, 8 * tiles):
-            args = rows.X, long_(n), int_(p), B, int_(k), int_(first), int_(width), int_(mode)
+            args = rows.X, long_(n), int_(p), B, int_(B.shape[1]), int_(k), int_(first), int_(width), int_(mode)
             arrays = map(or_null, (labels, best, out))
             shared = 8 * tiles * (width + 1) * 8
             macros = {"TILES": tiles, "ROWTILES": row_tiles}

@@ -49,14 +49,16 @@ def can_screen(rows: DenseRows, k: int) -> bool:
 
 
 def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
-    """The best template of each row; the lowest index wins a tie. Templates are as wide as the rows. → (n,)"""
+    """The best template of each row; the lowest index wins a tie. → (n,)"""
     (n, pitch), k = rows.X.shape, len(B)
-    tiles = -(-k // 8)
+    tiles, wide = -(-k // 8), rows.X.itemsize == 8
     scorers = 16 if tiles <= 4 else 12
-    macros = {"FEATURES": pitch, "TILES": tiles, "SCORERS": scorers, "AHEAD": 16 // rows.X.itemsize}
-    blocks, shared = min(processors(), -(-n // (16 * scorers))), 32 * tiles * template_pitch(pitch)
+    # Threads of a warp read their parts of the templates from different banks.
+    room = template_pitch(pitch) if wide else 4 * (-(-pitch // 32) * 8 + 1)
+    macros = {"FEATURES": pitch, "TILES": tiles, "SCORERS": scorers, "AHEAD": 2, "PITCH": room}
+    blocks, shared = min(processors(), -(-n // (16 * scorers))), 32 * tiles * room
     labels = cupy.empty(n, np.int32)
-    args = rows.X, long_(n), rows.norms, B, int_(k), labels
+    args = rows.X, long_(n), rows.norms, B, int_(B.shape[1]), int_(k), labels
     launch("label_dense", blocks, 32 * scorers, *args, value=rows.X, shared=shared, **macros)
     return labels
 
@@ -104,7 +106,8 @@ def _summed(
         m = min(count, k - first)
         partial = cupy.empty((parts, m, pitch))
         which = int_(first), int_(m), long_(rows_of_a_part)
-        args = X, int_(pitch), long_(n), labels, or_null(weights), *which, or_null(B), or_null(scores), partial
+        templates = or_null(B), int_(rows.shape[1]), or_null(scores)
+        args = X, int_(pitch), long_(n), labels, or_null(weights), *which, *templates, partial
         shared = slots * (width * size + 8) + 8 * WARPS * width + 4 * (m + 1) + 4 * WARPS * m + 2 * BATCH
         launch("sum_dense", (parts, pieces), 32 * WARPS, *args, value=X, shared=shared, **macros)
         combine(partial, sums[first : first + m])

@@ -488,11 +488,13 @@ __device__ __forceinline__ void multiply(
 }
 
 // Templates first to first + 8 TILES, features j0 to j0 + width, as the warps read them.
-__device__ __forceinline__ void load_templates(const double *B, int k, int p, int first, int j0, int width, double *templates) {
+__device__ __forceinline__ void load_templates(
+    const double *B, int k, int columns, int first, int j0, int width, double *templates)
+{
     for (int c = threadIdx.x >> 5; c < 8 * TILES; c += blockDim.x >> 5)
         for (int j = threadIdx.x & 31; j < width; j += 32) {
-            bool inside = first + c < k && j0 + j < p;
-            templates[c * (width + 1) + j] = inside ? fmax(B[(size)(first + c) * p + j0 + j], INFINITE) : 0.0;
+            bool inside = first + c < k && j0 + j < columns;
+            templates[c * (width + 1) + j] = inside ? fmax(B[(size)(first + c) * columns + j0 + j], INFINITE) : 0.0;
         }
 }
 
@@ -553,7 +555,8 @@ __device__ __forceinline__ void best_of_row(
 
 extern "C" __global__ void __launch_bounds__(256) scores_dense(
     const VALUE *X, int64 n, int p,           // IN (n, p)
-    const double *B, int k, int first,        // IN (k, p); templates first to first + 8 TILES
+    const double *B, int columns, int k,      // IN (k, columns); columns <= p, the others of X are 0
+    int first,                                // IN templates first to first + 8 TILES
     int width,                                // IN features of B in shared memory at a time, a multiple of 16
     int mode,
     int *labels, double *best, double *out)   // IN/OUT
@@ -568,7 +571,7 @@ extern "C" __global__ void __launch_bounds__(256) scores_dense(
         for (int j0 = 0; j0 < p; j0 += width) {
             if (!once || tile == blockIdx.x) {
                 __syncthreads();
-                load_templates(B, k, p, first, j0, width, templates);
+                load_templates(B, k, columns, first, j0, width, templates);
                 __syncthreads();
             }
             score_rows(X, n, p, row0, templates, j0, width, sums);

@@ -1,44 +1,55 @@
 // Labels of the rows of an array, by the screen of screen.cuh. For steps that read the rows twice.
 //
 // The templates are in shared memory. Each warp has 16 rows at a time and reads them straight into registers, AHEAD
-// groups of 16 features before it needs them; at the end of its rows, it reads the next ones.
+// steps before it needs them; at the end of its rows, it reads the next ones. Four threads share a row and read 128
+// bytes of it at once. Which features a product adds does not matter, as long as it takes the same ones of the templates.
 //
 // Macros set by the host, besides those of screen.cuh:
 //   SCORERS    warps of a block
-//   AHEAD      groups of 16 features that a warp reads ahead
+//   AHEAD      steps that a warp reads ahead
+//   PITCH      features of a template in shared memory, so that threads read from different banks: an odd multiple of
+//              16 in float64, of 4 in float32
 
-#define STEPS ((FEATURES + 15) / 16)                        // groups of 16 features
-#define TURNS ((STEPS + AHEAD - 1) / AHEAD * AHEAD)         // so that a group has the same place for every 16 rows
+#define HALVES (8 / (int)sizeof(VALUE))                     // a thread reads 32 bytes of a row at once
+#define STEPS ((FEATURES + 16 * HALVES - 1) / (16 * HALVES))
+#define TURNS ((STEPS + AHEAD - 1) / AHEAD * AHEAD)         // so that a step has the same place for every 16 rows
 
-// Four features of two rows of a thread. The features after the last are 0.
-__device__ __forceinline__ void read_ahead(const VALUE *one, const VALUE *other, int step, VALUE (&out)[2][4]) {
-    bool there = 16 * step + 16 <= FEATURES || 16 * step + 4 * (threadIdx.x & 3) < FEATURES;
+// Some features of two rows of a thread. The features after the last are 0.
+__device__ __forceinline__ void read_ahead(
+    const VALUE *one, const VALUE *other, int step, VALUE (&out)[2][HALVES][4])
+{
     #pragma unroll
-    for (int f = 0; f < 4; f++) out[0][f] = out[1][f] = (VALUE)0;
-    if (there) {
-        read_four(one + 16 * step, out[0]);
-        read_four(other + 16 * step, out[1]);
+    for (int h = 0; h < HALVES; h++) {
+        int j = 16 * HALVES * step + 4 * h, own = j + 4 * HALVES * (threadIdx.x & 3);
+        bool there = 16 * HALVES * (step + 1) <= FEATURES || own < FEATURES;
+        #pragma unroll
+        for (int f = 0; f < 4; f++) out[0][h][f] = out[1][h][f] = (VALUE)0;
+        if (there) {
+            read_four(one + j, out[0][h]);
+            read_four(other + j, out[1][h]);
+        }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(32 * SCORERS, 1) label_dense(
     const VALUE *X, int64 n,                  // IN (n, FEATURES)
     const float *norms,                       // IN (n,) ‖x‖
-    const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES
+    const double *B, int columns, int k,      // IN (k, columns), k <= 8 TILES
     int *labels)                              // OUT (n,)
 {
     extern __shared__ uint4 screen[];         // (8 TILES, QUARTER)
     __shared__ float spread[PITCH];
-    make_screen(B, k, screen, spread);
+    make_screen(B, columns, k, screen, spread);
     __syncthreads();
     float error = error_of(spread);
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2, own = row_of(r);
     int64 row = 16 * ((int64)blockIdx.x * SCORERS + (threadIdx.x >> 5)), apart = 16 * (int64)gridDim.x * SCORERS;
-    const uint4 *templates = screen + r * QUARTER + q;
+    const uint4 *templates = screen + r * QUARTER + HALVES * q;
     const VALUE *x[2][2];                     // two rows of these 16, and of the next
     #pragma unroll
-    for (int m = 0; m < 2; m++) x[0][m] = X + (row + own + 8 * m < n ? row + own + 8 * m : n - 1) * FEATURES + 4 * q;
-    __align__(16) VALUE ahead[AHEAD][2][4];
+    for (int m = 0; m < 2; m++)
+        x[0][m] = X + (row + own + 8 * m < n ? row + own + 8 * m : n - 1) * FEATURES + 4 * HALVES * q;
+    __align__(16) VALUE ahead[AHEAD][2][HALVES][4];
     #pragma unroll
     for (int a = 0; a < AHEAD; a++)
         if (a < STEPS) read_ahead(x[0][0], x[0][1], a, ahead[a]);
@@ -48,17 +59,20 @@ extern "C" __global__ void __launch_bounds__(32 * SCORERS, 1) label_dense(
         #pragma unroll
         for (int m = 0; m < 2; m++) {
             int64 next = row + apart + own + 8 * m;
-            x[1][m] = X + (next < n ? next : n - 1) * FEATURES + 4 * q;
+            x[1][m] = X + (next < n ? next : n - 1) * FEATURES + 4 * HALVES * q;
         }
         Scores s = {}, rests = {};
         #pragma unroll
         for (int t = 0; t < TURNS; t++) {
-            if (t < STEPS) score_some(ahead[t % AHEAD], templates + 4 * t, s, rests);
+            VALUE (&now)[2][HALVES][4] = ahead[t % AHEAD];
+            #pragma unroll
+            for (int h = 0; h < HALVES; h++)
+                if (t < STEPS) score_some(now[0][h], now[1][h], templates + 4 * HALVES * t + h, s, rests);
             int then = t + AHEAD;
-            if (then >= TURNS && then - TURNS < STEPS) read_ahead(x[1][0], x[1][1], then - TURNS, ahead[t % AHEAD]);
-            if (then < STEPS) read_ahead(x[0][0], x[0][1], then, ahead[t % AHEAD]);
+            if (then >= TURNS && then - TURNS < STEPS) read_ahead(x[1][0], x[1][1], then - TURNS, now);
+            if (then < STEPS) read_ahead(x[0][0], x[0][1], then, now);
         }
-        decide(s, rests, X + row * FEATURES, inside, bound, B, k, labels + row);
+        decide(s, rests, X + row * FEATURES, inside, bound, B, columns, k, labels + row);
         #pragma unroll
         for (int m = 0; m < 2; m++) x[0][m] = x[1][m];
     }

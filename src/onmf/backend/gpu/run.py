@@ -19,7 +19,6 @@ from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_nu
 from .lock import pinned
 from .rows import DenseRows, Rows
 from .stream import StreamedRows
-from .templates import fitting
 
 TALLIED = 1024
 """Rows that a warp counts."""
@@ -125,7 +124,7 @@ class GpuRun(Run):
             rows.norms = np.sqrt(block.backend.row_term(rows, np.square)).astype(np.float32)
         weights = None if divergence.score_weights else block.fixed_weights
         factors = block.own_weights if weights is None else self._unless_plain(weights)
-        B = fitting(self.cupy, templates, rows)
+        B = templates.B
         if crew is not None:
             labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
         else:
@@ -151,7 +150,7 @@ class GpuRun(Run):
         # The sizes of the clusters in the step before divide the work evenly among the adders.
         known = self.state.labels is not None and self._sizes is not None and len(self._sizes) == k
         counts, weights = or_null(self._sizes if known else None), or_null(factors)
-        given = rows.norms, B, int_(k), counts, weights, int_(tiles), int_(of_a_block)
+        given = rows.norms, B, int_(p), int_(k), counts, weights, int_(tiles), int_(of_a_block)
         labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
         owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, pitch))
         macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}

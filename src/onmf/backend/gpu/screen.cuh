@@ -6,14 +6,21 @@
 // truncate terms to 24 bits. Templates within two such bounds of the best one are scored again in float64. If the bound
 // is NaN or too large, every template passes.
 //
+// Templates have `columns` columns, which may be fewer than the rows have: the others of the rows are 0.
+//
 // Macros set by the host, besides VALUE:
 //   FEATURES    columns of the rows
 //   TILES       tiles of 8 templates; at most 8
 
 #define SLICES ((FEATURES + 31) / 32)                                            // features of a row per lane
+#ifndef PITCH
 #define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // odd multiple of 16: no conflicts
+#endif
+#ifndef MERGED
+#define MERGED 0
+#endif
 #define QUARTER (PITCH / 4)                                                      // 16-byte parts of a template
-#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 19 + 8) * 0x1p-23)                    // of three products, and of sums
+#define ERROR (3 * 0x1p-16 + ((FEATURES + 31) / 16 * (MERGED ? 52 : 19) + 8) * 0x1p-23)  // of three products, and of sums
 #define TOO_LARGE 1e30f                                                          // float cannot bound such errors
 #define LARGEST_TEMPLATE 1e5f                                                    // larger ones are not screened
 #define TINY 0x1p-90f                                                            // bounds the sum of float underflows
@@ -49,7 +56,7 @@ __device__ __forceinline__ void multiply(float (&s)[4], const unsigned (&x)[4], 
 // The templates in the form of the screen, four features in 16 bytes, and d of each feature; d is infinite if a
 // template is too large for the screen. Called by a whole block. Threads that share four features take different
 // templates: each finds the range of its own, then all of them read these ranges. Requires QUARTER <= blockDim.x.
-__device__ __forceinline__ void make_screen(const double *B, int k, uint4 *screen, float *spread) {
+__device__ __forceinline__ void make_screen(const double *B, int columns, int k, uint4 *screen, float *spread) {
     double *ranges = (double *)screen;         // (groups, QUARTER, 8), before the screen is written
     int groups = blockDim.x / QUARTER, group = threadIdx.x / QUARTER, at = threadIdx.x % QUARTER, most = 2 * TILES;
     groups = groups < most ? groups : most;    // their ranges fit
@@ -59,10 +66,10 @@ __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *scree
         #pragma unroll
         for (int f = 0; f < 4; f++) {
             int j = 4 * at + f;
-            if (j < FEATURES) low[f] = high[f] = B[j];
+            if (j < columns) low[f] = high[f] = B[j];
             #pragma unroll 4
-            for (int c = group; c < k && j < FEATURES; c += groups) {
-                double b = B[(size)c * FEATURES + j];
+            for (int c = group; c < k && j < columns; c += groups) {
+                double b = B[(size)c * columns + j];
                 low[f] = fmin(low[f], b);
                 high[f] = fmax(high[f], b);
             }
@@ -99,7 +106,7 @@ __device__ __forceinline__ void make_screen(const double *B, int k, uint4 *scree
         #pragma unroll
         for (int f = 0; f < 4; f++) {
             int j = 4 * at + f;
-            b[f] = c < k && j < FEATURES ? (float)(B[(size)c * FEATURES + j] - middle[f]) : 0.f;
+            b[f] = c < k && j < columns ? (float)(B[(size)c * columns + j] - middle[f]) : 0.f;
         }
         unsigned x = packed(b[0], b[1]), y = packed(b[2], b[3]);
         screen[c * QUARTER + at] = make_uint4(x, y, rest(b[0], b[1], x), rest(b[2], b[3], y));
@@ -117,11 +124,14 @@ __device__ __forceinline__ float error_of(const float *spread) {
 
 // Add the products of 16 rows and 16 features to the scores. A thread has four features of row r and of row r + 8, r =
 // lane / 4, and reads the templates from there on.
-__device__ __forceinline__ void score_some(const VALUE (&raw)[2][4], const uint4 *screen, Scores &s, Scores &rests) {
+__device__ __forceinline__ void score_some(
+    const VALUE (&one_row)[4], const VALUE (&other_row)[4], const uint4 *screen, Scores &s, Scores &rests)
+{
     unsigned high[4], low[4];
     #pragma unroll
     for (int f = 0; f < 4; f++) {
-        float one = (float)raw[f & 1][f & 2], other = (float)raw[f & 1][(f & 2) + 1];
+        const VALUE *x = (f & 1 ? other_row : one_row) + (f & 2);
+        float one = (float)x[0], other = (float)x[1];
         high[f] = packed(one, other);
         low[f] = rest(one, other, high[f]);
     }
@@ -129,13 +139,13 @@ __device__ __forceinline__ void score_some(const VALUE (&raw)[2][4], const uint4
     for (int c = 0; c < TILES; c++) {
         uint4 b = screen[8 * c * QUARTER];
         multiply(s[c], high, b.x, b.y);
-        multiply(rests[c], high, b.z, b.w);
-        multiply(rests[c], low, b.x, b.y);
+        multiply(MERGED ? s[c] : rests[c], high, b.z, b.w);
+        multiply(MERGED ? s[c] : rests[c], low, b.x, b.y);
     }
 }
 
 // The best of the candidate templates for a row, in float64. Called by a whole warp.
-__device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candidates) {
+__device__ __noinline__ int best_of(const VALUE *x, const double *B, int columns, Set candidates) {
     int lane = threadIdx.x & 31, winner = NOBODY;
     double best = NEVER;
     while (candidates) {
@@ -145,7 +155,7 @@ __device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candida
         #pragma unroll
         for (int u = 0; u < SLICES; u++) {
             int j = lane + 32 * u;
-            if (j < FEATURES) s += wide(x[j]) * fmax(B[(size)c * FEATURES + j], INFINITE);
+            if (j < columns) s += wide(x[j]) * fmax(B[(size)c * columns + j], INFINITE);
         }
         #pragma unroll
         for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
@@ -165,7 +175,8 @@ __device__ __forceinline__ int row_of(int r) {
 
 // Labels of 16 rows from their scores. Only the first `inside` rows exist. Lane i has the error bound of row i.
 __device__ __forceinline__ void decide(
-    Scores &s, const Scores &rests, const VALUE *rows, int inside, float error, const double *B, int k, int *found)
+    Scores &s, const Scores &rests, const VALUE *rows, int inside, float error, const double *B, int columns, int k,
+    int *found)
 {
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
     #pragma unroll
@@ -176,7 +187,7 @@ __device__ __forceinline__ void decide(
         for (int c = 0; c < TILES; c++)
             #pragma unroll
             for (int h = 0; h < 2; h++) {
-                s[c][2 * m + h] += rests[c][2 * m + h];
+                if (!MERGED) s[c][2 * m + h] += rests[c][2 * m + h];
                 if (8 * c + 2 * q + h < k) top = fmaxf(top, s[c][2 * m + h]);
             }
         #pragma unroll
@@ -197,7 +208,8 @@ __device__ __forceinline__ void decide(
         while (open) {
             int from = __ffs(open) - 1;
             open &= open - 1;
-            int best = best_of(rows + (8 * m + row_of(from >> 2)) * FEATURES, B, __shfl_sync(ALL, passed, from));
+            int best = best_of(rows + (8 * m + row_of(from >> 2)) * FEATURES, B, columns,
+                               __shfl_sync(ALL, passed, from));
             if (lane == from) winner = best;
         }
         if (q == 0 && place < inside) found[place] = winner;

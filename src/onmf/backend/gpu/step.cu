@@ -7,16 +7,9 @@
 // duties. One more warp fetches tiles and writes labels and scores. The warps synchronise at three barriers per place:
 // the tile has arrived, its rows have labels, the place is free again.
 //
-// As for sparse rows, a screen finds the labels. With m_j the midrange of the templates, x_j and b_kj - m_j are each
-// split into a sum of two bfloat16 numbers (8 bits). The tensor cores compute the scores, up to Σ_j x_j m_j and an
-// error of at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each bfloat16 has a relative error of 2^-8, the product of
-// the two lower parts is left out, and the tensor cores truncate terms to 24 bits. Templates within two such bounds of
-// the best one are scored again in float64. If the bound is NaN or too large, every template passes. The adders compute
-// the score of the label in float64.
+// The screen of screen.cuh finds the labels. The adders compute the score of the label in float64.
 //
-// Macros set by the host, besides VALUE:
-//   FEATURES             p
-//   TILES                tiles of 8 templates
+// Macros set by the host, besides those of screen.cuh:
 //   SCORERS, ADDERS      numbers of warps that label rows, and that sum them
 //   LABELS               duties of an adder
 //   PLACES               tiles of rows in shared memory
@@ -34,7 +27,8 @@
 
 // Labels of 16 rows in shared memory. Only the first `inside` rows exist. Lane i has the error bound of row i.
 __device__ __forceinline__ void find_labels(
-    const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int k, int *found)
+    const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int columns, int k,
+    int *found)
 {
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
     Scores s = {}, rests = {};
@@ -45,10 +39,10 @@ __device__ __forceinline__ void find_labels(
         __align__(16) VALUE raw[2][4];
         read_four(x + j, raw[0]);
         read_four(x + j + 8 * FEATURES, raw[1]);
-        score_some(raw, screen + j / 4, s, rests);
+        score_some(raw[0], raw[1], screen + j / 4, s, rests);
     }
     if (lane < 16 && lane >= inside) found[lane] = -1;
-    decide(s, rests, rows, inside, error, B, k, found);
+    decide(s, rests, rows, inside, error, B, columns, k, found);
 }
 
 __device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
@@ -187,7 +181,7 @@ struct Place {
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
     const VALUE *X, int64 n,                  // IN (n, FEATURES)
     const float *norms,                       // IN (n,) ‖x‖
-    const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES, k <= DUTIES
+    const double *B, int columns, int k,      // IN (k, columns), k <= 8 TILES, k <= DUTIES
     const double *counts,                     // IN (k,) rows of each label in the last step; null in the first
     const double *weights,                    // IN (n,), if WEIGHTED
     int tiles, int stretches,                 // IN tiles per stretch, and stretches per block
@@ -220,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         if (blockIdx.x == 0) for (int at = lane; at < DUTIES; at += 32) owners[at] = label_of[at];
     }
     __syncthreads();
-    make_screen(B, k, screen, spread);
+    make_screen(B, columns, k, screen, spread);
 #if HOPPER
     asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async;" ::: "memory");
 #endif
@@ -236,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
             float norm = mine ? norms[t * TILE + lane] : 0.f;
             double weight = WEIGHTED && mine ? weights[t * TILE + lane] : 0.0;
             wait_for(full + 8 * place.at, place.phase);
-            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + TINY, screen, B, k,
+            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + TINY, screen, B, columns, k,
                         found[place.at] + 16 * warp);
             if (WEIGHTED && lane < 16) weights_here[place.at][16 * warp + lane] = weight;
             arrive(labelled + 8 * place.at);
@@ -277,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         #pragma unroll
         for (int u = 0; u < SLICES; u++) {
             int j = lane + 32 * u;
-            b[l][u] = c >= 0 && j < FEATURES ? fmax(B[(size)c * FEATURES + j], INFINITE) : 0.0;
+            b[l][u] = c >= 0 && j < columns ? fmax(B[(size)c * columns + j], INFINITE) : 0.0;
         }
     }
     partial += ((size)blockIdx.x * stretches * DUTIES + adder) * FEATURES + lane;

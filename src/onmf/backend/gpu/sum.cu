@@ -17,6 +17,7 @@
 #ifndef WARPS
 #define WARPS 8
 #define DEPTH 3
+#define BLOCKS 2
 #endif
 #define BATCH 4096
 #define SHARE (BATCH / WARPS)                         // rows that a warp sorts
@@ -155,11 +156,11 @@ __device__ __forceinline__ void add_rows(
 }
 
 // partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sum_dense(
+extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) sum_dense(
     const VALUE *X, int p, int64 n,              // IN (n, p)
     const int *labels, const double *weights,    // IN (n,); weights if WEIGHTED
     int first, int count, int64 rows,            // IN labels first to first + count; rows of a part
-    const double *B,                             // IN (k, p) if SCORED, p <= WIDTH
+    const double *B, int columns,                // IN (k, columns) if SCORED, columns <= p <= WIDTH
     double *best,                                // OUT (n,) if SCORED
     double *partial)                             // OUT (parts, count, p)
 {
@@ -211,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sum_dense(
                 for (int f = 0; f < 4; f++) {
                     int j = 4 * (lane + 32 * u) + f;
                     sums[u][f] = 0.0;
-                    if (SCORED) b[u][f] = j < features ? fmax(B[(size)(first + c) * p + j], INFINITE) : 0.0;
+                    if (SCORED) b[u][f] = j < columns ? fmax(B[(size)(first + c) * columns + j], INFINITE) : 0.0;
                 }
         };
         auto end_label = [&]() {
