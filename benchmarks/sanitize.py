@@ -34,10 +34,12 @@ for k in (1, 3, 31, 33, 129):
     for entries in (0, 1):
         check_passes(csr_array(([2.0] * entries, ([3] * entries, [1] * entries)), shape=(9, 4)), k)
     for p in (4, 6, 16, 100):
-        check_step_at_once(65, p, min(k, 48), "kullback-leibler", np.float32)
+        check_step_at_once(65, p, min(k, 64), "kullback-leibler", np.float32)
     print("passes, r =", k, flush=True)
 for loss in ("kullback-leibler", "frobenius"):  # enough rows that each block loops several times
     check_step_at_once(70_000, 16, 20, loss, np.float32)
+    for dtype in (np.float32, np.float64):
+        check_step_at_once(1100, 130, 64, loss, dtype)
 check_passes(made(20, 9, density=0.5), 300)
 for k in (1, 5, 33):
     check_hull(made(50, 60, density=0.3, whole=False), k)

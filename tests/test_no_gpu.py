@@ -93,6 +93,7 @@ def test_who_does_what_on_a_gpu(k, p, shared):
     assert crew.asked_for(4) < crew.shared(4) <= shared
     assert crew.threads <= 1024
     assert crew.places >= 3
+    assert crew.pitch // 4 <= crew.threads, "each thread has four features of a template"
     assert crew.duties <= 64, "as many as two sets of 32 lanes hold"
 
 
@@ -135,6 +136,16 @@ def card():
     )
     gc.collect()
     assert not locked
+
+
+def test_the_share_of_a_large_cluster():
+    from onmf.backend.gpu.crew import Crew
+
+    crew = Crew(scorers=4, adders=11, labels=2, tiles=3, places=3, features=200)
+    assert crew.duties == 22
+    assert crew.heaviest(np.ones(20)) == pytest.approx(0.05)
+    assert crew.heaviest(np.array([0.6] + [0.4 / 19] * 19)) == pytest.approx(0.3), "two duties share it"
+    assert crew.heaviest(np.zeros(20)) == 0
 
 
 @pytest.mark.parametrize("sparse", [True, False])

@@ -148,21 +148,40 @@ def test_array_read_once_without_what_newer_cards_have(monkeypatch):
     check_step_at_once(65, 48, 9, "kullback-leibler", np.float64)
 
 
+@pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])
+def test_most_rows_in_one_cluster(loss):
+    """Two reads are then faster than one."""
+    from onmf.backend.gpu.crew import crew_for
+    from onmf.backend.gpu.launch import largest_shared
+
+    rng = np.random.default_rng(5)
+    C = rng.random((20, 200)) ** 4 + 0.1
+    X = rng.poisson(C[np.where(rng.random(9000) < 0.9, 7, rng.integers(0, 20, 9000))]).astype(np.float32)
+    run = check_steps(X, C, loss)
+    crew = crew_for(200, 4, 20, largest_shared())
+    assert crew is None or run.lopsided(crew, 20)
+
+
 def check_step_at_once(n, p, k, loss, dtype):
-    """Compare a step that scores and sums in one kernel with the reference backend."""
+    """Compare a step that scores and sums in one kernel or two with the reference backend."""
     rng = np.random.default_rng(3)
-    X = rng.poisson(0.7, size=(n, p)).astype(dtype)
-    C = rng.random((k, p)) + 0.1
-    for weights in (None, rng.random(n)):
+    check_steps(rng.poisson(0.7, size=(n, p)).astype(dtype), rng.random((k, p)) + 0.1, loss)
+
+
+def check_steps(X, C, loss):
+    """Compare the third step of a run with the reference backend. Returns the run."""
+    rng = np.random.default_rng(4)
+    for weights in (rng.random(len(X)), None):
         divergence = get_divergence(loss)
         here, there = hold("gpu", X, divergence, weights), hold("reference", X, divergence, weights)
         ours, theirs = here.backend.begin(here), there.backend.begin(there)
         assert ours.step_at_once(here.prepare(C)) is not None
-        for _ in range(2):
+        for _ in range(3):
             one, other = ours.step_from(here.backend.bring(C)), theirs.step_from(C)
         assert np.array_equal(to_host(ours.collect()[0]), theirs.collect()[0])
         for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
             assert to_host(getattr(one, name)) == pytest.approx(getattr(other, name), rel=1e-11, abs=1e-11), name
+    return ours
 
 
 @pytest.mark.parametrize("kind", [csr_array, np.asarray])
@@ -207,6 +226,18 @@ def test_same_bits_in_every_run(loss, sparse, whole):
     for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
     assert one.reconstruction_err_ == other.reconstruction_err_
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_same_bits_with_many_clusters(loss):
+    X = made(20_000, 80, whole=False).toarray()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # too few iterations to converge
+        one, other = (
+            ONMF(60, beta_loss=loss, engine="gpu", init="random", random_state=0, max_iter=9).fit(X) for _ in "ab"
+        )
+    for name in ("labels_", "scales_", "cluster_centers_"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
 
 
 @pytest.mark.parametrize("sparse", [True, False])

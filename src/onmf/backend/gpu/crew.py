@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
+import numpy as np
+
+from onmf.divergence import FloatArray
+
 MOST_PLACES = 6
 """Maximum number of tiles of rows that a block has in shared memory."""
 
@@ -45,6 +49,12 @@ class Crew:
     def duties(self) -> int:
         """Number of labels that the adders can handle."""
         return self.adders * self.labels
+
+    def heaviest(self, counts: FloatArray) -> float:
+        """The largest share of the rows that one duty gets, if clusters have these counts. As ``share_labels`` does."""
+        shares = counts / max(counts.sum(), 1e-300)
+        numbers = 1 + np.floor((self.duties - len(counts)) * 0.999 * shares)
+        return float((shares / numbers).max())
 
     @cached_property
     def macros(self) -> dict[str, int]:

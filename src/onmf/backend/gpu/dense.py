@@ -19,6 +19,12 @@ MOST_SCORED = 512
 MOST_SUMMED = 256
 """Maximum number of features of a row that a warp sums, if it does not score them."""
 
+SCORERS = 12
+"""Warps of a block that labels rows."""
+
+AHEAD = {4: 2, 8: 3}
+"""Groups of 16 features that a warp reads ahead, by the size of an entry. Measured on an H200."""
+
 PARTS = 264
 """Parts of an array that are summed separately. Fixed, so that every card adds in the same order."""
 
@@ -51,15 +57,12 @@ def can_screen(rows: DenseRows, k: int) -> bool:
 def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
     """The best template of each row; the lowest index wins a tie. → (n,)"""
     (n, pitch), k = rows.X.shape, len(B)
-    tiles, wide = -(-k // 8), rows.X.itemsize == 8
-    scorers = 16 if tiles <= 4 else 12
-    # Threads of a warp read their parts of the templates from different banks.
-    room = template_pitch(pitch) if wide else 4 * (-(-pitch // 32) * 8 + 1)
-    macros = {"FEATURES": pitch, "TILES": tiles, "SCORERS": scorers, "AHEAD": 2, "PITCH": room}
-    blocks, shared = min(processors(), -(-n // (16 * scorers))), 32 * tiles * room
+    tiles = -(-k // 8)
+    macros = {"FEATURES": pitch, "TILES": tiles, "SCORERS": SCORERS, "AHEAD": AHEAD[rows.X.itemsize]}
+    blocks, shared = min(processors(), -(-n // (16 * SCORERS))), 32 * tiles * template_pitch(pitch)
     labels = cupy.empty(n, np.int32)
     args = rows.X, long_(n), rows.norms, B, int_(B.shape[1]), int_(k), labels
-    launch("label_dense", blocks, 32 * scorers, *args, value=rows.X, shared=shared, **macros)
+    launch("label_dense", blocks, 32 * SCORERS, *args, value=rows.X, shared=shared, **macros)
     return labels
 
 

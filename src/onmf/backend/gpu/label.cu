@@ -1,33 +1,23 @@
 // Labels of the rows of an array, by the screen of screen.cuh. For steps that read the rows twice.
 //
 // The templates are in shared memory. Each warp has 16 rows at a time and reads them straight into registers, AHEAD
-// steps before it needs them; at the end of its rows, it reads the next ones. Four threads share a row and read 128
-// bytes of it at once. Which features a product adds does not matter, as long as it takes the same ones of the templates.
+// groups of 16 features before it needs them; at the end of its rows, it reads the next ones.
 //
 // Macros set by the host, besides those of screen.cuh:
 //   SCORERS    warps of a block
-//   AHEAD      steps that a warp reads ahead
-//   PITCH      features of a template in shared memory, so that threads read from different banks: an odd multiple of
-//              16 in float64, of 4 in float32
+//   AHEAD      groups of 16 features that a warp reads ahead
 
-#define HALVES (8 / (int)sizeof(VALUE))                     // a thread reads 32 bytes of a row at once
-#define STEPS ((FEATURES + 16 * HALVES - 1) / (16 * HALVES))
-#define TURNS ((STEPS + AHEAD - 1) / AHEAD * AHEAD)         // so that a step has the same place for every 16 rows
+#define STEPS ((FEATURES + 15) / 16)                        // groups of 16 features
+#define TURNS ((STEPS + AHEAD - 1) / AHEAD * AHEAD)         // so that a group has the same place for every 16 rows
 
-// Some features of two rows of a thread. The features after the last are 0.
-__device__ __forceinline__ void read_ahead(
-    const VALUE *one, const VALUE *other, int step, VALUE (&out)[2][HALVES][4])
-{
+// Four features of two rows of a thread. The features after the last are 0.
+__device__ __forceinline__ void read_ahead(const VALUE *one, const VALUE *other, int step, VALUE (&out)[2][4]) {
+    bool there = 16 * step + 16 <= FEATURES || 16 * step + 4 * (threadIdx.x & 3) < FEATURES;
     #pragma unroll
-    for (int h = 0; h < HALVES; h++) {
-        int j = 16 * HALVES * step + 4 * h, own = j + 4 * HALVES * (threadIdx.x & 3);
-        bool there = 16 * HALVES * (step + 1) <= FEATURES || own < FEATURES;
-        #pragma unroll
-        for (int f = 0; f < 4; f++) out[0][h][f] = out[1][h][f] = (VALUE)0;
-        if (there) {
-            read_four(one + j, out[0][h]);
-            read_four(other + j, out[1][h]);
-        }
+    for (int f = 0; f < 4; f++) out[0][f] = out[1][f] = (VALUE)0;
+    if (there) {
+        read_four(one + 16 * step, out[0]);
+        read_four(other + 16 * step, out[1]);
     }
 }
 
@@ -44,12 +34,12 @@ extern "C" __global__ void __launch_bounds__(32 * SCORERS, 1) label_dense(
     float error = error_of(spread);
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2, own = row_of(r);
     int64 row = 16 * ((int64)blockIdx.x * SCORERS + (threadIdx.x >> 5)), apart = 16 * (int64)gridDim.x * SCORERS;
-    const uint4 *templates = screen + r * QUARTER + HALVES * q;
+    const uint4 *templates = screen + r * QUARTER + q;
     const VALUE *x[2][2];                     // two rows of these 16, and of the next
     #pragma unroll
     for (int m = 0; m < 2; m++)
-        x[0][m] = X + (row + own + 8 * m < n ? row + own + 8 * m : n - 1) * FEATURES + 4 * HALVES * q;
-    __align__(16) VALUE ahead[AHEAD][2][HALVES][4];
+        x[0][m] = X + (row + own + 8 * m < n ? row + own + 8 * m : n - 1) * FEATURES + 4 * q;
+    __align__(16) VALUE ahead[AHEAD][2][4];
     #pragma unroll
     for (int a = 0; a < AHEAD; a++)
         if (a < STEPS) read_ahead(x[0][0], x[0][1], a, ahead[a]);
@@ -59,15 +49,13 @@ extern "C" __global__ void __launch_bounds__(32 * SCORERS, 1) label_dense(
         #pragma unroll
         for (int m = 0; m < 2; m++) {
             int64 next = row + apart + own + 8 * m;
-            x[1][m] = X + (next < n ? next : n - 1) * FEATURES + 4 * HALVES * q;
+            x[1][m] = X + (next < n ? next : n - 1) * FEATURES + 4 * q;
         }
         Scores s = {}, rests = {};
         #pragma unroll
         for (int t = 0; t < TURNS; t++) {
-            VALUE (&now)[2][HALVES][4] = ahead[t % AHEAD];
-            #pragma unroll
-            for (int h = 0; h < HALVES; h++)
-                if (t < STEPS) score_some(now[0][h], now[1][h], templates + 4 * HALVES * t + h, s, rests);
+            VALUE (&now)[2][4] = ahead[t % AHEAD];
+            if (t < STEPS) score_some(now, templates + 4 * t, s, rests);
             int then = t + AHEAD;
             if (then >= TURNS && then - TURNS < STEPS) read_ahead(x[1][0], x[1][1], then - TURNS, now);
             if (then < STEPS) read_ahead(x[0][0], x[0][1], then, now);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,10 @@ from .stream import StreamedRows
 TALLIED = 1024
 """Rows that a warp counts."""
 
+MOST_OF_A_DUTY = {False: 0.26, True: 0.13}
+"""Share of float32 rows in one duty of a crew from which on two reads are faster, without and with weights by score.
+Measured on an H200. With float64 rows, one read is always faster."""
+
 STRETCHES = 264
 """Groups of rows of an array that one kernel assigns and sums, at most."""
 
@@ -37,6 +42,8 @@ class GpuRun(Run):
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         self._sizes: Any = None  # of the clusters in the last step
+        self._last: Callable[[], FloatArray] | None = None  # table of the last step, which may be on its way
+        self._earlier: Callable[[], FloatArray] | None = None  # of the step before
         self._plain: bool | None = None
 
     @property
@@ -49,7 +56,9 @@ class GpuRun(Run):
     def step(self, templates: Templates) -> StepSums:
         block = self.block
         if not isinstance(block.rows, StreamedRows):
-            return self._arriving(self.step_at_once(templates) or super().step(templates))
+            step = self._arriving(self.step_at_once(templates) or super().step(templates))
+            self._earlier, self._last = self._last, step.arriving
+            return step
         labels, scales = self.cupy.empty(len(block), np.int32), self.cupy.empty(len(block))
         if block.divergence.fixed_weights:
             self._unless_plain(block.fixed_weights)  # once, not for each part
@@ -116,7 +125,7 @@ class GpuRun(Run):
         if rows.X.size == 0 or rows.X.data.ptr % 16:
             return None
         crew = crew_for(rows.X.shape[1], rows.X.itemsize, k, largest_shared())
-        if crew is not None and self._lopsided(crew):
+        if crew is not None and self.lopsided(crew, k):
             crew = None
         if crew is None and not can_screen(rows, k):
             return None
@@ -137,8 +146,15 @@ class GpuRun(Run):
         self._sizes = step.near("counts")
         return step
 
-    def _lopsided(self, crew: Crew) -> bool:
-        return False
+    def lopsided(self, crew: Crew, k: int) -> bool:
+        """Whether so many rows are in one cluster that a crew is slower than two reads.
+
+        The host does not wait for the last step. So this looks at the one before, whose counts have arrived.
+        """
+        if self._earlier is None or self.block.rows.X.itemsize != 4:
+            return False
+        counts = self._earlier()[COUNTED.index("counts")]
+        return len(counts) == k and crew.heaviest(counts) > MOST_OF_A_DUTY[self.block.divergence.score_weights]
 
     def _label_and_sum(self, crew: Crew, rows: DenseRows, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
         """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""

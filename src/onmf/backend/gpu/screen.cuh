@@ -13,14 +13,9 @@
 //   TILES       tiles of 8 templates; at most 8
 
 #define SLICES ((FEATURES + 31) / 32)                                            // features of a row per lane
-#ifndef PITCH
 #define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // odd multiple of 16: no conflicts
-#endif
-#ifndef MERGED
-#define MERGED 0
-#endif
 #define QUARTER (PITCH / 4)                                                      // 16-byte parts of a template
-#define ERROR (3 * 0x1p-16 + ((FEATURES + 31) / 16 * (MERGED ? 52 : 19) + 8) * 0x1p-23)  // of three products, and of sums
+#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 19 + 8) * 0x1p-23)                    // of three products, and of sums
 #define TOO_LARGE 1e30f                                                          // float cannot bound such errors
 #define LARGEST_TEMPLATE 1e5f                                                    // larger ones are not screened
 #define TINY 0x1p-90f                                                            // bounds the sum of float underflows
@@ -124,14 +119,11 @@ __device__ __forceinline__ float error_of(const float *spread) {
 
 // Add the products of 16 rows and 16 features to the scores. A thread has four features of row r and of row r + 8, r =
 // lane / 4, and reads the templates from there on.
-__device__ __forceinline__ void score_some(
-    const VALUE (&one_row)[4], const VALUE (&other_row)[4], const uint4 *screen, Scores &s, Scores &rests)
-{
+__device__ __forceinline__ void score_some(const VALUE (&raw)[2][4], const uint4 *screen, Scores &s, Scores &rests) {
     unsigned high[4], low[4];
     #pragma unroll
     for (int f = 0; f < 4; f++) {
-        const VALUE *x = (f & 1 ? other_row : one_row) + (f & 2);
-        float one = (float)x[0], other = (float)x[1];
+        float one = (float)raw[f & 1][f & 2], other = (float)raw[f & 1][(f & 2) + 1];
         high[f] = packed(one, other);
         low[f] = rest(one, other, high[f]);
     }
@@ -139,8 +131,8 @@ __device__ __forceinline__ void score_some(
     for (int c = 0; c < TILES; c++) {
         uint4 b = screen[8 * c * QUARTER];
         multiply(s[c], high, b.x, b.y);
-        multiply(MERGED ? s[c] : rests[c], high, b.z, b.w);
-        multiply(MERGED ? s[c] : rests[c], low, b.x, b.y);
+        multiply(rests[c], high, b.z, b.w);
+        multiply(rests[c], low, b.x, b.y);
     }
 }
 
@@ -187,7 +179,7 @@ __device__ __forceinline__ void decide(
         for (int c = 0; c < TILES; c++)
             #pragma unroll
             for (int h = 0; h < 2; h++) {
-                if (!MERGED) s[c][2 * m + h] += rests[c][2 * m + h];
+                s[c][2 * m + h] += rests[c][2 * m + h];
                 if (8 * c + 2 * q + h < k) top = fmaxf(top, s[c][2 * m + h]);
             }
         #pragma unroll

@@ -39,7 +39,7 @@ __device__ __forceinline__ void find_labels(
         __align__(16) VALUE raw[2][4];
         read_four(x + j, raw[0]);
         read_four(x + j + 8 * FEATURES, raw[1]);
-        score_some(raw[0], raw[1], screen + j / 4, s, rests);
+        score_some(raw, screen + j / 4, s, rests);
     }
     if (lane < 16 && lane >= inside) found[lane] = -1;
     decide(s, rests, rows, inside, error, B, columns, k, found);

@@ -14,11 +14,8 @@
 //   WEIGHTED            whether the rows have weights
 //   SCORED, BY_SCORE    whether scores are computed, and whether they are factors of the weights
 
-#ifndef WARPS
 #define WARPS 8
 #define DEPTH 3
-#define BLOCKS 2
-#endif
 #define BATCH 4096
 #define SHARE (BATCH / WARPS)                         // rows that a warp sorts
 #define WIDTH (128 * QUADS)
@@ -156,7 +153,7 @@ __device__ __forceinline__ void add_rows(
 }
 
 // partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) sum_dense(
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2) sum_dense(
     const VALUE *X, int p, int64 n,              // IN (n, p)
     const int *labels, const double *weights,    // IN (n,); weights if WEIGHTED
     int first, int count, int64 rows,            // IN labels first to first + count; rows of a part
