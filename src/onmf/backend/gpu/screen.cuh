@@ -6,7 +6,7 @@
 // truncate terms to 24 bits. Templates within two such bounds of the best one are scored again in float64. If the bound
 // is NaN or too large, every template passes.
 //
-// Templates have `columns` columns, which may be fewer than the rows have: the others of the rows are 0.
+// Templates have `columns` columns, which may be up to 3 fewer than the rows have: the others of the rows are 0.
 //
 // Macros set by the host, besides VALUE:
 //   FEATURES    columns of the rows
@@ -147,7 +147,8 @@ __device__ __noinline__ int best_of(const VALUE *x, const double *B, int columns
         #pragma unroll
         for (int u = 0; u < SLICES; u++) {
             int j = lane + 32 * u;
-            if (j < columns) s += wide(x[j]) * fmax(B[(size)c * columns + j], INFINITE);
+            // Rows are padded by at most 3 columns. A condition that the compiler knows lets it read all slices at once.
+            if (32 * u + 32 <= FEATURES - 3 || j < columns) s += wide(x[j]) * fmax(B[(size)c * columns + j], INFINITE);
         }
         #pragma unroll
         for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
