@@ -58,10 +58,16 @@ def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
     """The best template of each row; the lowest index wins a tie. → (n,)"""
     (n, pitch), k = rows.X.shape, len(B)
     tiles = -(-k // 8)
-    macros = {"FEATURES": pitch, "TILES": tiles, "SCORERS": SCORERS, "AHEAD": AHEAD[rows.X.itemsize]}
+    macros = {
+        "FEATURES": pitch,
+        "COLUMNS": rows.shape[1],
+        "TILES": tiles,
+        "SCORERS": SCORERS,
+        "AHEAD": AHEAD[rows.X.itemsize],
+    }
     blocks, shared = min(processors(), -(-n // (16 * SCORERS))), 32 * tiles * template_pitch(pitch)
     labels = cupy.empty(n, np.int32)
-    args = rows.X, long_(n), rows.norms, B, int_(B.shape[1]), int_(k), labels
+    args = rows.X, long_(n), rows.norms, B, int_(k), labels
     launch("label_dense", blocks, 32 * SCORERS, *args, value=rows.X, shared=shared, **macros)
     return labels
 

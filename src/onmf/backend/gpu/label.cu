@@ -24,12 +24,12 @@ __device__ __forceinline__ void read_ahead(const VALUE *one, const VALUE *other,
 extern "C" __global__ void __launch_bounds__(32 * SCORERS, 1) label_dense(
     const VALUE *X, int64 n,                  // IN (n, FEATURES)
     const float *norms,                       // IN (n,) ‖x‖
-    const double *B, int columns, int k,      // IN (k, columns), k <= 8 TILES
+    const double *B, int k,                   // IN (k, COLUMNS), k <= 8 TILES
     int *labels)                              // OUT (n,)
 {
     extern __shared__ uint4 screen[];         // (8 TILES, QUARTER)
     __shared__ float spread[PITCH];
-    make_screen(B, columns, k, screen, spread);
+    make_screen(B, k, screen, spread);
     __syncthreads();
     float error = error_of(spread);
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2, own = row_of(r);
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(32 * SCORERS, 1) label_dense(
             if (then >= TURNS && then - TURNS < STEPS) read_ahead(x[1][0], x[1][1], then - TURNS, now);
             if (then < STEPS) read_ahead(x[0][0], x[0][1], then, now);
         }
-        decide(s, rests, X + row * FEATURES, inside, bound, B, columns, k, labels + row);
+        decide(s, rests, X + row * FEATURES, inside, bound, B, k, labels + row);
         #pragma unroll
         for (int m = 0; m < 2; m++) x[0][m] = x[1][m];
     }

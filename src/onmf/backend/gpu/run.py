@@ -166,10 +166,10 @@ class GpuRun(Run):
         # The sizes of the clusters in the step before divide the work evenly among the adders.
         known = self.state.labels is not None and self._sizes is not None and len(self._sizes) == k
         counts, weights = or_null(self._sizes if known else None), or_null(factors)
-        given = rows.norms, B, int_(p), int_(k), counts, weights, int_(tiles), int_(of_a_block)
+        given = rows.norms, B, int_(k), counts, weights, int_(tiles), int_(of_a_block)
         labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
         owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, pitch))
-        macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
+        macros = crew.macros | {"COLUMNS": p, "WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
         blocks, shared = -(-stretches // of_a_block), crew.asked_for(X.itemsize)
         args = X, long_(n), *given, labels, best, owners, partial
         launch("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)

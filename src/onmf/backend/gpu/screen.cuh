@@ -6,10 +6,9 @@
 // truncate terms to 24 bits. Templates within two such bounds of the best one are scored again in float64. If the bound
 // is NaN or too large, every template passes.
 //
-// Templates have `columns` columns, which may be up to 3 fewer than the rows have: the others of the rows are 0.
-//
 // Macros set by the host, besides VALUE:
 //   FEATURES    columns of the rows
+//   COLUMNS     columns of the templates; if they are fewer, the others of the rows are 0
 //   TILES       tiles of 8 templates; at most 8
 
 #define SLICES ((FEATURES + 31) / 32)                                            // features of a row per lane
@@ -51,7 +50,7 @@ __device__ __forceinline__ void multiply(float (&s)[4], const unsigned (&x)[4], 
 // The templates in the form of the screen, four features in 16 bytes, and d of each feature; d is infinite if a
 // template is too large for the screen. Called by a whole block. Threads that share four features take different
 // templates: each finds the range of its own, then all of them read these ranges. Requires QUARTER <= blockDim.x.
-__device__ __forceinline__ void make_screen(const double *B, int columns, int k, uint4 *screen, float *spread) {
+__device__ __forceinline__ void make_screen(const double *B, int k, uint4 *screen, float *spread) {
     double *ranges = (double *)screen;         // (groups, QUARTER, 8), before the screen is written
     int groups = blockDim.x / QUARTER, group = threadIdx.x / QUARTER, at = threadIdx.x % QUARTER, most = 2 * TILES;
     groups = groups < most ? groups : most;    // their ranges fit
@@ -61,10 +60,10 @@ __device__ __forceinline__ void make_screen(const double *B, int columns, int k,
         #pragma unroll
         for (int f = 0; f < 4; f++) {
             int j = 4 * at + f;
-            if (j < columns) low[f] = high[f] = B[j];
+            if (j < COLUMNS) low[f] = high[f] = B[j];
             #pragma unroll 4
-            for (int c = group; c < k && j < columns; c += groups) {
-                double b = B[(size)c * columns + j];
+            for (int c = group; c < k && j < COLUMNS; c += groups) {
+                double b = B[(size)c * COLUMNS + j];
                 low[f] = fmin(low[f], b);
                 high[f] = fmax(high[f], b);
             }
@@ -101,7 +100,7 @@ __device__ __forceinline__ void make_screen(const double *B, int columns, int k,
         #pragma unroll
         for (int f = 0; f < 4; f++) {
             int j = 4 * at + f;
-            b[f] = c < k && j < columns ? (float)(B[(size)c * columns + j] - middle[f]) : 0.f;
+            b[f] = c < k && j < COLUMNS ? (float)(B[(size)c * COLUMNS + j] - middle[f]) : 0.f;
         }
         unsigned x = packed(b[0], b[1]), y = packed(b[2], b[3]);
         screen[c * QUARTER + at] = make_uint4(x, y, rest(b[0], b[1], x), rest(b[2], b[3], y));
@@ -137,7 +136,7 @@ __device__ __forceinline__ void score_some(const VALUE (&raw)[2][4], const uint4
 }
 
 // The best of the candidate templates for a row, in float64. Called by a whole warp.
-__device__ __noinline__ int best_of(const VALUE *x, const double *B, int columns, Set candidates) {
+__device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candidates) {
     int lane = threadIdx.x & 31, winner = NOBODY;
     double best = NEVER;
     while (candidates) {
@@ -147,8 +146,7 @@ __device__ __noinline__ int best_of(const VALUE *x, const double *B, int columns
         #pragma unroll
         for (int u = 0; u < SLICES; u++) {
             int j = lane + 32 * u;
-            // Rows are padded by at most 3 columns. A condition that the compiler knows lets it read all slices at once.
-            if (32 * u + 32 <= FEATURES - 3 || j < columns) s += wide(x[j]) * fmax(B[(size)c * columns + j], INFINITE);
+            if (j < COLUMNS) s += wide(x[j]) * fmax(B[(size)c * COLUMNS + j], INFINITE);
         }
         #pragma unroll
         for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
@@ -168,7 +166,7 @@ __device__ __forceinline__ int row_of(int r) {
 
 // Labels of 16 rows from their scores. Only the first `inside` rows exist. Lane i has the error bound of row i.
 __device__ __forceinline__ void decide(
-    Scores &s, const Scores &rests, const VALUE *rows, int inside, float error, const double *B, int columns, int k,
+    Scores &s, const Scores &rests, const VALUE *rows, int inside, float error, const double *B, int k,
     int *found)
 {
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
@@ -201,8 +199,7 @@ __device__ __forceinline__ void decide(
         while (open) {
             int from = __ffs(open) - 1;
             open &= open - 1;
-            int best = best_of(rows + (8 * m + row_of(from >> 2)) * FEATURES, B, columns,
-                               __shfl_sync(ALL, passed, from));
+            int best = best_of(rows + (8 * m + row_of(from >> 2)) * FEATURES, B, __shfl_sync(ALL, passed, from));
             if (lane == from) winner = best;
         }
         if (q == 0 && place < inside) found[place] = winner;

@@ -27,8 +27,7 @@
 
 // Labels of 16 rows in shared memory. Only the first `inside` rows exist. Lane i has the error bound of row i.
 __device__ __forceinline__ void find_labels(
-    const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int columns, int k,
-    int *found)
+    const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int k, int *found)
 {
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
     Scores s = {}, rests = {};
@@ -42,7 +41,7 @@ __device__ __forceinline__ void find_labels(
         score_some(raw, screen + j / 4, s, rests);
     }
     if (lane < 16 && lane >= inside) found[lane] = -1;
-    decide(s, rests, rows, inside, error, B, columns, k, found);
+    decide(s, rests, rows, inside, error, B, k, found);
 }
 
 __device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
@@ -181,7 +180,7 @@ struct Place {
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
     const VALUE *X, int64 n,                  // IN (n, FEATURES)
     const float *norms,                       // IN (n,) ‖x‖
-    const double *B, int columns, int k,      // IN (k, columns), k <= 8 TILES, k <= DUTIES
+    const double *B, int k,                   // IN (k, COLUMNS), k <= 8 TILES, k <= DUTIES
     const double *counts,                     // IN (k,) rows of each label in the last step; null in the first
     const double *weights,                    // IN (n,), if WEIGHTED
     int tiles, int stretches,                 // IN tiles per stretch, and stretches per block
@@ -214,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         if (blockIdx.x == 0) for (int at = lane; at < DUTIES; at += 32) owners[at] = label_of[at];
     }
     __syncthreads();
-    make_screen(B, columns, k, screen, spread);
+    make_screen(B, k, screen, spread);
 #if HOPPER
     asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async;" ::: "memory");
 #endif
@@ -230,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
             float norm = mine ? norms[t * TILE + lane] : 0.f;
             double weight = WEIGHTED && mine ? weights[t * TILE + lane] : 0.0;
             wait_for(full + 8 * place.at, place.phase);
-            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + TINY, screen, B, columns, k,
+            find_labels(rows + place.at * ROOM + 16 * warp * FEATURES, left, error * norm + TINY, screen, B, k,
                         found[place.at] + 16 * warp);
             if (WEIGHTED && lane < 16) weights_here[place.at][16 * warp + lane] = weight;
             arrive(labelled + 8 * place.at);
@@ -271,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         #pragma unroll
         for (int u = 0; u < SLICES; u++) {
             int j = lane + 32 * u;
-            b[l][u] = c >= 0 && j < columns ? fmax(B[(size)c * columns + j], INFINITE) : 0.0;
+            b[l][u] = c >= 0 && j < COLUMNS ? fmax(B[(size)c * COLUMNS + j], INFINITE) : 0.0;
         }
     }
     partial += ((size)blockIdx.x * stretches * DUTIES + adder) * FEATURES + lane;
