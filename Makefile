@@ -6,12 +6,13 @@ LOWEST := .venv-lowest
 JOBS    ?= 2
 MINUTES ?= 10
 SEED    ?= 1
+INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 # Tests that run every kernel, on all its types and on odd shapes.
 KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.py contract/test_paper.py \
              contract/test_parts.py test_blocks.py test_bounds.py test_estimator.py test_starts.py test_optima.py \
-             test_properties.py test_select.py test_sklearn.py test_sound.py test_stream.py)
+             test_properties.py test_sound.py test_stream.py)
 
 .PHONY: demo test test-lowest bounds check lint workflows docs pictures paper bench fuzz sanitize clean
 
@@ -61,7 +62,7 @@ paper: $(VENV)/.dev  ## recreate the tables and figures of the docs from the dat
 	cp docs/_build/paper/*.md docs/_build/paper/*.png docs/paper/
 
 bench: $(VENV)/.dev  ## benchmark against other libraries; writes the tables and the figure of the docs
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(INSTALL) --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fit odd data and read damaged files for some minutes: make fuzz MINUTES=10 SEED=1
@@ -81,11 +82,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[report]"
+	$(INSTALL) --editable ".[report]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(INSTALL) --editable ".[dev]"
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/bin/uv: | $(VENV)/bin/python

@@ -46,6 +46,11 @@ def prepare(block, templates):
     return block.backend.prepare(block.rows, block.backend.bring(templates))
 
 
+def pytest_collection_modifyitems(items):
+    """Run the fuzzer last: it uses every kernel on every type of number, most of which are compiled by then."""
+    items.sort(key=lambda item: item.path.name == "test_fuzz.py")
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print each reason for skipped tests once."""
     skipped = terminalreporter.stats.get("skipped", [])

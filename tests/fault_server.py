@@ -150,7 +150,7 @@ class Writer:
         vars(self).update(options)
 
 
-TEXTS = ("documents", "{base}/{k}.csv", "-k", "{k}", "--quiet", "--threads", "1", "--no-report")
+TEXTS = ("documents", "{base}/{k}.csv", "-k", "{k}", "--quick", "--quiet", "--threads", "1", "--no-report")
 OVERWRITES = {"forces": False, "shares": True}
 WRITERS = {
     "documents": Writer("out", command(*TEXTS, "--out", "{folder}/out"), read_documents),

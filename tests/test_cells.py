@@ -340,7 +340,7 @@ class TestRefusals:
         with pytest.raises(
             ValueError,
             match=r"X holds no counts: .*'cell-0', gene 'gene-.*normalised to 10,000 and log-transformed "
-            r"\(natural logarithm\). Whole numbers are in the layer 'counts': use it instead",
+            r"\(natural logarithm\). Whole numbers are in the layer 'counts': use layer='counts'\.$",
         ):
             function(adata)
         assert contents(adata) == before

@@ -16,6 +16,7 @@ from onmf.cells.matrix import SomeRows
 from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, UNIT, View, log_likelihood, logarithms, transform
 from onmf.confidence import USUAL, Calibration, calibrate, log_chances
 from onmf.datasets import make_counts
+from onmf.divergence import NegativeBinomial
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # of anndata, about its next version
@@ -298,7 +299,9 @@ class TestFit:
         steps = []
         fit = fit_counts(made.X, "auto", progress=lambda name, share: steps.append((name, share)))
         assert 3 <= fit.model.n_clusters <= 5
-        assert fit.notes[0] == f"{fit.model.n_clusters} clusters were chosen by the likelihood of held-out counts."
+        assert fit.notes[0].startswith(f"{fit.model.n_clusters} clusters were chosen by held-out, of 2 to 30.")
+        assert fit.selection.n_clusters == fit.model.n_clusters
+        assert (fit.selection.n_rows, fit.selection.n_total) == made.X.shape[:1] * 2
         assert ("choosing the number of clusters", None) in steps
         shares = [share for name, share in steps if name == "clustering"]
         assert shares == sorted(shares)
@@ -369,6 +372,16 @@ class TestFit:
             (3, {"beta_loss": "frobenius", "refine": "local-search"}, "refine='local-search' needs a closed form"),
             (3, {"engine": "blocks"}, "engine='blocks' cannot take this data"),
             (3, {"init": "best"}, "init='best' is not allowed"),
+            (
+                3,
+                {"view": "logs", "beta_loss": "negative-binomial"},
+                r"use view='counts' \(--view counts on the command",
+            ),
+            (
+                3,
+                {"view": "logs", "beta_loss": NegativeBinomial(2.0)},
+                "'logs' is not allowed with the negative binomial",
+            ),
             (3, {"random_state": "x"}, "'x' cannot be used to seed"),
         ],
     )

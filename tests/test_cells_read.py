@@ -183,7 +183,7 @@ class TestAnnData:
         assert (raw.genes, raw.place) == (IDS, "raw/X")
         with pytest.raises(ValueError, match="no layer 'nope': it has 'X', 'raw', 'counts', 'csc', 'dense'"):
             read_cells(path, layer="nope")
-        with pytest.raises(ValueError, match="leave the orientation out"):
+        with pytest.raises(ValueError, match="leave out orientation"):
             read_cells(path, orientation="cells-in-rows")
 
     @pytest.mark.parametrize("suffix", ["h5ad", "zarr2", "zarr3"])
@@ -282,13 +282,13 @@ class TestAnnData:
         anndata.AnnData(
             None, obs=pd.DataFrame(index=BARCODES), var=pd.DataFrame(index=IDS), layers={"c": counts()}
         ).write_h5ad(path := tmp_path / "x.h5ad")
-        with pytest.raises(ValueError, match=r"has no X. Name the layer .* it has 'c'"):
+        with pytest.raises(ValueError, match=r"has no X. Name the layer .* layer='c' .--layer c on .* it has 'c'"):
             read_cells(path)
         with h5py.File(path, "r+") as file:  # as AnnData 0.12 writes it
             if "X" not in file:
                 file["X"] = h5py.Empty("f4")
                 file["X"].attrs["encoding-type"] = "null"
-        with pytest.raises(ValueError, match=r"has no X. Name the layer .* it has 'c'"):
+        with pytest.raises(ValueError, match=r"has no X. Name the layer .* layer='c' .--layer c on .* it has 'c'"):
             read_cells(path)
         equal(read_cells(path, layer="c"))
 
@@ -366,7 +366,9 @@ class TestTenX:
         equal(cells)
         assert (cells.barcodes, cells.genes, cells.ids, cells.place) == (BARCODES, SYMBOLS, IDS, "hg19")
         path = tenx_v2(tmp_path / "two.h5", ("hg19", "mm10"))
-        with pytest.raises(ValueError, match="several genomes, 'hg19', 'mm10': name one"):
+        with pytest.raises(
+            ValueError, match=r"several genomes, 'hg19', 'mm10': name one .* layer='hg19' .--layer hg19"
+        ):
             read_cells(path)
         equal(read_cells(path, layer="mm10"))
         with pytest.raises(ValueError, match="no layer 'x'"):
@@ -427,6 +429,7 @@ class TestTenX:
         cells = read_cells(path)
         equal(cells)
         assert "genes in rows are assumed" in cells.notes[0]
+        assert "set orientation='cells-in-rows' (--orientation cells-in-rows on" in cells.notes[0]
         cells = read_cells(path, orientation="cells-in-rows")
         assert cells.X.shape == (20, 30)
         mmwrite(path, counts(float).toarray().T)
@@ -523,7 +526,10 @@ def test_the_steps_of_scanpy_are_recognised(tmp_path):
         changed = step(data)
         data = data if changed is None else changed
         data.write_h5ad(path := tmp_path / f"{number}.h5ad")
-        with pytest.raises(ValueError, match=f"{message}.* Whole numbers are in the layer 'counts': use it instead"):
+        with pytest.raises(
+            ValueError,
+            match=f"{message}.* Whole numbers are in the layer 'counts': use layer='counts' .--layer counts on",
+        ):
             check_counts(read_cells(path))
         assert check_counts(read_cells(path, layer="counts")) == []
 
@@ -793,7 +799,9 @@ class TestCounts:
         data.raw = adata(self.normalised(counts()))
         data.write_h5ad(path := tmp_path / "x.h5ad")
         with pytest.raises(
-            ValueError, match=r"x.h5ad, X holds no counts: .*layer 'counts' and the layer 'csc': use one"
+            ValueError,
+            match=r"x.h5ad, X holds no counts: .*layer 'counts' and the layer 'csc': use one of these, such as "
+            r"layer='counts' .--layer counts on the",
         ):
             check_counts(read_cells(path))
         with pytest.raises(ValueError, match="raw/X holds no counts"):
@@ -807,7 +815,10 @@ class TestCounts:
         path = loom(tmp_path / "x.loom")
         with h5py.File(path, "r+") as file:
             file["matrix"][...] = np.log1p(file["matrix"][...])
-        with pytest.raises(ValueError, match=r"the counts were log-transformed.* layer 'spliced': use it instead"):
+        with pytest.raises(
+            ValueError,
+            match=r"the counts were log-transformed.* layer 'spliced': use layer='spliced' .--layer spliced on",
+        ):
             check_counts(read_cells(path))
 
     def test_dask(self):

@@ -100,6 +100,7 @@ class TestFiles:
         summary = json.loads((result[0] / "summary.json").read_text())
         assert (summary["cells"], summary["genes"], len(summary["clusters"])) == (150, 60, 3)
         assert summary["ari"] > 0.9
+        assert summary["selection"] is None, "the number was given"
 
     def test_the_report_names_cells_and_genes(self, result):
         page = (result[0] / "report.html").read_text()
@@ -117,6 +118,11 @@ class TestPredict:
             assert row["cluster"] == known[row["cell"]]["cluster"]
             assert float(row["confidence"]) == pytest.approx(float(known[row["cell"]]["confidence"]), abs=2e-4)
             assert row["runner_up"] == known[row["cell"]]["runner_up"]
+
+    def test_a_file_that_knows_its_rows_takes_no_orientation(self, result, file):
+        ran = command("predict", result[0] / "model.onmf", file, "--orientation", "genes-in-rows")
+        assert ran.returncode == 2
+        assert "cells.h5ad says itself what its rows are: leave out orientation (--orientation on" in ran.stderr
 
     def test_a_note_if_most_genes_are_missing(self, result, adata, tmp_path):
         adata[:, :20].copy().write_h5ad(tmp_path / "few.h5ad")
@@ -226,7 +232,9 @@ class TestFormats:
         save_npz(tmp_path / "counts.npz", adata.X)
         ran = command("cells", tmp_path / "counts.npz", "-k", 3, "--quick", "--json")
         assert ran.returncode == 0, ran.stderr
-        assert json.loads(ran.stdout)["cells"] == 150
+        summary = json.loads(ran.stdout)
+        assert summary["cells"] == 150
+        assert "set orientation='genes-in-rows' (--orientation genes-in-rows on" in summary["notes"][0]
 
     def test_labels_from_a_table(self, adata, tmp_path, file):
         adata.obs[["class"]].to_csv(tmp_path / "labels.csv")
@@ -254,7 +262,7 @@ class TestRefusals:
         logs.write_h5ad(tmp_path / "logs.h5ad")
         said = self.refused("cells", tmp_path / "logs.h5ad", "-k", 3, "--out", tmp_path / "out")
         assert "holds no counts" in said
-        assert "'spliced'" in said
+        assert "use layer='spliced' (--layer spliced on the command line)." in said
         assert not (tmp_path / "out").exists()
         assert command("cells", tmp_path / "logs.h5ad", "-k", 3, "--layer", "spliced", "--quick").returncode == 0
 
@@ -332,10 +340,25 @@ class TestCopy:
         assert "onmf" not in written.varm
 
 
-def test_auto_chooses_a_number(file):
-    ran = command("cells", file, "-k", "auto", "--json")
+def test_auto_chooses_a_number_and_shows_how(file, tmp_path):
+    ran = command("cells", file, "-k", "auto", "--quick", "--no-report", "--out", tmp_path / "out")
     assert ran.returncode == 0, ran.stderr
-    assert 2 <= len(json.loads(ran.stdout)["clusters"]) <= 5
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    number = len(summary["clusters"])
+    assert 2 <= number <= 5
+    choice = summary["selection"]
+    assert (choice["n_clusters"], choice["criterion"], choice["n_rows"]) == (number, "held-out", 150)
+    tried = [row["n_clusters"] for row in choice["tried"]]
+    assert tried == [2, 3, 4, 5, 6, 7, 8, 10, 12, 14]
+    assert f"{number} clusters were chosen by held-out, of 2 to 14." in ran.stdout
+    lines = ran.stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("clusters ") and "held-out" in line)
+    shown = [line.split() for line in lines[start + 1 : start + 1 + len(tried)]]
+    assert [int(words[0]) for words in shown] == tried
+    assert [words[0] for words in shown if words[-1] == "chosen"] == [str(number)]
+    kept = anndata.read_h5ad(tmp_path / "out" / "cells.h5ad").uns["onmf"]["selection"]
+    assert kept["n_clusters"].tolist() == tried
+    assert kept["held_out"].tolist() == [row["held_out"] for row in choice["tried"]]
 
 
 def test_help_names_every_format():

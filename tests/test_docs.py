@@ -38,6 +38,14 @@ def test_a_reader_can_follow_the_page(name, tmp_path):
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+def test_the_gallery_lists_nothing_but_examples():
+    header = (ROOT / "examples" / "GALLERY_HEADER.rst").read_text()
+    assert "toctree" not in header, "its pages would stand before the examples in the sidebar"
+    guide = (ROOT / "docs" / "guide" / "images.md").read_text()
+    for page in (ROOT / "docs" / "gallery").glob("*.md"):
+        assert f"\n../gallery/{page.stem}\n" in guide
+
+
 def commands(page, start):
     """The shell lines of a page that begin so."""
     lines = (line for block in blocks_of(page) if block.language in SHELL for line in block.commands)

@@ -319,6 +319,11 @@ class TestInTheBrowser:
             slide(page, left, most=8)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
             assert page.evaluate("document.documentElement.scrollHeight") < 14_000
+        label, slider = (page.locator(name).bounding_box() for name in (".level label", "#level"))
+        assert page.locator(".level label").is_visible()
+        assert label["x"] + label["width"] <= slider["x"], "the label stands beside the slider"
+        assert abs(label["y"] + label["height"] / 2 - slider["y"] - slider["height"] / 2) < 8
+        assert slider["width"] >= 80
         outside = page.evaluate(
             "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, svg, dialog, .tip, .skip') &&"
             "e.getBoundingClientRect().width && e.getBoundingClientRect().right > 391).length"
@@ -400,6 +405,7 @@ def test_the_header_says_how_the_clusters_were_made():
     texts = ["red tea", "green tea", "cow milk", "goat milk"]
     voted = documents_report(cluster_documents(texts, 2, n_consensus=6))
     assert "2 clusters, kullback-leibler, a vote of 6 runs in 3 views</p>" in voted
+    assert voted.count("a vote of") == 1
     assert "Iterations" not in voted
     quick = documents_report(cluster_documents(texts, 2, quick=True))
     assert "2 clusters, kullback-leibler, start snpa</p>" in quick

@@ -16,6 +16,7 @@ from conftest import DATA
 from onmf.datasets import make_counts
 from onmf.palette import distinct_colours
 from onmf.report import cells_report, write_cells_report
+from onmf.select import select_n_clusters
 
 EVIL = "</script><img src=x onerror='window.hacked = 1'>"
 WIDE = {"width": 1280, "height": 900}
@@ -113,6 +114,26 @@ class TestInTheBrowser:
         values = page.evaluate(f"onmf.cells.expression(onmf.cells.findGene({name!r})).then((v) => Array.from(v))")
         assert values == pytest.approx(expected, abs=0.05), "large counts are rounded"
 
+    def test_how_the_number_of_clusters_was_chosen(self, visit, small):
+        selection = select_n_clusters(small.X, [2, 3, 4, 6], criterion="held-out", n_splits=1, n_init=1, random_state=0)
+        selection = replace(selection, fewest=True)
+        page = visit(cells_report(replace(small, selection=selection)), viewport=WIDE)
+        charts = page.locator("#number svg")
+        assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
+            *("held-out", "information", "stability", "objective")
+        ]
+        assert charts.first.locator("circle").count() == 4
+        assert page.locator("#number line.enough").count() == 1
+        bound = float(charts.first.locator("line.enough").get_attribute("y1"))
+        heights = [float(dot.get_attribute("cy")) for dot in charts.first.locator("circle").all()]
+        above = [k for k, height in zip(selection.candidates, heights, strict=True) if height <= bound]
+        assert above[0] == selection.n_clusters
+        assert charts.first.locator("text.chosen").text_content() == str(selection.n_clusters)
+        assert "The smallest number of clusters above the dotted line" in page.inner_text("#number")
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert 'id="number"' not in cells_report(small), "the number was given"
+
     def test_an_unknown_gene_gets_a_sentence(self, visit, small):
         page = visit(cells_report(small), viewport=WIDE)
         before = painted(page)
@@ -198,6 +219,34 @@ class TestInTheBrowser:
         page.click("#whole")
         page.wait_for_selector("#whole", state="hidden")
         assert painted(page) == before
+
+    @pytest.mark.parametrize("stretch", [(4, 1), (1, 1), (1, 4)])
+    def test_the_points_fill_the_map_without_distortion(self, visit, small, stretch):
+        places = small.embedding / np.ptp(small.embedding, axis=0) * stretch
+        page = visit(cells_report(replace(small, embedding=places)), viewport=WIDE)
+        seen = np.array(
+            page.evaluate("Array.from({ length: 400 }, (_, i) => onmf.cells.map.at(i)).map(({ x, y }) => [x, y])")
+        )
+        box = page.locator("#cells").bounding_box()
+        inside, sides = np.array([box["x"], box["y"]]), np.array([box["width"], box["height"]])
+        room = [seen.min(axis=0) - inside, inside + sides - seen.max(axis=0)]
+        assert room[0] == pytest.approx(room[1], abs=1.5), "the points are in the middle"
+        assert np.min(room) == pytest.approx(14, abs=2), "in one direction the points reach the margin"
+        spans = np.ptp(seen, axis=0)
+        assert spans / spans.max() == pytest.approx(np.divide(stretch, max(stretch)), abs=0.01)
+        hover(page, 7)
+        assert page.inner_text("#tip").startswith("CELL")
+        page.focus("#cells")
+        page.keyboard.press("+")
+        page.wait_for_selector("#whole", state="visible")
+        closer = place(page, 7)
+        box = page.locator("#cells").bounding_box()
+        page.mouse.move(box["x"] + 100, box["y"] + 100)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 150, box["y"] + 130, steps=3)
+        page.mouse.up()
+        moved = place(page, 7)
+        assert (moved["x"] - closer["x"], moved["y"] - closer["y"]) == pytest.approx((50, 30), abs=1)
 
     def test_the_dot_plot(self, visit, small):
         page = visit(cells_report(small), viewport=WIDE)

@@ -121,6 +121,22 @@ def test_stability_chooses_among_numbers_that_are_level():
     assert nothing.n_clusters == 1
 
 
+def test_the_fewest_clusters_that_predict_as_well_as_the_best():
+    values = {"held_out": np.array([-5.0, -4.05, -4.0, -4.2, -4.5]), "held_out_error": np.full(5, 0.1)}
+    best = replace(made_selection(criterion="held-out"), **values)
+    fewest = replace(best, fewest=True)
+    assert (best.n_clusters, fewest.n_clusters) == (4, 3)
+    assert (best.enough, fewest.enough) == (None, -4.1)
+    assert fewest.runners_up == [4]
+    assert (
+        "of 1 to 8. 4 clusters predict a held-out count better by 0.05 nats, which is no more than the standard error, "
+        "0.1: the smallest such number was chosen. Runners-up: 4."
+    ) in str(fewest)
+    assert "predict" not in str(best)
+    assert replace(fewest, held_out_error=np.full(5, np.nan)).n_clusters == 4
+    assert replace(fewest, criterion="information").n_clusters == 3
+
+
 def test_the_largest_number_tried_is_told():
     X = make_counts(300, 60, 8, random_state=0).X
     assert "larger numbers may be better." in str(select_n_clusters(X, [2, 3], criterion="held-out", random_state=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class CpuRows:
     """An array or CSR matrix in memory, and a fact about it that is computed once."""
 
     def __init__(self, X: Matrix) -> None:
-        self.X = X
+        self.X = read_only(X)
         self.sparse = issparse(X)
         self._total: float | None = None
 
@@ -61,6 +62,24 @@ class CpuRows:
             threads.over_blocks(add, cuts, 1)
             self._total = float(totals.sum())
         return self._total
+
+
+def read_only(X: Matrix) -> Matrix:
+    """The same rows, which cannot be written to.
+
+    Numba compiles a kernel once for arrays that can be written to, and once more for those that cannot, such as files
+    that are mapped into memory. So that it compiles only one of them, the kernels get read-only rows alone.
+    """
+    if not issparse(X):
+        X = X.view()
+        X.flags.writeable = False
+        return X
+    X = copy(X)  # the arrays inside are the same; a new csr_array might convert its indices
+    for name in ("data", "indices", "indptr"):
+        array = getattr(X, name).view()
+        array.flags.writeable = False
+        setattr(X, name, array)
+    return X
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
         raise KeyError(f"adata has no layer {layer!r}: {remedy}.")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
-        raise ValueError("adata has no X: name the layer that has the counts with layer=.")
+        raise ValueError("adata has no X: name the layer that has the counts, such as layer='counts'.")
     X = canonical(X) if issparse(X) else X
     names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
     place = "X" if layer is None else f"layers/{layer}"
@@ -87,6 +87,12 @@ def write_results(
         "stop_reason": model.stop_reason_,
         "notes": np.array(result.notes, dtype=object),
     }
+    if result.selection is not None:
+        table = result.selection.table()
+        about["selection"] = {
+            name: np.array([row[name] for row in table], dtype=int if name == "n_clusters" else float)  # None is NaN
+            for name in table[0]
+        }
     found = scanpy_markers(result.markers, list(adata.var_names), categories, key, layer)
     # All results are ready here, so an error cannot leave half of them behind.
     for name, values in of_cells.items():

@@ -54,8 +54,9 @@ def cluster(
           ``obs[key_added + "_scale"]``: the scale of the cell.
         - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.
         - ``varm[key_added]``: the share of each gene in the counts of each cluster, genes × clusters.
-        - ``uns[key_added]``: parameters, view, objective; ``uns[key_added + "_markers"]``: marker genes, as
-          ``scanpy.get.rank_genes_groups_df`` reads them.
+        - ``uns[key_added]``: parameters, view, objective, and with ``n_clusters="auto"`` the criteria for each number
+          that was tried (``pandas.DataFrame(adata.uns["onmf"]["selection"])``).
+          ``uns[key_added + "_markers"]``: marker genes, as ``scanpy.get.rank_genes_groups_df`` reads them.
     n_clusters : int or "auto"
         Number of clusters. ``"auto"`` takes the smallest number that predicts held-out counts nearly as well as the
         best one.
@@ -70,7 +71,8 @@ def cluster(
     min_cells : int, default=1
         Genes in fewer cells are not clustered by.
     view : {"auto", "counts", "logs"}, default="auto"
-        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both.
+        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both with Kullback–Leibler, and takes the
+        counts with other divergences. The negative binomial refuses ``"logs"``: it describes counts.
     progress : callable, optional
         Called with the name of a step and the share of it that is done (None if unknown).
     **parameters
@@ -178,6 +180,7 @@ def cluster_cells(
         profiles=divide(profiles.counts, profiles.counts.sum(axis=1, keepdims=True)),
         notes=[*notes, *fit.notes],
         source=cells.source,
+        selection=fit.selection,
     )
     if cells.classes is not None:
         result.classes = cells.classes

@@ -12,6 +12,7 @@ from onmf.datasets.pieces import ROWS
 
 from .matrix import are_whole, canonical
 from .read import Cells, whole_layers
+from .wording import setting
 
 LOGARITHMS = 20
 """Largest value that logarithms have: even to base 2, it stands for a million counts."""
@@ -78,7 +79,7 @@ def check_counts(
     """
     if isinstance(X, Cells):
         source, at = X.source, X.place
-        check = CountCheck(f"{source}, {at}", lambda: whole_layers(source, at), X.barcodes, X.genes)
+        check = CountCheck(f"{source}, {at}", lambda: whole_layers(source, at), X.barcodes, X.genes, in_file=True)
         X = X.X
     else:
         check = CountCheck(place, elsewhere, barcodes, genes)
@@ -116,6 +117,9 @@ class CountCheck:
     ----------
     place, elsewhere, barcodes, genes
         As for :func:`check_counts`.
+    in_file : bool, default=False
+        Whether the counts are read from a file, where ``layer`` can name every place. Otherwise they are those of an
+        AnnData object.
     """
 
     def __init__(
@@ -124,7 +128,10 @@ class CountCheck:
         elsewhere: Sequence[str] | Callable[[], Sequence[str]] = (),
         barcodes: Sequence[str] | None = None,
         genes: Sequence[str] | None = None,
+        *,
+        in_file: bool = False,
     ) -> None:
+        self.in_file = in_file
         self.place, self.elsewhere, self.barcodes, self.genes = place, elsewhere, barcodes, genes
         self.seen = 0
         self.largest = 0.0
@@ -182,10 +189,16 @@ class CountCheck:
         if places:
             *first, last = places
             remedy = f"Whole numbers are in {', '.join(first)}{' and ' if first else ''}{last}: use "
-            remedy += "one of these instead." if first else "it instead."
+            remedy += f"one of these, such as {self._how(names[0])}." if first else f"{self._how(names[0])}."
         else:
             remedy = "Use the counts as they were measured, before normalisation, logarithms and scaling."
         return f"{self.place} holds no counts: {finding} {remedy}"
+
+    def _how(self, name: str) -> str:
+        """How a place is asked for."""
+        if self.in_file:
+            return setting("layer", name)
+        return {"X": "layer=None", "raw": "adata.raw.to_adata()"}.get(name, f"layer={name!r}")
 
 
 def describe(X: csr_array, largest: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,17 +16,18 @@ from sklearn.utils import check_random_state
 from onmf import interrupt
 from onmf.backend import to_host
 from onmf.confidence import Calibration, calibrate, every_run, log_chances
-from onmf.divergence import Array, FloatArray, get_divergence
+from onmf.divergence import Array, FloatArray, NegativeBinomial, get_divergence
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.settings import check_moves
 from onmf.parameters import check_parameters
-from onmf.select import select_n_clusters
+from onmf.select import Selection, select_n_clusters
 from onmf.tsne import Progress
 
 from .genes import N_TOP_GENES, as_csr, check_number, columns_of, deviances, top_genes
 from .views import NAMES, View, log_likelihood, transform
 from .views import SAMPLE as LIKELIHOOD_SAMPLE
+from .wording import setting
 
 STARTS = 2
 """Runs in the chosen view."""
@@ -97,6 +98,8 @@ class Fit:
         How the confidence follows from losses.
     notes : list of str
         What was chosen, and why.
+    selection : Selection or None
+        How the number of clusters was chosen; None if it was given.
     """
 
     model: ONMF
@@ -106,6 +109,7 @@ class Fit:
     runners_up: Array
     calibration: Calibration
     notes: list[str]
+    selection: Selection | None = None
 
 
 def keep_cells(X: Any, min_genes: int) -> Kept:
@@ -149,7 +153,8 @@ def fit_counts(
         Genes in fewer cells are not used.
     view : {"auto", "counts", "logs"}, default="auto"
         What is clustered: counts, or their normalised logarithms. ``"auto"`` tries both on some cells, and takes the
-        one under whose clusters the counts are more likely.
+        one under whose clusters the counts are more likely; for other divergences than Kullback–Leibler it takes the
+        counts. The negative binomial refuses ``"logs"``: it describes counts.
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
@@ -181,10 +186,12 @@ def fit_counts(
         raise ValueError(f"No gene{where} differs between the cells: there is nothing to cluster by.")
     counts = columns_of(X, columns)
     notes: list[str] = []
+    selection = None
     if auto:
         report("choosing the number of clusters", None)
-        model.n_clusters = _choose_number(counts, deviance["counts"][columns], rng, model)
-        notes.append(f"{model.n_clusters} clusters were chosen by the likelihood of held-out counts.")
+        selection = _choose_number(counts, deviance["counts"][columns], rng, model)
+        model.n_clusters = selection.n_clusters
+        notes += selection.notes("cells")
     sample = _some(counts.shape[0], MOST, rng)
     if len(sample) < counts.shape[0]:
         notes.append(f"The runs started on {MOST:,} cells, chosen at random, and the best one ended on all of them.")
@@ -214,16 +221,21 @@ def fit_counts(
     voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
     calibration = calibrate(chances[tried], labels[tried], voted)
     sure, following = calibration.apply(chances, labels)
-    return Fit(model, chosen, deviance["counts"], sure, following, calibration, notes)
+    return Fit(model, chosen, deviance["counts"], sure, following, calibration, notes, selection)
 
 
 def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
     """The views to try. Other divergences than Kullback–Leibler are not compared by a likelihood of counts."""
     if view not in (*NAMES, "auto"):
         raise ValueError(f"view={view!r} is not allowed: use 'auto', {' or '.join(map(repr, NAMES))}.")
+    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
+    if view == "logs" and isinstance(divergence, NegativeBinomial):
+        raise ValueError(
+            "view='logs' is not allowed with the negative binomial, which describes counts, and logarithms are no "
+            f"counts: use {setting('view', 'counts')}, or another divergence."
+        )
     if view != "auto":
         return (view,)
-    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
     return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
 
 
@@ -239,8 +251,8 @@ def _in_enough_cells(X: Any, min_cells: int) -> Array:
     return np.asarray(cells >= min_cells)
 
 
-def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Generator, model: ONMF) -> int:
-    """The smallest number of clusters whose held-out likelihood is within one standard error of the best."""
+def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Generator, model: ONMF) -> Selection:
+    """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
     n = counts.shape[0]
     if n < 4:
         raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give the number of clusters.")
@@ -260,9 +272,7 @@ def _choose_number(counts: csr_array, deviances: FloatArray, rng: np.random.Gene
         random_state=seed,
         n_threads=model.n_threads,
     )
-    best = int(np.argmax(selection.held_out))
-    enough = selection.held_out >= selection.held_out[best] - selection.held_out_error[best]
-    return int(selection.candidates[np.flatnonzero(enough)[0]])
+    return replace(selection, n_total=n, fewest=True)
 
 
 def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:

@@ -6,6 +6,7 @@ from .draft import Draft, Values
 from .matrix import read_matrix
 from .names import stable_ids
 from .store import Store, listed
+from .wording import setting
 
 SYMBOLS = (
     *("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "gene_short_name", "GeneSymbol"),
@@ -61,8 +62,9 @@ def _place(store: Store, layer: str | None) -> str:
     present = places(store)
     if layer is None:
         if "X" not in present:
+            how = f", such as {setting('layer', next(iter(present)))}" if present else ""
             raise ValueError(
-                f"{store.path} has no X. Name the layer that holds the counts: it has {listed(list(present))}."
+                f"{store.path} has no X. Name the layer that holds the counts{how}: it has {listed(list(present))}."
             )
         return "X"
     if layer in present.values():

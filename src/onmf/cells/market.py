@@ -14,7 +14,7 @@ from onmf.io.limits import check_shape, most
 
 from . import outside
 from .matrix import smallest, tidy
-from .orientation import CELLS, GENES, check_orientation
+from .orientation import CELLS, GENES, check_orientation, if_wrong
 
 ENTRY = 4
 """Bytes of the shortest entry of a Matrix Market file: two numbers, a space and a newline."""
@@ -98,6 +98,6 @@ def oriented(
     if orientation is None and all(fits.values()):
         notes.append(
             f"The file does not say what its rows are: {GENES.replace('-', ' ')} are assumed, as 10x Genomics writes "
-            "them. Set the orientation if this is wrong."
+            f"them. {if_wrong(GENES)}"
         )
     return (X if kind == CELLS else tidy(X.T)), notes

@@ -13,7 +13,7 @@ from onmf.datasets.stored import open_npz
 
 from .draft import Draft, Values
 from .matrix import tidy
-from .orientation import CELLS, GENES
+from .orientation import CELLS, GENES, if_wrong
 
 CLASSES = ("y", "classes")
 """Names of the column of classes: both mean the name of each cell's class."""
@@ -48,8 +48,7 @@ def read_npz(path: Path, orientation: str | None = None) -> Draft:
     draft = Draft(X, barcodes, genes, "the matrix")
     if orientation is None and genes is None and barcodes is None:
         draft.notes.append(
-            f"The file does not say what its rows are: {CELLS.replace('-', ' ')} are assumed. Set the orientation if "
-            "this is wrong."
+            f"The file does not say what its rows are: {CELLS.replace('-', ' ')} are assumed. {if_wrong(CELLS)}"
         )
     if "y" in arrays:
         draft.columns = list(CLASSES)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import log
 
 from .names import gene_share
+from .wording import setting
 
 CELLS, GENES = "cells-in-rows", "genes-in-rows"
 
@@ -56,8 +57,13 @@ def guess(rows: Sequence[str], columns: Sequence[str], corner: str = "") -> tupl
     in_rows, in_columns = ("genes", "cells") if kind == GENES else ("cells", "genes")
     return kind, (
         f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as {in_columns}, "
-        f"{reason}. Set the orientation if this is wrong."
+        f"{reason}. {if_wrong(kind)}"
     )
+
+
+def if_wrong(kind: str) -> str:
+    """Say how to set the other orientation."""
+    return f"If this is wrong, set {setting('orientation', CELLS if kind == GENES else GENES)}."
 
 
 def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[str]:

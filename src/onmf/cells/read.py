@@ -181,7 +181,9 @@ def _draft(path: Path, layer: str | None, labels: str | None, orientation: str |
     store = _store(path)
     if store is not None:
         if orientation is not None:
-            raise ValueError(f"{path} says itself what its rows are: leave the orientation out.")
+            raise ValueError(
+                f"{path} says itself what its rows are: leave out orientation (--orientation on the command line)."
+            )
         return _reader(store)(store, layer)
     if layer is not None:
         raise ValueError(f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")

@@ -13,6 +13,7 @@ from onmf.estimator import ONMF
 from onmf.metrics import Scores
 from onmf.notebook import table
 from onmf.plot import plot_top_features
+from onmf.select import Selection
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class CellClustering:
         Things to know about the data and the fit.
     source : str
         Name of the file, or empty.
+    selection : Selection or None
+        How the number of clusters was chosen; None if it was given.
     """
 
     model: ONMF
@@ -123,6 +126,7 @@ class CellClustering:
     comparison: CellComparison | None = None
     notes: list[str] = field(default_factory=list)
     source: str = ""
+    selection: Selection | None = None
 
     @property
     def sizes(self) -> Array:

@@ -15,6 +15,7 @@ from .draft import Draft, Values
 from .market import oriented, read_market
 from .matrix import read_matrix
 from .store import Store, listed
+from .wording import setting
 
 PARTS = {"barcodes", "data", "indices", "indptr", "shape"}
 """Members of a group that holds a matrix."""
@@ -61,7 +62,8 @@ def read_tenx(store: Store, layer: str | None = None) -> Draft:
         )
     if layer is None and len(groups) > 1:
         raise ValueError(
-            f"{store.path} has the counts of several genomes, {listed(groups)}: name one of them as the layer."
+            f"{store.path} has the counts of several genomes, {listed(groups)}: name one of them as the layer, such as "
+            f"{setting('layer', groups[0])}."
         )
     group = layer or groups[0]
     shape = store.texts(f"{group}/shape", 2)

@@ -108,6 +108,7 @@ def summary(result: CellClustering) -> dict[str, Any]:
         "left_out": int(np.count_nonzero(result.labels < 0)),
         "objective": float(result.model.reconstruction_err_),
         "notes": result.notes,
+        "selection": None if result.selection is None else result.selection.record(),
     }
     if result.comparison is not None:
         record |= result.comparison.numbers()

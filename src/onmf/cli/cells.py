@@ -23,6 +23,7 @@ from .common import (
     check_installed,
     command,
     fail,
+    print_selection,
     steps,
     tell,
     tell_json,
@@ -41,6 +42,7 @@ from .options import (
     Divergence,
     Force,
     Json,
+    Orientation,
     Quiet,
     Report,
     Request,
@@ -88,15 +90,7 @@ def cells_command(
             rich_help_panel=READING,
         ),
     ] = None,
-    orientation: Annotated[
-        str | None,
-        typer.Option(
-            "--orientation",
-            metavar="cells-in-rows|genes-in-rows",
-            help="Orientation of a table or matrix; by default it is guessed from the names.",
-            rich_help_panel=READING,
-        ),
-    ] = None,
+    orientation: Orientation = None,
     genes: Annotated[
         str,
         typer.Option(
@@ -123,7 +117,8 @@ def cells_command(
         typer.Option(
             "--view",
             metavar="auto|counts|logs",
-            help="Cluster the counts or their normalised logarithms; auto tries both.",
+            help="Cluster the counts or their normalised logarithms; auto tries both, or takes the counts "
+            "if --divergence is not kullback-leibler.",
             rich_help_panel=FIT,
         ),
     ] = "auto",
@@ -215,7 +210,9 @@ def predict_new_cells(model: onmf.ONMF, request: Request) -> None:
     def assign() -> Table:
         with steps(request.quiet) as step:
             step("Reading")
-            cells = read_cells(request.path, layer=request.layer, labels=request.labels)
+            cells = read_cells(
+                request.path, layer=request.layer, labels=request.labels, orientation=request.orientation
+            )
             cells.notes += check_counts(cells)
             step("Assigning")
             result = predict_cells(model, cells)
@@ -298,6 +295,7 @@ def print_cells(result: CellClustering, genes: int = 6) -> None:
     tell(f"{n:,} cells, {p:,} genes ({len(result.genes):,} used), {len(result.names)} clusters")
     for note in result.notes:
         tell(note)
+    print_selection(result.selection)
     tell()
     width = max(map(len, [*map(visible, result.names), "name"]))
     tell(f"cluster   cells   share   sure   {'name':{width}}   markers")

@@ -359,7 +359,8 @@ def print_summary(result: DocumentClusters) -> None:
         f"{so_many(result.n_clusters, 'cluster')}; {so_many(model.n_iter_, 'iteration')}, {model.stop_reason_}"
     )
     for note in result.notes():
-        tell(note)
+        if note != result.source.get("fit"):  # announced before the fit
+            tell(note)
     print_selection(result.selection)
     tell()
     print_clusters(list(clusters(result)))

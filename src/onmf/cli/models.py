@@ -34,7 +34,20 @@ from .common import (
     warnings_as_sentences,
 )
 from .documents import check_strip, print_clusters
-from .options import READING, WORDS, Force, IdColumn, InputKind, Json, Labels, Quiet, Request, Strip, TextColumn
+from .options import (
+    READING,
+    WORDS,
+    Force,
+    IdColumn,
+    InputKind,
+    Json,
+    Labels,
+    Orientation,
+    Quiet,
+    Request,
+    Strip,
+    TextColumn,
+)
 
 
 class Table(NamedTuple):
@@ -75,6 +88,7 @@ def predict(
             "--layer", metavar="NAME", help="Layer of a file of cells that holds the counts.", rich_help_panel=READING
         ),
     ] = None,
+    orientation: Orientation = None,
     token_pattern: Annotated[
         str | None,
         typer.Option(
@@ -114,7 +128,9 @@ def predict(
     kind = get_kind(name)
     if kind.predict is None:
         fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    request = Request(path, out, force, labels, strip, text, id, input, layer, token_pattern, quiet, as_json, as_lines)
+    request = Request(
+        path, out, force, labels, strip, text, id, input, layer, orientation, token_pattern, quiet, as_json, as_lines
+    )
     resolve(kind.predict)(fitted, request)
 
 

@@ -193,6 +193,15 @@ Threads = Annotated[
 Report = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html, or leave it out.", rich_help_panel=OUTPUT)
 ]
+Orientation = Annotated[
+    str | None,
+    typer.Option(
+        "--orientation",
+        metavar="cells-in-rows|genes-in-rows",
+        help="Orientation of a table or matrix of cells; by default it is guessed from the names.",
+        rich_help_panel=READING,
+    ),
+]
 Title = Annotated[
     str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.", rich_help_panel=OUTPUT)
 ]
@@ -214,6 +223,7 @@ class Request:
     id: str | None
     input: str | None
     layer: str | None
+    orientation: str | None
     token_pattern: str | None
     quiet: bool
     as_json: bool

@@ -17,6 +17,7 @@ from onmf.palette import distinct_colours
 from .cell_genes import PER_CELL, Genes, read_genes
 from .coding import base64_array, code_places, code_shares, heat
 from .page import render_page
+from .selection import selection_parts
 
 MOST_CELLS = 100_000
 """Cells in a page; of more, a random choice is shown."""
@@ -85,6 +86,7 @@ def cells_report(clustering: CellClustering, *, title: str | None = None) -> str
         pairs=_pairs(clustering),
         classes=classes,
         comparison=_comparison(clustering),
+        selection=selection_parts(clustering.selection),
         n_map=n_map,
         n_listed=len(cells),
         n_cells=len(clustering.labels),

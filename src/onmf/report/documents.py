@@ -60,6 +60,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None, progr
         rows = np.sort(np.random.default_rng(0).choice(n, MOST_DOCUMENTS, replace=False))
     confidence = None if found.calibration is None else found.confidence
     classes = comparison.classes if comparison else []
+    vote = found.source.get("vote")
     documents, words, map_method = _columns(found, rows, classes, progress)
     data: dict[str, Any] = tree_of_clusters(found) | {
         "documents": documents,
@@ -79,7 +80,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None, progr
         data=data,
         subtitle=_subtitle(found),
         facts=_facts(found),
-        notes=found.notes(),
+        notes=[note for note in found.notes() if not vote or note != found.source.get("fit")],  # the header says it
         comparison=comparison,
         selection=selection_parts(found.selection),
         sure=data["sure"],
@@ -90,7 +91,7 @@ def documents_report(found: DocumentClusters, *, title: str | None = None, progr
         n_documents=n,
         n_clusters=found.n_clusters,
         n_aside=int(np.count_nonzero(found.clusters == NOBODY)),
-        vote=found.source.get("vote"),
+        vote=vote,
         n_iter=model.n_iter_,
         stopped=model.stop_reason_.replace("max_iter", "stopped at the maximum number"),
     )

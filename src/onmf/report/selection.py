@@ -54,7 +54,8 @@ def selection_parts(selection: Selection | None) -> dict[str, Any] | None:
         for i, k in enumerate(selection.candidates.tolist())
     ]
     charts = [_chart(selection, name, marks) for name in shown]
-    return {"charts": charts, "names": known, "rows": rows, "left": LEFT, "width": WIDTH, "height": HEIGHT}
+    sizes = {"left": LEFT, "width": WIDTH, "height": HEIGHT}
+    return {"charts": charts, "names": known, "rows": rows, "fewest": selection.fewest} | sizes
 
 
 def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, Any]:
@@ -70,6 +71,7 @@ def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, 
         {"x": a, "y": b, "number": k, "mark": marks.get(k, ""), "value": _written(value)}
         for a, b, k, value in zip(x, y, numbers.tolist(), values.tolist(), strict=True)
     ]
+    enough = [] if name != "held-out" or selection.enough is None else [max(selection.enough, low)]
     ends = (low, high) if high > low else (low,)
     heights = _scaled(np.array(ends), low - room, high + room, HEIGHT - BELOW, ABOVE)
     return {
@@ -79,6 +81,7 @@ def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, 
         "dots": dots,
         "labels": _apart(dots),
         "levels": [{"y": at, "text": f"{value:,.3g}"} for value, at in zip(ends, heights, strict=True)],
+        "enough": _scaled(np.array(enough), low - room, high + room, HEIGHT - BELOW, ABOVE),
         "chosen": next((dot["x"] for dot in dots if dot["mark"] == "chosen"), None),
     }
 

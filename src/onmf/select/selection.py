@@ -67,6 +67,8 @@ class Selection:
         Number of rows that they were taken from.
     bend : int or None
         The number of clusters after which the objective falls only in small steps; None if this was not asked.
+    fewest : bool
+        Whether ``held_out`` chooses the smallest number within one standard error of the best one, not the best one.
     """
 
     candidates: Array
@@ -81,6 +83,7 @@ class Selection:
     n_rows: int = 0
     n_total: int = 0
     bend: int | None = None
+    fewest: bool = False
 
     @property
     def chosen(self) -> dict[str, int]:
@@ -109,6 +112,14 @@ class Selection:
         worth = values > (0 if self.criterion == "information" else -np.inf)
         peaks = np.flatnonzero((values >= around[:-2]) & (values > around[2:]) & worth)
         return self._others(peaks[np.argsort(-values[peaks], kind="stable")], APART)
+
+    @property
+    def enough(self) -> float | None:
+        """The least value of ``held_out`` that makes a number as good as the best one; None unless ``fewest``."""
+        if not self.fewest:
+            return None
+        best = int(np.argmax(self._values("held-out")))
+        return float(self.held_out[best] - np.nan_to_num(self.held_out_error[best]))
 
     @property
     def at_the_end(self) -> bool:
@@ -158,7 +169,7 @@ class Selection:
         some = f", on {self.n_rows:,} of the {self.n_total:,} {rows}" if self.n_rows < self.n_total else ""
         # A criterion whose best number is the last one has not chosen: it might prefer larger ones.
         others = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
-        text = f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}."
+        text = f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}.{self._why_fewer()}"
         if self.runners_up:
             text += f" Runners-up: {', '.join(map(str, self.runners_up))}."
         if others:
@@ -200,6 +211,17 @@ class Selection:
                 found.append(k)
         return found[:RUNNERS_UP]
 
+    def _why_fewer(self) -> str:
+        """A sentence about the best number, if a smaller one was chosen that is as good."""
+        best = int(np.argmax(self._values("held-out")))
+        if self.criterion != "held-out" or self.candidates[best] == self.n_clusters:
+            return ""
+        gain = self.held_out[best] - self.held_out[self.candidates == self.n_clusters][0]
+        return (
+            f" {self.candidates[best]} clusters predict a held-out count better by {gain:.2g} nats, which is no more "
+            f"than the standard error, {self.held_out_error[best]:.2g}: the smallest such number was chosen."
+        )
+
     def _values(self, criterion: str) -> FloatArray:
         """A criterion, so that higher is better and what is not known is −∞. → (m,)"""
         values: FloatArray = getattr(self, COLUMNS[criterion])
@@ -215,6 +237,8 @@ class Selection:
         if not np.isfinite(values).any():
             return None
         best = int(np.argmax(values))
+        if criterion == "held-out" and self.enough is not None:
+            best = int(np.flatnonzero(values >= self.enough)[0])
         if criterion == "information" and np.isfinite(self.information_error[best]):
             level = values >= values[best] - self.information_error[best]
             stability = np.where(level, self._values("stability"), -np.inf)

@@ -17,7 +17,12 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     dark: ["#333a41", "#2a5d86", "#3f9bb8", "#8fd8b4", "#fdf3a6"],
   };
   const state = { by: "cluster", values: null, top: 1, ends: [], chosen: -1, detail: "" };
-  const view = { x: 0.5, y: 0.5, zoom: 1 };
+  const bounds = [0, 1].map((axis) => { // of the points, in each direction: its middle and its length
+    let [low, high] = [65535, 0];
+    for (let i = axis; i < 2 * n; i += 2) { low = Math.min(low, places[i]); high = Math.max(high, places[i]); }
+    return { middle: (low + high) / 131070, length: Math.max(high - low, 1) / 65535 };
+  });
+  const view = { x: bounds[0].middle, y: bounds[1].middle, zoom: 1 };
   const order = new Uint32Array(n); // random, so that no cluster covers another
   for (let i = 0, seed = 1; i < n; i++) {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
@@ -26,7 +31,7 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     order[j] = i;
   }
   const sorted = new Uint32Array(n), shades = new Uint32Array(n), position = new Float32Array(2 * n);
-  let image = null, pixels = null, extent = 0; // extent: pixels of the whole map
+  let image = null, pixels = null, extent = 0; // extent: pixels of one unit, the longer side of the bounds
 
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const packed = ([r, g, b]) => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0; // little-endian, as all browsers are
@@ -102,7 +107,7 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     pixels.fill(packed(rgb(isDark() ? "#1d2125" : "#ffffff"))); // as the card behind it
     const { reach, offsets, weights } = disc(radius(), width);
     const margin = 14 * width / canvas.clientWidth;
-    extent = (Math.min(width, height) - 2 * margin) * view.zoom;
+    extent = Math.min(...[width, height].map((side, axis) => (side - 2 * margin) / bounds[axis].length)) * view.zoom; // a unit is as long in both directions
     for (let k = 0; k < n; k++) {
       const i = sorted[k];
       const x = (places[2 * i] / 65535 - view.x) * extent + width / 2;
@@ -253,7 +258,7 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     view.x += dx / before - dx / after;
     view.y -= dy / before - dy / after;
     view.zoom = next;
-    if (next === 1) view.x = view.y = 0.5;
+    if (next === 1) [view.x, view.y] = [bounds[0].middle, bounds[1].middle];
     later();
   }
   const local = (event) => {
