@@ -138,6 +138,16 @@ def card():
     assert not locked
 
 
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("width", [4, 132, 200, 256])
+def test_sums_fit_into_small_shared_memory(size, width):
+    from onmf.backend.gpu.dense import SUMMED_LABELS, rows_at_once, shared_by_sums
+
+    for most in (99 * 1024, 163 * 1024, 227 * 1024):  # RTX 30, A100, H100
+        at_once = rows_at_once(width, size, SUMMED_LABELS, most - 1024)
+        assert shared_by_sums(width, size, at_once, SUMMED_LABELS) <= most - 1024
+
+
 def test_the_share_of_a_large_cluster():
     from onmf.backend.gpu.crew import Crew
 

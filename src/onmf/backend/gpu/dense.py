@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .crew import template_pitch
-from .launch import combine, int_, launch, long_, or_null, processors
+from .launch import combine, int_, largest_shared, launch, long_, or_null, processors
 from .rows import DenseRows, cut
 
 MOST_LABELLED = 64
@@ -50,8 +50,23 @@ class Scored(NamedTuple):
 
 def can_screen(rows: DenseRows, k: int) -> bool:
     """Whether :func:`label_rows` and :func:`score_and_sum` can take these rows and this number of templates."""
-    n, pitch = rows.X.shape
-    return n > 0 and 0 < pitch <= MOST_SCORED and pitch % 4 == 0 and k <= MOST_LABELLED and rows.X.data.ptr % 16 == 0
+    (n, pitch), most = rows.X.shape, largest_shared() - 1024  # the kernels declare some themselves
+    if not (n > 0 and 0 < pitch <= MOST_SCORED and pitch % 4 == 0 and k <= MOST_LABELLED and rows.X.data.ptr % 16 == 0):
+        return False
+    screen = 4 * template_pitch(pitch) * (8 * -(-k // 8) + 1)
+    return screen <= most and shared_by_sums(pitch, rows.X.itemsize, 1, k) <= most
+
+
+def shared_by_sums(width: int, size: int, at_once: int, labels: int) -> int:
+    """Bytes of shared memory of sum.cu, for entries of this size, and rows that a warp adds at once."""
+    ring = WARPS * DEPTH * at_once * (width * size + 8)
+    return ring + 8 * WARPS * width + 4 * (labels + 1) + 4 * WARPS * labels + 2 * BATCH
+
+
+def rows_at_once(width: int, size: int, labels: int, most: int) -> int:
+    """Rows that a warp adds at once: 4, 2 or 1, as few as ``most`` bytes of shared memory demand."""
+    fit = (n for n in (4, 2) if n * width * size <= 4096 and shared_by_sums(width, size, n, labels) <= most)
+    return next(fit, 1)
 
 
 def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
@@ -97,19 +112,18 @@ def _summed(
     quads = -(-min(pitch, MOST_SUMMED if B is None else MOST_SCORED) // 128)
     pieces = -(-pitch // (128 * quads))
     width = min(-(-pitch // 4) * 4, 128 * quads)
-    at_once = max(1, min(4, 4096 // (width * size)))
     rows_of_a_part = max(SMALLEST_PART, -(-n * pieces // PARTS))
     parts = -(-n // rows_of_a_part)
     count = max(1, min(k, SUMMED_LABELS, PARTIAL_SUMS // max(1, parts * pitch)))
+    at_once = rows_at_once(width, size, count, largest_shared() - 1024)  # the kernel declares some itself
     macros = {
         "QUADS": quads,
-        "ROWS": 1 << (at_once.bit_length() - 1),
+        "ROWS": at_once,
         "ALIGNED": int(pitch * size % 16 == 0 and X.data.ptr % 16 == 0),
         "WEIGHTED": int(weights is not None),
         "SCORED": int(B is not None),
         "BY_SCORE": int(by_score),
     }
-    slots = WARPS * DEPTH * macros["ROWS"]
     sums = cupy.empty((k, pitch))
     for first in range(0, k, count):
         m = min(count, k - first)
@@ -117,7 +131,7 @@ def _summed(
         which = int_(first), int_(m), long_(rows_of_a_part)
         templates = or_null(B), int_(rows.shape[1]), or_null(scores)
         args = X, int_(pitch), long_(n), labels, or_null(weights), *which, *templates, partial
-        shared = slots * (width * size + 8) + 8 * WARPS * width + 4 * (m + 1) + 4 * WARPS * m + 2 * BATCH
+        shared = shared_by_sums(width, size, at_once, m)
         launch("sum_dense", (parts, pieces), 32 * WARPS, *args, value=X, shared=shared, **macros)
         combine(partial, sums[first : first + m])
     return cut(cupy, sums, rows.shape[1])
