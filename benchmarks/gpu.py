@@ -1,4 +1,4 @@
-"""Measures the GPU engine: ``python -m benchmarks.gpu [--quick] [--repeats N] [--out DIR]``.
+"""Measures the GPU engine: ``python -m benchmarks.gpu [--quick] [--only NAME ...] [--repeats N] [--out DIR]``.
 
 Times on the GPU are medians of the time between two events, after a warm-up. Rows are generated on the GPU. Each has
 about 100 different words out of 50,000, drawn by Zipf's law or uniformly, which is the worst case for caches.
@@ -9,117 +9,26 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
 
 from onmf import ONMF
-from onmf.backend import Block, GpuBackend, available_cores, to_host
+from onmf.backend import GpuBackend, available_cores
 from onmf.backend.gpu.rows import DenseRows, SparseRows
 from onmf.data import InMemory, get_engine
 from onmf.divergence import KullbackLeibler, get_divergence
 from onmf.fit.loop import alternate
 
-WORDS = 50_000
-
-
-@dataclass(frozen=True)
-class Row:
-    """A measured time; ``floor`` is the time that moving the necessary bytes takes at least."""
-
-    what: str
-    milliseconds: float
-    target: str = ""
-    met: bool | None = None
-    floor: float | None = None
-    note: str = ""
-
-
-def timed(function: Callable[[], object], repeats: int) -> float:
-    """Return the median time of a call on the GPU, in milliseconds."""
-    import cupy
-
-    function()
-    times = []
-    for _ in range(repeats):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        function()
-        stop.record()
-        stop.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, stop))
-    return median(times)
-
-
-def wall(function: Callable[[], object], repeats: int) -> float:
-    """Return the median wall-clock time of a call, in milliseconds."""
-    import cupy
-
-    function()
-    times = []
-    for _ in range(repeats):
-        cupy.cuda.Device().synchronize()
-        began = perf_counter()
-        function()
-        cupy.cuda.Device().synchronize()
-        times.append(1e3 * (perf_counter() - began))
-    return median(times)
-
-
-def iteration(block: Block, C: Any, iterations: int, tries: int = 3) -> float:
-    """Return the milliseconds of an iteration: the median over ``tries`` of the extra time of ``iterations`` more."""
-    start, data = to_host(C), InMemory(block)
-
-    def run(max_iter: int) -> tuple[float, int]:
-        began = perf_counter()
-        ended = alternate(data, start.copy(), max_iter=max_iter, tol=0.0)
-        to_host(data.part.run.collect()[0])
-        return perf_counter() - began, len(ended.iterations)
-
-    run(1)
-    times = []
-    for _ in range(tries):
-        (short, few), (long, many) = run(1), run(1 + iterations)
-        times.append(1e3 * (long - short) / (many - few))
-    return median(times)
-
-
-def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
-    """Generate about ``nnz`` counts in rows of about 100 different words, sorted."""
-    import cupy
-
-    rng = cupy.random.default_rng(0)
-    draws = 140 if zipf else 100
-    per_row = 101.3 if zipf else 99.9
-    n = int(nnz / per_row)
-    parts, lengths = [], []
-    for start in range(0, n, 250_000):
-        u = rng.random((min(250_000, n - start), draws), dtype=cupy.float32)
-        words = cupy.exp(u * np.log(WORDS + 1)) - 1 if zipf else u * WORDS
-        words = cupy.sort(cupy.minimum(words.astype(cupy.int32), WORDS - 1), axis=1)
-        if zipf:
-            words = (words.astype(cupy.int64) * 7919 % WORDS).astype(cupy.int32)  # spread the frequent words
-            words.sort(axis=1)
-        is_new = cupy.ones(words.shape, dtype=bool)
-        is_new[:, 1:] = words[:, 1:] != words[:, :-1]
-        parts.append(words[is_new])
-        lengths.append(is_new.sum(axis=1))
-    indices = cupy.concatenate(parts)
-    indptr = cupy.zeros(n + 1, dtype=cupy.int64)
-    cupy.cumsum(cupy.concatenate(lengths), out=indptr[1:])
-    data = rng.poisson(0.5, len(indices)).astype(cupy.float32) + 1
-    return SparseRows(indptr, indices, data, (n, WORDS))
-
-
-def on_host(rows: SparseRows) -> csr_array:
-    """Copy sparse rows from the card."""
-    return csr_array((to_host(rows.data), to_host(rows.indices), to_host(rows.indptr)), shape=rows.shape)
+from .gpu_stream import dense_on_host, sparse_on_host
+from .gpu_tools import WORDS, Row, iteration, on_host, rows_on_card, timed, wall
 
 
 def ceilings(repeats: int) -> Iterator[Row]:
@@ -221,6 +130,51 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
         yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
 
 
+def widths(n: int, p: int, k: int, dtype: type, bandwidth: float, repeats: int) -> Iterator[Row]:
+    """Measure an iteration over an array of any width."""
+    import cupy
+
+    backend, rng = GpuBackend(), cupy.random.default_rng(0)
+    X = rng.random((n, p), dtype=dtype)
+    least = X.nbytes / bandwidth / 1e9
+    for loss in ("kullback-leibler", "frobenius"):
+        block = backend.hold(X, get_divergence(loss))
+        ms = iteration(block, rng.random((k, p)), 2 * repeats)
+        share, what = 2 * least / ms, f"array {n} × {p}, {np.dtype(dtype)}, r = {k}, {loss}"
+        target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
+        yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
+
+
+def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Row]:
+    """Measure a step if one cluster has 90 % of the rows, against clusters of one size."""
+    import cupy
+
+    backend, rng = GpuBackend(), cupy.random.default_rng(0)
+    C = rng.random((k, p)) ** 4 + 0.1
+    times = []
+    for share in (0.0, 0.9):
+        labels = cupy.where(rng.random(n) < share, 0, rng.integers(0, k, n))
+        X = (C[labels] * (0.5 + rng.random((n, p), dtype=cupy.float32))).astype(cupy.float32)
+        block = backend.hold(X, KullbackLeibler())
+        run, T = backend.begin(block), block.prepare(C)
+        times.append(timed(lambda run=run, T=T: run.step(T), repeats))
+    ratio = times[1] / times[0]
+    target = {"target": "≤ 1.3 ×", "met": ratio <= 1.3} if n == 10**6 else {}
+    what = f"step, 90 % of the rows in one cluster, array {n} × {p}, r = {k}"
+    yield Row(what, times[1], note=f"{ratio:.2f} × a step with clusters of one size", **target)
+
+
+def search(rows: int) -> Iterator[Row]:
+    """Measure a fit with local search over rows without structure, the hardest case."""
+    X = on_host(rows_on_card(int(rows * 101.3), True))
+    began = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = ONMF(20, engine="gpu", init="random-partition", refine="local-search", random_state=0).fit(X)
+    ms = 1e3 * (perf_counter() - began)
+    yield Row(f"fit with local search, {X.shape[0]} rows, r = 20", ms, note=f"{model.clustering_.n_sweeps} sweeps")
+
+
 def ng20(repeats: int) -> Iterator[Row]:
     """Measure a complete fit of the paper's largest set, including SNPA."""
     from .data import corpus
@@ -240,19 +194,32 @@ def ng20(repeats: int) -> Iterator[Row]:
         yield Row("NG20, whole fit, GPU engine", times["gpu"], target="< CPU engine", met=met)
 
 
-def streamed(nnz: int, repeats: int) -> Iterator[Row]:
-    """Measure an iteration over rows in host memory."""
-    rows = on_host(rows_on_card(nnz, True))
-    backend = GpuBackend(memory=nnz * 16)
-    block = backend.hold(rows, KullbackLeibler())
-    run, C = backend.begin(block), np.random.default_rng(0).random((20, WORDS)) ** 8
-    ms = wall(lambda: run.step_from(backend.bring(C)), max(2, repeats // 3))
-    note = f"{8 * rows.nnz / ms / 1e6:.1f} GB/s from the host, {len(block.rows.cuts)} blocks"
-    yield Row(f"streamed step, {rows.nnz / 1e6:.0f} M nonzeros, r = 20", ms, note=note)
+STARTS = {"snpa": 40, "random": 60, "++": None, "random-partition": None}
+"""Starts, and how many times as fast as all cores a whole fit should be."""
 
 
-def measure(quick: bool, repeats: int) -> Iterator[Row]:
-    """Run all measurements."""
+def fits(nnz: int) -> Iterator[Row]:
+    """Measure complete fits of 30 iterations from each start, on the GPU and on all cores."""
+    from cupyx.scipy.sparse import csr_matrix
+
+    rows = rows_on_card(nnz, True)
+    X, host = csr_matrix((rows.data, rows.indices, rows.indptr.astype(np.int32)), shape=rows.shape), on_host(rows)
+    what = f"{host.nnz / 1e6:.0f} M nonzeros, r = 20, 30 iterations"
+    for init, at in STARTS.items():
+        settings = {"init": init, "max_iter": 30, "tol": 0, "random_state": 0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            gpu = wall(lambda settings=settings: ONMF(20, **settings).fit(X), 3)
+            began = perf_counter()
+            ONMF(20, **settings).fit(host)
+            cpu = 1e3 * (perf_counter() - began)
+        target = {"target": f"≥ {at} ×", "met": cpu / gpu >= at} if at and host.nnz > 5e7 else {}
+        yield Row(f"whole fit from {init}, {what}", gpu, note=f"{cpu / gpu:.0f} times as fast as the CPU", **target)
+        yield Row(f"whole fit from {init} on {available_cores()} cores, {what}", cpu)
+
+
+def measure(quick: bool, repeats: int, only: Sequence[str] = ()) -> Iterator[Row]:
+    """Run all measurements, or only those of these names."""
     import cupy
 
     first = None
@@ -262,14 +229,28 @@ def measure(quick: bool, repeats: int) -> Iterator[Row]:
     assert first is not None
     bandwidth = 2 * 4 * 2**28 / first.milliseconds / 1e9
     small, large = (10**5, 5 * 10**5) if quick else (10**8, 5 * 10**8)
-    parts = [
-        *(dense(n, 200, 20, bandwidth, repeats) for n in ((10**3,) if quick else (10**6, 10**7))),
-        ng20(repeats),
-        *(sparse(small, 20, zipf, (4, 6), bandwidth, repeats) for zipf in (True, False)),
-        streamed(small, repeats),
-        *(sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)),
-    ]
-    for part in parts:
+    number = 10**3 if quick else 10**6
+    beyond = 16 * 10**4 if quick else 16 * 10**7  # times 256 bytes; in float32 more than a card has
+    parts: dict[str, list[Iterator[Row]]] = {
+        "dense": [dense(n, 200, 20, bandwidth, repeats) for n in ((number,) if quick else (number, 10 * number))],
+        "widths": [
+            *(widths(number, 198, k, t, bandwidth, repeats) for t in (np.float32, np.float64) for k in (4, 20, 64)),
+            skewed(number, 200, 20, repeats),
+        ],
+        "ng20": [ng20(repeats)],
+        "sparse": [sparse(small, 20, zipf, (4, 6), bandwidth, repeats) for zipf in (True, False)],
+        "fits": [fits(small)],
+        "search": [search(small // 500)],
+        "streamed": [
+            *(sparse_on_host(large, dtype, repeats) for dtype in (np.float32, np.uint8)),
+            dense_on_host(large // 25, 200, np.float32, repeats),
+            dense_on_host(large // 25, 198, np.float32, repeats),
+            dense_on_host(large // 25, 200, np.uint8, repeats),
+        ],
+        "beyond": [dense_on_host(beyond, 256, np.uint8, 6)],
+        "large": [sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)],
+    }
+    for part in (part for name, all_of_it in parts.items() if not only or name in only for part in all_of_it):
         # Not within a part: the memory that is allocated next would have to be mapped again.
         cupy.get_default_memory_pool().free_all_blocks()
         yield from part
@@ -306,18 +287,24 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="use tiny data: checks that it runs; the numbers mean nothing"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="NAME", help="measure only these, and keep the other results"
+    )
     parser.add_argument("--repeats", type=int, default=9, help="number of repeats; the median is reported")
     parser.add_argument("--out", type=Path, default=Path("docs/gpu"), help="folder for the results")
     arguments = parser.parse_args()
-    machine, rows = describe_machine(), []
+    machine, rows, known = describe_machine(), list[Row](), arguments.out / "results.json"
+    if arguments.only and known.exists():
+        rows = [Row(**row) for row in json.loads(known.read_text())["rows"]]
     print(machine, flush=True)
-    for row in measure(arguments.quick, arguments.repeats):
-        rows.append(row)
+    for row in measure(arguments.quick, arguments.repeats, arguments.only):
+        places = [place for place, other in enumerate(rows) if other.what == row.what]
+        rows[slice(places[0], places[0] + 1) if places else slice(len(rows), None)] = [row]
         mark = {None: "", True: "✓", False: "✗"}[row.met]
         print(f"  {row.what:75} {row.milliseconds:9.3f} ms {row.target:>10} {mark:1} {row.note}", flush=True)
         arguments.out.mkdir(parents=True, exist_ok=True)
         content = {"machine": machine, "rows": [asdict(row) for row in rows]}
-        (arguments.out / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+        known.write_text(json.dumps(content, indent=1) + "\n")
     (arguments.out / "gpu.md").write_text(to_markdown(machine, rows))
     print(f"Written to {arguments.out}")
 

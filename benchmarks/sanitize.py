@@ -15,12 +15,15 @@ TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 
 from test_gpu import check_passes, check_step_at_once, made  # noqa: E402
+from test_gpu_data import check_hull  # noqa: E402
 
 from onmf import ONMF  # noqa: E402
 from onmf.backend import GpuBackend  # noqa: E402
+from onmf.backend.gpu import backend  # noqa: E402
 
 # In a memory pool, an access beyond the end of an array could hit the next one and stay undetected.
 cupy.cuda.set_allocator(None)
+backend.WORTH_TRYING = 0  # the moves of a local search are tried on the card
 
 for k in (1, 3, 31, 33, 129):
     for shape in ((1, 1), (1, 40), (37, 3), (65, 57)):
@@ -30,14 +33,18 @@ for k in (1, 3, 31, 33, 129):
             check_passes(X.toarray(), k)
     for entries in (0, 1):
         check_passes(csr_array(([2.0] * entries, ([3] * entries, [1] * entries)), shape=(9, 4)), k)
-    for p in (4, 16, 100):
-        check_step_at_once(65, p, min(k, 48), "kullback-leibler", np.float32)
+    for p in (4, 6, 16, 100):
+        check_step_at_once(65, p, min(k, 64), "kullback-leibler", np.float32)
     print("passes, r =", k, flush=True)
 for loss in ("kullback-leibler", "frobenius"):  # enough rows that each block loops several times
     check_step_at_once(70_000, 16, 20, loss, np.float32)
+    for dtype in (np.float32, np.float64):
+        check_step_at_once(1100, 130, 64, loss, dtype)
 check_passes(made(20, 9, density=0.5), 300)
+for k in (1, 5, 33):
+    check_hull(made(50, 60, density=0.3, whole=False), k)
 X = made(200, 30, density=0.3)
-for engine in ("gpu", GpuBackend(memory=200_000)):
+for engine in ("gpu", GpuBackend(memory=60_000)):
     for rows in (X, X.toarray()):
-        ONMF(5, init="random", random_state=0, engine=engine).fit(rows)
+        ONMF(5, init="random", refine="local-search", random_state=0, engine=engine).fit(rows)
 print("fits")

@@ -1,7 +1,10 @@
 """The GPU backend without a GPU: error messages, no import, and the computations that need no GPU."""
 
+import gc
 import subprocess
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +12,9 @@ from scipy.sparse import csr_array
 
 from onmf import ONMF
 from onmf.backend import on_gpu, to_host
+from onmf.backend.gpu import lock
 from onmf.backend.gpu.rows import bytes_needed, narrowest
+from onmf.backend.gpu.stream import BUFFERS, StreamedRows
 from onmf.data import get_engine
 
 
@@ -88,4 +93,107 @@ def test_who_does_what_on_a_gpu(k, p, shared):
     assert crew.asked_for(4) < crew.shared(4) <= shared
     assert crew.threads <= 1024
     assert crew.places >= 3
+    assert crew.pitch // 4 <= crew.threads, "each thread has four features of a template"
     assert crew.duties <= 64, "as many as two sets of 32 lanes hold"
+
+
+class OnCard(np.ndarray):
+    """Memory of the host that stands for that of a card."""
+
+    def set(self, values, stream):
+        self[:] = values
+
+
+class Queue:
+    """Stands for a stream or an event of a card whose work is done at once."""
+
+    def __init__(self, **options): ...
+
+    def wait_event(self, event): ...
+
+    def record(self, stream=None): ...
+
+    def synchronize(self): ...
+
+
+@pytest.fixture
+def card():
+    """Stands for CuPy where rows are streamed."""
+    locked = set()
+    runtime = SimpleNamespace(
+        hostRegister=lambda address, size, flags: locked.add(address),
+        hostUnregister=locked.remove,
+        CUDARuntimeError=RuntimeError,
+    )
+    cuda = SimpleNamespace(
+        runtime=runtime, Stream=Queue, Event=Queue, get_current_stream=Queue, Device=lambda: nullcontext()
+    )
+    yield SimpleNamespace(
+        cuda=cuda,
+        locked=locked,
+        empty=lambda *size: np.empty(*size).view(OnCard),
+        ascontiguousarray=np.ascontiguousarray,
+    )
+    gc.collect()
+    assert not locked
+
+
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("width", [4, 132, 200, 256])
+def test_sums_fit_into_small_shared_memory(size, width):
+    from onmf.backend.gpu.dense import SUMMED_LABELS, rows_at_once, shared_by_sums
+
+    for most in (99 * 1024, 163 * 1024, 227 * 1024):  # RTX 30, A100, H100
+        at_once = rows_at_once(width, size, SUMMED_LABELS, most - 1024)
+        assert shared_by_sums(width, size, at_once, SUMMED_LABELS) <= most - 1024
+
+
+def test_the_share_of_a_large_cluster():
+    from onmf.backend.gpu.crew import Crew
+
+    crew = Crew(scorers=4, adders=11, labels=2, tiles=3, places=3, features=200)
+    assert crew.duties == 22
+    assert crew.heaviest(np.ones(20)) == pytest.approx(0.05)
+    assert crew.heaviest(np.array([0.6] + [0.4 / 19] * 19)) == pytest.approx(0.3), "two duties share it"
+    assert crew.heaviest(np.zeros(20)) == 0
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_pass_over_streamed_rows_during_another(card, sparse):
+    """Each has its own buffers, so neither overwrites the rows of the other."""
+    X = np.arange(30 * 8).reshape(30, 8) % 7
+    streamed = StreamedRows(card, csr_array(X) if sparse else X, 20)
+    assert len(streamed.cuts) > 2 * BUFFERS
+
+    def entries(rows):
+        return csr_array((rows.data, rows.indices, rows.indptr), rows.shape).toarray() if sparse else rows.X
+
+    for start, stop, rows in streamed:
+        assert np.array_equal(np.vstack([entries(inner) for _, _, inner in streamed]), X)
+        assert np.array_equal(entries(rows), X[start:stop])
+
+
+def test_copies_end_before_pages_are_unlocked(card):
+    streamed = StreamedRows(card, np.ones((30, 8)), 20)
+    locked = []
+    streamed._stream.synchronize = lambda: locked.append(len(card.locked))
+    assert len(card.locked) == 1
+    del streamed
+    gc.collect()
+    assert locked == [1]
+    assert not card.locked
+
+
+def test_garbage_is_collected_while_pages_are_locked(card):
+    """The collector may release pages in the thread that locks others, which must not wait for itself."""
+    one, other = np.ones(3), np.ones(4)
+    first = lock.PageLocks(card, [one])
+
+    def register(address, size, flags):
+        first.release()
+        card.locked.add(address)
+
+    card.cuda.runtime.hostRegister = register
+    second = lock.PageLocks(card, [other])
+    assert card.locked == {other.ctypes.data}
+    second.release()

@@ -7,6 +7,7 @@ from scipy.special import xlogy
 
 from conftest import hold
 from onmf import ONMF
+from onmf.backend import CpuBackend
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
 from onmf.fit.consensus import agreement_of, votes_of
@@ -51,13 +52,67 @@ def small():
     return X
 
 
+class FrozenOnHost:
+    """All rows of an array against sums that do not change."""
+
+    def __init__(self, X, labels, k):
+        self.X, self.labels = X, labels
+        self.sums = np.stack([X[labels == c].sum(axis=0) for c in range(k)])
+        self.masses, self.squares = X.sum(axis=1), np.square(X).sum(axis=1)
+
+    def products(self):
+        return self.X @ self.sums.T
+
+    def rises(self):
+        own = self.labels[:, None] == np.arange(len(self.sums))
+        S = np.where(own[:, :, None], np.maximum(self.sums - self.X[:, None], 0), self.sums)
+        return (xlogy(S + self.X[:, None], S + self.X[:, None]) - xlogy(S, S)).sum(axis=2)
+
+
+class AllAtOnce(CpuBackend):
+    """Tries all moves at once, as a GPU does."""
+
+    def trial(self, block):
+        def gaining(labels, k):
+            weights = np.where(labels >= 0, block.fixed_weights, 0.0)
+            X = weights[:, None] * block.dense(np.arange(len(block)))
+            return block.divergence.moves.gaining(FrozenOnHost(X, np.maximum(labels, 0), k))
+
+        return gaining
+
+
+@pytest.mark.parametrize("beta_loss", OBJECTIVES)
+def test_costs_of_all_moves_at_once(small, beta_loss):
+    k, divergence = 4, get_divergence(beta_loss)
+    labels = np.random.default_rng(0).integers(k, size=len(small)).astype(np.int32)
+    block = hold("cpu", small.astype(float), divergence)
+    frozen = FrozenOnHost(block.fixed_weights[:, None] * small, labels, k)
+    costs = divergence.moves.costs(frozen)
+    before = OBJECTIVES[beta_loss](small, labels, k)
+    for i in range(len(small)):
+        for c in range(k):
+            other = labels.copy()
+            other[i] = c
+            change = OBJECTIVES[beta_loss](small, other, k) - before
+            assert costs[i, c] - costs[i, labels[i]] == pytest.approx(change, abs=1e-9)
+    gaining = divergence.moves.gaining(frozen)
+    assert 0 < gaining.sum() < len(small)
+    assert not gaining[11], "it has no entries"
+
+
 @pytest.mark.parametrize("beta_loss", OBJECTIVES)
 @pytest.mark.parametrize("kind", list(kinds(np.ones((2, 2)))))
 @pytest.mark.parametrize("seed", [0, 1])
-def test_no_single_move_improves_what_local_search_leaves(small, beta_loss, kind, seed):
+@pytest.mark.parametrize("backend", ["cpu", AllAtOnce()])
+def test_no_single_move_improves_what_local_search_leaves(small, beta_loss, kind, seed, backend):
+    check_local_search(backend, small, beta_loss, kind, seed)
+
+
+def check_local_search(backend, small, beta_loss, kind, seed):
     X, k = kinds(small)[kind], 4
     rng = np.random.default_rng(seed)
-    search = Search.over(hold("cpu", X, get_divergence(beta_loss)))
+    divergence = get_divergence(beta_loss)
+    search = Search.over(hold(backend, X, divergence) if isinstance(backend, str) else backend.hold(X, divergence))
     start = rng.integers(k, size=len(small)).astype(np.int32)
     result = local_search(search, start, k, rng)
     objective = OBJECTIVES[beta_loss]

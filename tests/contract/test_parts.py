@@ -16,6 +16,7 @@ from onmf import ONMF, metrics, select_n_clusters, snpa
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks, Dask, Part, PartError, get_engine, intake
 from onmf.data.intake import check_parts
+from onmf.data.part_task import Memo
 from onmf.data.validate import as_rows
 from onmf.divergence import get_divergence
 
@@ -367,6 +368,32 @@ class TestWhatStays:
             for result in pool.map(opened(), range(3)):
                 for one, other in zip(result[:2], alone[:2], strict=True):
                     assert np.array_equal(one, other)
+
+    @pytest.mark.parametrize("stays", [True, False])
+    def test_a_part_that_stays_on_a_gpu_is_read_once(self, counts, monkeypatch, stays):
+        class OnCard(CpuBackend):
+            name = "gpu"
+
+        monkeypatch.setattr("onmf.data.part_task.on_gpu", lambda X: True)
+        divergence, reads = get_divergence("kullback-leibler"), []
+        source = check_parts(in_parts("dask", counts[0], [60]), divergence, estimator=None, reset=True)
+
+        def read(block, **options):
+            reads.append(block)
+            return source.read(block, **options)
+
+        data = Dask(OnCard(1)).hold(replace(source, read=read), divergence)
+        memo, raw, other = Memo(), counts[0].astype(float), counts[0].astype(float)
+        task = data.task(lambda part: part.block)
+        (first, _), *again = (task(memo, 0, 0, lambda: raw, None, None, (), stays) for _ in range(3))
+        assert [block is first for block, _ in again] == [stays, stays]
+        assert len(reads) == (0 if stays else 2)
+        assert task(memo, 0, 0, lambda: other, None, None, (), stays)[0] is not first, "another object is read"
+
+    def test_parts_on_a_gpu_need_its_backend(self, counts, monkeypatch):
+        monkeypatch.setattr("onmf.data.part_task.on_gpu", lambda X: True)
+        with pytest.raises(ValueError, match="it is in the memory of a GPU"):
+            ONMF(3).fit(in_parts("dask", counts[0], [60]))
 
     def test_an_older_task_knows_of_no_later_vertex(self, counts):
         """A task of an abandoned pass can run after a task of a later pass."""

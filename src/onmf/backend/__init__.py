@@ -7,6 +7,7 @@ from typing import Any
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .curved import CentroidEntries, CurvedBlock, update_curved
 from .device import on_gpu, to_host
+from .hull import EXHAUSTED, TIE, Hull
 from .reference import ReferenceBackend
 from .run import FIXED, Drift, Run, RunState, update_centroids
 from .steps import Steps, StepsAhead, StepsInTurn
@@ -15,7 +16,9 @@ from .threads import Threads, available_cores
 
 __all__ = [
     "COUNTED",
+    "EXHAUSTED",
     "FIXED",
+    "TIE",
     "Assignment",
     "Backend",
     "Block",
@@ -24,6 +27,7 @@ __all__ = [
     "CurvedBlock",
     "Drift",
     "GpuBackend",
+    "Hull",
     "Matrix",
     "ReferenceBackend",
     "Run",

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array, issparse
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .device import take_rows, to_host
+from .hull import Hull
 from .run import Run
 from .steps import Steps, StepsInTurn
 from .threads import Threads
@@ -154,6 +155,18 @@ class Backend(ABC):
         """The steps of a run from these centroids, which are overwritten."""
         return StepsInTurn(run, centroids)
 
+    def hull(self, block: Block, most: int) -> Hull:
+        """A hull of at most that number of vertices, for the distances of the rows of a block."""
+        return Hull(block, most)
+
+    def trial(self, block: Block) -> Callable[[Array, int], Array] | None:
+        """A function that tries the moves of all rows at once; None if trying them one after the other is as fast.
+
+        ``trial(labels, k)`` says which rows would lower the objective by a move to another of k clusters, if only they
+        moved (n,). Rows with a negative label take no part.
+        """
+        return None
+
     def alone(self) -> Backend | None:
         """The same backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
 
@@ -271,6 +284,20 @@ class Block:
         """Σ weights·x over the rows of each label, on the host. → (k, p)"""
         sums: FloatArray = to_host(self.backend.sum_by_label(self.rows, labels, weights, k))
         return sums
+
+    def squares(self) -> FloatArray:
+        """‖x_i‖² of each row. → (n,)"""
+        return self.backend.row_term(self.rows, np.square)
+
+    def usable(self, squares: FloatArray) -> Array:
+        """Which rows may become centroids, given their squared norms: those with an entry and a weight. → (n,) bool"""
+        weights = self.own_weights
+        return squares > 0 if weights is None else (squares > 0) & (weights > 0)
+
+    def products(self, vector: FloatArray) -> FloatArray:
+        """⟨x_i, vector⟩ for each row. → (n,)"""
+        template = self.backend.prepare(self.rows, self.backend.bring(vector.reshape(1, -1)))
+        return self.backend.best_template(self.rows, template)[1]
 
     def host_term(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_j function(x_j) for each row, on the host. → (n,)"""

@@ -26,8 +26,9 @@ _lock = RLock()  # reentrant, because the garbage collector may call forget() at
 def run_part(number: int, first: int, block: Any, weights: Any, fit: Plain, last: Any, *args: Any) -> Any:
     """The task of one part, on a worker."""
     key, task = fit.value
-    load = block.value.read if isinstance(block, Plain) else lambda: block
-    return task(memo_of(key), number, first, load, weights, last, args)[0]
+    stays = not isinstance(block, Plain)
+    load = (lambda: block) if stays else block.value.read
+    return task(memo_of(key), number, first, load, weights, last, args, stays)[0]
 
 
 def memo_of(key: str) -> Memo:

@@ -26,8 +26,9 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
     ----------
     engine : {"auto", "cpu", "gpu", "reference", "blocks", "dask"}, Engine or Backend
         ``"auto"`` is the GPU for CuPy arrays, ``"dask"`` for Dask collections, ``"blocks"`` for batches from a
-        callable, and else the CPU. ``"dask"`` and ``"blocks"`` compute on the CPU; pass ``Dask(backend)`` or
-        ``Blocks(backend)`` of :mod:`onmf.data` for another backend. A backend stands for rows in memory.
+        callable, and else the CPU. ``"dask"`` computes on the GPU if the chunks of a Dask array are CuPy
+        arrays, else on the CPU, as ``"blocks"`` does; pass ``Dask(backend)`` or ``Blocks(backend)`` of
+        :mod:`onmf.data` for another backend. A backend stands for rows in memory.
     X : array, CSR or Source, optional
         The data that it has to take.
     n_threads : int or None
@@ -43,7 +44,7 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
             f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer from 1 to {MOST_THREADS}."
         )
     if isinstance(engine, str):
-        chosen = _named(_automatic(X) if engine == "auto" else engine, n_threads)
+        chosen = _named(_automatic(X) if engine == "auto" else engine, n_threads, isinstance(X, Source) and X.gpu)
     elif isinstance(engine, Backend):
         chosen = Memory(engine)
     elif isinstance(engine, Engine):
@@ -65,9 +66,14 @@ def _automatic(X: Any) -> str:
     return "gpu" if on_gpu(X) else "cpu"
 
 
-def _named(name: str, n_threads: int | None) -> Engine:
+def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
+    """The engine of a name; ``gpu`` says whether it gets parts that are CuPy arrays."""
     # Imported here because numba takes long to import and not every use of the package needs it.
     match name:
+        case "dask" if gpu:
+            from onmf.backend.gpu import GpuBackend
+
+            return Dask(GpuBackend(n_threads or 1))
         case "cpu" | "blocks" | "dask":
             from onmf.backend.cpu import CpuBackend
 

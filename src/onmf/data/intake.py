@@ -26,6 +26,7 @@ from .validate import (
     as_rows,
     check_data,
     check_entries,
+    check_gpu_array,
     check_kind,
     check_weights,
     sound,
@@ -127,7 +128,8 @@ def check_parts(
         if n_features is not None:
             check_features(estimator, n_features, names, reset=False)
         features = estimator.n_features_in_
-    return Source(blocks, read, check, weights, noun, one, sizes, features, names, X)
+    gpu = on_gpu(getattr(X, "_meta", None))
+    return Source(blocks, read, check, weights, noun, one, sizes, features, names, X, gpu)
 
 
 def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
@@ -209,7 +211,11 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
             )
         pieces = [sound(piece) for piece in pieces]
         block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
-    X = check_array(sound(block), accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
+    X = sound(block)
+    if on_gpu(X):
+        X = check_gpu_array(X, least_rows=0)
+    else:
+        X = check_array(X, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
     check_kind(X, divergence)
     if features is not None and X.shape[1] != features:
         raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")

@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onmf.backend import Backend, Block, CentroidEntries, CurvedBlock, Matrix, RunState, StepSums, Templates, to_host
+from onmf.backend import (
+    Backend,
+    Block,
+    CentroidEntries,
+    CurvedBlock,
+    Matrix,
+    RunState,
+    StepSums,
+    Templates,
+    on_gpu,
+    to_host,
+)
 from onmf.divergence import Divergence, FloatArray
 
 from .base import Part
@@ -26,12 +37,16 @@ class PartError(RuntimeError):
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a part between two passes: its block without the rows, and numbers by row."""
+    """What is kept of a part between two passes: its block without the rows, and numbers by row.
+
+    A part that stays on a GPU is kept as a whole, with its copy by feature; ``resident`` is that part as it came.
+    """
 
     block: Block
     state: RunState
     step_number: int
     scratch: Any
+    resident: Any = None
 
 
 class Memo:
@@ -152,11 +167,12 @@ class PartTask:
         weights: Any,
         last: FloatArray | None,
         args: tuple[Any, ...],
+        stays: bool = False,
     ) -> tuple[Any, int]:
         """Run the function over part ``number``, which begins at row ``first`` and is read by ``load()``.
 
         ``weights`` are those of its rows, or one number, or a function of the number of rows; ``last`` are the
-        templates of the last step.
+        templates of the last step; ``stays`` says whether the part stays in the memory of this process anyway.
 
         Returns
         -------
@@ -169,6 +185,7 @@ class PartTask:
             raw = load()
             with memo.lock(number):
                 part = self._part(memo, number, first, raw, weights)
+                resident = raw if stays and on_gpu(raw) else None
                 del raw  # the block is all that is needed of it
                 if self.step_number == 0:
                     part.run.state, part.step_number = RunState(), 0
@@ -179,14 +196,22 @@ class PartTask:
                 result = self.function(part, *args)
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
-                    memo.parts[number] = Kept(part.block.without_rows(), part.run.state, part.step_number, part.scratch)
+                    block = part.block.without_rows() if resident is None else part.block
+                    memo.parts[number] = Kept(block, part.run.state, part.step_number, part.scratch, resident)
                 return result, n
 
     def _part(self, memo: Memo, number: int, first: int, raw: Any, weights: Any) -> MemoPart:
         """The part, with what is kept of it."""
         kept = memo.parts.get(number)
+        if kept is not None and kept.resident is raw and raw is not None:
+            return self._again(memo, number, first, kept, kept.block)
         with noticing_change(self.checked or kept is not None):
             rows, zeros = self.check(raw) if kept is None else (self.read(raw), 0)
+        if on_gpu(rows) and self.backend.name != "gpu":
+            raise ValueError(
+                "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or pass "
+                "arrays of NumPy."
+            )
         n = rows.shape[0]
         if self.sizes and n != self.sizes[number]:
             raise ValueError(
@@ -195,7 +220,10 @@ class PartTask:
         if kept is None:
             block = self.backend.hold(rows, self.divergence, checked_weights(weights, n))
             return MemoPart(block, self.backend.begin(block), number, first, None, memo, zeros=zeros)
-        block = kept.block.with_rows(rows)
+        return self._again(memo, number, first, kept, kept.block.with_rows(rows))
+
+    def _again(self, memo: Memo, number: int, first: int, kept: Kept, block: Block) -> MemoPart:
+        """A part of an earlier pass, with its rows."""
         part = MemoPart(block, self.backend.begin(block), number, first, kept.scratch, memo, kept.step_number)
         part.run.state = kept.state
         return part

@@ -45,6 +45,8 @@ class Source:
         Names of the features, if there are any.
     origin : object, optional
         What the user passed.
+    gpu : bool
+        Whether the parts are CuPy arrays.
     """
 
     blocks: Any
@@ -57,6 +59,7 @@ class Source:
     features: int | None = None
     names: Array | None = None
     origin: Any = None
+    gpu: bool = False
 
     @property
     def shape(self) -> tuple[Any, Any]:

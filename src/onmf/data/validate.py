@@ -92,12 +92,12 @@ def warn_zero_rows(zeros: int, n: int) -> None:
         )
 
 
-def check_gpu_array(X: Any, estimator: Any, reset: bool) -> Any:
+def check_gpu_array(X: Any, estimator: Any = None, reset: bool = False, least_rows: int = 1) -> Any:
     """Check a CuPy array as scikit-learn checks NumPy arrays, and convert sparse matrices to CSR."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
-    for number, what in zip(X.shape, ("sample", "feature"), strict=True):
-        if number == 0:
+    for number, least, what in zip(X.shape, (least_rows, 1), ("sample", "feature"), strict=True):
+        if number < least:
             raise ValueError(f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
     if estimator is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)

@@ -11,7 +11,7 @@ from .bregman import Bregman, Convex
 from .frobenius import Cosine, Frobenius
 from .kullback_leibler import KullbackLeibler
 from .likelihoods import THETAS, Bernoulli, Exponential, NegativeBinomial
-from .moves import Clusters, Entries, Moves, Sweep
+from .moves import Clusters, Entries, Frozen, Moves, Sweep
 
 __all__ = [
     "THETAS",
@@ -29,6 +29,7 @@ __all__ = [
     "Exponential",
     "FloatArray",
     "Frobenius",
+    "Frozen",
     "ItakuraSaito",
     "KullbackLeibler",
     "Moves",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -62,8 +62,52 @@ class Clusters(NamedTuple):
     sums: Callable[[], FloatArray]
 
 
+class Frozen(Protocol):
+    """Rows that are all tried against the sums of the clusters as they are, in the memory of a backend.
+
+    Attributes
+    ----------
+    sums : (k, p) array
+        S, the sums of the weighted rows of each cluster.
+    labels : (n,) array of int
+        Cluster of each row.
+    masses, squares : (n,) array
+        Σ_j x_j and ‖x‖² of each weighted row.
+    """
+
+    sums: FloatArray
+    labels: Array
+
+    @property
+    def masses(self) -> FloatArray: ...
+
+    @property
+    def squares(self) -> FloatArray: ...
+
+    def products(self) -> FloatArray:
+        """⟨x_i, S_c⟩. → (n, k)"""
+        ...
+
+    def rises(self) -> FloatArray:
+        """Σ_j f(S_cj + x_ij) − f(S_cj) with f(t) = t log t; for the own cluster, S without the row. → (n, k)"""
+        ...
+
+
 class Moves(ABC):
     """The moves of one divergence."""
+
+    @abstractmethod
+    def costs(self, frozen: Frozen) -> FloatArray:
+        """The cost of adding each row to each cluster; for its own cluster, of adding it again. → (n, k)"""
+
+    def gaining(self, frozen: Frozen) -> Array:
+        """Which rows cost less in another cluster than in their own, by more than rounding. → (n,) bool"""
+        from onmf.kernels.hartigan import WORTH  # numba takes long to import
+
+        costs = self.costs(frozen)
+        own = np.take_along_axis(costs, frozen.labels[:, None], axis=1)[:, 0]
+        others = np.where(_own(frozen), np.inf, costs).min(axis=1)
+        return (frozen.squares > 0) & (others < own - WORTH * (np.abs(others) + np.abs(own)))
 
     def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Any:
         """A form of the rows that all searches over them can share; ``total()`` is the sum of all rows, (p,)."""
@@ -106,6 +150,11 @@ class EntropyMoves(Moves):
         steps = t[:-1] * np.log1p(1 / np.maximum(t[:-1], 1)) + logs[1:]
         return Counts(bounds, ones, features, counts, t * logs, steps)
 
+    def costs(self, frozen: Frozen) -> FloatArray:
+        totals, masses = frozen.sums.sum(axis=1)[None, :], frozen.masses[:, None]
+        without = np.where(_own(frozen), np.maximum(totals - masses, 0.0), totals)
+        return _rise(without, masses) - frozen.rises()
+
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Counts | None) -> Sweep:
         from onmf import kernels
 
@@ -132,6 +181,14 @@ class EntropyMoves(Moves):
 class LengthMoves(Moves):
     """Moves under the cosine."""
 
+    def costs(self, frozen: Frozen) -> FloatArray:
+        lengths, added = np.square(frozen.sums).sum(axis=1)[None, :], frozen.squares[:, None]
+        twice = 2.0 * frozen.products()
+        own = _own(frozen)
+        less = np.where(own, np.maximum(lengths - twice + added, 0.0), lengths)
+        more = np.where(own, lengths, np.maximum(lengths + twice + added, 0.0))
+        return np.sqrt(less) - np.sqrt(more)
+
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: None) -> Sweep:
         from onmf import kernels
 
@@ -144,3 +201,19 @@ class LengthMoves(Moves):
             return kernels.sweep_length(*entries, weights, rows, labels, S, squares, sizes, doubt)
 
         return sweep
+
+
+def _own(frozen: Frozen) -> Array:
+    """Which cluster is the own one of each row. → (n, k) bool"""
+    own: Array = frozen.labels[:, None] == np.arange(len(frozen.sums), like=frozen.sums)
+    return own
+
+
+def _rise(t: FloatArray, x: FloatArray) -> FloatArray:
+    """f(t + x) − f(t) of totals, with f(t) = t log t; 0 where x is."""
+    some, filled = np.where(x > 0, x, 1.0), np.where(t > 0, t, 1.0)
+    with np.errstate(over="ignore"):
+        ratio = some / filled
+    logs = np.where(ratio < np.inf, np.log1p(ratio), np.log(some) - np.log(filled))
+    rise = np.where(t > 0, filled * logs, 0.0) + some * np.log(np.maximum(t, 0.0) + some)
+    return np.where(x > 0, rise, 0.0)

@@ -10,7 +10,7 @@ from onmf.backend import Steps, StepSums, to_host
 from onmf.data import Data, Part
 from onmf.divergence import FloatArray
 
-from .starts.rows import inner_products, rows_at
+from .starts.rows import rows_at
 
 LARGEST_LOSS = 1e200
 """Stands for an infinite loss of a row, so that losses can be subtracted."""
@@ -95,7 +95,7 @@ def worst_rows(part: Part, W: FloatArray, tried: list[int], number: int) -> Wors
     losses = np.where((losses > rounding) & (weights > 0), np.minimum(losses, LARGEST_LOSS), 0.0)
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0
-    projections = inner_products(part, np.random.default_rng(0).random(W.shape[1:]))
+    projections = to_host(block.products(np.random.default_rng(0).random(W.shape[1:])))
     groups = []
     for k in range(len(W)):
         rows = np.flatnonzero((labels == k) & (losses > 0))

@@ -26,7 +26,7 @@ HALVED = 0.02
 """Share of the rows of a cluster up to which a sweep may move them when the search for its halves ends. A search over
 all rows follows."""
 
-MOST_SWEEPS = 1000
+MOST_SWEEPS = 10_000
 """Limit for the case that rounding errors keep a local search going. Searches end long before it."""
 
 
@@ -58,6 +58,9 @@ class Search:
         Σ_j |x_j| of each row.
     shared : object
         The form of the rows that the moves of the divergence read.
+    trial : callable or None
+        Says which rows would gain by a move, if the backend can try all of them at once; see
+        :meth:`onmf.backend.Backend.trial`.
     """
 
     divergence: Divergence
@@ -66,6 +69,7 @@ class Search:
     weights: FloatArray
     masses: FloatArray
     shared: Any
+    trial: Callable[[Array, int], Array] | None
 
     @classmethod
     def over(cls, block: Block) -> Search:
@@ -78,7 +82,18 @@ class Search:
             return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
 
         shared = moves.shared(entries, weights, total)
-        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared)
+        trial = block.backend.trial(block)
+        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared, trial)
+
+    def worth_trying(self, rows: Array, labels: Array, k: int) -> Array:
+        """Those of these rows that may gain by a move from the clusters that they make."""
+        if self.trial is None:
+            return rows
+        if len(rows) == len(labels):
+            return np.flatnonzero(self.trial(labels, k))
+        taking_part = np.full_like(labels, -1)
+        taking_part[rows] = labels[rows]
+        return np.flatnonzero(self.trial(taking_part, k))
 
     def sums(self, labels: Array, k: int, rows: Array | None = None) -> FloatArray:
         """The sums of the clusters of these rows; by default of all rows. → (p, k)"""
@@ -112,7 +127,8 @@ def local_search(
     """Move single rows to the cluster that lowers the objective most, until no move lowers it.
 
     A sweep tries all rows in a random order. Between full sweeps, the rows with the smallest margins are swept until
-    none of them moves.
+    none of them moves. A GPU finds the rows that would gain if only they moved, and the sweep tries only these, one
+    after the other. Each of them moves only if that still lowers the objective.
 
     Parameters
     ----------
@@ -145,10 +161,12 @@ def local_search(
     n_sweeps, moved, gain = 0, 0, 0.0
     while n_sweeps < MOST_SWEEPS:
         interrupt.check()
-        steps, gained = sweep(rng.permutation(rows), doubt)
+        steps, gained = sweep(rng.permutation(search.worth_trying(rows, labels, k)), doubt)
         n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
         if steps <= settled * n:
             break
+        if search.trial is not None:  # it tries all rows again, which takes little time
+            continue
         relative = np.divide(doubt[rows], masses, out=np.full(n, np.inf), where=masses > 0)
         unsure = rows[np.argpartition(relative, int(UNSURE * n))[: int(UNSURE * n)]]
         while steps > settled * n and n_sweeps < MOST_SWEEPS:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from onmf.divergence import Array, Divergence, FloatArray
 
 from ..base import Backend, Block, Matrix, Templates, refused
-from ..device import import_cupy, to_host
+from ..device import import_cupy, on_gpu, to_host
+from ..hull import Hull
 from ..steps import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
-from .launch import THREADS, combine, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, StreamedRows, place
+from .columns import by_feature
+from .dense import sum_rows
+from .hull import GpuHull
+from .launch import THREADS, int_, largest_shared, launch, launch_rows, long_, or_null, processors
+from .rows import DenseRows, Rows, SparseRows, bytes_needed, place_whole
 from .run import GpuRun
+from .stream import StreamedRows, blocks_of
+from .templates import GpuTemplates
+from .trial import Trial
 
 DENSE_THREADS = 128
 """Threads of a block that scores dense rows: their sums fill the registers."""
-
-UNIT = 4096
-"""Entries of one feature that a warp adds up. Fixed, so that every card adds in the same order."""
-
-SUMMED_APART = 512
-"""Groups of rows of an array that are summed separately."""
 
 LARGEST_TILES = 12
 """Tiles of 8 templates that a warp can keep in registers."""
@@ -37,17 +36,21 @@ LARGEST_SCREEN = 4
 SHARE = 0.8
 """Share of the free memory of the card that rows may take."""
 
+STREAMED_AT_A_TIME = 1 << 25
+"""Entries of a streamed block, at most."""
+
+STREAMED_BYTES = {"sparse": 160, "dense": 48}
+"""Bytes of the card for each entry of a streamed block: buffers, and for sparse rows the copy by feature, and the space
+to sort it."""
+
+HULL_SHARE = 0.5
+"""Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
+
+WORTH_TRYING = 1 << 23
+"""Entries from which on the card tries the moves of a local search. With fewer, the host alone is as fast."""
+
 AT_A_TIME = 1 << 26
 """Entries whose row terms are computed together."""
-
-
-@dataclass(frozen=True)
-class GpuTemplates(Templates):
-    """Templates on the card, for sparse rows also transposed and in 16 bits for the screen."""
-
-    BT: Any = None
-    table: Any = None
-    chunks: int = 0
 
 
 class GpuBackend(Backend):
@@ -82,11 +85,16 @@ class GpuBackend(Backend):
                 f"engine='gpu' cannot take this data: it is {X.shape[0]} × {X.shape[1]}, and this engine counts rows "
                 "and features in 32 bits."
             )
-        budget = self.memory
-        if budget is None:
-            pool = self.cupy.get_default_memory_pool()
-            budget = int(SHARE * (self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()))
-        return place(self.cupy, X, budget)
+        budget = int(SHARE * self._free()) if self.memory is None else self.memory
+        if on_gpu(X) or bytes_needed(X) <= budget:
+            return place_whole(self.cupy, X)
+        of_an_entry = STREAMED_BYTES["sparse" if hasattr(X, "indptr") else "dense"]
+        return StreamedRows(self.cupy, X, max(1, min(STREAMED_AT_A_TIME, budget // of_an_entry)))
+
+    def _free(self) -> int:
+        """Bytes of the card that are free, or that CuPy holds for later use."""
+        pool = self.cupy.get_default_memory_pool()
+        return int(self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
 
     def check(self, divergence: Divergence) -> None:
         if divergence.host_only:
@@ -100,6 +108,14 @@ class GpuBackend(Backend):
 
     def steps(self, run: Any, centroids: FloatArray) -> Steps:
         return StepsInTurn(run, centroids) if isinstance(run.block.rows, StreamedRows) else StepsAhead(run, centroids)
+
+    def hull(self, block: Block, most: int) -> Hull:
+        fits = GpuHull.bytes_needed(len(block), most) <= HULL_SHARE * self._free()
+        return (GpuHull if fits else Hull)(block, most)
+
+    def trial(self, block: Block) -> Trial | None:
+        X = block.source
+        return Trial(block) if int(X.nnz if hasattr(X, "nnz") else X.size) >= WORTH_TRYING else None
 
     def prepare(
         self,
@@ -190,17 +206,22 @@ class GpuBackend(Backend):
         launch_rows(kernel, n, *args, *arrays, value=rows.data)
 
     def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
-        (n, p), k = rows.shape, len(templates)
+        (n, p), k = rows.X.shape, len(templates)
+        B = templates.B
         tiles = min(LARGEST_TILES, -(-k // 8))
         row_tiles = _row_tiles(k)
-        width = min(-(-p // 16) * 16, (48 * 1024 // (64 * tiles) - 1) // 16 * 16)
-        blocks = min(-(-n // (8 * row_tiles * DENSE_THREADS // 32)), 6 * processors())
+        # If the templates do not fit into 48 KB, two large blocks share a multiprocessor: loading them again is slower.
+        whole = -(-p // 16) * 16
+        small = 64 * tiles * (whole + 1) <= 48 * 1024
+        threads, room = (DENSE_THREADS, 48 * 1024) if small else (2 * DENSE_THREADS, largest_shared() // 2 - 1024)
+        width = min(whole, (room // (64 * tiles) - 1) // 16 * 16)
+        blocks = min(-(-n // (8 * row_tiles * threads // 32)), 6 * processors())
         for first in range(0, k, 8 * tiles):
-            args = rows.X, long_(n), int_(p), templates.B, int_(k), int_(first), int_(width), int_(mode)
+            args = rows.X, long_(n), int_(p), B, int_(B.shape[1]), int_(k), int_(first), int_(width), int_(mode)
             arrays = map(or_null, (labels, best, out))
             shared = 8 * tiles * (width + 1) * 8
             macros = {"TILES": tiles, "ROWTILES": row_tiles}
-            launch("scores_dense", blocks, DENSE_THREADS, *args, *arrays, value=rows.X, shared=shared, **macros)
+            launch("scores_dense", blocks, threads, *args, *arrays, value=rows.X, shared=shared, **macros)
 
     def sum_by_label(self, rows: Any, labels: Array, weights: FloatArray | None, k: int) -> Any:
         cupy = self.cupy
@@ -209,66 +230,39 @@ class GpuBackend(Backend):
         sums = None
         for start, stop, block in blocks_of(rows):
             here = on_card[start:stop], None if w is None else w[start:stop], k
-            part = self._sum_dense(block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
+            part = sum_rows(cupy, block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
             sums = part if sums is None else sums + part
-        return sums
-
-    def _sum_dense(self, rows: DenseRows, labels: Any, weights: Any, k: int) -> Any:
-        n, p = rows.shape
-        width = min(THREADS, -(-p // 32) * 32)
-        count = max(1, min(k, largest_shared() // (8 * width)))
-        rows_of_a_group = max(64, -(-n // SUMMED_APART))
-        groups = -(-n // rows_of_a_group)
-        sums = self.cupy.empty((k, p))
-        for first in range(0, k, count):
-            m = min(count, k - first)
-            partial, total = self.cupy.empty((groups, m, p)), sums[first : first + m]
-            given = rows.X, int_(p), long_(n), labels, or_null(weights)
-            which = int_(first), int_(m), long_(rows_of_a_group)
-            grid = groups, -(-p // width)
-            launch("sum_dense", grid, width, *given, *which, partial, value=rows.X, shared=8 * m * width)
-            combine(partial, total)
         return sums
 
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:
-            rows.columns = self._columns(rows)
-        columns = rows.columns
+            rows.columns = by_feature(self.cupy, rows)
+        columns, units = rows.columns, rows.units
         p = rows.shape[1]
         count = max(1, min(k, largest_shared() // 256))
         sums = self.cupy.empty((k, p))
         for first in range(0, k, count):
             m = min(count, k - first)
             warps = max(1, min(8, 48 * 1024 // (256 * m)))
-            partial = self.cupy.empty((columns.number, m))
-            if columns.number:
-                which = columns.starts, columns.stops, long_(columns.number)
+            partial = self.cupy.empty((units.number, m))
+            if units.number:
+                which = units.starts, units.stops, long_(units.number)
                 entries = columns.rows, columns.values, labels, or_null(weights)
-                blocks, shared = -(-columns.number // warps), 256 * m * warps
+                blocks, shared = -(-units.number // warps), 256 * m * warps
                 args = *which, *entries, int_(first), int_(m), partial
                 launch("sum_units", blocks, 32 * warps, *args, value=columns.values, shared=shared)
-            of_feature = partial, columns.of_feature, int_(p), int_(first), int_(m)
+            of_feature = partial, units.of_feature, int_(p), int_(first), int_(m)
             launch("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
         return sums
-
-    def _columns(self, rows: SparseRows) -> Columns:
-        cupy = self.cupy
-        n, p = rows.shape
-        row_of = cupy.empty(len(rows.indices), np.int32)
-        launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
-        counts = to_host(cupy.bincount(rows.indices, minlength=p)) if len(rows.indices) else np.zeros(p, np.int64)
-        order = cupy.argsort(rows.indices, kind="stable")
-        row_of = row_of[order]
-        return make_columns(cupy, np.concatenate([[0], np.cumsum(counts)]), row_of, rows.data[order])
 
     def row_term(self, rows: Any, function: Any) -> Any:
         out = self.cupy.zeros(rows.shape[0])
         for start, stop, block in blocks_of(rows):
             here = out[start:stop]
             if isinstance(block, DenseRows):
-                step = max(1, AT_A_TIME // max(1, block.shape[1]))
+                X, step = block.X[:, : block.shape[1]], max(1, AT_A_TIME // max(1, block.shape[1]))
                 for a in range(0, len(here), step):
-                    here[a : a + step] = function(block.X[a : a + step].astype(np.float64)).sum(axis=1)
+                    here[a : a + step] = function(X[a : a + step].astype(np.float64)).sum(axis=1)
                 continue
             for a, b, first, last in _stretches(block):
                 values = function(block.data[first:last].astype(np.float64))
@@ -278,50 +272,14 @@ class GpuBackend(Backend):
 
     def extremes(self, X: Any) -> tuple[Any, Any]:
         """Smallest and largest stored entry of each row of CuPy data, NaN if one is. → 2 × (n,), on the card"""
-        rows = self.place(X)
-        assert not isinstance(rows, StreamedRows)
-        if isinstance(rows, DenseRows):
-            return rows.X.min(axis=1).astype(np.float64), rows.X.max(axis=1).astype(np.float64)
+        if not hasattr(X, "indptr"):
+            return X.min(axis=1).astype(np.float64), X.max(axis=1).astype(np.float64)
+        rows = place_whole(self.cupy, X)
+        assert isinstance(rows, SparseRows)
         n = rows.shape[0]
         low, high = self.cupy.empty(n), self.cupy.empty(n)
         launch_rows("extremes_csr", n, rows.indptr, rows.data, long_(n), low, high, value=rows.data)
         return low, high
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The entries of sparse rows by feature, in stretches of at most UNIT entries, each of which a warp adds up.
-
-    Attributes
-    ----------
-    rows, values : (entries,) array
-        Row and value of each entry.
-    starts, stops : (number,) array
-        Bounds of each stretch.
-    of_feature : (p + 1,) array
-        The first stretch of each feature.
-    number : int
-        Number of stretches.
-    """
-
-    rows: Any
-    values: Any
-    starts: Any
-    stops: Any
-    of_feature: Any
-    number: int
-
-
-def make_columns(cupy: Any, bounds: Array, rows: Any, values: Any) -> Columns:
-    """Divide features whose entries lie between these bounds (p + 1,) into stretches."""
-    bounds = np.asarray(bounds, dtype=np.int64)
-    numbers = -(-np.diff(bounds) // UNIT)
-    of_feature = np.concatenate([[0], np.cumsum(numbers)])
-    feature = np.repeat(np.arange(len(numbers)), numbers)
-    starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
-    stops = np.minimum(starts + UNIT, bounds[feature + 1])
-    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
-    return Columns(rows, values, on_card[0], on_card[1], on_card[2], len(feature))
 
 
 def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
@@ -339,14 +297,9 @@ def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
         start = stop
 
 
-def blocks_of(rows: Any) -> Iterator[tuple[int, int, Rows]]:
-    """The blocks of rows that are on the card at one time: first row, end, rows."""
-    return iter(rows) if isinstance(rows, StreamedRows) else iter([(0, rows.shape[0], rows)])
-
-
 def is_sparse(rows: Any) -> bool:
     """Whether placed rows are sparse."""
-    return issparse(rows.source) if isinstance(rows, StreamedRows) else isinstance(rows, SparseRows)
+    return rows.sparse if isinstance(rows, StreamedRows) else isinstance(rows, SparseRows)
 
 
 def _row_tiles(k: int) -> int:

@@ -18,6 +18,13 @@ __device__ __forceinline__ void keep_better(double &best, int &winner, double ot
     if (other > best || (other == best && index < winner)) { best = other; winner = index; }
 }
 
+__device__ __forceinline__ double wide(double x) { return x; }
+__device__ __forceinline__ double wide(float x) {
+    double out;  // a cast would take one more instruction, because CuPy flushes denormals
+    asm("cvt.f64.f32 %0, %1;" : "=d"(out) : "f"(x));
+    return out;
+}
+
 #ifdef VALUE
 // Four entries, at an address that is a multiple of 16 bytes.
 __device__ __forceinline__ void read_four(const VALUE *x, VALUE (&out)[4]) {

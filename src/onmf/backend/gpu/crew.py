@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
+import numpy as np
+
+from onmf.divergence import FloatArray
+
 MOST_PLACES = 6
 """Maximum number of tiles of rows that a block has in shared memory."""
 
@@ -13,6 +17,11 @@ MOST_ADDERS = 15
 
 MOST_CLUSTERS = 48
 """Maximum number of clusters whose scores a warp can keep in registers."""
+
+
+def template_pitch(p: int) -> int:
+    """Features of a template in shared memory: an odd multiple of 16, so that threads read from different banks."""
+    return 16 * (-(-p // 16) | 1)
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,12 @@ class Crew:
         """Number of labels that the adders can handle."""
         return self.adders * self.labels
 
+    def heaviest(self, counts: FloatArray) -> float:
+        """The largest share of the rows that one duty gets, if clusters have these counts. As ``share_labels`` does."""
+        shares = counts / max(counts.sum(), 1e-300)
+        numbers = 1 + np.floor((self.duties - len(counts)) * 0.999 * shares)
+        return float((shares / numbers).max())
+
     @cached_property
     def macros(self) -> dict[str, int]:
         """The macros that the kernel is compiled with."""
@@ -57,8 +72,8 @@ class Crew:
 
     @property
     def pitch(self) -> int:
-        """Features of a template in shared memory: an odd multiple of 16, so that threads read from different banks."""
-        return 16 * (-(-self.features // 16) | 1)
+        """Features of a template in shared memory."""
+        return template_pitch(self.features)
 
 
 @lru_cache(maxsize=64)

@@ -197,6 +197,93 @@ extern "C" __global__ void row_sums(
     if (lane == 0) out[i] = s;
 }
 
+// f(t + x) − f(t) with f(t) = t log t, as in kernels/hartigan.py.
+__device__ __forceinline__ double rise(double t, double x) {
+    if (t == 0.0) return x * log(x);
+    double ratio = x / t;
+    return t * (ratio < -NEVER ? log1p(ratio) : log(x) - log(t)) + x * log(t + x);
+}
+
+// steps_x = rise(S, x) for x from 1 to `most`.
+extern "C" __global__ void entropy_steps(
+    const double *S, int64 count, int most,     // IN (count,)
+    double *steps)                              // OUT (most, count)
+{
+    int64 at = (int64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= count) return;
+    for (int x = 1; x <= most; x++) steps[(x - 1) * count + at] = rise(S[at], x);
+}
+
+// rises_ic = Σ_j rise(S_jc, w_i x_ij); for the row's own cluster, with S without the row. A warp per row: groups of
+// `lanes` threads handle that number of clusters, and the groups share the entries.
+extern "C" __global__ void entropy_rises(
+    const int64 *indptr, const int *indices,    // IN rows; null for an array
+    const VALUE *data, int pitch, int p,        // IN entries; columns of an array, and its features
+    const double *S,                            // IN (p, k)
+    const double *steps, int most,              // IN (most, p, k) from entropy_steps
+    int k, int64 n, int lanes,
+    const int *labels, const double *weights,   // IN (n,)
+    double *rises)                              // OUT (n, k)
+{
+    int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) >> 5;
+    if (i >= n) return;
+    int lane = threadIdx.x & 31, own_lane = lane & (lanes - 1), group = lane / lanes, groups = 32 / lanes;
+    int64 begin = indptr ? indptr[i] : i * pitch, end = indptr ? indptr[i + 1] : begin + p;
+    int own = labels[i];
+    double w = weights[i];
+    for (int c0 = 0; c0 < k; c0 += lanes) {
+        int c = c0 + own_lane;
+        double s = 0.0;
+        const int ahead = 4;                    // entries that a thread reads at once
+        for (int64 e = begin + group; e < end && c < k; e += ahead * groups) {
+            double x[ahead], t[ahead];
+            bool tabled[ahead];
+            #pragma unroll
+            for (int u = 0; u < ahead; u++) {
+                int64 entry = e + u * groups;
+                bool inside = entry < end;
+                x[u] = inside ? (double)data[entry] * w : 0.0;
+                size at = (size)(!inside ? 0 : indptr ? indices[entry] : (int)(entry - begin)) * k + c;
+                tabled[u] = c != own && x[u] >= 1.0 && x[u] <= most && x[u] == (double)(int)x[u];
+                t[u] = tabled[u] ? steps[((int)x[u] - 1) * (size)p * k + at] : S[at];
+            }
+            #pragma unroll
+            for (int u = 0; u < ahead; u++) {
+                if (x[u] == 0.0) continue;
+                s += tabled[u] ? t[u] : rise(c == own ? fmax(t[u] - x[u], 0.0) : t[u], x[u]);
+            }
+        }
+        for (int apart = lanes; apart < 32; apart <<= 1) s += __shfl_xor_sync(ALL, s, apart);
+        if (group == 0 && c < k) rises[i * k + c] = s;
+    }
+}
+
+// Entries in another order: entry e of the result is entry order_e. A thread handles 4 entries.
+extern "C" __global__ void reorder(
+    const int64 *order, int64 entries,            // IN (entries,)
+    const int *row_of, const VALUE *data,         // IN (entries,)
+    int *rows, VALUE *values)                     // OUT (entries,)
+{
+    int64 first = (int64)blockIdx.x * blockDim.x * 4 + threadIdx.x, from[4];
+    int row[4];
+    VALUE value[4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+        int64 e = first + u * blockDim.x;
+        from[u] = e < entries ? order[e] : 0;
+    }
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+        row[u] = row_of[from[u]];
+        value[u] = data[from[u]];
+    }
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+        int64 e = first + u * blockDim.x;
+        if (e < entries) { rows[e] = row[u]; values[e] = value[u]; }
+    }
+}
+
 // partial_uc = Σ w_i x over the entries of unit u whose row i has label first + c.
 //
 // A unit is a range of entries of one feature, for one warp. Each thread has a separate sum for each label, so threads
@@ -241,35 +328,6 @@ extern "C" __global__ void sum_units(
         for (int t = 0; t < 32; t++) s += counts[c * 32 + ((t + lane) & 31)];
         partial[u * count + c] = s;
     }
-}
-
-// partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c; one thread per feature.
-extern "C" __global__ void sum_dense(
-    const VALUE *X, int p, int64 n,              // IN (n, p)
-    const int *labels, const double *weights,    // IN (n,); weights is null if all are one
-    int first, int count, int64 rows,            // IN labels first to first + count; rows of a part
-    double *partial)                             // OUT (parts, count, p)
-{
-    extern __shared__ double bins[];
-    int width = blockDim.x, j = blockIdx.y * width + threadIdx.x;
-    if (j >= p) return;
-    double *counts = bins + threadIdx.x;
-    for (int c = 0; c < count; c++) counts[c * width] = 0.0;
-    int64 start = blockIdx.x * rows, stop = start + rows < n ? start + rows : n;
-    for (int64 i = start; i < stop; i += 8) {
-        double x[8];
-        int label[8];
-        #pragma unroll
-        for (int t = 0; t < 8; t++) {
-            x[t] = i + t < stop ? (double)X[(i + t) * p + j] : 0.0;
-            label[t] = i + t < stop ? labels[i + t] - first : -1;
-        }
-        #pragma unroll
-        for (int t = 0; t < 8; t++)
-            if (label[t] >= 0 && label[t] < count)
-                counts[label[t] * width] += weights ? weights[i + t] * x[t] : x[t];
-    }
-    for (int c = 0; c < count; c++) partial[((size)blockIdx.x * count + c) * p + j] = counts[c * width];
 }
 
 #endif  // neither LANES nor TILES
@@ -430,11 +488,13 @@ __device__ __forceinline__ void multiply(
 }
 
 // Templates first to first + 8 TILES, features j0 to j0 + width, as the warps read them.
-__device__ __forceinline__ void load_templates(const double *B, int k, int p, int first, int j0, int width, double *templates) {
+__device__ __forceinline__ void load_templates(
+    const double *B, int k, int columns, int first, int j0, int width, double *templates)
+{
     for (int c = threadIdx.x >> 5; c < 8 * TILES; c += blockDim.x >> 5)
         for (int j = threadIdx.x & 31; j < width; j += 32) {
-            bool inside = first + c < k && j0 + j < p;
-            templates[c * (width + 1) + j] = inside ? fmax(B[(size)(first + c) * p + j0 + j], INFINITE) : 0.0;
+            bool inside = first + c < k && j0 + j < columns;
+            templates[c * (width + 1) + j] = inside ? fmax(B[(size)(first + c) * columns + j0 + j], INFINITE) : 0.0;
         }
 }
 
@@ -493,9 +553,10 @@ __device__ __forceinline__ void best_of_row(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) scores_dense(
+extern "C" __global__ void __launch_bounds__(256) scores_dense(
     const VALUE *X, int64 n, int p,           // IN (n, p)
-    const double *B, int k, int first,        // IN (k, p); templates first to first + 8 TILES
+    const double *B, int columns, int k,      // IN (k, columns); columns <= p, the others of X are 0
+    int first,                                // IN templates first to first + 8 TILES
     int width,                                // IN features of B in shared memory at a time, a multiple of 16
     int mode,
     int *labels, double *best, double *out)   // IN/OUT
@@ -510,7 +571,7 @@ extern "C" __global__ void __launch_bounds__(128) scores_dense(
         for (int j0 = 0; j0 < p; j0 += width) {
             if (!once || tile == blockIdx.x) {
                 __syncthreads();
-                load_templates(B, k, p, first, j0, width, templates);
+                load_templates(B, k, columns, first, j0, width, templates);
                 __syncthreads();
             }
             score_rows(X, n, p, row0, templates, j0, width, sums);
@@ -599,9 +660,9 @@ extern "C" __global__ void combine_parts(
 
 // sums_cj = Σ of the partial sums of the duties of label c.
 extern "C" __global__ void combine_duties(
-    const double *partial, int parts,            // IN (parts, duties, p)
+    const double *partial, int parts,            // IN (parts, duties, pitch)
     const int *owners, int duties,               // IN (duties,)
-    int k, int p,
+    int k, int p, int pitch,                     // IN columns of the rows, p of which are features
     double *sums)                                // OUT (k, p)
 {
     int64 at = (int64)blockIdx.x * 32 + (threadIdx.x & 31);
@@ -609,7 +670,7 @@ extern "C" __global__ void combine_duties(
     double s = 0.0;
     if (c < k)
         for (int duty = 0; duty < duties; duty++)
-            if (owners[duty] == c) s += sum_of_parts(partial + duty * p + j, parts, (int64)duties * p);
+            if (owners[duty] == c) s += sum_of_parts(partial + duty * pitch + j, parts, (int64)duties * pitch);
     s = sum_of_warps(s);
     if (threadIdx.x < 32 && c < k) sums[at] = s;
 }

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib.resources import files
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 THREADS = 256
 """Threads of a block, if nothing else decides."""
+
+UNASKED = 32 * 1024
+"""Bytes of shared memory that any kernel can have without asking: 48 KB, less what it declares itself."""
+
+_guard = Lock()
+"""Held while a kernel is compiled: otherwise, each thread of Dask would compile it."""
+
+FILES = {
+    "step_dense": ("screen.cuh", "step.cu"),
+    "label_dense": ("screen.cuh", "label.cu"),
+    "sum_dense": ("sum.cu",),
+    "project_on_hull": ("hull.cu",),
+}
+"""Source files of the kernels that are not in kernels.cu."""
 
 
 def launch(
@@ -25,7 +40,7 @@ def launch(
     grid = blocks if isinstance(blocks, tuple) else (blocks,)
     if 0 in grid:
         return
-    kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > 48 * 1024)
+    kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > UNASKED)
     kernel(grid, (threads,), args, shared_mem=shared)
 
 
@@ -34,23 +49,28 @@ def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:
     launch(name, -(-n * 32 // THREADS), THREADS, *args, value=value)
 
 
-@lru_cache(maxsize=256)
 def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
     """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
-    kernel = _module("step.cu" if name == "step_dense" else "kernels.cu", value, macros).get_function(name)
+    with _guard:
+        return _compiled(name, value, macros, much_shared)
+
+
+@lru_cache(maxsize=256)
+def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
+    kernel = _module(FILES.get(name, ("kernels.cu",)), value, macros).get_function(name)
     if much_shared:
         kernel.max_dynamic_shared_size_bytes = largest_shared() - kernel.shared_size_bytes
     return kernel
 
 
 @lru_cache(maxsize=64)
-def _module(file: str, value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
+def _module(names: tuple[str, ...], value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
     import cupy
 
     options = ["-std=c++17", *(f"-D{name}={number}" for name, number in macros)]
     if value is not None:
         options.append(f"-DVALUE={'float' if value == 'f' else 'double'}")
-    sources = (files("onmf.backend.gpu").joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", file))
+    sources = (files("onmf.backend.gpu").joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", *names))
     return cupy.RawModule(code="\n".join(sources), options=tuple(options))
 
 
@@ -83,6 +103,11 @@ def int_(number: int) -> np.int32:
 def long_(number: int) -> np.int64:
     """A ``long long`` of CUDA."""
     return np.int64(number)
+
+
+def float_(number: float) -> np.float64:
+    """A ``double`` of CUDA."""
+    return np.float64(number)
 
 
 def null() -> np.uint64:

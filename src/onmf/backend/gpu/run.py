@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +15,18 @@ from ..base import Assignment, Block, Templates
 from ..run import Drift, Run, RunState, largest_change
 from ..sums import COUNTED, StepSums
 from .crew import Crew, crew_for
+from .dense import can_screen, label_rows, score_and_sum
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
-from .rows import DenseRows, Rows, StreamedRows, pinned
+from .lock import pinned
+from .rows import DenseRows, Rows
+from .stream import StreamedRows
 
 TALLIED = 1024
 """Rows that a warp counts."""
+
+MOST_OF_A_DUTY = {False: 0.26, True: 0.13}
+"""Share of float32 rows in one duty of a crew from which on two reads are faster, without and with weights by score.
+Measured on an H200. With float64 rows, one read is always faster."""
 
 STRETCHES = 264
 """Groups of rows of an array that one kernel assigns and sums, at most."""
@@ -34,6 +42,8 @@ class GpuRun(Run):
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         self._sizes: Any = None  # of the clusters in the last step
+        self._last: Callable[[], FloatArray] | None = None  # table of the last step, which may be on its way
+        self._earlier: Callable[[], FloatArray] | None = None  # of the step before
         self._plain: bool | None = None
 
     @property
@@ -46,8 +56,12 @@ class GpuRun(Run):
     def step(self, templates: Templates) -> StepSums:
         block = self.block
         if not isinstance(block.rows, StreamedRows):
-            return self._arriving(self.step_at_once(templates) or super().step(templates))
+            step = self._arriving(self.step_at_once(templates) or super().step(templates))
+            self._earlier, self._last = self._last, step.arriving
+            return step
         labels, scales = self.cupy.empty(len(block), np.int32), self.cupy.empty(len(block))
+        if block.divergence.fixed_weights:
+            self._unless_plain(block.fixed_weights)  # once, not for each part
         total: StepSums | None = None
         for start, stop, rows in block.rows:
             part = self._part(rows, slice(start, stop))
@@ -56,6 +70,7 @@ class GpuRun(Run):
             total = step if total is None else total + step
         self.state = RunState(labels, scales)
         assert total is not None
+        self._sizes = total.near("counts")
         return self._arriving(total)
 
     def _part(self, rows: Rows, where: slice) -> GpuRun:
@@ -75,7 +90,10 @@ class GpuRun(Run):
         )
         if self.block.own_weights is not None:
             vars(block)["own_weights"] = self.block.own_weights[where]  # on the card already
+        if self.block.divergence.fixed_weights:
+            vars(block)["fixed_weights"] = self.block.fixed_weights[where]
         part = GpuRun(block)
+        part._plain, part._sizes = self._plain, self._sizes
         if self.state.labels is not None and self.state.scales is not None:
             part.state = RunState(self.state.labels[where], self.state.scales[where])
         return part
@@ -88,8 +106,7 @@ class GpuRun(Run):
         table.get(out=host, blocking=False)
         arrived = cupy.cuda.Event(disable_timing=True)
         arrived.record()
-        while _copies and _copies[0][0].done:
-            _copies.popleft()
+        _drop_finished()
         _copies.append((arrived, host))
 
         def wait() -> FloatArray:
@@ -107,14 +124,21 @@ class GpuRun(Run):
             return None
         if rows.X.size == 0 or rows.X.data.ptr % 16:
             return None
-        crew = crew_for(rows.shape[1], rows.X.itemsize, k, largest_shared())
-        if crew is None:
+        crew = crew_for(rows.X.shape[1], rows.X.itemsize, k, largest_shared())
+        if crew is not None and self.lopsided(crew, k):
+            crew = None
+        if crew is None and not can_screen(rows, k):
             return None
         if rows.norms is None:
             rows.norms = np.sqrt(block.backend.row_term(rows, np.square)).astype(np.float32)
         weights = None if divergence.score_weights else block.fixed_weights
         factors = block.own_weights if weights is None else self._unless_plain(weights)
-        labels, best, sums = self._label_and_sum(crew, rows, templates.B, factors, weights is None)
+        B = templates.B
+        if crew is not None:
+            labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
+        else:
+            labels = label_rows(self.cupy, rows, B)
+            sums, best = score_and_sum(self.cupy, rows, labels, factors, B, weights is None)
         assignment = block.assignment(labels, best)
         table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
         self.state = RunState(labels, assignment.scales)
@@ -122,10 +146,20 @@ class GpuRun(Run):
         self._sizes = step.near("counts")
         return step
 
+    def lopsided(self, crew: Crew, k: int) -> bool:
+        """Whether so many rows are in one cluster that a crew is slower than two reads.
+
+        The host does not wait for the last step. So this looks at the one before, whose counts have arrived.
+        """
+        if self._earlier is None or self.block.rows.X.itemsize != 4:
+            return False
+        counts = self._earlier()[COUNTED.index("counts")]
+        return len(counts) == k and crew.heaviest(counts) > MOST_OF_A_DUTY[self.block.divergence.score_weights]
+
     def _label_and_sum(self, crew: Crew, rows: DenseRows, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
         """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""
         cupy, X = self.cupy, rows.X
-        (n, p), k = X.shape, len(B)
+        (n, pitch), p, k = X.shape, rows.shape[1], len(B)
         tiles = -(-n // (STRETCHES * crew.tile))
         stretches = -(-n // (tiles * crew.tile))
         of_a_block = -(-stretches // processors())
@@ -134,13 +168,13 @@ class GpuRun(Run):
         counts, weights = or_null(self._sizes if known else None), or_null(factors)
         given = rows.norms, B, int_(k), counts, weights, int_(tiles), int_(of_a_block)
         labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
-        owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, p))
-        macros = crew.macros | {"WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
+        owners, partial = cupy.empty(crew.duties, np.int32), cupy.empty((stretches, crew.duties, pitch))
+        macros = crew.macros | {"COLUMNS": p, "WEIGHTED": int(factors is not None), "BY_SCORE": int(by_score)}
         blocks, shared = -(-stretches // of_a_block), crew.asked_for(X.itemsize)
         args = X, long_(n), *given, labels, best, owners, partial
         launch("step_dense", blocks, crew.threads, *args, value=X, shared=shared, **macros)
         of_duties = partial, int_(stretches), owners, int_(crew.duties)
-        launch("combine_duties", -(-k * p // 32), 1024, *of_duties, int_(k), int_(p), sums)
+        launch("combine_duties", -(-k * p // 32), 1024, *of_duties, int_(k), int_(p), int_(pitch), sums)
         return labels, best, sums
 
     def update(self, step: StepSums, W: FloatArray) -> Drift:
@@ -184,3 +218,15 @@ class GpuRun(Run):
             if m < k:
                 table[:, first : first + m] = sums
         return table
+
+
+def _drop_finished() -> None:
+    """Drop the copies that have arrived. Several threads may do so at a time, for parts of Dask."""
+    while _copies:
+        try:
+            oldest = _copies.popleft()
+        except IndexError:  # another thread was faster
+            return
+        if not oldest[0].done:
+            _copies.appendleft(oldest)
+            return

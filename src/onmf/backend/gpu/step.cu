@@ -7,16 +7,9 @@
 // duties. One more warp fetches tiles and writes labels and scores. The warps synchronise at three barriers per place:
 // the tile has arrived, its rows have labels, the place is free again.
 //
-// As for sparse rows, a screen finds the labels. With m_j the midrange of the templates, x_j and b_kj - m_j are each
-// split into a sum of two bfloat16 numbers (8 bits). The tensor cores compute the scores, up to Σ_j x_j m_j and an
-// error of at most ERROR ‖x‖ ‖d‖, d_j = max_k |b_kj - m_j|: each bfloat16 has a relative error of 2^-8, the product of
-// the two lower parts is left out, and the tensor cores truncate terms to 24 bits. Templates within two such bounds of
-// the best one are scored again in float64. If the bound is NaN or too large, every template passes. The adders compute
-// the score of the label in float64.
+// The screen of screen.cuh finds the labels. The adders compute the score of the label in float64.
 //
-// Macros set by the host, besides VALUE:
-//   FEATURES             p
-//   TILES                tiles of 8 templates
+// Macros set by the host, besides those of screen.cuh:
 //   SCORERS, ADDERS      numbers of warps that label rows, and that sum them
 //   LABELS               duties of an adder
 //   PLACES               tiles of rows in shared memory
@@ -25,185 +18,30 @@
 #define TILE (16 * SCORERS)                                                      // rows of a tile
 #define DUTIES (ADDERS * LABELS)
 #define WARPS (SCORERS + ADDERS + 1)
-#define SLICES ((FEATURES + 31) / 32)                                            // features of a row per lane
-#define PITCH ((FEATURES + 15) / 16 * 16 + ((FEATURES + 15) / 16 % 2 ? 0 : 16))  // odd multiple of 16: no conflicts
 #define ROOM (TILE * FEATURES + 16)                                              // entries of a place
 #define AT_ONCE (BY_SCORE ? 2 : 4)                                               // rows of a label added at once
-#define CHUNKS (FEATURES * (int)sizeof(VALUE) / 16)                              // 16-byte chunks of a row
-#define ERROR (3 * 0x1p-16 + (PITCH / 16 * 19 + 8) * 0x1p-23)                    // of three products, and of sums
-#define TOO_LARGE 1e30f                                                          // float cannot bound such errors
-#define LARGEST_TEMPLATE 1e5f                                                    // larger ones are not screened
-#define TINY 0x1p-90f                                                            // bounds the sum of float underflows
 
 #ifndef HOPPER
 #define HOPPER (__CUDA_ARCH__ >= 900)
 #endif
 
-#if TILES <= 4
-typedef unsigned Set;                          // a set of templates, as bits
-__device__ __forceinline__ int first_of(Set set) { return __ffs(set) - 1; }
-#else
-typedef unsigned long long Set;
-__device__ __forceinline__ int first_of(Set set) { return __ffsll(set) - 1; }
-#endif
-
-__device__ __forceinline__ double wide(double x) { return x; }
-__device__ __forceinline__ double wide(float x) {
-    double out;  // a cast would take one more instruction, because CuPy flushes denormals
-    asm("cvt.f64.f32 %0, %1;" : "=d"(out) : "f"(x));
-    return out;
-}
-
-// Two numbers as bfloat16 in one register, the first in its lower half.
-__device__ __forceinline__ unsigned packed(float first, float second) {
-    unsigned out;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
-    return out;
-}
-
-// The rounding errors of two such numbers, as bfloat16.
-__device__ __forceinline__ unsigned rest(float first, float second, unsigned both) {
-    return packed(first - __uint_as_float(both << 16), second - __uint_as_float(both & 0xffff0000u));
-}
-
-// sums += products of 16 rows, 16 features and 8 templates.
-__device__ __forceinline__ void multiply(float (&s)[4], const unsigned (&x)[4], unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(b0), "r"(b1));
-}
-
-// The templates in the form of the screen, four features in 16 bytes, and d of each feature; d is infinite if a
-// template is too large for the screen.
-__device__ __forceinline__ void make_screen(const double *B, int k, uint4 *screen, float *spread) {
-    for (int at = threadIdx.x; at < PITCH / 4; at += blockDim.x) {
-        double middle[4];
-        #pragma unroll
-        for (int f = 0; f < 4; f++) {
-            int j = 4 * at + f;
-            double low = 0.0, high = 0.0;
-            if (j < FEATURES) {
-                low = high = B[j];
-                for (int c = 1; c < k; c++) {
-                    double b = B[(size)c * FEATURES + j];
-                    low = fmin(low, b);
-                    high = fmax(high, b);
-                }
-            }
-            bool fine = fabs(low) < LARGEST_TEMPLATE && fabs(high) < LARGEST_TEMPLATE;
-            middle[f] = fine ? low + (high - low) / 2 : 0.0;
-            spread[j] = fine ? (float)fmax(high - middle[f], middle[f] - low) : __int_as_float(0x7f800000);
-        }
-        for (int c = 0; c < 8 * TILES; c++) {
-            float b[4];
-            #pragma unroll
-            for (int f = 0; f < 4; f++) {
-                int j = 4 * at + f;
-                b[f] = c < k && j < FEATURES ? (float)(B[(size)c * FEATURES + j] - middle[f]) : 0.f;
-            }
-            unsigned x = packed(b[0], b[1]), y = packed(b[2], b[3]);
-            screen[c * (PITCH / 4) + at] = make_uint4(x, y, rest(b[0], b[1], x), rest(b[2], b[3], y));
-        }
-    }
-}
-
-// ERROR ‖d‖, with a margin for the rounding errors of the norms.
-__device__ __forceinline__ float error_of(const float *spread) {
-    double s = 0.0;
-    for (int j = threadIdx.x & 31; j < FEATURES; j += 32) s += wide(spread[j]) * wide(spread[j]);
-    #pragma unroll
-    for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
-    return (float)(1.001 * ERROR * sqrt(s)) + TINY;
-}
-
-// The best of the candidate templates for a row, in float64. Called by a whole warp.
-__device__ __noinline__ int best_of(const VALUE *x, const double *B, Set candidates) {
-    int lane = threadIdx.x & 31, winner = NOBODY;
-    double best = NEVER;
-    while (candidates) {
-        int c = first_of(candidates);
-        candidates &= candidates - 1;
-        double s = 0.0;
-        #pragma unroll
-        for (int u = 0; u < SLICES; u++) {
-            int j = lane + 32 * u;
-            if (j < FEATURES) s += wide(x[j]) * fmax(B[(size)c * FEATURES + j], INFINITE);
-        }
-        #pragma unroll
-        for (int apart = 16; apart; apart >>= 1) s += __shfl_xor_sync(ALL, s, apart);
-        keep_better(best, winner, s, c);
-    }
-    return best >= INFINITE_SCORE ? winner : 0;
-}
-
-// Which of 8 rows a thread reads for the tensor cores. Rows that are read together lie on different banks, if possible.
-__device__ __forceinline__ int row_of(int r) {
-    if (CHUNKS % 4 == 2) return r & 4 | (r & 1) << 1 | (r & 2) >> 1;
-    if (CHUNKS % 2 == 1) return (r & 1) << 2 | r >> 1;
-    return r;
-}
-
-// Labels of 16 rows; -1 from row `inside` on. Lane i has the error bound of row i.
+// Labels of 16 rows in shared memory. Only the first `inside` rows exist. Lane i has the error bound of row i.
 __device__ __forceinline__ void find_labels(
     const VALUE *rows, int inside, float error, const uint4 *screen, const double *B, int k, int *found)
 {
     int lane = threadIdx.x & 31, q = lane & 3, r = lane >> 2;
-    float s[TILES][4] = {}, rests[TILES][4] = {};
+    Scores s = {}, rests = {};
     const VALUE *x = rows + row_of(r) * FEATURES + 4 * q;
-    screen += r * (PITCH / 4) + q;
+    screen += r * QUARTER + q;
     #pragma unroll
     for (int j = 0; j < FEATURES; j += 16) {
         __align__(16) VALUE raw[2][4];
         read_four(x + j, raw[0]);
         read_four(x + j + 8 * FEATURES, raw[1]);
-        unsigned high[4], low[4];
-        #pragma unroll
-        for (int f = 0; f < 4; f++) {
-            float one = (float)raw[f & 1][f & 2], other = (float)raw[f & 1][(f & 2) + 1];
-            high[f] = packed(one, other);
-            low[f] = rest(one, other, high[f]);
-        }
-        #pragma unroll
-        for (int c = 0; c < TILES; c++) {
-            uint4 b = screen[8 * c * (PITCH / 4) + j / 4];
-            multiply(s[c], high, b.x, b.y);
-            multiply(rests[c], high, b.z, b.w);
-            multiply(rests[c], low, b.x, b.y);
-        }
+        score_some(raw, screen + j / 4, s, rests);
     }
-    #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        int place = 8 * m + row_of(r);
-        float top = -3e38f;
-        #pragma unroll
-        for (int c = 0; c < TILES; c++)
-            #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                s[c][2 * m + h] += rests[c][2 * m + h];
-                if (8 * c + 2 * q + h < k) top = fmaxf(top, s[c][2 * m + h]);
-            }
-        #pragma unroll
-        for (int apart = 1; apart < 4; apart <<= 1) top = fmaxf(top, __shfl_xor_sync(ALL, top, apart));
-        float bound = __shfl_sync(ALL, error, place), least = top - 2 * bound;
-        bool unbounded = !(bound < TOO_LARGE);
-        Set passed = 0;
-        #pragma unroll
-        for (int c = 0; c < TILES; c++)
-            #pragma unroll
-            for (int h = 0; h < 2; h++)
-                if (unbounded || !(s[c][2 * m + h] < least)) passed |= (Set)1 << (8 * c + h);
-        passed = passed << 2 * q & ~(Set)0 >> 8 * sizeof(Set) - k;
-        #pragma unroll
-        for (int apart = 1; apart < 4; apart <<= 1) passed |= __shfl_xor_sync(ALL, passed, apart);
-        int winner = first_of(passed);
-        unsigned open = __ballot_sync(ALL, q == 0 && place < inside && (passed & passed - 1));
-        while (open) {
-            int from = __ffs(open) - 1;
-            open &= open - 1;
-            int best = best_of(rows + (8 * m + row_of(from >> 2)) * FEATURES, B, __shfl_sync(ALL, passed, from));
-            if (lane == from) winner = best;
-        }
-        if (q == 0) found[place] = place < inside ? winner : -1;
-    }
+    if (lane < 16 && lane >= inside) found[lane] = -1;
+    decide(s, rests, rows, inside, error, B, k, found);
 }
 
 __device__ __forceinline__ void wait_for(unsigned barrier, unsigned phase) {
@@ -342,7 +180,7 @@ struct Place {
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
     const VALUE *X, int64 n,                  // IN (n, FEATURES)
     const float *norms,                       // IN (n,) ‖x‖
-    const double *B, int k,                   // IN (k, FEATURES), k <= 8 TILES, k <= DUTIES
+    const double *B, int k,                   // IN (k, COLUMNS), k <= 8 TILES, k <= DUTIES
     const double *counts,                     // IN (k,) rows of each label in the last step; null in the first
     const double *weights,                    // IN (n,), if WEIGHTED
     int tiles, int stretches,                 // IN tiles per stretch, and stretches per block
@@ -432,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) step_dense(
         #pragma unroll
         for (int u = 0; u < SLICES; u++) {
             int j = lane + 32 * u;
-            b[l][u] = c >= 0 && j < FEATURES ? fmax(B[(size)c * FEATURES + j], INFINITE) : 0.0;
+            b[l][u] = c >= 0 && j < COLUMNS ? fmax(B[(size)c * COLUMNS + j], INFINITE) : 0.0;
         }
     }
     partial += ((size)blockIdx.x * stretches * DUTIES + adder) * FEATURES + lane;

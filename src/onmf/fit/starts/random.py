@@ -13,18 +13,10 @@ from onmf.backend import to_host
 from onmf.data import Data, Part
 from onmf.divergence import Array, FloatArray
 
-from .rows import (
-    Seeds,
-    equal,
-    from_sums,
-    inner_products,
-    parallel,
-    rows_at,
-    seeds_from_rows,
-    squared_norms,
-    tie_parallel,
-    usable_rows,
-)
+from .rows import Seeds, equal, from_sums, parallel, rows_at, seeds_from_rows, tie_parallel
+
+STRETCH = 4096
+"""Rows whose chances are added up together. The row is then looked for in one such stretch."""
 
 
 def plus_plus(data: Data, k: int, rng: np.random.Generator) -> Seeds:
@@ -105,7 +97,7 @@ def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
 def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
     """The sum of the chances of the rows of a part, and the sum of the weights of rows with infinite loss."""
     both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
-    return tuple(float(np.cumsum(chances)[-1]) if len(chances) else 0.0 for chances in both)  # type: ignore[return-value]
+    return tuple(float(np.cumsum(_in_stretches(chances))[-1]) for chances in both)  # type: ignore[return-value]
 
 
 def row_at(
@@ -119,36 +111,50 @@ def row_at(
 ) -> int:
     """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
     chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
-    row = int(np.searchsorted(np.cumsum(chances), target, side="right"))
-    return part.first + min(row, int(np.flatnonzero(chances)[-1]))
+    stretch, target = _where(_in_stretches(chances), target)
+    first = stretch * STRETCH
+    row, _ = _where(to_host(chances[first : first + STRETCH]), target)
+    return part.first + first + row
+
+
+def _in_stretches(chances: FloatArray) -> FloatArray:
+    """The sums of the chances over stretches of rows, on the host. A GPU adds each in the same order every time."""
+    whole = len(chances) // STRETCH * STRETCH
+    sums = chances[:whole].reshape(-1, STRETCH).sum(axis=1), chances[whole:].sum(keepdims=True)
+    return np.concatenate([to_host(part) for part in sums])
+
+
+def _where(chances: FloatArray, target: float) -> tuple[int, float]:
+    """Where the cumulative chances pass the target, and how far the target is beyond the chances before that."""
+    cumulative = np.cumsum(chances)
+    place = min(int(np.searchsorted(cumulative, target, side="right")), int(np.flatnonzero(chances)[-1]))
+    return place, target - (float(cumulative[place - 1]) if place else 0.0)
 
 
 def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool) -> FloatArray:
-    """The chance of each row of a part to be drawn.
+    """The chance of each row of a part to be drawn, in the memory in which the backend computes.
 
     With smoothing=0 rows can have an infinite loss. They are drawn first: the caller then sets ``hopeless``.
     """
-    known = part.scratch
+    known, block, divergence = part.scratch, part.block, part.block.divergence
     if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
-        squares = squared_norms(part)
-        known = part.scratch = Draws(draw, squares, usable_rows(part, squares), np.ones(len(squares)))
-    block, divergence = part.block, part.block.divergence
+        squares = block.squares()
+        known = part.scratch = Draws(draw, squares, block.usable(squares), np.ones_like(squares))
     while known.seeds < len(seeds):
         seed = seeds[known.seeds : known.seeds + 1]
-        products = inner_products(part, seed)
         alike = equal if divergence.absolute else parallel
-        known.open &= ~alike(products, np.append(known.squares, np.square(seed).sum()))
+        known.open &= ~alike(block.products(seed), known.squares, float(np.square(seed).sum()))
         own = chosen[known.seeds] - part.first
         if 0 <= own < len(known.open):
             known.open[own] = False
         if by_loss:
             exact, smoothed = divergence.unsmoothed(), divergence.smooth(divergence.begin(seed))
             templates = block.prepare_templates(exact.templates(smoothed), exact.offsets(smoothed))
-            new = np.maximum(to_host(block.assign(templates).losses), 0.0)
+            new = np.maximum(block.assign(templates).losses, 0.0)
             known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
         known.seeds += 1
-    weights = block.host_weights
-    beyond = np.isinf(known.losses) & known.open & (weights > 0)
+    weights = 1.0 if block.own_weights is None else block.own_weights
+    beyond = np.isinf(known.losses) & known.open  # rows without weight are not open
     if hopeless:
         return np.where(beyond, weights, 0.0)
     return np.where(known.open & ~beyond, weights * np.where(np.isinf(known.losses), 0.0, known.losses), 0.0)

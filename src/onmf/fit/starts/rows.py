@@ -86,43 +86,23 @@ def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
     for c in range(max(first, 1), len(centroids)):
         alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
         for other in alike[
-            parallel(np.einsum("kp,p->k", centroids[alike], centroids[c]), np.append(squares[alike], squares[c]))
+            parallel(np.einsum("kp,p->k", centroids[alike], centroids[c]), squares[alike], float(squares[c]))
         ][:1]:
             centroids[c] = centroids[other]
 
 
-def parallel(products: FloatArray, squares: FloatArray) -> Array:
+def parallel(products: FloatArray, squares: FloatArray, own: float) -> Array:
     """Which rows are parallel to another one. → (n,) bool
 
-    ``products`` are their inner products with it; ``squares`` are their squared norms, followed by its own.
+    ``products`` are their inner products with it; ``squares`` are their squared norms, ``own`` is its squared norm.
     """
-    norms = np.sqrt(squares)
-    return products >= COSINE * norms[:-1] * norms[-1]
+    return products >= COSINE * np.sqrt(squares) * np.sqrt(own)
 
 
-def equal(products: FloatArray, squares: FloatArray) -> Array:
+def equal(products: FloatArray, squares: FloatArray, own: float) -> Array:
     """Which rows are equal to another one, given as in :func:`parallel`. → (n,) bool"""
-    sizes = squares[:-1] + squares[-1]
+    sizes = squares + own
     return sizes - 2 * products <= (1 - COSINE) * sizes
-
-
-def inner_products(part: Part, row: FloatArray) -> FloatArray:
-    """⟨x_i, row⟩ for every row i of a part, on the host. → (n,)"""
-    block = part.block
-    template = block.backend.prepare(block.rows, block.backend.bring(row.reshape(1, -1)))
-    products: FloatArray = to_host(block.backend.best_template(block.rows, template)[1])
-    return products
-
-
-def squared_norms(part: Part) -> FloatArray:
-    """‖x_i‖² for every row i of a part, on the host. → (n,)"""
-    return part.block.host_term(np.square)
-
-
-def usable_rows(part: Part, squares: FloatArray) -> Array:
-    """Which rows may become centroids: those that have an entry and a weight. → (n,) bool"""
-    weights = part.block.weights
-    return squares > 0 if weights is None else (squares > 0) & (weights > 0)
 
 
 def rows_at(data: Data, rows: list[int]) -> FloatArray:
@@ -143,8 +123,8 @@ def dense_rows(part: Part, rows: list[int]) -> FloatArray:
 
 def spare_rows(part: Part, k: int) -> list[tuple[int, int]]:
     """The first 2k usable rows of a part, and how often each can be used: a row of weight w counts as w rows."""
-    usable = np.flatnonzero(usable_rows(part, squared_norms(part)))[: 2 * k]
-    weights = part.block.weights
+    block = part.block
+    usable, weights = np.flatnonzero(to_host(block.usable(block.squares())))[: 2 * k], block.weights
     copies = np.ones(len(usable)) if weights is None else np.minimum(np.ceil(weights[usable]), k)
     return [(part.first + int(row), int(number)) for row, number in zip(usable, copies, strict=True)]
 

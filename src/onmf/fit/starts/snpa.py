@@ -14,22 +14,13 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from onmf import interrupt
-from onmf.backend import Matrix, to_host
+from onmf.backend import EXHAUSTED, TIE, Hull, Matrix, to_host
 from onmf.data import Data, Part, get_engine
 from onmf.data.intake import check_in_memory
 from onmf.data.validate import check_data
 from onmf.divergence import Array, FloatArray, Frobenius
 
-from .rows import Seeds, inner_products, seeds_from_rows, squared_norms, usable_rows
-
-EXHAUSTED = 1e-12
-"""X has no direction left if its largest squared residual, relative to its largest squared norm, is at most this."""
-
-FIRST_BLOCK = 64
-"""Number of rows projected first in each round; it then doubles. Fixed, so that threads do not change the result."""
-
-TIE = 1e-6
-"""Rows whose residuals are this close, relatively, to the largest compete by their norm."""
+from .rows import Seeds, seeds_from_rows
 
 
 def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
@@ -78,48 +69,25 @@ class Front(NamedTuple):
 
 
 @dataclass
-class Hull:
-    """The state of a part: products of its rows with the vertices of the hull, their weights, and the distances."""
+class Known:
+    """The state of a part: its hull, and the choice that it belongs to."""
 
     choice: str
-    squares: FloatArray
-    usable: Array
-    residuals: FloatArray
-    products: FloatArray
-    weights: FloatArray
-    vertices: int = 0
+    hull: Hull
 
 
 def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatArray, largest: float) -> Front:
-    """The rows of a part that are farthest from the hull.
-
-    Distances can only fall as the hull grows, so those of earlier rounds are upper bounds. Rows are projected in the
-    order of their bounds, until the next bound is below the largest distance found.
-    """
-    from onmf.kernels import project_on_hull
-
-    known = _hull(part, choice, k, len(vertices))
-    while known.vertices < len(vertices):
-        known.products[:, known.vertices + 1] = inner_products(part, vertices[known.vertices])
-        known.vertices += 1
-    m, usable, residuals = len(vertices), known.usable, known.residuals
-    hull = np.ascontiguousarray(gram[: m + 1, : m + 1])
-    enough = EXHAUSTED * (largest or residuals.max(initial=0.0))
-    order = usable[np.argsort(-residuals[usable], kind="stable")]
-    start, size = 0, FIRST_BLOCK
-    while start < len(order) and residuals[order[start]] >= enough:
-        block = order[start : start + size]
-
-        def project(first: int, last: int, block: Array = block, enough: float = enough) -> None:
-            project_on_hull(known.products, hull, known.squares, block, first, last, enough, known.weights, residuals)
-
-        part.block.backend.threads.over_rows(project, len(block))
-        enough = max(enough, (1 - TIE) * residuals[block].max())
-        start, size = start + size, 2 * size
-    close = usable[residuals[usable] >= (1 - TIE) * residuals.max(initial=0.0)]
-    front = _front(close, residuals[close], known.squares[close])
-    stored = part.block.take(front)
-    return Front(residuals[front], known.squares[front], part.first + front, stored)
+    """The rows of a part that are farthest from the hull."""
+    block, m = part.block, len(vertices)
+    known = part.scratch
+    if not isinstance(known, Known) or known.choice != choice or known.hull.vertices > m:
+        known = part.scratch = Known(choice, block.backend.hull(block, k))
+    for vertex in vertices[known.hull.vertices :]:
+        known.hull.add(block, vertex)
+    close, residuals, squares = known.hull.farthest(block, np.ascontiguousarray(gram[: m + 1, : m + 1]), largest)
+    front = _front(close, residuals, squares)
+    chosen = np.searchsorted(close, front)
+    return Front(residuals[chosen], squares[chosen], part.first + front, block.take(front))
 
 
 def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
@@ -129,21 +97,6 @@ def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
     order = order[squares[order] == longest]
     groups = np.split(rows[order], np.flatnonzero(np.diff(squares[order])) + 1)  # of one length, the farthest first
     return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
-
-
-def _hull(part: Part, choice: str, k: int, vertices: int) -> Hull:
-    """The state of a part for this choice, with at most this number of vertices; a new one if there is none."""
-    known = part.scratch
-    if not isinstance(known, Hull) or known.choice != choice or known.vertices > vertices:
-        n = len(part.block)
-        squares = squared_norms(part)
-        usable = np.flatnonzero(usable_rows(part, squares))
-        residuals = np.zeros(n)
-        residuals[usable] = squares[usable]
-        products, weights = np.zeros((n, k + 1)), np.zeros((n, k + 1))
-        weights[:, 0] = 1.0  # at first, the origin has all the weight
-        known = part.scratch = Hull(choice, squares, usable, residuals, products, weights)
-    return known
 
 
 def _below(rows: Matrix, row: Matrix) -> Matrix:
