@@ -19,6 +19,7 @@ for module in ("fcntl", "resource"):
     sys.modules[module] = None
 for name in ("O_NOFOLLOW", "O_NONBLOCK", "fork", "mkfifo", "sched_getaffinity"):
     vars(os).pop(name, None)
+os.supports_dir_fd = set()  # which shutil reads
 for name in ("SIGALRM", "SIGKILL", "alarm", "setitimer"):
     vars(signal).pop(name, None)
 """

@@ -39,9 +39,9 @@ def docstring_texts() -> list[tuple[str, str, str]]:
     Examples
     --------
     >>> from onmf.datasets import docstring_texts
-    >>> name, text, subpackage = docstring_texts()[0]
-    >>> name, subpackage
-    ('scipy.cluster.vq.whiten', 'cluster')
+    >>> subpackages = {name: subpackage for name, text, subpackage in docstring_texts()}
+    >>> subpackages["scipy.cluster.vq.whiten"]
+    'cluster'
     """
     texts: dict[tuple[str, str], str] = {}  # a function in two modules is one document
     for subpackage, modules in MODULES.items():
