@@ -454,7 +454,7 @@ def test_of_very_many_documents_some_are_shown(visit, corpus, monkeypatch):
     assert "show 200 of the 1," in page.inner_text("#overview")
     assert count(page) == "200 of 200 documents"
     assert page.evaluate("onmf.documents.mapped.length") == 200
-    assert f"{len(corpus.labels):,}" in page.inner_text(".facts"), "facts and sizes are of all documents"
+    assert f"{len(corpus.ids):,}" in page.inner_text(".facts"), "facts and sizes are of all documents"
 
 
 def test_counts_in_shards_give_the_same_page(tmp_path):
