@@ -1,8 +1,8 @@
-"""The code on the pages of the documentation, and a program that runs it as a reader would.
+"""The code on the pages of the documentation, and functions that run it as a reader would.
 
-``python tests/pages.py PAGE [NEED ...]`` runs the blocks of a page from top to bottom, in the current folder. Python
-blocks share one namespace. Shell blocks run in bash, except lines that only call ``onmf``: they run in this process,
-since a new one takes seconds to start. The needs that are met are named; a block that needs anything else is left out.
+The blocks of a page run from top to bottom. Python blocks share one namespace. Shell blocks run in bash, except lines
+that only call ``onmf``: they run in this process, since a new one takes seconds to start. The needs that are met are
+named; a block that needs anything else is left out.
 """
 
 import os
@@ -81,6 +81,17 @@ def follow(page, met):
                 run_line(line)
 
 
+def follow_in(folder, output, page, met):
+    """Run the code of a page in a folder, and write what it prints to a file. A process does nothing else."""
+    os.chdir(folder)
+    with open(output, "wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    scripts = str(Path(sys.executable).parent)
+    os.environ |= {"MPLBACKEND": "Agg", "COLUMNS": "120", "PATH": os.pathsep.join((scripts, os.environ["PATH"]))}
+    follow(page, met)
+
+
 def run_line(line):
     """Run a line of a shell block."""
     if line.startswith(CHECKED):
@@ -96,8 +107,3 @@ def run_line(line):
                     raise RuntimeError(f"{line}: exit status {ended.code}") from ended
     else:
         subprocess.run(["bash", "-euo", "pipefail", "-c", line], check=True)
-
-
-if __name__ == "__main__":
-    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    follow(Path(sys.argv[1]), sys.argv[2:])

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import multiprocessing
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from importlib.util import find_spec
 import pytest
 
 from conftest import DATA
-from pages import CHECKED, ROOT, SHELL, blocks_of, pages
+from pages import CHECKED, ROOT, SHELL, blocks_of, follow_in, pages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"cupy": ["cupy-cuda12x"], "cupyx": ["cupy-cuda12x"], **packages_distributions()}
@@ -27,15 +28,15 @@ PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_reader_can_follow_the_page(name, tmp_path):
-    done = subprocess.run(
-        [sys.executable, ROOT / "tests" / "pages.py", PAGES[name], *MET],
-        cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "Agg", "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    """In a process of its own: forked, where that is possible, from one that has imported what most pages use."""
+    context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+    context.set_forkserver_preload(["onmf.cli", "matplotlib.pyplot", "pandas"])
+    folder, output = tmp_path / "folder", tmp_path / "output.txt"
+    folder.mkdir()
+    process = context.Process(target=follow_in, args=(folder, output, PAGES[name], MET))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, output.read_text(encoding="utf-8")
 
 
 def test_the_gallery_lists_nothing_but_examples():
