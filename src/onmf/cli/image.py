@@ -296,9 +296,11 @@ def print_image(result: ImageClustering) -> None:
 def passes(quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """Show a progress bar for each pass over the pixels; only on a terminal."""
     console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda name, share: None
+        return
     columns = (TextColumn("{task.description:<20}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("opening", total=1.0)
         # A full bar stops its clock, so it never gets quite full.
         yield lambda name, share: bar.update(task, description=name, completed=min(share, 0.999))

@@ -168,9 +168,12 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
 def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
     """Show a progress bar over the data sets; only on a terminal."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda name: None
+        return
     available = [info.name for info in list_datasets() if info.available and info.name in names]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=len(available))
         done = -1
 
