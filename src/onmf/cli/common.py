@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand, TyperGroup
 
 from onmf import interrupt
@@ -131,15 +131,28 @@ def print_selection(selection: Selection | None) -> None:
 
 
 @contextmanager
-def steps(quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
+def progress_bar(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress | None]:
+    """Show a progress bar on standard error; None if it is not wanted or there is no terminal.
+
+    Rich has an option for that, with which older versions still print an empty line.
+    """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield lambda text, fraction=None: None
-        return
+        yield None
+    else:
+        with Progress(*columns, console=console, transient=True) as bar:
+            yield bar
+
+
+@contextmanager
+def steps(quiet: bool) -> Iterator[Callable[..., None]]:
+    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
     left = TextColumn("{task.fields[left]}")
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
-    with Progress(*columns, console=console, transient=True) as bar:
+    with progress_bar(*columns, quiet=quiet) as bar:
+        if bar is None:
+            yield lambda text, fraction=None: None
+            return
         task = bar.add_task("Starting", total=None, left="")
         current, began = "", perf_counter()
 

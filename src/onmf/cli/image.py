@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 import onmf
 from onmf.image import ImageClustering, cluster_image, predict_image, read_cube
@@ -23,6 +22,7 @@ from .common import (
     check_installed,
     command,
     print_selection,
+    progress_bar,
     tell,
     tell_json,
     tell_that_it_compiles,
@@ -295,12 +295,11 @@ def print_image(result: ImageClustering) -> None:
 @contextmanager
 def passes(quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """Show a progress bar for each pass over the pixels; only on a terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda name, share: None
-        return
     columns = (TextColumn("{task.description:<20}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with progress_bar(*columns, quiet=quiet) as bar:
+        if bar is None:
+            yield lambda name, share: None
+            return
         task = bar.add_task("opening", total=1.0)
         # A full bar stops its clock, so it never gets quite full.
         yield lambda name, share: bar.update(task, description=name, completed=min(share, 0.999))

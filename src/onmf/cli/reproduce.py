@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 from onmf.datasets import DownloadError, data_home, list_datasets
 from onmf.datasets import fetch as fetch_data
 from onmf.datasets.catalogue import members
 
-from .common import PlainGroup, app, checked_folder, command, fail, say
+from .common import PlainGroup, app, checked_folder, command, fail, progress_bar, say
 
 reproduce = typer.Typer(
     cls=PlainGroup, help="Reproduce the paper's tables and figures, and compare every number.", no_args_is_help=True
@@ -167,13 +167,12 @@ def _names(only: list[str] | None, kind: str | None) -> list[str]:
 @contextmanager
 def _progress(title: str, names: list[str]) -> Iterator[Callable[[str], None]]:
     """Show a progress bar over the data sets; only on a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda name: None
-        return
     available = [info.name for info in list_datasets() if info.available and info.name in names]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with progress_bar(*columns) as bar:
+        if bar is None:
+            yield lambda name: None
+            return
         task = bar.add_task(title, total=len(available))
         done = -1
 
