@@ -25,6 +25,26 @@ __device__ __forceinline__ double wide(float x) {
     return out;
 }
 
+// Add N numbers, 1, 2 or 4, over the lanes of a warp. With 2, each half of the warp ends with one of the sums in s[0];
+// with 4, each quarter. Returns which.
+template <int N> __device__ __forceinline__ int add_across_warp(double (&s)[N]) {
+    int lane = threadIdx.x & 31, which = 0;
+    #pragma unroll
+    for (int apart = 16, left = N; apart; apart >>= 1) {
+        bool upper = lane & apart;
+        if (left > 1) {
+            left /= 2;
+            #pragma unroll
+            for (int m = 0; m < left; m++)
+                s[m] = (upper ? s[m + left] : s[m]) + __shfl_xor_sync(ALL, upper ? s[m] : s[m + left], apart);
+            which = 2 * which + upper;
+        } else {
+            s[0] += __shfl_xor_sync(ALL, s[0], apart);
+        }
+    }
+    return which;
+}
+
 #ifdef VALUE
 // Four entries, at an address that is a multiple of 16 bytes.
 __device__ __forceinline__ void read_four(const VALUE *x, VALUE (&out)[4]) {

@@ -97,21 +97,7 @@ template <int ROWS> __device__ __forceinline__ void add_rows(
             s[m] += x[m][u] * b[u];
             if (!BY_SCORE) sums[u] += v[m] * x[m][u];
         }
-    // With 2 rows, each half of the warp ends with the score of one row; with 4 rows, each quarter.
-    int which = 0;
-    #pragma unroll
-    for (int apart = 16, left = ROWS; apart; apart >>= 1) {
-        bool upper = lane & apart;
-        if (left > 1) {
-            left /= 2;
-            #pragma unroll
-            for (int m = 0; m < left; m++)
-                s[m] = (upper ? s[m + left] : s[m]) + __shfl_xor_sync(ALL, upper ? s[m] : s[m + left], apart);
-            which = 2 * which + upper;
-        } else {
-            s[0] += __shfl_xor_sync(ALL, s[0], apart);
-        }
-    }
+    int which = add_across_warp(s);
     if (lane % (32 / ROWS) == 0 && which < count) scores[members[which]] = s[0];
     if constexpr (BY_SCORE) {
         #pragma unroll

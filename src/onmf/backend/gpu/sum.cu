@@ -103,53 +103,31 @@ __device__ __forceinline__ void add_rows(
     double v[ROWS], s[ROWS] = {};
     #pragma unroll
     for (int m = 0; m < ROWS; m++) v[m] = m && m >= count ? 0.0 : WEIGHTED ? weights[m] : 1.0;
-    #pragma unroll
-    for (int u = 0; u < QUADS; u++) {
-        int j = 4 * (lane + 32 * u);
-        if (j >= features) continue;
+    auto for_each_entry = [&](auto use) {
         #pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            __align__(16) VALUE x[4];
-            read_four(rows + (m < count ? m : 0) * pitch + j, x);
+        for (int u = 0; u < QUADS; u++) {
+            int j = 4 * (lane + 32 * u);
+            if (j >= features) continue;
             #pragma unroll
-            for (int f = 0; f < 4; f++) {
-                if (SCORED) s[m] += wide(x[f]) * b[u][f];
-                if (!BY_SCORE) sums[u][f] += v[m] * wide(x[f]);
+            for (int m = 0; m < ROWS; m++) {
+                __align__(16) VALUE x[4];
+                read_four(rows + (m < count ? m : 0) * pitch + j, x);
+                #pragma unroll
+                for (int f = 0; f < 4; f++) use(m, u, f, wide(x[f]));
             }
         }
-    }
+    };
+    for_each_entry([&](int m, int u, int f, double x) {
+        if (SCORED) s[m] += x * b[u][f];
+        if (!BY_SCORE) sums[u][f] += v[m] * x;
+    });
     if (!SCORED) return;
-    // With 2 rows, each half of the warp ends with the score of one row; with 4 rows, each quarter.
-    int which = 0;
-    #pragma unroll
-    for (int apart = 16, left = ROWS; apart; apart >>= 1) {
-        bool upper = lane & apart;
-        if (left > 1) {
-            left /= 2;
-            #pragma unroll
-            for (int m = 0; m < left; m++)
-                s[m] = (upper ? s[m + left] : s[m]) + __shfl_xor_sync(ALL, upper ? s[m] : s[m + left], apart);
-            which = 2 * which + upper;
-        } else {
-            s[0] += __shfl_xor_sync(ALL, s[0], apart);
-        }
-    }
+    int which = add_across_warp(s);
     if (lane % (32 / ROWS) == 0 && which < count) best[order[which]] = s[0] >= INFINITE_SCORE ? s[0] : NEVER;
     if (!BY_SCORE) return;
     #pragma unroll
     for (int m = 0; m < ROWS; m++) v[m] *= fmax(__shfl_sync(ALL, s[0], 32 / ROWS * m), 0.0);
-    #pragma unroll
-    for (int u = 0; u < QUADS; u++) {
-        int j = 4 * (lane + 32 * u);
-        if (j >= features) continue;
-        #pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            __align__(16) VALUE x[4];
-            read_four(rows + (m < count ? m : 0) * pitch + j, x);
-            #pragma unroll
-            for (int f = 0; f < 4; f++) sums[u][f] += v[m] * wide(x[f]);
-        }
-    }
+    for_each_entry([&](int m, int u, int f, double x) { sums[u][f] += v[m] * x; });
 }
 
 // partial_tcj = Σ w_i x_ij over the rows of part t whose label is first + c.
