@@ -407,6 +407,19 @@ class TestInTheBrowser:
         seen.add(painted(page))
         assert len(seen) == 5
 
+    def test_a_slow_click_on_the_legend_after_a_gene_was_typed(self, visit, small):
+        """Pressing the button leaves the field, which asks for the gene again before the button is released."""
+        page = visit(cells_report(small), viewport=WIDE)
+        name = small.gene_names[int(small.markers.genes[0, 0])]
+        page.locator("#gene").press_sequentially(name)
+        coloured_by(page, f"gene {name}")
+        page.evaluate("document.getElementById('gene-answer').textContent = ''")
+        page.hover("#legend button >> nth=1")
+        page.mouse.down()
+        page.wait_for_function("() => document.getElementById('gene-answer').textContent")
+        page.mouse.up()
+        assert page.get_attribute("#legend button >> nth=1", "aria-pressed") == "true"
+
 
 @pytest.fixture(scope="module")
 def large():

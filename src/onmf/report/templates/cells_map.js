@@ -46,7 +46,8 @@ onmf.cells.map = (() => {
     let having = 0;
     for (let i = 0; i < n; i++) if (values[i] > 0) having++;
     answer.textContent = `${name}: in ${number(having)} of ${number(n)} cells (${(100 * having / n).toFixed(1)} %). Colour: log(1 + counts per 10,000).`;
-    colourBy("gene", values, name);
+    // Leaving the field asks again. The legend must not be built anew then: it may be what is being clicked.
+    if (map.state.by !== "gene" || map.state.detail !== name) colourBy("gene", values, name);
     return true;
   }
   function askGene(text) {
