@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
+from statistics import mean
 from typing import NamedTuple
 
 import pytest
@@ -100,10 +101,16 @@ def on_docstrings(*models):
 
 
 def methods_on_docstrings():
+    """Frobenius, KL, and the mean and the range of ten votes.
+
+    Where a run ends depends on the last digit of NumPy's logarithms, and so on whether the processor has AVX-512: the
+    first vote was 63.9 with it and 57.8 without, the mean 62.4 and 61.6.
+    """
     docs = docstrings()
-    votes = consensus_of_views(docs.X, 13, random_state=0)
     frobenius, kl = on_docstrings(ONMF(13, beta_loss="frobenius"), ONMF(13))
-    return frobenius, kl, 100 * clustering_accuracy(docs.y, votes.labels_)
+    votes = (consensus_of_views(docs.X, 13, random_state=seed) for seed in range(10))
+    found = [100 * clustering_accuracy(docs.y, vote.labels_) for vote in votes]
+    return frobenius, kl, mean(found), min(found), max(found)
 
 
 class Claim(NamedTuple):
@@ -120,7 +127,12 @@ CLAIMS = [
         "| 14 document sets of the [paper](#citing) | {} % | {} % | {} % |",
         lambda: (paper("average", "acc-F"), paper("average", "acc-KL"), optima("KL-ONMF, consensus of views")),
     ),
-    Claim("README.md", "| SciPy's docstrings (`make demo`) | {} % | {} % | {} % |", methods_on_docstrings, within=1),
+    Claim(
+        "README.md",
+        "| SciPy's docstrings (`make demo`) | {} % | {} % | {} % ({} to {} %) |",
+        methods_on_docstrings,
+        within=2,
+    ),
     Claim(
         "README.md",
         "the best of ten, finds {} % of the docstrings",
@@ -188,12 +200,12 @@ def test_comments_with_results_in_the_guide_to_the_paper(paper_set):
 
 
 def test_the_picture_of_the_report_is_of_this_code(monkeypatch):
-    """Its accuracy is that of the report in the documentation. Rounding differs a little between processors."""
+    """Its accuracy is that of the report in the documentation, as far as one vote on two processors can agree."""
     image = pytest.importorskip("PIL.Image")
     docstrings()
     monkeypatch.syspath_prepend(DOCS / "_extensions")
     found = importlib.import_module("live").docstrings()
     with image.open(DOCS / "images" / "report-documents.png") as picture:
         shown = picture.text["Description"]
-    assert float(re.search(r"Accuracy ([\d.]+)%", shown)[1]) == pytest.approx(100 * found.comparison.accuracy, abs=2)
+    assert float(re.search(r"Accuracy ([\d.]+)%", shown)[1]) == pytest.approx(100 * found.comparison.accuracy, abs=5)
     assert f"Documents {len(found.model.labels_):,}" in shown
