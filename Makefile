@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 # Tests that run every kernel, on all its types and on odd shapes.
 KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.py contract/test_paper.py \
              contract/test_parts.py test_blocks.py test_bounds.py test_estimator.py test_starts.py test_optima.py \
-             test_properties.py test_select.py test_sklearn.py test_sound.py test_stream.py)
+             test_properties.py test_select.py test_sound.py test_stream.py)
 
 .PHONY: demo test test-lowest bounds check lint workflows docs pictures paper bench fuzz sanitize clean
 

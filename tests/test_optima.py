@@ -41,6 +41,7 @@ def kinds(X):
         "large counts": X.astype(np.float64) * 2**20,
         "fractions": csr_array(X / 7),
         "dense fractions": X / 7,
+        "dense fractions in float32": (X / 7).astype(np.float32),
     }
 
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, issparse
 
 from onmf import kernels
 from onmf.divergence import Array, FloatArray
+from onmf.divergence.arrays import read_only_view
 
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .cpu_curves import CpuCurves
@@ -65,20 +66,12 @@ class CpuRows:
 
 
 def read_only(X: Matrix) -> Matrix:
-    """The same rows, which cannot be written to.
-
-    Numba compiles a kernel once for arrays that can be written to, and once more for those that cannot, such as files
-    that are mapped into memory. So that it compiles only one of them, the kernels get read-only rows alone.
-    """
+    """The same rows, which cannot be written to; see :func:`onmf.divergence.arrays.read_only_view`."""
     if not issparse(X):
-        X = X.view()
-        X.flags.writeable = False
-        return X
+        return read_only_view(X)
     X = copy(X)  # the arrays inside are the same; a new csr_array might convert its indices
     for name in ("data", "indices", "indptr"):
-        array = getattr(X, name).view()
-        array.flags.writeable = False
-        setattr(X, name, array)
+        setattr(X, name, read_only_view(getattr(X, name)))
     return X
 
 

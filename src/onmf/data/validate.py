@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from onmf.backend import Matrix, on_gpu, to_host
 from onmf.divergence import Array, Divergence, FloatArray
+from onmf.divergence.arrays import read_only_view
 from onmf.warn import warn as warn_user
 
 from .structure import check_structure
@@ -234,10 +235,8 @@ def read_only(X: Matrix) -> Matrix:
     if on_gpu(X):
         return X
     if issparse(X):
-        return csr_array((read_only(X.data), read_only(X.indices), read_only(X.indptr)), shape=X.shape)
-    view = X.view()
-    view.flags.writeable = False
-    return view
+        return csr_array(tuple(map(read_only_view, (X.data, X.indices, X.indptr))), shape=X.shape)
+    return read_only_view(X)
 
 
 def as_numbers(values: Any, name: str) -> FloatArray:

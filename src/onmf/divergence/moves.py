@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .arrays import Array, FloatArray
+from .arrays import Array, FloatArray, read_only_view
 
 LARGEST_TABLE = 1 << 22
 """Largest sum of counts for which t log t comes from a table."""
@@ -38,10 +38,11 @@ class Entries(NamedTuple):
     @classmethod
     def of(cls, X: Any) -> Entries:
         """The entries of an array or CSR matrix."""
-        if hasattr(X, "indptr"):
-            return cls(X.indptr, X.indices, X.data, False)
+        dense = not hasattr(X, "indptr")
         n, p = X.shape
-        return cls(np.arange(n + 1) * p, np.arange(p), X.reshape(-1), True)
+        arrays = (np.arange(n + 1) * p, np.arange(p), X.reshape(-1)) if dense else (X.indptr, X.indices, X.data)
+        indptr, indices, data = map(read_only_view, arrays)
+        return cls(indptr, indices, data, dense)
 
 
 class Clusters(NamedTuple):

@@ -133,7 +133,8 @@ def label_by_narrow(
     """Label rows start to stop of a CSR matrix. A row that is left to float64 gets a lead of −1."""
     sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
     for i in range(start, stop):
-        e, end = int(indptr[i]), int(indptr[i + 1])
+        e: Any = np.intp(indptr[i])  # of one type, so that what is called below is compiled once
+        end: Any = np.intp(indptr[i + 1])
         if e == end:
             labels[i], leads[i] = 0, 0.0
             continue
@@ -247,7 +248,8 @@ def candidates_by_narrow(
         i = rows[r]
         usual, best, doubt = USUAL[0] < sizes[i] < USUAL[1], -np.inf, 0.0
         if usual:
-            e, end = int(indptr[i]), int(indptr[i + 1])
+            e: Any = np.intp(indptr[i])
+            end: Any = np.intp(indptr[i + 1])
             score_by_narrow(e, end, indices, data, B, sums, scores)
             doubt = doubt_of(end - e, sizes[i]) + TEMPLATES_OFF * sizes[i]
             for c in range(k):
