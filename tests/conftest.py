@@ -91,6 +91,21 @@ def command(*arguments):
     return SimpleNamespace(**dict(zip(("stdout", "stderr"), said, strict=True)), returncode=ended.value.code or 0)
 
 
+def forking():
+    """A context of processes: forked, where that is possible, from one that has imported what most of them use.
+
+    There is only one such process, with one list of modules, and Dask's workers are forked from it, too.
+    """
+    import dask
+    from distributed.utils import get_mp_context
+
+    method = "forkserver" if hasattr(os, "fork") else "spawn"
+    dask.config.set({"distributed.worker.multiprocessing-method": method})
+    context = get_mp_context()  # the first call makes a list of its own
+    context.set_forkserver_preload(["onmf.cli", "dask.array", "distributed", "matplotlib.pyplot", "pandas"])
+    return context
+
+
 def _no_gpu():
     """Return why there is no GPU backend, or nothing if there is one."""
     try:

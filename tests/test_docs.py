@@ -2,8 +2,6 @@
 
 import ast
 import importlib
-import multiprocessing
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +12,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from conftest import DATA
+from conftest import DATA, forking
 from pages import CHECKED, ROOT, SHELL, blocks_of, follow_in, pages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -28,12 +26,10 @@ PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_reader_can_follow_the_page(name, tmp_path):
-    """In a process of its own: forked, where that is possible, from one that has imported what most pages use."""
-    context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-    context.set_forkserver_preload(["onmf.cli", "matplotlib.pyplot", "pandas"])
+    """In a process of its own."""
     folder, output = tmp_path / "folder", tmp_path / "output.txt"
     folder.mkdir()
-    process = context.Process(target=follow_in, args=(folder, output, PAGES[name], MET))
+    process = forking().Process(target=follow_in, args=(folder, output, PAGES[name], MET))
     process.start()
     process.join()
     assert process.exitcode == 0, output.read_text(encoding="utf-8")

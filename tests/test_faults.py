@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from conftest import needs_posix, until
+from conftest import forking, needs_posix, until
 from onmf import ONMF
 from onmf.backend import CpuBackend
 from onmf.data import Dask, PartError
@@ -102,16 +102,19 @@ def lazily(reader, *args):
     )
 
 
-# Processes that are forked from one that has imported everything start in a fraction of the time.
-FORKED = {"distributed.worker.multiprocessing-method": "forkserver"} if hasattr(os, "fork") else {}
 PROCESSES = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GB"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked():
+    """Workers that are forked from a process that has imported everything start in a fraction of the time."""
+    forking()
 
 
 @pytest.fixture
 def cluster(request):
     """A cluster of two processes that a test may damage, and its client."""
     with (
-        dask.config.set(FORKED),
         dask.config.set({"distributed.comm.timeouts.connect": "10s", "distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(**PROCESSES | getattr(request, "param", {})) as cluster,
         distributed.Client(cluster) as client,
@@ -123,7 +126,6 @@ def cluster(request):
 def healthy():
     """The client of a cluster shared by all tests that do not damage it."""
     with (
-        dask.config.set(FORKED),
         distributed.LocalCluster(**PROCESSES) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -457,20 +457,21 @@ def test_the_command_maps_another_image(cube, tmp_path):
 @pytest.mark.parametrize(
     ("package", "call"),
     [
-        ("spectral", "read_cube('x.hdr')"),
-        ("rasterio", "read_cube('x.tif')"),
-        ("h5py", "read_cube('x.mat')"),
-        ("xarray", "cluster_image(np.ones((2, 2, 2)), 1).to_xarray()"),
-        ("matplotlib", "cluster_image(np.ones((2, 2, 2)), 1).plot_map()"),
+        ("spectral", lambda: read_cube("x.hdr")),
+        ("rasterio", lambda: read_cube("x.tif")),
+        ("h5py", lambda: read_cube("x.mat")),
+        ("xarray", lambda: cluster_image(np.ones((2, 2, 2)), 1).to_xarray()),
+        ("matplotlib", lambda: cluster_image(np.ones((2, 2, 2)), 1).plot_map()),
     ],
 )
-def test_errors_name_the_missing_package(tmp_path, package, call):
+def test_errors_name_the_missing_package(tmp_path, monkeypatch, package, call):
     (tmp_path / "x.hdr").write_text("ENVI\n")
     (tmp_path / "x.tif").write_bytes(b"II*\0")
     (tmp_path / "x.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n")
-    code = f"import sys; sys.modules[{package!r}] = None; import numpy as np; from onmf.image import *; {call}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert re.search(rf"ImportError: .*{package}.*: pip install ('onmf\[(image|report)\]'|xarray)", done.stderr)
+    monkeypatch.chdir(tmp_path)
+    hide(monkeypatch, package)
+    with pytest.raises(ImportError, match=rf"{package}.*: pip install ('onmf\[(image|report)\]'|xarray)"):
+        call()
 
 
 @pytest.mark.parametrize(
@@ -481,13 +482,19 @@ def test_errors_name_the_missing_package(tmp_path, package, call):
         ("jinja2", "documents", "The report needs jinja2: pip install 'onmf[report]', or use --no-report."),
     ],
 )
-def test_commands_refuse_a_missing_package_before_they_read(tmp_path, package, kind, refusal):
-    code = f"import sys; sys.modules[{package!r}] = None; from onmf.cli import main; main()"
-    arguments = [kind, "nothing.npy", "-k", "2", "--out", str(tmp_path / "out")]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+def test_commands_refuse_a_missing_package_before_they_read(tmp_path, monkeypatch, package, kind, refusal):
+    hide(monkeypatch, package)
+    done = command(kind, "nothing.npy", "-k", "2", "--out", tmp_path / "out")
     assert done.returncode == 2
     assert done.stderr == f"onmf: {refusal}\n"
     assert not (tmp_path / "out").exists()
+
+
+def hide(monkeypatch, package):
+    """Let imports of a package fail, as if it were not installed."""
+    for module in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
 
 
 def test_truths(cube, scene, tmp_path):
