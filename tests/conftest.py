@@ -1,6 +1,5 @@
 """Shared fixtures and helpers: data, in-process commands, waiting for a condition, a browser, and skip reasons."""
 
-import gc
 import io
 import json
 import os
@@ -50,13 +49,6 @@ def prepare(block, templates):
 def pytest_collection_modifyitems(items):
     """Run the fuzzer last: it uses every kernel on every type of number, most of which are compiled by then."""
     items.sort(key=lambda item: item.path.name == "test_fuzz.py")
-
-
-def pytest_collection_finish():
-    """Keep the garbage collector off what imports and collected tests have made: it would take a tenth of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_terminal_summary(terminalreporter):
