@@ -29,10 +29,10 @@ test-lowest: $(LOWEST)/.done  ## run the tests with the oldest versions allowed;
 		-W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning $(LOWEST_TESTS)
 
 # numba's cache does not distinguish kernels with bounds checks from others, so they get a separate cache. They are
-# optimised less, since they run briefly. The paper's tables are left to make test: they use no further types.
+# optimised less, since they run briefly.
 bounds: $(VENV)/.dev  ## run the tests of the kernels with every index checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-bounds \
-		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table and not test_tables"
+		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table"
 
 check: lint docs workflows  ## lint, types, docs, workflows
 

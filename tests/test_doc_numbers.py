@@ -4,7 +4,10 @@ A claim is a page, a sentence with holes that must be on it, and a function that
 """
 
 import importlib
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from statistics import mean
@@ -131,7 +134,7 @@ CLAIMS = [
         "README.md",
         "| SciPy's docstrings (`make demo`) | {} % | {} % | {} % ({} to {} %) |",
         methods_on_docstrings,
-        within=2,
+        within=1,
     ),
     Claim(
         "README.md",
@@ -199,13 +202,24 @@ def test_comments_with_results_in_the_guide_to_the_paper(paper_set):
     assert f"model.cluster_centers_)  # {mrsa(scene.endmembers, spectra):.2f}\n" in said
 
 
+def accuracy_of_the_report():
+    """The accuracy of the report on docstrings in the documentation, in percent."""
+    return 100 * importlib.import_module("live").docstrings().comparison.accuracy
+
+
 def test_the_picture_of_the_report_is_of_this_code(monkeypatch):
-    """Its accuracy is that of the report in the documentation, as far as one vote on two processors can agree."""
+    """Its accuracy is that of the report in the documentation, on a processor with or without AVX-512."""
     image = pytest.importorskip("PIL.Image")
-    docstrings()
+    docs = docstrings()
     monkeypatch.syspath_prepend(DOCS / "_extensions")
-    found = importlib.import_module("live").docstrings()
     with image.open(DOCS / "images" / "report-documents.png") as picture:
         shown = picture.text["Description"]
-    assert float(re.search(r"Accuracy ([\d.]+)%", shown)[1]) == pytest.approx(100 * found.comparison.accuracy, abs=5)
-    assert f"Documents {len(found.model.labels_):,}" in shown
+    assert f"Documents {docs.X.shape[0]:,}" in shown
+    said = float(re.search(r"Accuracy ([\d.]+)%", shown)[1])
+    if said != pytest.approx(accuracy_of_the_report(), abs=2):
+        code = "from test_doc_numbers import accuracy_of_the_report; print(accuracy_of_the_report())"
+        paths = map(str, (DOCS / "_extensions", ROOT / "tests", ROOT / "src"))
+        without = {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR", "PYTHONPATH": os.pathsep.join(paths)}
+        line = [sys.executable, "-W", "ignore", "-c", code]
+        found = subprocess.run(line, env={**os.environ, **without}, capture_output=True, text=True, check=True).stdout
+        assert said == pytest.approx(float(found), abs=2)
