@@ -9,11 +9,11 @@ import sys
 import time
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import hypothesis
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -25,11 +25,14 @@ from onmf.datasets import load_cells
 DATA = os.environ.get("ONMF_DATA")
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
 
-# On a busy machine, generating and running an example can take arbitrarily long.
-hypothesis.settings.register_profile(
-    "any-speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any-speed")
+if find_spec("hypothesis"):  # only the tests that use it need it
+    import hypothesis
+
+    # On a busy machine, generating and running an example can take arbitrarily long.
+    hypothesis.settings.register_profile(
+        "any-speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("any-speed")
 
 # A shell that runs a job in the background lets it ignore Ctrl-C, which many tests send to themselves and to commands.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -89,3 +89,8 @@ def test_a_reader_that_has_ended_as_windows_reports_it(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", Ended)
     with Isolated("scene.mat", memory=10_000_000, seconds=100) as read, pytest.raises(ReaderEnded, match=r"scene\.mat"):
         read(textwrap.dedent, "text")
+
+
+def test_the_fixtures_do_not_need_hypothesis():
+    done = run("import sys; sys.modules['hypothesis'] = None; import conftest", os.path.dirname(__file__))
+    assert done.returncode == 0, done.stderr
