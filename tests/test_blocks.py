@@ -4,10 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from conftest import make_counts
 from onmf import ONMF
 from onmf.data import Blocks, get_engine
+from onmf.data.dask_graph import join_columns
 from onmf.data.intake import clearly_allowed
 from onmf.data.validate import check_entries
 from onmf.divergence import get_divergence
@@ -104,6 +106,28 @@ def test_a_batch_may_be_an_iterator_of_pieces(X):
     whole = ONMF(3).fit(X)
     found = ONMF(3).fit(lambda: iter([iter([X[:20], X[20:50]]), iter([X[50:]])]))
     assert np.array_equal(found.labels_, whole.labels_)
+
+
+@pytest.mark.parametrize("sparse_first", [False, True])
+@pytest.mark.parametrize("place", ["batches", "delayed blocks", "pieces", "columns"])
+@pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "negative-binomial"])
+def test_dense_and_sparse_rows_mix(X, loss, place, sparse_first):
+    delayed = pytest.importorskip("dask").delayed
+
+    def mixed(parts):
+        return [csr_array(part) if i % 2 != sparse_first else part for i, part in enumerate(parts)]
+
+    parts = mixed(np.split(X, [50, 90, 140]))
+    rows = {
+        "batches": lambda: iter(parts),
+        "delayed blocks": list(map(delayed, parts)),
+        "pieces": lambda: iter([parts[:2], iter(parts[2:])]),
+        "columns": [delayed(join_columns(mixed(np.split(part, [12], axis=1)))) for part in np.split(X, [50])],
+    }[place]
+    one, found = (ONMF(4, beta_loss=loss).fit(data) for data in (X, rows))
+    assert np.array_equal(np.asarray(found.labels_), one.labels_)
+    assert np.array_equal(found.init_rows_, one.init_rows_)
+    assert found.cluster_centers_ == pytest.approx(one.cluster_centers_, rel=1e-12)
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, 3, 20, 0])

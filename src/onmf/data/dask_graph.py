@@ -176,7 +176,7 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
 
 
 def join_columns(blocks: list[Any]) -> Any:
-    """Blocks of the same rows and different columns as one."""
-    from scipy.sparse import hstack, issparse
+    """Blocks of the same rows and different columns as one; sparse if one of them is."""
+    from scipy.sparse import csr_array, hstack, issparse
 
-    return hstack(blocks, format="csr") if issparse(blocks[0]) else np.hstack(blocks)
+    return hstack(list(map(csr_array, blocks)), format="csr") if any(map(issparse, blocks)) else np.hstack(blocks)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse, vstack
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.utils import check_array
 
 from onmf.backend import Backend, Matrix, on_gpu
@@ -20,6 +20,7 @@ from onmf.divergence import Array, Divergence, FloatArray
 from .base import Data, Engine
 from .dask_graph import as_blocks
 from .engines import get_engine
+from .part_task import naming
 from .parts import PartsEngine, Source
 from .validate import (
     as_numbers,
@@ -209,9 +210,17 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
             raise ValueError(
                 "it holds something other than blocks of rows: make each element a 2-D array or CSR matrix."
             )
-        pieces = [sound(piece) for piece in pieces]
-        block = vstack(pieces, format="csr") if issparse(pieces[0]) else np.concatenate(pieces)
-    X = sound(block)
+        rows = []
+        for number, piece in enumerate(pieces):
+            with naming("piece", number):
+                rows.append(_read_piece(piece, divergence, features))
+        return vstack(list(map(csr_array, rows)), format="csr") if any(map(issparse, rows)) else np.concatenate(rows)
+    return _read_piece(block, divergence, features)
+
+
+def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
+    """Convert rows that are one array, frame or sparse matrix."""
+    X = sound(X)
     if on_gpu(X):
         X = check_gpu_array(X, least_rows=0)
     else:

@@ -100,9 +100,10 @@ def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
 
 
 def _below(rows: Matrix, row: Matrix) -> Matrix:
-    """Append a row in the stored format. SciPy's vstack takes as long as a projection."""
+    """Append a row, which may come from a part of the other kind. SciPy's vstack takes as long as a projection."""
     if not issparse(rows):
-        return np.vstack([rows, row])
+        return np.vstack([rows, row.toarray() if issparse(row) else row])
+    row = csr_array(row)
     indptr = np.append(rows.indptr, rows.indptr[-1] + row.indptr[-1])
     entries = (np.concatenate([getattr(part, name) for part in (rows, row)]) for name in ("data", "indices"))
     return csr_array((*entries, indptr), shape=(len(indptr) - 1, rows.shape[1]))
