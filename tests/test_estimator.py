@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse
+from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from onmf import ONMF
 from onmf.data import get_engine
+from onmf.data.validate import check_data
 from onmf.datasets import make_counts
-from onmf.divergence import BetaAboveOne, BetaBelowOne, KullbackLeibler
+from onmf.divergence import BetaAboveOne, BetaBelowOne, KullbackLeibler, get_divergence
 
 ALL_LOSSES = ("kullback-leibler", "frobenius", "cosine", "itakura-saito", 0.5, 1.5, 3, -1)
 
@@ -217,6 +218,26 @@ class TestInputs:
         assert np.array_equal(ONMF(3).fit(messy).labels_, ONMF(3).fit(X).labels_)
         for now, then in zip((doubled.data, doubled.indices, doubled.indptr), before, strict=True):
             assert np.array_equal(now, then), "the caller's arrays must not change"
+
+    @pytest.mark.parametrize("container", [csr_array, coo_array, csc_array, bsr_array])
+    @pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "u4"])
+    def test_sums_of_duplicate_entries_do_not_wrap_around(self, container, dtype):
+        most = np.iinfo(dtype).max
+        X = coo_array((np.array([most, most, most, most], dtype), ([0, 0, 1, 2], [0, 0, 1, 2])), shape=(3, 3))
+        if container is not coo_array:  # conversions of SciPy would add them
+            X = csr_array((X.data, X.col, [0, 2, 3, 4]), shape=X.shape)
+            X = bsr_array((X.data[:, None, None], X.indices, X.indptr)) if container is bsr_array else container(X)
+        assert X.nnz == 4
+        for data in (X, lambda: iter([X]), lambda: iter([[X]])):
+            assert ONMF(3).fit(data).cluster_centers_.max() == 2 * float(most)
+        assert ONMF(3, init=X).fit(np.eye(3)).labels_.tolist() == [0, 1, 2]
+
+    @pytest.mark.parametrize("container", [csr_array, coo_array, csc_array])
+    def test_narrow_integers_stay_narrow_without_duplicates(self, counts, container):
+        X = container(counts[0].astype(np.uint8))
+        if container is csr_array:
+            X.indices, X.data, X.has_sorted_indices = X.indices.copy(), X.data.copy(), False
+        assert check_data(X, get_divergence(1)).dtype == np.uint8
 
     def test_the_callers_arrays_are_neither_changed_nor_copied(self, counts):
         X = counts[0].astype(np.float32)

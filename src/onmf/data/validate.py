@@ -68,6 +68,9 @@ def sound(X: Any, name: str = "X") -> Any:
         check_structure(X, name)
         if X.format in ("lil", "dok"):  # Python objects, which become index arrays only in the conversion
             X = X.tocsr()
+        elif X.format == "coo" and X.ndim == 2:
+            rows, wide = X.tocsr(), _sum_type(X.dtype)
+            X = rows if wide == X.dtype or rows.nnz == X.nnz else X.astype(wide).tocsr()
     check_structure(X, name)
     return X
 
@@ -126,12 +129,15 @@ def as_rows(X: Any) -> Matrix:
         rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     if not rows.has_canonical_format:
         rows = rows.copy()
-        rows.sum_duplicates()
+        rows.sort_indices()
+        if not rows.has_canonical_format:
+            rows.data = rows.data.astype(_sum_type(rows.dtype), copy=False)
+            rows.sum_duplicates()
     return rows
 
 
 def _gpu_rows(X: Any) -> Matrix:
-    """The same for CuPy arrays."""
+    """The same for CuPy arrays. Its sparse matrices hold no integers, so no sum of entries can wrap around."""
     import cupy
 
     if not hasattr(X, "indptr"):
@@ -142,6 +148,11 @@ def _gpu_rows(X: Any) -> Matrix:
         X = X.copy()
         X.sum_duplicates()
     return X
+
+
+def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which entries at the same place are added: sums of narrow integers would wrap around."""
+    return np.dtype(np.int64) if dtype.kind in "iu" and dtype.itemsize < 8 else dtype
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -275,7 +286,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
 def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
     """Check starting centroids, and convert them to a float64 array."""
     if issparse(centroids):
-        centroids = sound(centroids, "init").toarray()
+        centroids = as_rows(sound(centroids, "init").tocsr()).toarray()
     C = np.array(as_numbers(centroids, "init"), order="C")
     if C.shape != (k, p):
         raise ValueError(
