@@ -5,6 +5,7 @@ import inspect
 import pickle
 import tracemalloc
 import warnings
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from onmf import ONMF
 from onmf.data import get_engine
+from onmf.data.part_task import PartError
 from onmf.data.validate import check_data
 from onmf.datasets import make_counts
 from onmf.divergence import BetaAboveOne, BetaBelowOne, KullbackLeibler, get_divergence
@@ -239,6 +241,22 @@ class TestInputs:
             X.indices, X.data, X.has_sorted_indices = X.indices.copy(), X.data.copy(), False
         assert check_data(X, get_divergence(1)).dtype == np.uint8
 
+    def test_xarray(self, counts):
+        xarray = pytest.importorskip("xarray")
+        X, w = counts[0], np.arange(60.0)
+        expected = ONMF(3).fit(X, sample_weight=w)
+        array, weights = xarray.DataArray(X, dims=("row", "word")), xarray.DataArray(w, dims="row")
+        model = ONMF(3).fit(array, sample_weight=weights)
+        assert isinstance(model.labels_, np.ndarray)
+        lazy = ONMF(3).fit(array.chunk({"row": 20}), sample_weight=weights.chunk({"row": 20}))
+        assert hasattr(lazy.labels_, "compute")
+        batches = ONMF(3).fit(lambda: iter([array[:20], [array[20:50], array[50:]]]), sample_weight=weights)
+        for found in (model, lazy, batches):
+            assert np.array_equal(found.cluster_centers_, expected.cluster_centers_)
+            assert np.array_equal(np.asarray(found.predict(array)), expected.predict(X))
+        with pytest.raises(TypeError, match="Dataset: pass a Dask array"):
+            ONMF(3).fit(array.to_dataset(name="counts"))
+
     def test_the_callers_arrays_are_neither_changed_nor_copied(self, counts):
         X = counts[0].astype(np.float32)
         sparse = csr_array(X)
@@ -357,6 +375,49 @@ class TestRefusals:
         good = ONMF(3).fit(container(counts[0].astype(float)))
         with pytest.raises(ValueError, match=message):
             good.predict(container(X))
+
+    def test_masks(self, counts):
+        X, w = np.ma.masked_array(counts[0]), np.ma.masked_array(np.ones(60))
+        model = ONMF(3).fit(X, sample_weight=w)
+        assert np.array_equal(model.labels_, ONMF(3).fit(counts[0]).labels_)
+        X[7, 4] = X[9, 2] = np.ma.masked
+        message = r"Input X is masked: X\[7, 4\] is the first of 2 masked entries. Drop those rows or fill them in"
+        for data in (X, lambda: iter([counts[0], X]), lambda: iter([[counts[0], X]])):
+            for method in (ONMF(3).fit, model.predict, model.score):
+                with pytest.raises(ValueError, match=message):
+                    method(data)
+        da = pytest.importorskip("dask.array")
+        for columns, first in ((24, r"X\[7, 4\]"), (3, r"X.blocks\[:, 0\]\[9, 2\]")):
+            with pytest.raises(ValueError, match=f"In partition 0.*{first} is the first of"):
+                ONMF(3).fit(da.from_array(X, chunks=(30, columns), asarray=False))
+        w[3] = np.ma.masked
+        with pytest.raises(ValueError, match=r"Input sample_weight is masked: sample_weight\[3\] is the first of 1"):
+            ONMF(3).fit(counts[0], sample_weight=w)
+
+    @pytest.mark.parametrize("dtype", ["Int64", "UInt8", "Float64", "int64[pyarrow]"])
+    def test_nullable_columns(self, counts, dtype):
+        frame = pd.DataFrame(counts[0]).astype(dtype)
+        assert np.array_equal(ONMF(3).fit(frame).labels_, ONMF(3).fit(counts[0]).labels_)
+        frame.iloc[7, 4] = pd.NA
+        for data in (frame, lambda: iter([frame]), lambda: iter([[frame]])):
+            with pytest.raises(ValueError, match=r"Input X contains NaN: X\[7, 4\] = nan is the first of 1"):
+                ONMF(3).fit(data)
+
+    def test_missing_values_among_objects(self, counts):
+        frame = pd.DataFrame(counts[0]).astype(object)
+        frame.iloc[7, 4] = pd.NA
+        message = "X holds something that is not a number: .*NAType.*Fill in missing values"
+        with pytest.raises(TypeError, match=message):
+            ONMF(3).fit(frame)
+        with pytest.raises(PartError, match=message):
+            ONMF(3).fit(lambda: iter([frame]))
+
+    @pytest.mark.parametrize("value", [date(2020, 1, 1), datetime(2020, 1, 1), timedelta(1)])
+    @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+    def test_a_column_of_times(self, value, make):
+        frame = make({"count": [1, 2], "when": [value, value]})
+        with pytest.raises((TypeError, ValueError), match="leave out, or encode, the columns that are not numbers"):
+            ONMF(2).fit(frame)
 
     def test_rows_too_small_for_float64(self, counts):
         X = counts[0].astype(float)

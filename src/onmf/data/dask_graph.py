@@ -10,6 +10,8 @@ import numpy as np
 
 from onmf.divergence import Array
 
+from .validate import sound
+
 ADDED_AT_ONCE = 8
 """Parts, or sums of parts, that one task of the tree adds."""
 
@@ -162,7 +164,7 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
     if hasattr(X, "columns"):
         names = np.asarray(list(X.columns), dtype=object) if all(isinstance(c, str) for c in X.columns) else None
         return list(X.to_delayed()), None, len(X.columns), names
-    if not hasattr(X, "chunks"):
+    if not (hasattr(X, "chunks") and hasattr(X, "to_delayed")):
         raise TypeError(
             f"X is a Dask {type(X).__name__}: pass a Dask array or frame, a bag of CSR blocks, or a list of delayed "
             "ones."
@@ -179,4 +181,5 @@ def join_columns(blocks: list[Any]) -> Any:
     """Blocks of the same rows and different columns as one; sparse if one of them is."""
     from scipy.sparse import csr_array, hstack, issparse
 
+    blocks = [sound(block, f"X.blocks[:, {number}]") for number, block in enumerate(blocks)]
     return hstack(list(map(csr_array, blocks)), format="csr") if any(map(issparse, blocks)) else np.hstack(blocks)

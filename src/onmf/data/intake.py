@@ -30,6 +30,8 @@ from .validate import (
     check_gpu_array,
     check_kind,
     check_weights,
+    contents,
+    converting,
     sound,
     warn_zero_rows,
 )
@@ -74,6 +76,7 @@ def take_in(
     -------
     Intake
     """
+    X = contents(X)
     n_threads = estimator.n_threads if engine is None else None
     engine = estimator.engine if engine is None else engine
     if in_parts(X):
@@ -97,7 +100,7 @@ def take_in(
 
 def in_parts(X: Any) -> bool:
     """Whether X comes in parts: a Dask collection, a list of delayed blocks, or a callable that returns batches."""
-    first = X[0] if isinstance(X, list | tuple) and len(X) else X
+    first = contents(X[0] if isinstance(X, list | tuple) and len(X) else X)
     return hasattr(first, "__dask_graph__") or callable(X)
 
 
@@ -159,6 +162,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
     """Sample weights as one delayed array, or one number, for each partition."""
     from dask import delayed
 
+    sample_weight = contents(sample_weight)
     if hasattr(sample_weight, "to_dask_array"):  # a column of a frame
         sample_weight = sample_weight.to_dask_array()
     if not hasattr(sample_weight, "to_delayed"):
@@ -224,7 +228,8 @@ def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
     if on_gpu(X):
         X = check_gpu_array(X, least_rows=0)
     else:
-        X = check_array(X, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
+        with converting():
+            X = check_array(X, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
     check_kind(X, divergence)
     if features is not None and X.shape[1] != features:
         raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")

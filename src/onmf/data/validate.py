@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -51,7 +53,8 @@ def check_data(
     if on_gpu(X):
         X = check_gpu_array(X, estimator, reset)
     else:
-        X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+        with converting():
+            X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
     check_kind(X, divergence)
     X = as_rows(X)
     sizes = check_entries(X, divergence)
@@ -60,8 +63,51 @@ def check_data(
     return X
 
 
+def contents(X: Any) -> Any:
+    """The array that a DataArray of xarray holds; anything else unchanged."""
+    xarray = sys.modules.get("xarray")
+    return X.data if xarray is not None and isinstance(X, xarray.DataArray) else X
+
+
+def check_unmasked(values: Any, name: str) -> None:
+    """Refuse an array with masked entries: NumPy would compute with what is under the mask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        mask = np.ma.getmaskarray(values)
+        first = list(map(int, np.unravel_index(np.argmax(mask), mask.shape)))
+        raise ValueError(
+            f"Input {name} is masked: {name}{first} is the first of {int(mask.sum())} masked entries. Drop those rows "
+            f"or fill them in ({name}.filled) before clustering."
+        )
+
+
+def check_columns(X: Any) -> None:
+    """Refuse a frame with a column of times: Polars would turn it into numbers, in whatever unit it has."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        for column, dtype in zip(X.columns, X.dtypes, strict=True):
+            if str(dtype).lower().startswith(("date", "time", "duration")):
+                raise ValueError(f"Column {column!r} of {NO_NUMBERS.format(dtype)}")
+
+
+@contextmanager
+def converting() -> Iterator[None]:
+    """Add to errors in a conversion to numbers what to do. Their type stays, because scikit-learn demands it."""
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(
+            f"X holds something that is not a number: {error}. Fill in missing values, and leave out, or encode, the "
+            "columns that are not numbers."
+        ) from error
+
+
 def sound(X: Any, name: str = "X") -> Any:
-    """Return ``X``. Refuse sparse matrices with invalid indices before compiled code, SciPy's or ours, follows them."""
+    """Return ``X``, that in a DataArray if it is one. Refuse what conversions would follow or drop in silence.
+
+    These are invalid indices of sparse matrices, which compiled code follows, SciPy's or ours, and masks.
+    """
+    X = contents(X)
+    check_unmasked(X, name)
+    check_columns(X)
     if issparse(X):
         if X.dtype.kind not in "buifc":  # SciPy's error does not name the type
             raise ValueError(NO_NUMBERS.format(X.dtype))
@@ -252,6 +298,8 @@ def read_only(X: Matrix) -> Matrix:
 
 def as_numbers(values: Any, name: str) -> FloatArray:
     """An argument as an array of float64."""
+    values = contents(values)
+    check_unmasked(values, name)
     array = np.asarray(to_host(values))
     if array.dtype.kind not in "buifO":
         raise ValueError(f"{name} holds {array.dtype} values: give real numbers.")
