@@ -219,6 +219,28 @@ def test_error_messages(arguments, message, ten, tmp_path, monkeypatch, capsys):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@needs_posix
+@pytest.mark.parametrize("option", ["--stop-words", "--from"])
+def test_a_small_file_may_be_a_pipe_but_not_endless(option, ten, tmp_path):
+    onmf("documents", ten, "-k", 2, "--out", tmp_path / "out")
+
+    def read(path):
+        if option == "--from":
+            return command("rename", tmp_path / "out/model.onmf", option, path)
+        return command("documents", ten, "-k", 2, option, path)
+
+    os.mkfifo(tmp_path / "pipe")
+    for path, message in (("/dev/zero", "/dev/zero is larger than"), (tmp_path / "pipe", "start its writer first")):
+        refused = read(path)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert message in refused.stderr
+    out, into = os.pipe()
+    os.write(into, b"cluster,name\n1,drinks\n")
+    os.close(into)
+    assert read(f"/dev/fd/{out}").returncode == 0
+    os.close(out)
+
+
 def test_a_binary_file_and_a_latin_1_file_among_the_texts(ten, tmp_path):
     (ten / "tea" / "photo.jpg").write_bytes(b"\xff\xd8\xff\xe0" + bytes(100))
     (ten / "milk" / "käse.txt").write_bytes("frischer Käse, fresh milk".encode("latin-1"))

@@ -8,6 +8,7 @@ in the model file under ``"names"`` and can be changed.
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from onmf.backend import to_host
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, load
 from onmf.io.csv_file import plain
+from onmf.io.limits import read_small
 from onmf.io.model_file import read_model, write_model
 from onmf.io.rules import strings
 from onmf.kinds import Kind, get_kind
@@ -42,9 +44,6 @@ CANDIDATES = 10
 
 LONGEST = 100
 """Characters of the longest name."""
-
-LARGEST_TABLE = 1 << 20
-"""Bytes of the largest table of names."""
 
 REORDERINGS = 3
 """Fits at most, if rows that belong to two clusters equally change their cluster with the order."""
@@ -248,21 +247,19 @@ def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
         For :func:`rename_clusters`.
     """
     path = Path(path)
-    if path.stat().st_size > LARGEST_TABLE:
-        raise ValueError(f"{path} is larger than 1 MB: a table of names has one short line for each cluster.")
     names: dict[int, str] = {}
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file, strict=True)
-            if missing := [column for column in ("cluster", "name") if column not in (table.fieldnames or ())]:
-                raise ValueError(f"{path} has no column {' and no column '.join(missing)}: its first line names them.")
-            for row in table:
-                number = (row["cluster"] or "").strip()
-                if not (number.isascii() and number.isdecimal()):
-                    raise ValueError(f"{path}, line {table.line_num}: {number[:20]!r} is not the number of a cluster.")
-                if int(number) in names:
-                    raise ValueError(f"{path}, line {table.line_num}: cluster {number} was named before.")
-                names[int(number)] = plain(row["name"] or "")
+        text = read_small(path, 1, "a table of names has one short line for each cluster")
+        table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        if missing := [column for column in ("cluster", "name") if column not in (table.fieldnames or ())]:
+            raise ValueError(f"{path} has no column {' and no column '.join(missing)}: its first line names them.")
+        for row in table:
+            number = (row["cluster"] or "").strip()
+            if not (number.isascii() and number.isdecimal()):
+                raise ValueError(f"{path}, line {table.line_num}: {number[:20]!r} is not the number of a cluster.")
+            if int(number) in names:
+                raise ValueError(f"{path}, line {table.line_num}: cluster {number} was named before.")
+            names[int(number)] = plain(row["name"] or "")
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
     if not names:

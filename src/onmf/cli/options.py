@@ -12,6 +12,7 @@ import typer
 
 from onmf.datasets.vocabulary import make_vectorizer
 from onmf.divergence import get_divergence
+from onmf.io.limits import read_small
 from onmf.text.kind import LONGEST_RUN
 
 from .common import fail
@@ -257,7 +258,7 @@ def parse_choice(
 def parse_stop_words(language: str, path: Path) -> list[str]:
     """Parse ``--stop-words``: the stop words of a language, and those in a file."""
     try:
-        more = path.read_text(encoding="utf-8").split()
+        more = read_small(path, 16, "name a file with one stop word per line").split()
     except UnicodeDecodeError:
         fail(f"--stop-words {path} is not a text file in UTF-8.")
     return sorted({*(make_vectorizer(language).stop_words or ()), *(word.lower() for word in more)})

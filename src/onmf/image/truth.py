@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from onmf.divergence import Array, FloatArray
 from onmf.io.csv_file import plain
+from onmf.io.limits import read_small
 from onmf.metrics import Scores, SpectraMatch, match_clusters, match_spectra
 from onmf.metrics import compare as scores_of
 
@@ -158,8 +160,8 @@ def _numbers(value: Any, dimensions: int, where: str) -> FloatArray:
 
 def _table(path: Path, shape: tuple[int, int, int]) -> Truth:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
+        text = read_small(path, 64, "a table of spectra has one line for each band")
+        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
     if len(rows) < 2:

@@ -1,10 +1,16 @@
-"""Limits on how far a file may grow when it is decompressed, so that no file fills the memory."""
+"""Limits on how long a text may be, and on how far a file may grow when it is decompressed.
+
+No file fills the memory, and none is read without end.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import stat
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 FREE = 100_000_000
@@ -15,6 +21,26 @@ MOST_GROWTH = 250
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Compression methods allowed in a zip archive. Other decompressors allocate memory before they produce output."""
+
+
+def read_small(path: Path, megabytes: int, what: str) -> str:
+    """Read a text in UTF-8 from a file or a pipe. Refuse one of more bytes; ``what`` says what was expected."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        data = file.read((megabytes << 20) + 1)
+        if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path} is a pipe that nothing was written to: start its writer first, or name a file.")
+    if len(data) > megabytes << 20:
+        raise ValueError(f"{path} is larger than {megabytes} MB: {what}.")
+    return data.decode("utf-8-sig")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file. A named pipe does not wait for a writer."""
+    if not hasattr(os, "O_NONBLOCK"):
+        return os.open(path, flags)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def most(length: int) -> int:
