@@ -108,27 +108,28 @@ def test_routes_metadata(counts):
     assert np.array_equal(pipeline[-1].cluster_centers_, direct.cluster_centers_)
 
 
+@pytest.mark.parametrize("sparse_output", [True, False])
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_bring_names_and_get_them_back(counts, library):
+def test_frames_bring_names_and_get_them_back(counts, library, sparse_output):
     frames = pytest.importorskip(library)
     X, _ = counts
     names = [f"word{j}" for j in range(X.shape[1])]
     frame = frames.DataFrame(dict(zip(names, X.T, strict=True)))
-    model = ONMF(3, sparse_output=False).set_output(transform=library)
-    H = model.fit_transform(frame)
-    assert isinstance(H, frames.DataFrame)
-    assert list(H.columns) == ["onmf0", "onmf1", "onmf2"] == model.get_feature_names_out().tolist()
+    model = ONMF(3, sparse_output=sparse_output).set_output(transform=library)
+    for H, expected in (
+        (model.fit_transform(frame), ONMF(3).fit_transform(X)),
+        (model.transform(frame), ONMF(3).fit(X).transform(X)),
+    ):
+        assert isinstance(H, frames.DataFrame)
+        assert list(H.columns) == ["onmf0", "onmf1", "onmf2"] == model.get_feature_names_out().tolist()
+        assert np.array_equal(H.to_numpy(), expected.toarray())
+    with sklearn.config_context(transform_output=library):
+        assert isinstance(ONMF(3).fit(frame).transform(frame), frames.DataFrame)
     assert model.feature_names_in_.tolist() == names
     assert np.array_equal(model.labels_, ONMF(3).fit(X).labels_)
     assert all(set(top) <= set(names) for top in model.top_features())
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame[names[::-1]])
-
-
-def test_sparse_output_and_frames_do_not_mix(counts):
-    X, _ = counts
-    with pytest.raises(ValueError, match="dense array"):
-        ONMF(3).set_output(transform="pandas").fit_transform(X)
 
 
 @pytest.mark.parametrize("container", [csr_array, csr_matrix, np.asarray])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from sklearn import get_config
+from sklearn.base import TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,8 +30,11 @@ UNSEEN = 1e-10
 """Least smoothing of :meth:`AssignMixin.score`, which also applies to models fitted without smoothing."""
 
 
-class AssignMixin:
-    """The methods of a fitted model that take rows."""
+class AssignMixin(TransformerMixin):
+    """The methods of a fitted model that take rows.
+
+    A TransformerMixin itself, because scikit-learn's ``set_output`` covers only methods of its subclasses.
+    """
 
     if TYPE_CHECKING:
         cluster_centers_: FloatArray
@@ -92,7 +97,7 @@ class AssignMixin:
 
         Returns
         -------
-        H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
+        H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
         return self._output(*self._by_row(X, labels_and_scales))
 
@@ -239,12 +244,14 @@ class AssignMixin:
 
     def _output(self, labels: Any, scales: Any) -> Any:
         k = len(self.cluster_centers_)
+        form = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+        frame = form != "default"  # which scikit-learn makes of arrays in memory alone
+        sparse = self.sparse_output and not frame
         if hasattr(labels, "map_blocks"):
-            like = csr_array((0, k)) if self.sparse_output else np.empty((0, k))
-            return labels.map_blocks(
-                one_column, scales, k, self.sparse_output, meta=like, new_axis=1, chunks=(labels.chunks[0], (k,))
-            )
-        return one_column(labels, scales, k, self.sparse_output)
+            like = csr_array((0, k)) if sparse else np.empty((0, k))
+            H = labels.map_blocks(one_column, scales, k, sparse, meta=like, new_axis=1, chunks=(labels.chunks[0], (k,)))
+            return H.compute() if frame else H
+        return one_column(labels, scales, k, sparse)
 
 
 def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -37,7 +37,6 @@ class ONMF(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
-    TransformerMixin,
     BaseEstimator,
 ):
     """Cluster nonnegative data by orthogonal nonnegative matrix factorization.
@@ -90,7 +89,7 @@ class ONMF(
     forgetting : float, default=0.9
         Factor by which :meth:`partial_fit` multiplies the sums of earlier batches at each new batch; 1 forgets nothing.
     sparse_output : bool, default=True
-        Whether :meth:`transform` returns a sparse array.
+        Whether :meth:`transform` returns a sparse array. If ``set_output`` asks for a frame, it returns that.
     verbose : int, default=0
         Print a line for each iteration, and record the objective in ``history_``.
 
@@ -294,7 +293,7 @@ class ONMF(
 
         Returns
         -------
-        H : (n, n_clusters) sparse array, or array if ``sparse_output=False``
+        H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
         self.fit(X, sample_weight=sample_weight)
         return self._output(self.labels_, self.scales_)
