@@ -456,6 +456,10 @@ def test_predict_of_a_matrix_and_of_an_unknown_kind(tmp_path, counts):
     done = onmf("predict", tmp_path / "model.onmf", tmp_path / "rows.svmlight")
     assert done.exit_code == 0, done.output
     assert [int(row["cluster"]) for row in csv.DictReader(done.stdout.splitlines())] == model.labels_.tolist()
+    (tmp_path / "empty.svmlight").write_text("0 1:5 24:0\n0 24:0\n")
+    said = onmf("predict", tmp_path / "model.onmf", tmp_path / "empty.svmlight").stderr
+    assert said.startswith("onmf: warning: 1 of 2 rows of X are zero everywhere")
+    assert said.count("\n") == 1
     model.save(tmp_path / "model.onmf", extra={"kind": "songs"})
     done = onmf("predict", tmp_path / "model.onmf", tmp_path / "rows.svmlight")
     assert done.exit_code == 2

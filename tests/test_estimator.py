@@ -125,6 +125,12 @@ class TestEveryLoss:
         X = np.vstack([counts[0], np.zeros((2, counts[0].shape[1]))])
         with pytest.warns(UserWarning, match="2 of 62 rows of X are zero everywhere"):
             model = ONMF(3, beta_loss=loss, max_iter=1000).fit(X)
+        for method in (model.predict, model.transform, model.assign, model.predict_proba):
+            for data in (X, lambda: iter([X[:20], X[20:]])):
+                with pytest.warns(UserWarning, match="2 of 62 rows of X are zero everywhere") as warned:
+                    method(data)
+                assert [warning.filename for warning in warned] == [__file__]
+        model.score(X)
         assert model.scales_[-2:].tolist() == [0, 0]
         assert model.labels_[-2:].tolist() == [0, 0]
         assert np.array_equal(model.labels_[:-2], ONMF(3, beta_loss=loss, max_iter=1000).fit(counts[0]).labels_)

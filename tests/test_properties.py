@@ -36,7 +36,7 @@ def test_any_input_gives_a_clustering(problem, loss, init, smoothing, sparse, se
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", category=UserWarning)  # also ConvergenceWarning; all others are errors
         model.fit(data)
-        labels = model.predict(data)
+        labels, H = model.predict(data), model.transform(data).toarray()
     assert np.array_equal(X, kept)
     assert model.labels_.min() >= 0
     assert model.labels_.max() < k
@@ -45,7 +45,6 @@ def test_any_input_gives_a_clustering(problem, loss, init, smoothing, sparse, se
     assert np.isfinite(model.cluster_centers_).all()
     assert np.isfinite(model.reconstruction_err_)
     assert np.isfinite(model.score(data))
-    H = model.transform(data).toarray()
     assert np.isfinite(H).all()
     assert np.count_nonzero(H, axis=1).max(initial=0) <= 1
     G = model.clustering_.H @ model.clustering_.H.T

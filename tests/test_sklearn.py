@@ -99,6 +99,25 @@ def test_pipeline_after_count_vectorizer():
     assert {next(iter(w)) for w in words} == {"tea", "milk"}
 
 
+def test_a_grid_search_warns_of_zero_rows_once(counts):
+    X = counts[0].copy()
+    X[::7] = 0
+    search = GridSearchCV(make_pipeline(ONMF()), {"onmf__n_clusters": [2, 3]}, cv=3)
+    with pytest.warns(UserWarning, match="9 of 60 rows of X are zero everywhere") as warned:
+        search.fit(X)
+    assert [warning.filename for warning in warned] == [__file__]
+    with pytest.warns(UserWarning, match="9 of 60 rows of X are zero everywhere") as warned:
+        search.predict(X)
+    assert [warning.filename for warning in warned] == [__file__]
+    search.score(X)
+
+
+def test_a_document_without_a_known_word_is_no_silent_cluster():
+    pipeline = make_pipeline(CountVectorizer(), ONMF(2)).fit(["tea tea", "cow milk"])
+    with pytest.warns(UserWarning, match="1 of 2 rows of X are zero everywhere"):
+        pipeline.predict(["bread", "milk"])
+
+
 def test_routes_metadata(counts):
     X, _ = counts
     w = np.arange(len(X)) % 3

@@ -17,7 +17,8 @@ from onmf import interrupt
 from onmf.backend import on_gpu, to_host
 from onmf.data import Data
 from onmf.data.intake import take_in
-from onmf.data.validate import sound
+from onmf.data.parts import InParts
+from onmf.data.validate import sound, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, number
 from onmf.fit.describe import best_labels, labels_and_scales, labels_scales_and_margins, probabilities, total_loss
 from onmf.fit.result import Assigned, Clustering, membership, telling
@@ -229,12 +230,15 @@ class AssignMixin(TransformerMixin):
     def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
         check_is_fitted(self)
-        data = self._data(X)
-        return data.by_row(function, data.bring(self.cluster_centers_), *args)
+        data = self._data(X, warn=True)
+        found = data.by_row(function, data.bring(self.cluster_centers_), *args)
+        if isinstance(data, InParts) and data.zeros and not self._divergence.absolute:  # Dask has read nothing yet
+            warn_zero_rows(data.zeros, len(found[0]))
+        return found
 
-    def _data(self, X: Any, sample_weight: Any = None) -> Data:
+    def _data(self, X: Any, sample_weight: Any = None, *, warn: bool = False) -> Data:
         """New data as the engine holds them, with the features of the centroids."""
-        data = take_in(self, X, self._divergence, sample_weight).data
+        data = take_in(self, X, self._divergence, sample_weight, warn=warn).data
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
             raise ValueError(

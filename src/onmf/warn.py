@@ -6,14 +6,24 @@ import sys
 import warnings
 from pathlib import Path
 
+import joblib
 import sklearn
 
-INSIDE = tuple(str(Path(file).parent) for file in (__file__, sklearn.__file__))
+INSIDE = tuple(str(Path(file).parent) for file in (__file__, sklearn.__file__, joblib.__file__))
+
+FOLDS = "sklearn.model_selection._validation"
+"""The module in which scikit-learn fits and scores the folds of a cross-validation."""
 
 
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the nearest caller outside this package and scikit-learn."""
+def warn(message: str, category: type[Warning], *, in_folds: bool = True) -> None:
+    """Warn at the nearest caller outside this package, scikit-learn and joblib.
+
+    Without ``in_folds``, be silent about the folds of a cross-validation. scikit-learn sets the filters anew for each
+    of them, so no filter makes one warning of many. A search fits all rows at the end, and that fit warns.
+    """
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
+        if not in_folds and frame.f_globals.get("__name__") == FOLDS:
+            return
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -115,6 +115,7 @@ class InBlocks(InParts):
             del raw
             memo = self._memo if several else Memo()
             result, n = task(memo, number, first, load, weights, self.last.templates, extra)
+            self.zeros += 0 if several else memo.zeros
             yield result
             first += n
             report(first)

@@ -70,7 +70,8 @@ def take_in(
         Whether to set the number and names of the estimator's features instead of comparing them. Data in parts are
         then read once, to find their sizes.
     warn : bool, default=False
-        Whether to warn about rows that are zero everywhere.
+        Whether to warn about rows that are zero everywhere. Those of data in parts are known only with
+        ``reset``.
 
     Returns
     -------

@@ -54,6 +54,7 @@ class Memo:
 
     def __init__(self) -> None:
         self.parts: dict[int, Kept] = {}
+        self.zeros = 0  # rows that are zero everywhere, of the parts that were checked
         self._locks: dict[int, Lock] = {}
         self._prepared: tuple[FloatArray, type, Templates] | None = None
 
@@ -207,6 +208,7 @@ class PartTask:
             return self._again(memo, number, first, kept, kept.block)
         with noticing_change(self.checked or kept is not None):
             rows, zeros = self.check(raw) if kept is None else (self.read(raw), 0)
+        memo.zeros += zeros
         if on_gpu(rows) and self.backend.name != "gpu":
             raise ValueError(
                 "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or pass "

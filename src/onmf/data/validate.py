@@ -139,6 +139,7 @@ def warn_zero_rows(zeros: int, n: int) -> None:
             f"{zeros} of {n} rows of X are zero everywhere: they get scale 0 and the label of the tie rule, the "
             "lowest. Leave them out if they mean nothing.",
             UserWarning,
+            in_folds=False,
         )
 
 
