@@ -106,13 +106,6 @@ def test_no_private_name_of_another_module(path):
             assert owner in ("self", "cls", "super()"), f"{owner}.{node.attr}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_one_story_a_file(path):
-    """About 400 lines at most. The estimator is longer: half of it is the documentation of its parameters."""
-    limit = {"estimator.py": 450}.get(path.name, 405)
-    assert len(path.read_text().splitlines()) <= limit
-
-
 def test_the_map_names_every_module():
     lines = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text().splitlines()
     rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
