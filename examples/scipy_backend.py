@@ -18,7 +18,7 @@ class SciPyBackend(Backend):
         return csr_array(X, dtype=np.float64)
 
     def row_term(self, rows, function):
-        terms = csr_array((function(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+        terms = csr_array((function(rows.data, rows.indices), rows.indices, rows.indptr), shape=rows.shape)
         return np.asarray(terms.sum(axis=1)).ravel()
 
     def scores(self, rows, templates):

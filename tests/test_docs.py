@@ -16,7 +16,12 @@ from conftest import DATA, forking
 from pages import CHECKED, ROOT, SHELL, blocks_of, follow_in, pages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MODULES = {"cupy": ["cupy-cuda12x"], "cupyx": ["cupy-cuda12x"], **packages_distributions()}
+MODULES = {
+    "cupy": ["cupy-cuda12x"],
+    "cupyx": ["cupy-cuda12x"],
+    "examples": ["onmf"],  # in a clone
+    **packages_distributions(),
+}
 MET = [
     *(["data"] if DATA else []),
     *(["callbacks"] if find_spec("sklearn.callback") else []),  # of scikit-learn 1.9

@@ -5,18 +5,20 @@ import pickle
 import re
 import struct
 import zipfile
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
+from examples.weighted_divergence import WeightedKullbackLeibler
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 
 import onmf
-from model_files import DOCUMENTS, X, assert_same, rebuild, replace, write_documents_model
+from model_files import DOCUMENTS, X, assert_same, edit, rebuild, replace, write_documents_model
 from onmf import ONMF
 from onmf.datasets import make_scene
-from onmf.divergence import BetaBelowOne, KullbackLeibler
+from onmf.divergence import REGISTERED, BetaBelowOne, KullbackLeibler, NegativeBinomial, register
 from onmf.image import Cube, cluster_image, predict_image
 from onmf.image.result import image_parts
 from onmf.text import assign_documents
@@ -106,12 +108,56 @@ def test_parameters_that_cannot_be_saved(options, message, path):
     assert onmf.load(path).labels_.tolist() == model.labels_.tolist()
 
 
-def test_a_custom_divergence_cannot_be_saved(path):
+def test_a_divergence_of_a_users_class_is_saved_if_it_is_registered(path, monkeypatch):
+    divergence = WeightedKullbackLeibler(tuple(np.linspace(0.5, 1.5, X.shape[1])))
+    model = ONMF(3, beta_loss=divergence).fit(X)
+    model.save(path)
+    loaded = onmf.load(path)
+    assert loaded.divergence_ == loaded.beta_loss == divergence
+    assert np.array_equal(loaded.predict(X), model.labels_)
+    loaded.save(path)
+    monkeypatch.delitem(REGISTERED, "WeightedKullbackLeibler")
+    with pytest.raises(ValueError, match=r"register\(WeightedKullbackLeibler\) here, and where the model is loaded"):
+        model.save(path)
+    with pytest.raises(ValueError, match="its divergence 'WeightedKullbackLeibler' is not part of onmf"):
+        onmf.load(path)
+
+
+def test_what_cannot_be_registered(path):
+    @dataclass(frozen=True)
+    class WeightedKullbackLeibler(KullbackLeibler):
+        pass
+
+    with pytest.raises(ValueError, match="is registered under the name of"):
+        register(WeightedKullbackLeibler)
+
     class Custom(KullbackLeibler):
         pass
 
     with pytest.raises(ValueError, match="cannot be saved: a model file holds no code"):
         ONMF(3, beta_loss=Custom()).fit(X).save(path)
+    with pytest.raises(TypeError, match="cannot be registered: pass a subclass"):
+        register(Custom())
+    Custom.__name__ = "Cosine"
+    with pytest.raises(ValueError, match="'Cosine' is the name of a divergence of onmf"):
+        register(Custom)
+
+
+def test_a_registered_negative_binomial_is_saved(path, monkeypatch):
+    kinds = type("Plain", (NegativeBinomial,), {}), dataclass(frozen=True)(type("Decorated", (NegativeBinomial,), {}))
+    for kind in kinds:
+        monkeypatch.setitem(REGISTERED, kind.__name__, kind)
+        model = ONMF(3, beta_loss=kind(2.0)).fit(X)
+        model.save(path)
+        assert onmf.load(path).divergence_ == model.divergence_
+
+
+@pytest.mark.parametrize("weights", ["{}", "[[1]]", '"many"', "[null]"])
+def test_wrong_fields_of_a_users_divergence_are_refused(path, weights):
+    ONMF(3, beta_loss=WeightedKullbackLeibler((1.0,) * X.shape[1])).fit(X).save(path)
+    rebuild(path.read_bytes(), path, change=edit(divergence={"feature_weights": json.loads(weights)}))
+    with pytest.raises(ValueError, match="is damaged: "):
+        onmf.load(path)
 
 
 def test_parts_that_cannot_be_saved(path):

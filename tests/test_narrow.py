@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from onmf import ONMF, kernels
 from onmf.backend import CpuBackend
 from onmf.backend.cpu import CpuRun
-from onmf.backend.sparse import SparseRun, form_of, parts_of
+from onmf.backend.sparse import SparseRun, parts_of, template_steps
 from onmf.backend.sums import COUNTED
 from onmf.datasets import make_counts
 from onmf.divergence import Cosine, Frobenius, KullbackLeibler
@@ -151,7 +151,7 @@ def test_templates_in_16_bits_are_off_by_half_a_step(divergence):
     centroids[0, 1:] = centroids[1] = 0
     if divergence.domain == "real":
         centroids[2:] *= rng.choice([-1, 1], (7, 1000))
-    form, sizes = form_of(divergence), divergence.size(centroids)
+    form, sizes = template_steps(divergence.template_form), divergence.size(centroids)
     factors = np.divide(1, sizes, out=np.zeros(9), where=sizes > 0)
     found, shifts = np.zeros((1000, 16), np.int16), np.empty(1000, np.float32)
     kernels.narrow_templates(centroids, factors, *form, 0, 1000, found, shifts)

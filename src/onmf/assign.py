@@ -17,7 +17,6 @@ from onmf import interrupt
 from onmf.backend import on_gpu, to_host
 from onmf.data import Data
 from onmf.data.intake import take_in
-from onmf.data.parts import InParts
 from onmf.data.validate import sound, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, number
 from onmf.fit.describe import best_labels, labels_and_scales, labels_scales_and_margins, probabilities, total_loss
@@ -232,7 +231,7 @@ class AssignMixin(TransformerMixin):
         check_is_fitted(self)
         data = self._data(X, warn=True)
         found = data.by_row(function, data.bring(self.cluster_centers_), *args)
-        if isinstance(data, InParts) and data.zeros and not self._divergence.absolute:  # Dask has read nothing yet
+        if data.zeros and not self._divergence.absolute:  # Dask has read nothing yet
             warn_zero_rows(data.zeros, len(found[0]))
         return found
 
@@ -249,7 +248,7 @@ class AssignMixin(TransformerMixin):
     def _output(self, labels: Any, scales: Any) -> Any:
         k = len(self.cluster_centers_)
         form = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-        frame = form != "default"  # which scikit-learn makes of arrays in memory alone
+        frame = form != "default"  # scikit-learn makes frames from arrays in memory only
         sparse = self.sparse_output and not frame
         if hasattr(labels, "map_blocks"):
             like = csr_array((0, k)) if sparse else np.empty((0, k))

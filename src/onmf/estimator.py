@@ -21,7 +21,7 @@ from onmf.data import Engine
 from onmf.data.intake import in_parts, take_in
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
 from onmf.fit import Clustering, Listener, fit
-from onmf.fit.dispersion import fit_estimating
+from onmf.fit.dispersion import fit_estimating, with_estimate
 from onmf.fit.settings import check_moves, check_rows
 from onmf.fit.solve import Compute, first_seeds, warn_about
 from onmf.fit.stream import Stream, describe_batch, learn
@@ -252,6 +252,7 @@ class ONMF(
         known: Stream | None = getattr(self, "_stream", None)
         if known is None and hasattr(self, "cluster_centers_"):
             known = Stream(np.array(to_host(self.cluster_centers_), dtype=np.float64))
+        divergence = with_estimate(divergence, None if known is None else self._divergence)
         if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
         engine, data = take_in(self, X, divergence, sample_weight, reset=known is None, warn=True)

@@ -19,7 +19,8 @@ def warn(message: str, category: type[Warning], *, in_folds: bool = True) -> Non
     """Warn at the nearest caller outside this package, scikit-learn and joblib.
 
     Without ``in_folds``, be silent about the folds of a cross-validation. scikit-learn sets the filters anew for each
-    of them, so no filter makes one warning of many. A search fits all rows at the end, and that fit warns.
+    of them, so no filter makes one warning of many. A search fits all rows at the end, and that fit warns;
+    ``cross_val_score`` has no such fit, and says nothing.
     """
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):

@@ -276,7 +276,10 @@ class SquaredDistance(Frobenius):
     """Plain k-means: ‖x − c‖² without a scale. The score is ⟨x, c⟩ − ‖c‖² / 2, with an offset for each cluster."""
 
     name = "squared distance"
-    score_weights = False
+    scale_rule = "none"
+
+    def size(self, vectors):
+        return np.ones_like(vectors[:, 0])
 
     def templates(self, centroids):
         return centroids.copy()

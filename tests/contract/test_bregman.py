@@ -1,9 +1,15 @@
 """Bregman divergences against brute force: the named ones, and some of a user's own."""
 
+import pickle
+import tracemalloc
+import warnings
+from copy import deepcopy
 from functools import partial
 from itertools import pairwise
-from math import exp, log
+from math import exp, log, sqrt
+from types import ModuleType
 
+import numba
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
@@ -16,6 +22,7 @@ from conftest import hold
 from onmf import ONMF
 from onmf.backend import CentroidEntries
 from onmf.divergence import Bernoulli, Bregman, Exponential, NegativeBinomial
+from onmf.kernels import address_of, jit, map_entries
 
 COSH = Bregman(
     lambda x: exp(x) + exp(-x),
@@ -44,6 +51,7 @@ def power(beta, scale="fit"):
     )
 
 
+COSH_OF_MODULE = Bregman(exp, exp, exp, domain="real")
 NB = partial(NegativeBinomial, 0.7, smoothing=0.0)
 ALL = {
     "negative binomial": NB(),
@@ -287,6 +295,37 @@ def test_batches(overdispersed):
         stream.partial_fit(X[:50], batch="first")
 
 
+def test_an_estimate_keeps_what_the_start_says(overdispersed):
+    X, _ = overdispersed
+    divergence = NegativeBinomial("auto")
+    model = ONMF(3, beta_loss=divergence).fit(X)
+    assert np.array_equal(model.init_rows_, ONMF(3, beta_loss=NegativeBinomial(1.0)).fit(X).init_rows_)
+    model = ONMF(3, beta_loss=divergence, init="consensus", n_consensus=3, random_state=0).fit(X)
+    assert 0 < model.agreement_.overall <= 1
+    stream = ONMF(3, beta_loss=divergence).fit(X)
+    estimated = stream.divergence_
+    assert stream.partial_fit(X).divergence_ == estimated
+    with pytest.warns(match="zero everywhere"), pytest.warns(ConvergenceWarning):
+        ONMF(2, beta_loss=divergence).fit(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("scale", ["size", "fit"])
+@pytest.mark.parametrize("smoothing", [0.0, 1e-3])
+@pytest.mark.filterwarnings("ignore:Not converged")
+def test_rows_without_weight_change_nothing(scale, smoothing):
+    """They may move when no other row does; an early stop shows it."""
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        X = rng.poisson(rng.gamma(0.3, 4, size=(12, 6))) + np.tile(np.eye(6, dtype=int), (2, 1))
+        w = np.where(np.arange(12) < 3, 1.0, rng.random(12) < 0.6)
+        for max_iter in (2, 3, 100):
+            model = partial(ONMF, 3, beta_loss=NegativeBinomial(0.7, scale, smoothing), init=X[:3] + 0.1)
+            weighted, alone = model(max_iter=max_iter).fit(X, sample_weight=w), model(max_iter=max_iter).fit(X[w > 0])
+            assert weighted.reconstruction_err_ == pytest.approx(alone.reconstruction_err_, rel=1e-7)
+            if weighted.stop_reason_ != "max_iter":
+                assert np.array_equal(weighted.predict(X), weighted.labels_)
+
+
 def test_an_empty_cluster_is_filled_again(overdispersed):
     X, _ = overdispersed
     start = np.vstack([X[:2] + 1, np.eye(1, X.shape[1])])
@@ -304,13 +343,146 @@ def test_zeros_of_the_rows_are_counted(overdispersed):
     assert sums[1] == pytest.approx(sums[0], rel=1e-11)
 
 
+def test_a_zero_in_a_centroid_does_not_mislead_the_search_for_a_scale():
+    """There φ'' of x^1.5 is infinite."""
+    rng = np.random.default_rng(4)
+    X = rng.poisson(rng.gamma(0.4, 5, size=(300, 8))) + (np.arange(8) == 0)
+    start = np.where(rng.random((4, 8)) < 0.5, 0.0, rng.random((4, 8))) + np.eye(4, 8)
+    closed = ONMF(4, beta_loss=1.5, init=start, max_iter=300).fit(X)
+    for engine in ("cpu", "reference"):
+        found = ONMF(4, beta_loss=power(1.5), init=start, max_iter=300, engine=engine).fit(X)
+        assert np.array_equal(found.labels_, closed.labels_)
+        assert found.reconstruction_err_ == pytest.approx(closed.reconstruction_err_, rel=1e-9)
+
+
+def test_a_weighted_mean_of_ones_is_a_probability(tmp_path):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        X = (rng.random((30, 6)) < 0.5).astype(float)
+        X[:, 2] = 1
+        model = ONMF(3, beta_loss="bernoulli", init="random", random_state=0).fit(X, sample_weight=rng.random(30) + 0.1)
+        assert np.isfinite(model.reconstruction_err_)
+        assert model.cluster_centers_.max() == 1
+        model.save(tmp_path / "model.onmf")
+        ONMF(3, beta_loss="bernoulli", init=model.cluster_centers_).fit(X)
+
+
+@pytest.mark.parametrize("beta_loss", ["exponential", Bregman(exp, exp, exp, domain="real")])
+@pytest.mark.parametrize("entry", [709, 709.0, -1e100])
+def test_entries_whose_loss_float64_cannot_compute_are_refused(beta_loss, entry):
+    rows = np.array([[1, 2], [entry, 1], [0, 3]])
+    if entry > 0 or beta_loss == "exponential":
+        with pytest.raises(ValueError, match=r"Input X is out of range: .*[Bb]rings? .*entries near 1"):
+            ONMF(2, beta_loss=beta_loss).fit(rows)
+    for X in (np.clip(rows, -400, 400), csr_array(np.clip(rows, -400, 400)), lambda: iter([np.clip(rows, -400, 400)])):
+        model = ONMF(2, beta_loss=beta_loss).fit(X)
+        assert np.isfinite([model.reconstruction_err_, model.score(X)]).all()
+        assert model.score(X) <= 0
+        assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
+
+
+def test_a_wide_range_takes_little_memory():
+    X = np.array([[1.0, 1e120], [3.0, 1e60], [1e90, 2.0]])
+    for divergence in (NegativeBinomial(), NegativeBinomial(scale="fit"), power(1.5)):
+        tracemalloc.start()
+        model = ONMF(2, beta_loss=divergence, init=X[:2]).fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 60e6
+        assert np.isfinite(model.reconstruction_err_)
+        with pytest.raises(ValueError, match="computes with sizes from 1e-125 to 1e\\+125"):
+            ONMF(2, beta_loss=divergence).fit(X * 1e120)
+
+
+@pytest.mark.parametrize("scale", ["size", "fit"])
+@pytest.mark.parametrize("unit", [0.1, 1.0, 100.0])
+def test_any_smooth_function_can_have_scales(scale, unit):
+    """Also those whose ψ is a small difference of large numbers."""
+    X = unit * np.random.default_rng(0).poisson(3.0, size=(40, 6)) + unit
+    for divergence in (
+        Bregman(lambda x: x * x + x, lambda x: 2 * x + 1, lambda x: 2.0, scale=scale),
+        Bregman(lambda x: sqrt(1 + x * x), lambda x: x / sqrt(1 + x * x), lambda x: (1 + x * x) ** -1.5, scale=scale),
+        Bregman(lambda x: (1 + x) * log(1 + x), lambda x: log(1 + x) + 1, lambda x: 1 / (1 + x), scale=scale),
+    ):
+        found, plain = (ONMF(3, beta_loss=divergence, init=X[:3], engine=engine) for engine in ("cpu", "reference"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            assert np.array_equal(found.fit(X).labels_, plain.fit(X).labels_)
+        assert found.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-6)
+
+
+def test_a_function_with_other_variables_is_compiled_again():
+    def made(exponents, settings):
+        def inner(x):
+            def power(y):
+                return y**OUTSIDE
+
+            return power(x)
+
+        return [inner, lambda x: x ** exponents[0], lambda x: x**settings.exponent]
+
+    settings = ModuleType("settings")
+    for exponent in (1.5, 3.0):
+        global OUTSIDE
+        OUTSIDE = settings.exponent = exponent
+        for function in made((exponent,), settings):
+            out = np.empty(1)
+            map_entries(address_of(function), np.array([4.0]), out)
+            assert out[0] == pytest.approx(4.0**exponent)
+    outer = np.array([1.5])
+    functions = lambda x: x ** outer[0], lambda x: outer[0] * x ** (outer[0] - 1), lambda x: 0.75 * x**-0.5
+    Bregman(*functions)
+    outer[0] = 3.0
+    with pytest.raises(ValueError, match="phi was compiled before with other values of its outer variables"):
+        Bregman(*functions)
+
+
+def test_an_object_does_not_follow_its_variables():
+    """A loop shares one variable among its functions."""
+    made = []
+    for a in (1.5, 3.0):
+        functions = lambda x: x**a, lambda x: a * x ** (a - 1), lambda x: a * (a - 1) * x ** (a - 2)  # noqa: B023
+        made.append(Bregman(*functions))
+    copies = [deepcopy(made[0]), made[0].unsmoothed(), pickle.loads(pickle.dumps(COSH_OF_MODULE))]
+    assert made[0].phi(4.0) == pytest.approx(8.0)
+    assert made[1].phi(4.0) == pytest.approx(64.0)
+    assert [copies[0].phi(4.0), copies[1].phi(4.0)] == pytest.approx([8.0, 8.0])
+    assert copies[2].slope(1.0) == pytest.approx(exp(1.0))
+
+
+@numba.njit
+def helper(x):
+    if x > 100:
+        raise ValueError("too large")
+    return x * x
+
+
+def test_errors_in_compiled_helpers_are_seen():
+    with pytest.raises(ValueError, match="phi has a raise or assert, which compiled code swallows"):
+        Bregman(lambda x: helper(x), lambda x: 2 * x, lambda x: 2.0)
+
+
+def test_the_same_functions_are_compiled_once():
+    """Compiled code stays in memory for ever."""
+    X = rows_for(NB())
+    for beta in (1.5, 1.6):
+        ONMF(2, beta_loss=power(beta), init=X[:2]).fit(X)
+    known = len(jit.FUNCTIONS)
+    for _ in range(3):
+        for beta in (1.5, 1.6):
+            ONMF(2, beta_loss=power(beta), init=X[:2]).fit(X)
+    assert len(jit.FUNCTIONS) == known
+    assert power(1.7).slope(4.0) == pytest.approx(4**0.7 / 0.7)
+    assert len(jit.FUNCTIONS) > known
+
+
 def test_refusals(overdispersed, tmp_path):
     X, _ = overdispersed
     with pytest.raises(ValueError, match="negative-binomial has none"):
         ONMF(3, beta_loss="negative-binomial", refine="local-search").fit(X)
     with pytest.raises(ValueError, match="Values above 1"):
         ONMF(3, beta_loss="bernoulli").fit(X)
-    with pytest.raises(ValueError, match="phi of an entry of row 1 is not a finite number"):
+    with pytest.raises(ValueError, match="the largest entry of row 1 is 800, and the exponential divergence computes"):
         ONMF(1, beta_loss="exponential").fit([[1.0, 2.0], [800.0, 1.0]])
     with pytest.raises(ValueError, match="holds no code"):
         ONMF(2, beta_loss=COSH).fit(rows_for(COSH)).save(tmp_path / "model.onmf")
@@ -352,6 +524,12 @@ def raising(x):
     return exp(x)
 
 
+def raising_later(x):
+    if x > 100:
+        raise ValueError("too large")
+    return exp(x)
+
+
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
@@ -359,9 +537,10 @@ def raising(x):
         ((lambda x: x * x, lambda x: 2 * x, lambda x: 1.0), "curvature is not the derivative of slope"),
         ((lambda x: -x * x, lambda x: -2 * x, lambda x: -2.0), "phi is not convex"),
         ((lambda x: float(str(x)), exp, exp), "phi cannot be compiled by numba"),
-        ((lambda x: log(x - 1), exp, exp), r"phi\(0.05\) is not finite"),
+        ((lambda x: log(x - 1), exp, exp), "phi raises an error between 0.05 and 11, .*: "),
         ((lambda x: x * log(x), lambda x: log(x) + 1, lambda x: 1 / x), r"phi\(0\) is not finite.* its limit there"),
         ((raising, exp, exp), "phi raises an error between 0.05 and 11, .*: too large"),
+        ((raising_later, exp, exp), "phi has a raise or assert, which compiled code swallows"),
     ],
 )
 def test_functions_that_do_not_fit_are_refused(functions, message):

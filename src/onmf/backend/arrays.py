@@ -39,7 +39,7 @@ class ArrayRun(CpuRun):
 
         block.backend.threads.over_blocks(label, np.arange(len(block) + 1), 4 * k)
         self._screening.note(sum(left_open), k)
-        return self.count_unscored(labels, block.divergence.scale(EMPTY, block.terms), k)
+        return self.count_unscored(labels, k)
 
     def _step_read(self, screen: Screen) -> StepSums:
         """A step that scores each row against its own template and sums in one read, if the weights are known then."""

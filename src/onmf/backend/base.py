@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from onmf.divergence import Array, Divergence, FloatArray
+from onmf.divergence import Array, Divergence, FloatArray, RowTerm
+from onmf.divergence.consistency import check_consistent
 
 from .device import take_rows, to_host
 from .hull import Hull
@@ -76,18 +77,23 @@ class Backend(ABC):
     threads: Threads = Threads(1)
     """Threads of the host, for the parts of a fit that run there."""
 
+    takes_cupy: bool = False
+    """Whether :meth:`place` takes CuPy arrays."""
+
     @property
     def curves(self) -> Curves | None:
-        """Computes the sums of divergences without closed forms; None if the backend does not know how."""
-        return None
+        """Computes, on the host, the sums of divergences without closed forms; None if the backend cannot."""
+        from .curved import PlainCurves
+
+        return PlainCurves()
 
     @abstractmethod
     def place(self, X: Matrix) -> Any:
         """Bring rows into the form that the other methods read."""
 
     @abstractmethod
-    def row_term(self, rows: Any, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Σ_j function(x_j) for each row, in float64; function(0) = 0 if the rows are sparse. → (n,)"""
+    def row_term(self, rows: Any, function: RowTerm) -> FloatArray:
+        """Σ_j function(x_j, j) for each row, in float64; function(0, j) = 0 if the rows are sparse. → (n,)"""
 
     @abstractmethod
     def scores(self, rows: Any, templates: Templates) -> FloatArray:
@@ -127,14 +133,14 @@ class Backend(ABC):
 
     def hold(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> Block:
         """Place rows and compute once what every step needs."""
-        self.check(divergence)
+        check_consistent(divergence, X.shape[1], sparse=hasattr(X, "indptr"))
+        self.check(divergence, X.shape[1])
         rows = self.place(X)
         terms = {name: self.row_term(rows, function) for name, function in divergence.row_terms.items()}
         terms["features"] = np.float64(X.shape[1])  # type: ignore[assignment]
         weights = None if sample_weight is None else to_host(sample_weight)
         constants = divergence.constant(terms)
-        if divergence.host_only:
-            check_finite(constants, divergence)
+        check_finite(constants, divergence)
         kind = Block
         if divergence.curved:
             from .curved import CurvedBlock
@@ -142,8 +148,8 @@ class Backend(ABC):
             kind = CurvedBlock
         return kind(self, rows, X, X.shape, divergence, weights, terms, constants)
 
-    def check(self, divergence: Divergence) -> None:
-        """Refuse a divergence that this backend cannot compute."""
+    def check(self, divergence: Divergence, features: int) -> None:
+        """Refuse a divergence that this backend cannot compute for rows of so many features."""
         if divergence.curved and self.curves is None:
             raise refused(self, divergence)
 
@@ -287,7 +293,7 @@ class Block:
 
     def squares(self) -> FloatArray:
         """‖x_i‖² of each row. → (n,)"""
-        return self.backend.row_term(self.rows, np.square)
+        return self.backend.row_term(self.rows, lambda x, j: np.square(x))
 
     def usable(self, squares: FloatArray) -> Array:
         """Which rows may become centroids, given their squared norms: those with an entry and a weight. → (n,) bool"""
@@ -299,8 +305,8 @@ class Block:
         template = self.backend.prepare(self.rows, self.backend.bring(vector.reshape(1, -1)))
         return self.backend.best_template(self.rows, template)[1]
 
-    def host_term(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Σ_j function(x_j) for each row, on the host. → (n,)"""
+    def host_term(self, function: RowTerm) -> FloatArray:
+        """Σ_j function(x_j, j) for each row, on the host. → (n,)"""
         term: FloatArray = to_host(self.backend.row_term(self.rows, function))
         return term
 
@@ -345,19 +351,19 @@ class Block:
 
 
 def check_finite(constants: FloatArray, divergence: Divergence) -> None:
-    """Refuse rows for which φ overflows."""
+    """Refuse rows whose loss overflows."""
     wrong = ~np.isfinite(constants)
     if wrong.any():
         raise ValueError(
-            f"Input X is out of range: phi of an entry of row {int(np.argmax(wrong))} is not a finite number under the "
+            f"Input X is out of range: the loss of row {int(np.argmax(wrong))} is not a finite number under the "
             f"{divergence.name} divergence. Multiply X by a constant that brings its entries near 1, or leave that row "
             "out."
         )
 
 
-def refused(backend: Backend, divergence: Divergence) -> ValueError:
+def refused(backend: Backend, divergence: Divergence, reason: str = "") -> ValueError:
     """The error that a backend cannot compute a divergence."""
     return ValueError(
-        f"engine={backend.name!r} cannot compute the {divergence.name} divergence: use engine='cpu', or another "
-        "beta_loss, such as 'kullback-leibler'."
+        f"engine={backend.name!r} cannot compute the {divergence.name} divergence{reason}: use engine='cpu', or "
+        "another beta_loss, such as 'kullback-leibler'."
     )

@@ -37,18 +37,25 @@ EMPTY = np.empty(0)
 
 
 class CpuRows:
-    """An array or CSR matrix in memory, and a fact about it that is computed once."""
+    """An array or CSR matrix in memory, and facts about it that are computed once."""
 
     def __init__(self, X: Matrix) -> None:
         self.X = read_only(X)
         self.sparse = issparse(X)
         self._total: float | None = None
+        self._sizes: FloatArray | None = None
 
     @property
     def before(self) -> Array:
         """Number of stored entries before each row, and in all. → (n + 1,)"""
         X = self.X
         return X.indptr if isinstance(X, csr_array) else np.arange(X.shape[0] + 1) * X.shape[1]
+
+    def sizes(self, backend: CpuBackend) -> FloatArray:
+        """Σ_j |x_j| of each row. → (n,)"""
+        if self._sizes is None:
+            self._sizes = backend.row_term(self, lambda x, j: np.abs(x))
+        return self._sizes
 
     def total_if_whole(self, threads: Threads) -> float:
         """Σ |x| if all entries are whole numbers, else infinity."""
@@ -219,16 +226,17 @@ class CpuBackend(Backend):
 
     def row_term(self, rows: CpuRows, function: Any) -> FloatArray:
         X = rows.X
-        n = X.shape[0]
+        n, features = X.shape[0], np.arange(X.shape[1])
         out = np.zeros(n)
         step = max(1, ENTRIES_AT_A_TIME * n // max(1, X.size))
         for start in range(0, n, step):
             stop = min(start + step, n)
             if not rows.sparse:
-                out[start:stop] = function(X[start:stop].astype(np.float64, copy=False)).sum(axis=1)
+                out[start:stop] = function(X[start:stop].astype(np.float64, copy=False), features).sum(axis=1)
                 continue
             bounds = X.indptr[start : stop + 1]
-            values = function(X.data[bounds[0] : bounds[-1]].astype(np.float64, copy=False))
+            here = slice(bounds[0], bounds[-1])
+            values = function(X.data[here].astype(np.float64, copy=False), X.indices[here])
             filled = np.flatnonzero(np.diff(bounds))
             if len(filled):
                 out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
@@ -273,8 +281,9 @@ class CpuRun(Run):
         super().drop_room()
         self._last = None
 
-    def count_unscored(self, labels: Array, scales: FloatArray, k: int) -> StepSums:
-        """The step that gives these labels and scales, without losses: the objective follows from the sums."""
+    def count_unscored(self, labels: Array, k: int) -> StepSums:
+        """The step that gives these labels, without scores and losses: scales and objective need none."""
+        scales = self.block.divergence.scale(np.zeros(len(labels)), self.block.terms)
         step = self.count(Assignment(labels, scales, self.block.constants), k)
         step.near("loss")[:] = np.nan
         return step

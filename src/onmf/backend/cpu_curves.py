@@ -6,11 +6,11 @@ function of log c. :mod:`onmf.backend.log_axis` gives both as short series.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from onmf.divergence import Array, Bregman, Convex, Entries, FloatArray, NegativeBinomial
+from onmf.divergence import Array, Convex, Entries, FloatArray
 
 from .curved import REACH, CentroidEntries, CurvedBlock, CurvedTemplates, Curves
 from .log_axis import Axis, Function, convolve, width_for
@@ -21,8 +21,7 @@ NOWHERE = np.empty(0, dtype=np.int64)
 class KeptSeries(NamedTuple):
     """What all rows need of the centroids: their transpose, its largest entry, and series.
 
-    The series are that of Ψ, or those of Ψ and its derivative. For the negative binomial at the sizes of the rows, the
-    transpose is that of θ / c.
+    The series are that of Ψ, or those of Ψ and its derivative. For the kernel of counts, the transpose has θ / c.
     """
 
     CT: FloatArray
@@ -40,16 +39,17 @@ class CpuCurves(Curves):
         functions, margin = functions_of(block.convex), REACH if fitted else 0.0
         points = [logs_of_entries(c) for c in C]
         places, entries = ends(np.log(sizes)), ends(*(each for each, _ in points))
-        width = width_on(functions, Axis.over(places, margin=margin), entries)
+        width = width_on(block.convex, Axis.over(places, margin=margin), entries)
         targets, axis = Axis.over(places, width, margin), Axis.over(entries, width)
         moments = np.concatenate([axis.moments(each, counts, NOWHERE, 1) for each, counts in points])
         series = [convolve(function, moments, axis, targets) for function in functions[: 1 + fitted]]
         # The kernel for sizes adds one term to all clusters at a time.
         coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
         CT = np.ascontiguousarray(C.T)
-        if counts_at_sizes(block.convex):
-            with np.errstate(divide="ignore"):
-                np.divide(kernels_of(block.convex)[1], CT, out=CT)
+        phi = block.convex.kernel_functions
+        if isinstance(phi, float) and not fitted:  # θ
+            with np.errstate(divide="ignore", over="ignore"):  # the kernel reads infinity as a large number
+                np.divide(phi, CT, out=CT)
         return CurvedTemplates(C, None, KeptSeries(CT, float(CT.max()), coefficients, targets))
 
     def scores(
@@ -60,17 +60,17 @@ class CpuCurves(Curves):
         kept, k = templates.kept, len(templates)
         assert isinstance(kept, KeptSeries), "templates come from prepare()"
         scores, entries = np.empty((stop - start, k)), Entries.of(block.source)
-        compiled, theta = kernels_of(block.convex)
-        series, rows = (kept.coefficients, kept.targets.width, kept.targets.first), (start, stop, block.sizes, scores)
-        if block.convex.scale_rule == "size":
-            if counts_at_sizes(block.convex):
-                kernels.counts_at_sizes(*entries, kept.CT, kept.largest, *series, start, stop, block.sizes, scores)
-            else:
-                compiled.scores_at_sizes(*entries, kept.CT, *series, theta, *rows)
-            return scores, np.broadcast_to(block.sizes[start:stop, None], scores.shape)
-        scales = np.empty_like(scores)
-        compiled.scores_and_scales(*entries, kept.CT, *series, theta, *rows, scales)
-        return scores, scales
+        phi, sizes, rule = block.convex.kernel_functions, block.sizes, block.convex.scale_rule
+        series = kept.coefficients, kept.targets.width, kept.targets.first
+        if rule == "fit":
+            scales = np.empty_like(scores)
+            kernels.scores_and_scales(*entries, kept.CT, *series, phi, REACH, start, stop, sizes, scores, scales)
+            return scores, scales
+        if isinstance(phi, float):
+            kernels.counts_at_sizes(*entries, kept.CT, kept.largest, *series, start, stop, sizes, scores)
+        else:
+            kernels.scores_at_sizes(*entries, kept.CT, *series, phi, start, stop, sizes, scores)
+        return scores, np.broadcast_to(sizes[start:stop, None], scores.shape)
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         from onmf import kernels
@@ -78,10 +78,10 @@ class CpuCurves(Curves):
         starts, k, weights = centroids.starts, len(centroids.starts) - 1, block.host_weights
         order, bounds = np.empty(len(labels), dtype=np.int64), np.zeros(k + 1, dtype=np.int64)
         kernels.order_by_label(labels, bounds, order)
-        entries, (compiled, theta) = Entries.of(block.source), kernels_of(block.convex)
+        entries, phi = Entries.of(block.source), block.convex.kernel_functions
         points, places = np.log(centroids.values), logs(scales)
         functions, entries_between, rows_between = functions_of(block.convex), ends(points), ends(places)
-        width = width_on(functions, Axis.over(rows_between), entries_between)
+        width = width_on(block.convex, Axis.over(rows_between), entries_between)
         axis, targets = Axis.over(rows_between, width), Axis.over(entries_between, width)
         moments = axis.moments(places, weights, labels.astype(np.int64), k)
         series = [convolve(function, moments, axis, targets) for function in functions]
@@ -89,8 +89,8 @@ class CpuCurves(Curves):
         loss, pulls, push = out
 
         def clusters(start: int, stop: int) -> None:
-            compiled.pulls_by_label(
-                *entries, order, bounds, scales, weights, *centroids, theta, start, stop, slopes, pulls
+            kernels.pulls_by_label(
+                *entries, order, bounds, scales, weights, *centroids, phi, start, stop, slopes, pulls
             )
             for c in range(start, stop):
                 own = slice(starts[c], starts[c + 1])
@@ -133,22 +133,9 @@ def functions_of(convex: Convex) -> list[Function]:
     return [convex.psi, lambda μ: μ * convex.moment(μ)]
 
 
-def width_on(functions: list[Function], axis: Axis, between: FloatArray) -> float:
+def width_on(convex: Convex, axis: Axis, between: FloatArray) -> float:
     """The width of panels for products of numbers with logarithms on an axis and between two ends."""
     other = Axis.over(between)
     low = (axis.first + other.first) * axis.width
-    return width_for(functions, low, low + (axis.panels + other.panels) * axis.width)
-
-
-def counts_at_sizes(convex: Convex) -> bool:
-    """Whether there is a faster kernel: for the negative binomial at the sizes of the rows."""
-    return isinstance(convex, NegativeBinomial) and convex.scale_rule == "size"
-
-
-def kernels_of(convex: Convex) -> tuple[Any, float]:
-    """The compiled kernels of a divergence, and its parameter."""
-    from onmf import kernels
-
-    if isinstance(convex, Bregman):
-        return kernels.specialised(*convex.functions), 0.0
-    return kernels.NEGATIVE_BINOMIAL, getattr(convex, "parameter", 0.0)
+    psi, push = functions_of(convex)
+    return width_for([(psi, convex.terms_of_psi), (push, push)], low, low + (axis.panels + other.panels) * axis.width)

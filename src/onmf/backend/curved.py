@@ -30,6 +30,9 @@ from .sums import StepSums
 ROWS_AT_A_TIME = 4096
 """Rows whose scores are held together."""
 
+ENTRIES_AT_A_TIME = 1 << 20
+"""Entries of rows, zeros included, that are held together."""
+
 PASSES = (2, 4)
 """Evaluations of the centroids in an update, while rows move and when none does any more.
 
@@ -41,6 +44,9 @@ LONGEST = 2.0
 
 SETTLED = 1e-11
 """Step of log c below which a centroid is found."""
+
+SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
+"""Least entry of a centroid that is not zero: its logarithm is finite."""
 
 ROUNDING = 1e-13
 """Rise of a loss, relative to the terms it is computed from, that counts as rounding."""
@@ -92,6 +98,10 @@ class CentroidEntries(NamedTuple):
 class Curves(ABC):
     """The sums over rows and centroids that a curved divergence needs."""
 
+    def rows_at_a_time(self, features: int) -> int:
+        """Number of rows whose scores are computed together."""
+        return ROWS_AT_A_TIME
+
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
         """Compute once what all rows need of the centroids."""
         return CurvedTemplates(C)
@@ -113,6 +123,9 @@ class Curves(ABC):
 class PlainCurves(Curves):
     """The sums as they are defined, over zeros and nonzeros alike."""
 
+    def rows_at_a_time(self, features: int) -> int:
+        return max(1, ENTRIES_AT_A_TIME // features)
+
     def scores(
         self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
     ) -> tuple[FloatArray, FloatArray]:
@@ -125,14 +138,17 @@ class PlainCurves(Curves):
         return scores, scales
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
-        out, convex = np.empty((3, len(centroids.values))), block.convex
+        out, convex, weights = np.zeros((3, len(centroids.values))), block.convex, block.host_weights
+        at_a_time = self.rows_at_a_time(centroids.n_features)
         for k, (start, stop) in enumerate(pairwise(centroids.starts)):
-            rows = np.flatnonzero((labels == k) & (scales > 0))
-            x, w = block.dense(rows)[:, centroids.features[start:stop]], block.host_weights[rows, None]
-            μ = scales[rows, None] * centroids.values[start:stop]
-            moments = convex.moment(μ)
-            terms = (convex.psi(μ) - x * convex.slope(μ), x * moments, μ * moments)
-            out[:, start:stop] = [np.sum(w * term, axis=0) for term in terms]
+            members = np.flatnonzero((labels == k) & (scales > 0) & (weights > 0))
+            for first in range(0, len(members), at_a_time):
+                rows = members[first : first + at_a_time]
+                x, w = block.dense(rows)[:, centroids.features[start:stop]], weights[rows, None]
+                μ = scales[rows, None] * centroids.values[start:stop]
+                moments = convex.moment(μ)
+                terms = (convex.psi(μ) - times(x, convex.slope, μ), x * moments, μ * moments)
+                out[:, start:stop] += [np.sum(w * term, axis=0) for term in terms]
         return out
 
 
@@ -143,7 +159,7 @@ def best_scales(convex: Convex, X: FloatArray, c: FloatArray, sizes: FloatArray)
     t = np.log(np.where(sizes > 0, sizes, 1.0))
     low, high = t - REACH, t + REACH
     used = c > 0
-    for _ in range(100):
+    for _ in range(60):
         t = (low + high) / 2
         μ = np.exp(t)[:, None] * c[used]
         moments = convex.moment(μ)
@@ -157,7 +173,7 @@ REACH = 14.0
 
 
 def times(x: FloatArray, slope: Callable[[FloatArray], FloatArray], μ: FloatArray) -> FloatArray:
-    """X φ'(μ), in which 0 · (−∞) counts as 0."""
+    """The products x φ'(μ), in which 0 · (−∞) counts as 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x == 0, 0.0, x * slope(μ))
 
@@ -177,7 +193,7 @@ class CurvedBlock(Block):
         """Computes the sums."""
         curves = self.backend.curves
         assert curves is not None, "refused by other backends"
-        return curves
+        return PlainCurves() if self.convex.kernel_functions is None else curves
 
     @property
     def sizes(self) -> FloatArray:
@@ -244,10 +260,13 @@ class CurvedBlock(Block):
         """Call ``keep(rows, scores, scales)`` for some rows at a time."""
         assert isinstance(templates, CurvedTemplates), "templates come from prepare()"
 
+        curves = self.curves
+        at_a_time = curves.rows_at_a_time(self.shape[1])
+
         def block(start: int, stop: int) -> None:
-            for first in range(start, stop, ROWS_AT_A_TIME):
-                last = min(first + ROWS_AT_A_TIME, stop)
-                scores, scales = self.curves.scores(self, templates, first, last)
+            for first in range(start, stop, at_a_time):
+                last = min(first + at_a_time, stop)
+                scores, scales = curves.scores(self, templates, first, last)
                 self._forbid(templates, first, last, scores)
                 keep(slice(first, last), scores, scales)
 
@@ -311,7 +330,7 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     clusters = np.repeat(np.arange(len(W)), np.diff(held.starts))
     first = step.sums[clusters, held.features] / step.mass[clusters]
     moved = step.moved
-    start = held._replace(values=np.where(held.values > 0, held.values, first))
+    start = held._replace(values=np.maximum(np.where(held.values > 0, held.values, first), SMALLEST_NORMAL))
     better = descended(start, evaluate, PASSES[0 if moved else 1]).dense
     change = np.inf
     if moved == 0 and len(filled):
@@ -335,7 +354,7 @@ def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> Ce
     """Centroids of lower loss, in each entry that is not the best already."""
 
     def at(s: FloatArray) -> Point:
-        loss, pull, push = evaluate(centroids._replace(values=np.exp(s)))
+        loss, pull, push = evaluate(centroids._replace(values=np.maximum(np.exp(s), SMALLEST_NORMAL)))
         known = (pull > 0) & (push > 0)
         h = np.where(known, np.log(np.where(known, pull, 1.0) / np.where(known, push, 1.0)), 0.0)
         return Point(s, loss, h, np.abs(loss) + pull + push)

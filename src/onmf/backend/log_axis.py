@@ -24,7 +24,7 @@ WIDEST, NARROWEST = 0.5, 0.5 / 64
 """Widths of the panels."""
 
 ROUNDING = 1e-13
-"""Error of the series, relative to the largest value of g on a panel, that counts as rounding."""
+"""Error of the series, relative to the largest term of g on a panel, that counts as rounding."""
 
 _ANGLES = np.pi * (np.arange(TERMS) + 0.5) / TERMS
 NODES: FloatArray = np.cos(_ANGLES)
@@ -80,19 +80,32 @@ def convolve(function: Function, moments: FloatArray, points: Axis, targets: Axi
     """Σ_j w_j f(e^t c_j) as series on the panels of ``targets``, from the moments of log c on those of ``points``.
 
     (rows, panels of points, terms) → (rows, panels of targets, terms)
+
+    The panels of both axes have one width, so g depends on the sum of two panels only, and is computed once for each
+    sum. Panels without points are left out. Time and memory are bounded by the range of both axes, not its square.
     """
+    used = np.flatnonzero(moments.any(axis=(0, 2)))
+    sums = Axis(points.first + targets.first, points.panels + targets.panels - 1, points.width)
+    starts = (sums.first + np.arange(sums.panels))[:, None, None]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        grid = function(np.exp(targets.nodes[:, None] + points.nodes))
-    grid = series_of(grid).reshape(len(grid), -1)
-    return series_of(np.einsum("rs,ts->rt", moments.reshape(len(moments), -1), grid))
+        # g at the nodes of a panel of targets and of one of points, by their sum: (sums, terms, terms)
+        grid = function(np.exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width))
+    grid = grid @ _TO_SERIES
+    held, out = moments[:, used].reshape(len(moments), -1), np.empty((len(moments), targets.panels, TERMS))
+    for t in range(targets.panels):
+        out[:, t] = np.einsum("rs,ns->rn", held, grid[t + used].transpose(1, 0, 2).reshape(TERMS, -1))
+    return series_of(out.reshape(len(out), -1))
 
 
-def width_for(functions: list[Function], low: float, high: float) -> float:
-    """The width of panels on which the series of these functions of e^u are exact, for u between two numbers."""
+def width_for(functions: list[tuple[Function, Function]], low: float, high: float) -> float:
+    """The width of panels on which the series of functions of e^u are exact, for u between two numbers.
+
+    Each comes with the size of the terms that it is computed from, by which rounding is measured.
+    """
     width = WIDEST
     while True:
         axis = Axis.over(np.array([low, high]), width)
-        if all(_error(function, axis) <= ROUNDING for function in functions):
+        if all(_error(function, size, axis) <= ROUNDING for function, size in functions):
             return width
         if width <= NARROWEST:
             raise ValueError(
@@ -102,14 +115,14 @@ def width_for(functions: list[Function], low: float, high: float) -> float:
         width /= 2
 
 
-def _error(function: Function, axis: Axis) -> float:
-    """The largest error of the series of f(e^u) between the nodes, relative to the largest value on a panel."""
+def _error(function: Function, size: Function, axis: Axis) -> float:
+    """The largest error of the series of f(e^u) between the nodes, relative to the largest size on a panel."""
     starts = axis.first + np.arange(axis.panels)
     between = (starts[:, None] + (_BETWEEN + 1) / 2) * axis.width
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        exact, nodes = function(np.exp(between)), function(np.exp(axis.nodes))
+        exact, nodes, sizes = function(np.exp(between)), function(np.exp(axis.nodes)), size(np.exp(between))
     if not (np.isfinite(exact).all() and np.isfinite(nodes).all()):
         return np.inf
     found = series_of(nodes) @ _AT_BETWEEN
-    largest = np.abs(exact).max(axis=1)
+    largest = np.maximum(np.abs(exact), sizes).max(axis=1)
     return float(np.max(np.abs(found - exact).max(axis=1) / np.where(largest > 0, largest, 1.0)))

@@ -10,23 +10,21 @@ from scipy.sparse import csr_array, issparse
 from onmf.divergence import Array, FloatArray
 
 from .base import Backend, Matrix, Templates
-from .curved import PlainCurves
 
 
 class ReferenceBackend(Backend):
     """Forms the n × k scores and the n × k membership matrix. For small data and for tests."""
 
     name = "reference"
-    curves = PlainCurves()
 
     def place(self, X: Matrix) -> Matrix:
         return X.astype(np.float64)
 
     def row_term(self, rows: Matrix, function: Any) -> FloatArray:
         if not issparse(rows):
-            return function(rows).sum(axis=1)
+            return function(rows, np.arange(rows.shape[1])).sum(axis=1)
         values = rows.copy()
-        values.data = function(values.data)
+        values.data = function(values.data, values.indices)
         return np.asarray(values.sum(axis=1)).ravel()
 
     def scores(self, rows: Matrix, templates: Templates) -> FloatArray:

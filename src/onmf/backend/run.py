@@ -8,7 +8,7 @@ Symbols: W (k, p) centroids in the gauge where H Hᵀ = I, the paper's Wᵀ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 FIXED = 16 * np.finfo(np.float64).eps
 """Relative change of a centroid that rounding alone can cause."""
+
+AT_A_TIME = 1 << 15
+"""Entries of centroids that are computed together: they stay in the cache."""
 
 Drift = Callable[[], float]
 """The largest relative change of a centroid in an update, computed when it is asked for."""
@@ -106,10 +109,10 @@ class Run:
         """The table of a step: one row for each quantity in ``COUNTED``. → (7, k)"""
         labels, scales, losses = assignment
         own = self.block.host_weights
-        moved, overlaps = np.ones(len(labels)), np.zeros(len(labels))
+        moved, overlaps = (own > 0).astype(np.float64), np.zeros(len(labels))
         if self.state.labels is not None and self.state.scales is not None:
             stayed = labels == self.state.labels
-            moved = 1.0 - stayed
+            moved = moved * ~stayed
             overlaps = own * scales * self.state.scales * stayed
         counted = own * np.where(own > 0, losses, 0.0)  # a row of weight 0 may have an infinite loss
         values = (weights * scales, own, own * scales, own * scales * scales, overlaps, counted, moved)
@@ -132,24 +135,22 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
         Gives the largest change of an entry, in units of its centroid's largest. It may be infinite if rows moved.
     """
     moved, empty = step.moved, step.empty
-    drifts = [0.0 if moved == 0 else np.inf]
-    plain = moved > 0 and type(divergence).centers is Divergence.centers and bool((step.mass != 0).all())
+    drifts, unit = [0.0 if moved == 0 else np.inf], divergence.unit(step.norms)
+
+    at_a_time = max(1, AT_A_TIME // W.shape[1])
 
     def block(start: int, stop: int) -> None:
         filled = start + np.flatnonzero(~empty[start:stop])
-        part = slice(start, stop) if len(filled) == stop - start else filled
-        if plain and isinstance(part, slice):
-            np.divide(step.sums[part], step.mass[part, None], out=W[part])
-            W[part] *= divergence.unit(step.norms)[part, None]
-            return
-        new = divergence.centers(step.sums[part], step.mass[part])
-        new *= divergence.unit(step.norms)[part, None]
-        if moved > 0:
+        for first in range(0, len(filled), at_a_time):
+            part: Any = filled[first : first + at_a_time]
+            if part[-1] - part[0] < len(part):  # a slice copies nothing
+                part = slice(part[0], part[-1] + 1)
+            new = divergence.centers(step.sums[part], step.mass[part])
+            new *= unit[part, None]
+            if moved == 0:
+                drifts.append(largest_change(W[part], new))
+                np.copyto(new, W[part], where=np.abs(new - W[part]) <= FIXED * np.abs(new))
             W[part] = new
-            return
-        for cluster, centroid in zip(filled, new, strict=True):  # one at a time, which takes little memory
-            drifts.append(largest_change(W[cluster, None], centroid[None]))
-            np.copyto(W[cluster], centroid, where=np.abs(centroid - W[cluster]) > FIXED * np.abs(centroid))
 
     threads.over_clusters(block, *W.shape)
     return lambda: max(drifts)

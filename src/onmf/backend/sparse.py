@@ -1,18 +1,17 @@
-"""Runs over sparse rows on the CPU: templates in float32 decide most labels, and float64 the others.
+"""Runs over sparse rows on the CPU: templates in 16 bits decide most labels, and float64 the others.
 
 A row whose label cannot change is not scored at all; see :mod:`onmf.kernels.narrow`. The labels are those of float64.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import log, log1p
 from typing import NamedTuple
 
 import numpy as np
 
 from onmf import kernels
-from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler
+from onmf.divergence import Array, FloatArray, TemplateForm
 
 from .base import Block
 from .cpu import EMPTY, CpuRun, order_of
@@ -40,20 +39,22 @@ class SparseRun(CpuRun):
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)
-        self._narrow: Array | None = None  # (p, k rounded up) templates of the last step in float32
+        self._narrow: Array | None = None  # (p, k rounded up) templates of the last step in 16 bits
         self._shifts: Array = EMPTY  # (p,) how far they moved against each other
         self._leads: Array = EMPTY  # (n,) by how much the best scores lead at least
         self._labels: Array | None = None  # the labels that have these leads
         self._pays = True
 
     def step_from(self, centroids: FloatArray) -> StepSums:
-        block, divergence = self.block, self.block.divergence
-        sizes = self._sizes(centroids)
+        divergence = self.block.divergence
+        form, known = divergence.template_form, divergence.fixed_weights or divergence.score_weights
+        summed_at_once = form is not None and not form.logarithms and known
+        sizes = self._sizes(centroids) if divergence.fixed_scales or summed_at_once else None
         if sizes is None:
             return super().step_from(centroids)
         k, labels = len(centroids), self._label(centroids, sizes)
         if divergence.fixed_scales:
-            return self.count_unscored(labels, divergence.scale(EMPTY, block.terms), k)
+            return self.count_unscored(labels, k)
         return self._score_and_sum(labels, centroids, sizes)
 
     def labels_from(self, centroids: FloatArray) -> Array:
@@ -85,7 +86,7 @@ class SparseRun(CpuRun):
         if before is None or self._labels is not before:
             self._leads = np.zeros(len(block), dtype=np.float32)
         labels = np.empty(len(block), dtype=np.int32) if before is None else before.copy()
-        row_sizes, leads = self._row_sizes, self._leads
+        row_sizes, leads = block.rows.sizes(block.backend), self._leads
 
         def label(start: int, stop: int) -> None:
             kernels.label_by_narrow(
@@ -108,7 +109,8 @@ class SparseRun(CpuRun):
         width = -(-k // AT_A_TIME) * AT_A_TIME
         if self._narrow is None or self._narrow.shape != (p, width):
             self._narrow, self._shifts, self._labels = np.zeros((p, width), np.int16), np.empty(p, np.float32), None
-        narrow, shifts, form = self._narrow, self._shifts, form_of(divergence)
+        assert divergence.template_form is not None
+        narrow, shifts, form = self._narrow, self._shifts, template_steps(divergence.template_form)
         factors = np.divide(1.0, sizes, out=np.zeros(k), where=sizes > 0)
 
         def compute(start: int, stop: int) -> None:
@@ -119,19 +121,13 @@ class SparseRun(CpuRun):
         self.block.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * kernels.FEATURES)
         return narrow
 
-    @cached_property
-    def _row_sizes(self) -> FloatArray:
-        """Σ_j |x_j|. → (n,)"""
-        block = self.block
-        return block.terms["sum"] if "sum" in block.terms else block.backend.row_term(block.rows, np.abs)
-
     def _decide(self, rows: Array, narrow: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
         """Label the rows that the templates in 16 bits have left open, among those that may be best."""
-        X, k = self.block.rows.X, len(centroids)
+        X, k, row_sizes = self.block.rows.X, len(centroids), self.block.rows.sizes(self.block.backend)
         entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
         for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
             possible = np.empty((len(part), k), dtype=np.bool_)
-            kernels.candidates_by_narrow(X.indptr, X.indices, X.data, narrow, part, self._row_sizes, possible)
+            kernels.candidates_by_narrow(X.indptr, X.indices, X.data, narrow, part, row_sizes, possible)
             places, clusters = np.nonzero(possible)
             pairs = part[places]
             lengths = X.indptr[pairs + 1] - X.indptr[pairs]
@@ -166,7 +162,7 @@ class SparseRun(CpuRun):
         return self.count_summed(block.assignment(labels, best), sums)
 
 
-class Form(NamedTuple):
+class TemplateSteps(NamedTuple):
     """How templates in 16 bits follow from centroids, as :func:`onmf.kernels.narrow_templates` takes it."""
 
     smoothing: float
@@ -175,14 +171,13 @@ class Form(NamedTuple):
     step: float
 
 
-def form_of(divergence: Divergence) -> Form:
-    """The form of the templates of a divergence in 16 bits."""
-    if divergence.template_form == "share":
-        return Form(0.0, False, 0.0, 1.0 / kernels.LARGEST)
-    assert isinstance(divergence, KullbackLeibler), "no other has logarithms"
-    low, high = log(divergence.smoothing), log1p(divergence.smoothing)
+def template_steps(form: TemplateForm) -> TemplateSteps:
+    """How templates of this form are stored in 16 bits."""
+    if not form.logarithms:
+        return TemplateSteps(0.0, False, 0.0, 1.0 / kernels.LARGEST)
+    low, high = log(form.smoothing), log1p(form.smoothing)
     step = max((high - low) / 2 / kernels.LARGEST, kernels.SMALLEST_STEP * max(1.0, -low, high))
-    return Form(divergence.smoothing, True, (low + high) / 2, step)
+    return TemplateSteps(form.smoothing, True, (low + high) / 2, step)
 
 
 def parts_of(bounds: Array) -> tuple[Array, Array, Array]:

@@ -61,7 +61,7 @@ class StepSums:
         Σ w·loss by cluster, at the templates of this step. Not a number if no scores were computed, because the
         divergence needs none.
     moved : int
-        Number of rows that changed cluster.
+        Number of rows that changed cluster; rows of weight 0 do not count.
     """
 
     sums: FloatArray

@@ -57,12 +57,15 @@ class Data(ABC):
         Rows and features.
     origin : object
         What a callable start gets: rows in parts as the user passed them, rows in memory checked and read-only.
+    zeros : int
+        Rows of parts read so far that are zero everywhere. Those of rows in memory are known before.
     """
 
     backend: Backend
     divergence: Divergence
     shape: tuple[int, int]
     origin: Any
+    zeros: int = 0
 
     @property
     @abstractmethod

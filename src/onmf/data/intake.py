@@ -259,12 +259,14 @@ def clearly_allowed(x: Array, divergence: Divergence) -> bool:
     if x.size == 0 or divergence.domain == "positive":
         return x.size == 0
     integers = x.dtype.kind in "iu"
+    largest = 1.0 if divergence.domain == "unit" else divergence.entry_range[1]
     if divergence.domain == "real":
+        if integers:
+            return largest >= np.iinfo(x.dtype).max
         with np.errstate(over="ignore", invalid="ignore"):
-            return integers or bool(np.isfinite(x.ravel() @ x.ravel()))
+            return float(x.ravel() @ x.ravel()) <= largest * largest
     # As unsigned integers, the bits of numbers ≥ 0 are in the order of the numbers; those of negative ones and NaN are
     # larger.
-    largest = 1.0 if divergence.domain == "unit" else 1e250 ** (1 / divergence.power)
     limit = min(largest, int((np.iinfo if integers else np.finfo)(x.dtype).max))
     bits = f"u{x.dtype.itemsize}"
     return int(x.view(bits).max()) <= int(np.array(limit, dtype=x.dtype).view(bits))

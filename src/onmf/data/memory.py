@@ -28,7 +28,7 @@ class Memory(Engine):
     def refuses(self, X: Any) -> str | None:
         if hasattr(X, "blocks"):
             return "it comes in parts, which this engine would have to hold all at once. Use engine='auto'."
-        if on_gpu(X) and self.name != "gpu":
+        if on_gpu(X) and not self.backend.takes_cupy:
             return "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
         return None
 

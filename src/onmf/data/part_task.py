@@ -64,6 +64,8 @@ class Memo:
 
     def prepare(self, block: Block, templates: FloatArray, offsets: FloatArray | None) -> Templates:
         """Templates as the backend reads them, prepared once for parts that this process works on in turn."""
+        if isinstance(block, CurvedBlock):  # its templates depend on the sizes of its rows
+            return block.prepare_templates(templates, offsets)
         kind, last = type(block.source), self._prepared
         if last is not None and last[0] is templates and last[1] is kind:
             return last[2]
@@ -209,7 +211,7 @@ class PartTask:
         with noticing_change(self.checked or kept is not None):
             rows, zeros = self.check(raw) if kept is None else (self.read(raw), 0)
         memo.zeros += zeros
-        if on_gpu(rows) and self.backend.name != "gpu":
+        if on_gpu(rows) and not self.backend.takes_cupy:
             raise ValueError(
                 "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or pass "
                 "arrays of NumPy."

@@ -90,10 +90,12 @@ def check_columns(X: Any) -> None:
 
 @contextmanager
 def converting() -> Iterator[None]:
-    """Add to errors in a conversion to numbers what to do. Their type stays, because scikit-learn demands it."""
+    """Add the remedy to errors of a conversion to numbers. Their type stays, because scikit-learn demands it."""
     try:
         yield
     except TypeError as error:
+        if str(error).startswith("Feature names"):
+            raise
         raise TypeError(
             f"X holds something that is not a number: {error}. Fill in missing values, and leave out, or encode, the "
             "columns that are not numbers."
@@ -101,9 +103,9 @@ def converting() -> Iterator[None]:
 
 
 def sound(X: Any, name: str = "X") -> Any:
-    """Return ``X``, that in a DataArray if it is one. Refuse what conversions would follow or drop in silence.
+    """Return ``X``, or the array inside a DataArray, in a form that a conversion reads right.
 
-    These are invalid indices of sparse matrices, which compiled code follows, SciPy's or ours, and masks.
+    Refuse masks, columns of times, and invalid indices of sparse matrices, which compiled code would follow.
     """
     X = contents(X)
     check_unmasked(X, name)
@@ -246,16 +248,16 @@ def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatAr
             f"the {divergence.name} divergence needs 0 ≤ {name} ≤ 1. Pass {name} > 0 for what occurs at all, or divide "
             f"{name} by its largest entry."
         )
-    limit = 1e250 ** (1 / divergence.power)
+    least, largest = divergence.entry_range
     smallest = low if divergence.domain == "positive" else sizes
-    beyond = (sizes > limit) | ((smallest > 0) & (smallest < 1 / limit))
+    beyond = (sizes > largest) | ((smallest > 0) & (smallest < least))
     if beyond.any():
         row = int(np.argmax(beyond))
-        which, value = ("largest", sizes[row]) if smallest is sizes or sizes[row] > limit else ("smallest", low[row])
+        which, value = ("largest", sizes[row]) if smallest is sizes or sizes[row] > largest else ("smallest", low[row])
         raise ValueError(
-            f"Input {name} is out of range: the {which} entry of row {row} is {value:g}, and its power "
-            f"{divergence.power:g} leaves float64. Multiply {name} by a constant that brings its entries near 1: the "
-            "clusters do not depend on the unit."
+            f"Input {name} is out of range: the {which} entry of row {row} is {value:g}, and the {divergence.name} "
+            f"divergence computes with sizes from {least:g} to {largest:g}. Multiply {name} by a constant that brings "
+            f"its entries near 1{'' if divergence.absolute else ': the clusters do not depend on the unit'}."
         )
     divergence.check_range(float(low.min()), float(high.max()), name)
     return sizes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from .arrays import Array, FloatArray
-from .base import Divergence, Domain, RowTerms, divide, number
+from .base import Divergence, Domain, RowTerm, RowTerms, Scale, TemplateForm, divide, number
 from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
 from .bregman import Bregman, Convex
 from .frobenius import Cosine, Frobenius
@@ -34,11 +36,15 @@ __all__ = [
     "KullbackLeibler",
     "Moves",
     "NegativeBinomial",
+    "RowTerm",
     "RowTerms",
+    "Scale",
     "Sweep",
+    "TemplateForm",
     "divide",
     "get_divergence",
     "number",
+    "register",
 ]
 
 NAMES = (
@@ -59,6 +65,39 @@ NEAR_ZERO, NEAR_ONE = 0.05, 1e-6
 leaves float64. Near 1, the division by β − 1 leaves too few digits of a loss."""
 
 
+REGISTERED: dict[str, type[Divergence]] = {}
+"""Classes of users that model files may name."""
+
+OwnClass = TypeVar("OwnClass", bound=type[Divergence])
+
+
+def register(kind: OwnClass) -> OwnClass:
+    """Let model files name a divergence class of your own. Use it as a decorator of the class.
+
+    A model file holds no code, only the name of the class and the values of its fields: numbers, texts, booleans, None,
+    or tuples of them. Whoever loads the file must have registered the class, too.
+
+    Parameters
+    ----------
+    kind : subclass of Divergence
+        The class. Its name must differ from those of the divergences here.
+
+    Returns
+    -------
+    type
+        The same class.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Divergence)):
+        raise TypeError(f"{kind!r} cannot be registered: pass a subclass of onmf.divergence.Divergence.")
+    if kind.__name__ in globals():
+        raise ValueError(f"{kind.__name__!r} is the name of a divergence of onmf: give your class another name.")
+    known = REGISTERED.get(kind.__name__, kind)
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):  # defined again is fine
+        raise ValueError(f"{known!r} is registered under the name of {kind!r}: give one of them another name.")
+    REGISTERED[kind.__name__] = kind
+    return kind
+
+
 def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3) -> Divergence:
     """The divergence that ``beta_loss`` names.
 
@@ -77,6 +116,8 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
     """
     if isinstance(beta_loss, Divergence):
         return beta_loss
+    if isinstance(beta_loss, type) and issubclass(beta_loss, Divergence):
+        raise ValueError(f"beta_loss={beta_loss.__name__} is a class: pass an object of it, {beta_loss.__name__}(...).")
     β = number(beta_loss)
     if np.isfinite(β):
         if β == 2:

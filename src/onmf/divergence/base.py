@@ -14,19 +14,49 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from inspect import get_annotations
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from .arrays import FloatArray
+from .arrays import Array, FloatArray
 from .moves import Moves
 
-Elementwise = Callable[[FloatArray], FloatArray]
+RowTerm = Callable[[FloatArray, Array], FloatArray]
+"""``function(x, j)`` of entries x and their features j, which broadcast against each other."""
+
 Domain = Literal["real", "nonnegative", "positive", "unit"]
 """The entries that X may have; "unit" is from 0 to 1."""
 
+Scale = Literal["none", "size", "fit"]
+"""How a row gets its scale: 1 for every row, its sum, or the best one."""
+
 RowTerms = Mapping[str, FloatArray]
+
+
+class TemplateForm(NamedTuple):
+    """What the templates are, entry by entry: c / size(c), or log(c / size(c) + smoothing).
+
+    No entry of a centroid is larger than its size.
+    """
+
+    logarithms: bool = False
+    smoothing: float = 0.0
+
+
+PROMISES: dict[str, tuple[str, ...]] = {
+    "template_form": ("templates", "templates_at", "offsets", "size", "normalise"),
+    "fixed_weights": ("weight",),
+    "score_weights": ("row_terms", "weight", "scale"),
+    "fixed_scales": ("row_terms", "weight", "scale", "objective"),
+    "moves": ("row_terms", "offsets", "size", "normalise", "weight", "scale", "centers", "objective"),
+    "kernel_functions": ("phi", "slope", "curvature", "psi", "moment"),
+}
+"""What a class may promise, so that backends can be faster, and the methods that the promise is about."""
+
+FINAL = ("sized", "absolute", "unit")
+"""What follows from ``scale_rule``."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +64,26 @@ class Divergence(ABC):
     """The closed forms of one divergence D(x, y).
 
     Subclasses are frozen dataclasses. Arrays are float64; ``terms`` maps each name in :attr:`row_terms` to its (n,)
-    array, and ``"features"`` to the number of features p.
+    array, and ``"features"`` to the number of features p. Methods compute each row of their arrays on its own, because
+    backends call them with some rows or centroids at a time.
+
+    :attr:`template_form`, :attr:`fixed_weights`, :attr:`score_weights`, :attr:`fixed_scales` and :attr:`moves` are
+    promises about methods, with which backends are faster. A subclass that overrides one of these methods does not
+    inherit the promise. It may make it again.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for field in get_annotations(cls):
+            if callable(getattr(Divergence, field, None)):
+                raise TypeError(f"{cls.__name__} has a field {field!r}, and Divergence a method: rename the field.")
+        if own := [name for name in FINAL if name in vars(cls)]:
+            raise TypeError(f"{cls.__name__} overrides {own[0]!r}, which follows from scale_rule: override that.")
+        for promise, methods in PROMISES.items():
+            makers = _definers(cls, promise)
+            owners = [_definers(cls, method)[0] for method in methods if hasattr(cls, method)]
+            if makers and not all(owner in makers[0].__mro__ for owner in owners):
+                setattr(cls, promise, vars(makers[-1])[promise])
 
     @property
     @abstractmethod
@@ -49,36 +97,33 @@ class Divergence(ABC):
 
     @property
     @abstractmethod
-    def row_terms(self) -> Mapping[str, Elementwise]:
-        """The reductions of a row that are needed: name → elementwise φ, for Σ_j φ(x_j). On sparse data φ(0) = 0."""
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        """The reductions of a row that are needed: name → f, for Σ_j f(x_j, j). On sparse data f(0, j) = 0."""
 
     @property
-    def power(self) -> float:
-        """The highest power of an entry that is computed. Entries whose power leaves float64 are refused."""
-        return 2.0
+    def scale_rule(self) -> Scale:
+        """How a row gets its scale.
 
-    @property
-    def fixed_weights(self) -> bool:
-        """Whether :meth:`weight` does not depend on the scale, and is the same in every iteration."""
-        return False
-
-    @property
-    def fixed_scales(self) -> bool:
-        """Whether neither :meth:`scale` nor :meth:`weight` depends on the score, nor :meth:`objective` on the loss.
-
-        A step then needs no scores, only labels. Rows must be nonnegative.
+        With "fit", the default, only the direction of a centroid counts, and centroids and scales are published in the
+        gauge H Hᵀ = I. With "size" and "none" they are published as they are. With "none", parallel rows of different
+        size differ, and a zero row is like any other.
         """
-        return False
+        return "fit"
 
     @property
-    def score_weights(self) -> bool:
-        """Whether :meth:`weight` is the best score, or 0 if that is negative."""
-        return False
+    def sized(self) -> bool:
+        """Whether the size of a centroid counts."""
+        return self.scale_rule != "fit"
 
     @property
-    def finite_templates(self) -> bool:
-        """Whether the templates of all centroids are finite."""
-        return False
+    def absolute(self) -> bool:
+        """Whether rows have no scale."""
+        return self.scale_rule == "none"
+
+    @property
+    def entry_range(self) -> tuple[float, float]:
+        """Smallest and largest size of an entry besides 0 that is allowed: its square stays inside float64."""
+        return 1e-125, 1e125
 
     @property
     def curved(self) -> bool:
@@ -89,39 +134,31 @@ class Divergence(ABC):
         return False
 
     @property
-    def sized(self) -> bool:
-        """Whether the size of a centroid counts.
-
-        Scales and centroids are then published as they are, without the gauge H Hᵀ = I.
-        """
-        return False
-
-    @property
-    def absolute(self) -> bool:
-        """Whether rows have no scale: parallel rows of different size then differ, and a zero row is like any other."""
-        return False
-
-    @property
-    def host_only(self) -> bool:
-        """Whether its functions take NumPy arrays only."""
-        return False
-
-    @property
     def easier(self) -> Divergence | None:
         """The divergence under which a run begins, if its optima are near those of this one and easier to find."""
         return None
 
     @property
-    def estimates(self) -> bool:
-        """Whether a parameter of the divergence is estimated by the fit."""
+    def fixed_weights(self) -> bool:
+        """Promises that :meth:`weight` does not depend on the scale, and is the same in every iteration."""
         return False
 
     @property
-    def template_form(self) -> Literal["log", "share"] | None:
-        """What the templates are, entry by entry: log(c / size + smoothing), c / size, or None for anything else.
+    def score_weights(self) -> bool:
+        """Promises that :meth:`weight` is the best score, or 0 if that is negative."""
+        return False
 
-        With a form there are no offsets, all templates are finite, and :meth:`templates_at` gives some of them.
+    @property
+    def fixed_scales(self) -> bool:
+        """Promises that neither :meth:`scale` nor :meth:`weight` depends on the score, nor :meth:`objective` on losses.
+
+        A step then needs no scores, only labels. Rows must be nonnegative.
         """
+        return False
+
+    @property
+    def template_form(self) -> TemplateForm | None:
+        """Promises that templates have this form, are finite, and have no offsets. None for any other templates."""
         return None
 
     @property
@@ -133,9 +170,9 @@ class Divergence(ABC):
     def row_size(self, terms: RowTerms) -> FloatArray:
         """The unit of the loss of a row, which makes the losses of long and short rows comparable. → (n,)"""
 
-    @abstractmethod
     def size(self, vectors: FloatArray) -> FloatArray:
-        """The size of each row of ``vectors`` (k, p) that the gauge sets to one. → (k,)"""
+        """The size of each row of ``vectors`` (k, p) that the gauge sets to one; ones if there is no gauge. → (k,)"""
+        return np.ones_like(vectors[:, 0])
 
     @abstractmethod
     def templates(self, centroids: FloatArray) -> FloatArray:
@@ -144,7 +181,7 @@ class Divergence(ABC):
     def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
         """The templates of some features: columns (k, m) of centroids of these sizes, (k,). The bits of templates().
 
-        Only called if there is a :attr:`template_form`; what stands here is for "share".
+        Only called if there is a :attr:`template_form`. This default is for forms without logarithms.
         """
         return divide(columns, sizes[:, None])
 
@@ -196,7 +233,7 @@ class Divergence(ABC):
 
     def normalise(self, vectors: FloatArray) -> FloatArray:
         """``vectors`` in the gauge; a zero row stays zero."""
-        return divide(vectors, self.size(vectors)[:, None])
+        return vectors if self.sized else divide(vectors, self.size(vectors)[:, None])
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         """Centroids in the gauge, smoothed by ε or ``at_least``, under which every row has a finite loss."""
@@ -219,12 +256,22 @@ class Divergence(ABC):
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
     def check_range(self, low: float, high: float, name: str = "X") -> None:
-        """Refuse data with entries between these two numbers, if the divergence is none there."""
+        """Refuse data whose smallest and largest entries are these, if the divergence is not defined between them."""
         return
+
+    def changed(self, **values: Any) -> Self:
+        """The same divergence with other :meth:`settings`; those that it does not have are left out."""
+        settings = self.settings()
+        return type(self)(**settings | {name: value for name, value in values.items() if name in settings})
 
     def unsmoothed(self) -> Self:
         """The same divergence with ``smoothing=0``: its loss is zero if and only if x is a multiple of c."""
-        return self
+        return self.changed(smoothing=0.0)
+
+
+def _definers(cls: type, name: str) -> list[type]:
+    """The classes from which a class may have an attribute; it has that of the first."""
+    return [each for each in cls.__mro__ if name in vars(each)]
 
 
 SMOOTHINGS = (1e-20, 1e20)

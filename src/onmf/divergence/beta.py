@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from .arrays import FloatArray
-from .base import Divergence, Domain, Elementwise, RowTerms, check_smoothing, divide, require
+from .base import Divergence, Domain, RowTerm, RowTerms, check_smoothing, divide, require
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,14 @@ class Beta(Divergence):
         return f"beta={self.beta:g}"
 
     @property
-    def power(self) -> float:
+    def entry_range(self) -> tuple[float, float]:
         # For β < 0, templates contain the power β − 1 of a quotient of two entries.
-        return max(2.0, self.beta if self.beta > 0 else 2 * (1 - self.beta))
+        largest = 1e250 ** (1 / max(2.0, self.beta if self.beta > 0 else 2 * (1 - self.beta)))
+        return 1 / largest, largest
 
     @property
-    def row_terms(self) -> Mapping[str, Elementwise]:
-        return {"power": lambda x: np.power(x, self.beta)}
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"power": lambda x, j: np.power(x, self.beta)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return terms["power"]
@@ -163,9 +164,6 @@ class BetaBelowOne(Beta):
         ε = max(self.smoothing, at_least)
         return self.normalise(divide(centroids, centroids.sum(axis=1, keepdims=True)) + ε)
 
-    def unsmoothed(self) -> BetaBelowOne:
-        return self if self.smoothing == 0 else replace(self, smoothing=0.0)
-
 
 @dataclass(frozen=True)
 class ItakuraSaito(BetaBelowOne):
@@ -192,8 +190,8 @@ class ItakuraSaito(BetaBelowOne):
     name = "itakura-saito"
 
     @property
-    def row_terms(self) -> Mapping[str, Elementwise]:
-        return {"log": np.log}
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"log": lambda x, j: np.log(x)}
 
     def size(self, vectors: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):

@@ -12,21 +12,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, Self
+from dis import get_instructions
+from functools import cached_property
+from inspect import getclosurevars
+from typing import Any, Self, get_args
 
 import numpy as np
 
-from .arrays import FloatArray
-from .base import Divergence, Domain, Elementwise, RowTerms, check_smoothing, divide, require
-
-Scale = Literal["none", "size", "fit"]
-
-SCALES = ("none", "size", "fit")
-"""How a row gets its scale: 1 for every row, its sum, or the best one."""
+from .arrays import FloatArray, read_only_view
+from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, require
 
 HALF_ULP = 2.0**-53
 """Probabilities are at least this far from 0 and 1, so that their logarithms are finite."""
+
+LARGEST_TERM = 1e250
+"""Largest term of a loss. Sums of weighted terms then stay inside float64."""
 
 POINTS = 65
 """Number of places between the smallest and the largest entry of X at which a user's φ must be convex."""
@@ -44,16 +44,9 @@ SAMPLES: dict[str, FloatArray] = {
 class Convex(Divergence):
     """Base of the divergences that are given by a convex function φ.
 
-    Centroids keep their size, except with ``scale="fit"``, where only their direction counts.
+    Centroids keep their size, except with the scale "fit", where only their direction counts. Subclasses write
+    :attr:`scale_rule`, :meth:`phi`, :meth:`slope` and :meth:`curvature`.
     """
-
-    host_only = True
-    power = 1.0
-
-    @property
-    @abstractmethod
-    def scale_rule(self) -> Scale:
-        """How a row gets its scale."""
 
     @property
     def epsilon(self) -> float:
@@ -78,38 +71,37 @@ class Convex(Divergence):
             return np.where(x == 0, 0.0, x * self.slope(x)) - self.phi(x)
 
     def moment(self, x: FloatArray) -> FloatArray:
-        """X φ''(x)."""
-        return x * self.curvature(x)
+        """The moment x φ''(x); 0 for x = 0, where φ'' may be infinite."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(x == 0, 0.0, x * self.curvature(x))
+
+    def terms_of_psi(self, x: FloatArray) -> FloatArray:
+        """The size of the terms from which ψ is computed, by which its rounding is measured."""
+        return np.abs(x * self.slope(x)) + np.abs(self.phi(x))
+
+    @property
+    def kernel_functions(self) -> Any:
+        """The same functions as :mod:`onmf.kernels.bregman` takes them; None if there are none but those above."""
+        return None
 
     @property
     def curved(self) -> bool:
         return not self.absolute
 
     @property
-    def sized(self) -> bool:
-        return self.scale_rule != "fit"
-
-    @property
-    def absolute(self) -> bool:
-        return self.scale_rule == "none"
-
-    @property
     def fixed_weights(self) -> bool:
         return self.sized
 
     @property
-    def row_terms(self) -> Mapping[str, Elementwise]:
-        return {"sum": lambda x: x, "phi": self.phi}
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"sum": lambda x, j: x, "phi": lambda x, j: self.phi(x)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         counts = self.domain in ("nonnegative", "positive")
         return terms["sum"] if counts else np.full_like(terms["sum"], terms["features"])
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        return np.ones(len(vectors)) if self.sized else vectors.sum(axis=1)
-
-    def normalise(self, vectors: FloatArray) -> FloatArray:
-        return vectors if self.sized else super().normalise(vectors)
+        return super().size(vectors) if self.sized else vectors.sum(axis=1)
 
     def begin(self, centroids: FloatArray) -> FloatArray:
         return divide(centroids, centroids.sum(axis=1, keepdims=True)) if self.curved else centroids
@@ -148,14 +140,19 @@ class Convex(Divergence):
         sums, mass = sums[mass > 0], mass[mass > 0]
         return constant - float((mass * self.phi(self.centers(sums, mass)).sum(axis=1)).sum())
 
+    def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
+        means = super().centers(sums, mass)
+        return np.clip(means, 0.0, 1.0) if self.domain == "unit" else means  # a mean of ones may be rounded up
+
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         C, ε = self.normalise(centroids), max(self.epsilon, at_least)
         if self.domain == "unit":
             return np.clip((C + ε / 2) / (1 + ε), HALF_ULP, 1 - HALF_ULP)
         if ε == 0 or self.domain != "nonnegative":
             return C
-        # The size is kept, because the scores depend on it.
-        return (C + ε * C.mean(axis=1, keepdims=True)) / (1 + ε)
+        # The size is kept, because the scores depend on it. A centroid of zero rows becomes an even one.
+        means = C.mean(axis=1, keepdims=True)
+        return (C + ε * np.where(means > 0, means, 1 / C.shape[1])) / (1 + ε)
 
 
 @dataclass(frozen=True)
@@ -222,11 +219,10 @@ class Bregman(Convex):
         given = (phi, slope, curvature, domain, scale, smoothing, label)
         for name, value in zip(self.__dataclass_fields__, given, strict=True):
             object.__setattr__(self, name, value)
-        domains = tuple(SAMPLES)
-        require(domain in domains, f"domain={domain!r} is not allowed: use one of {', '.join(map(repr, domains))}.")
         check_scale(scale, domain)
         check_smoothing(smoothing)
-        check_convex(phi, slope, curvature, domain)
+        check_functions(self)
+        check_derivatives(self)
 
     @property
     def name(self) -> str:
@@ -236,21 +232,54 @@ class Bregman(Convex):
     def epsilon(self) -> float:
         return self.smoothing
 
+    @cached_property
+    def addresses(self) -> tuple[int, ...]:
+        """Addresses of φ, φ' and φ'', compiled when the object is made: it does not follow their outer variables."""
+        functions = self.phi_function, self.slope_function, self.curvature_function
+        return tuple(compiled(name, each) for name, each in zip(("phi", "slope", "curvature"), functions, strict=True))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "addresses"}  # of this process
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def changed(self, **values: Any) -> Self:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | {name: value for name, value in values.items() if name in vars(self)})
+        return other
+
     @property
-    def functions(self) -> tuple[Callable[[float], float], Callable[[float], float]]:
-        """φ' and φ'' as they were given."""
-        return self.slope_function, self.curvature_function
+    def kernel_functions(self) -> Any:
+        return self.addresses[1:]
+
+    def settings(self) -> dict[str, Any]:
+        functions = self.phi_function, self.slope_function, self.curvature_function
+        others = {"domain": self.domain, "scale": self.scale_rule, "smoothing": self.smoothing, "label": self.label}
+        return dict(zip(("phi", "slope", "curvature"), functions, strict=True)) | others
 
     def phi(self, x: FloatArray) -> FloatArray:
         origin = 1.0 if self.domain == "positive" else 0.0
-        function = elementwise(self.phi_function)
-        return function(x) - function(np.float64(origin))
+        return self._at(0, x) - self._at(0, np.array([origin]))
+
+    def terms_of_psi(self, x: FloatArray) -> FloatArray:
+        # Functions such as log(1 + x) have no more digits of a small x than of 1.
+        return super().terms_of_psi(x) + np.abs(self._at(0, x)) + 0.01 * super().terms_of_psi(np.ones(1))
 
     def slope(self, x: FloatArray) -> FloatArray:
-        return elementwise(self.slope_function)(x)
+        return self._at(1, x)
 
     def curvature(self, x: FloatArray) -> FloatArray:
-        return elementwise(self.curvature_function)(x)
+        return self._at(2, x)
+
+    def _at(self, derivative: int, x: Any) -> FloatArray:
+        """φ, φ' or φ'' of each entry of an array."""
+        from onmf import kernels  # numba takes long to import
+
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        out = np.empty(x.shape)
+        kernels.map_entries(self.addresses[derivative], read_only_view(x.reshape(-1)), out.reshape(-1))
+        return out
 
     def check_range(self, low: float, high: float, name: str = "X") -> None:
         x = np.linspace(low, high, POINTS)
@@ -263,19 +292,23 @@ class Bregman(Convex):
                 f"phi is not convex where {name} has entries, from {low:g} to {high:g}: its curvature at {x[i]:g} is "
                 f"{curvature[i]:g}. Pass a function that is convex there, or another unit of {name}."
             )
-
-    def unsmoothed(self) -> Self:
-        if self.smoothing == 0:
-            return self
-        again = object.__new__(type(self))
-        for name in self.__dataclass_fields__:
-            object.__setattr__(again, name, 0.0 if name == "smoothing" else getattr(self, name))
-        return again
+        with np.errstate(over="ignore"):
+            largest = np.maximum(np.abs(self.phi(x)), np.maximum(np.abs(x), 1.0) * np.abs(self.slope(x)))
+        if not (largest <= LARGEST_TERM).all():
+            i = int(np.argmin(largest <= LARGEST_TERM))
+            raise ValueError(
+                f"Input {name} is out of range: its entries go from {low:g} to {high:g}, and phi or x · slope at "
+                f"{x[i]:g} exceeds {LARGEST_TERM:g}, beyond which float64 cannot add many of them. Bring the entries "
+                "near 1."
+            )
 
 
 def check_scale(scale: str, domain: str) -> None:
-    """Refuse an unknown scale, and one that the domain does not allow."""
-    require(scale in SCALES, f"scale={scale!r} is not allowed: use one of {', '.join(map(repr, SCALES))}.")
+    """Refuse an unknown scale or domain, and a scale that the domain does not allow."""
+    domains = get_args(Domain)
+    require(domain in domains, f"domain={domain!r} is not allowed: use one of {', '.join(map(repr, domains))}.")
+    scales = get_args(Scale)
+    require(scale in scales, f"scale={scale!r} is not allowed: use one of {', '.join(map(repr, scales))}.")
     require(
         scale == "none" or domain in ("nonnegative", "positive"),
         f"scale={scale!r} multiplies centroids by positive numbers of any size, and domain={domain!r} does not allow "
@@ -283,54 +316,91 @@ def check_scale(scale: str, domain: str) -> None:
     )
 
 
-def check_convex(
-    phi: Callable[[float], float], slope: Callable[[float], float], curvature: Callable[[float], float], domain: str
-) -> None:
-    """Refuse functions that numba cannot compile, that do not belong together, or of which φ is not convex."""
-    x = SAMPLES[domain]
-    step = 1e-5 * np.maximum(np.abs(x), 0.1)
-    values = []
-    for name, function in (("phi", phi), ("slope", slope), ("curvature", curvature)):
-        compiled = compiled_by_numba(name, function)
+def check_functions(divergence: Bregman) -> None:
+    """Refuse functions that numba cannot compile, that raise an error or are not finite where they must be."""
+    given = (divergence.phi_function, divergence.slope_function, divergence.curvature_function)
+    domain, x = divergence.domain, SAMPLES[divergence.domain]
+    for derivative, (name, function) in enumerate(zip(("phi", "slope", "curvature"), given, strict=True)):
+        compiled(name, function)
         try:
-            values.append([compiled(at) for at in (x - step, x, x + step)])
-        except Exception as error:
+            plain = [function(float(at)) for at in x]
+        except Exception as error:  # compiled code would swallow it
             raise ValueError(
                 f"{name} raises an error between {x[0]:g} and {x[-1]:g}, and domain={domain!r} includes that: {error}."
             ) from error
-        if not np.isfinite(values[-1]).all():
-            wrong = x[~np.isfinite(values[-1]).all(axis=0)][0]
+        if raises(function):
+            raise ValueError(f"{name} has a raise or assert, which compiled code swallows: return NaN there instead.")
+        values = divergence._at(derivative, x)
+        if not np.allclose(values, plain, rtol=1e-6, equal_nan=True):
+            raise ValueError(
+                f"{name} was compiled before with other values of its outer variables: make those arguments of a "
+                "function that returns it."
+            )
+        if not np.isfinite(values).all():
+            wrong = x[~np.isfinite(values)][0]
             raise ValueError(f"{name}({wrong:g}) is not finite, and domain={domain!r} includes {wrong:g}: restrict it.")
     for end in {"positive": (), "unit": (0.0, 1.0)}.get(domain, (0.0,)):
         require(
-            bool(np.isfinite(elementwise(phi)(end))),
+            bool(np.isfinite(divergence._at(0, end))),
             f"phi({end:g}) is not finite, and domain={domain!r} includes {end:g}: give phi its limit there, as in "
             "x * log(x) if x > 0 else 0.0, or use domain='positive'.",
         )
-    for (name, low_and_high), (derivative, given) in (
-        (("phi", values[0]), ("slope", values[1])),
-        (("slope", values[1]), ("curvature", values[2])),
+
+
+def raises(function: Any, seen: tuple[Any, ...] = ()) -> bool:
+    """Whether a function, or a compiled one that it calls, has a raise statement."""
+    function = getattr(function, "py_func", function)
+    if not hasattr(function, "__code__") or function in seen:
+        return False
+    if any(step.opname == "RAISE_VARARGS" for step in get_instructions(function)):
+        return True
+    outer = getclosurevars(function)
+    called = [each for each in (*outer.nonlocals.values(), *outer.globals.values()) if hasattr(each, "py_func")]
+    return any(raises(each, (*seen, function)) for each in called)
+
+
+def check_derivatives(divergence: Convex) -> None:
+    """Refuse functions of which one is not the derivative of the other, and a φ that is not convex."""
+    x, origin = SAMPLES[divergence.domain], np.ones(1) if divergence.domain == "positive" else np.zeros(1)
+    x = x * min(1.0, 0.9 * divergence.entry_range[1] / np.abs(x).max())
+    require(not divergence.phi(origin).any(), f"phi({origin[0]:g}) is not 0: subtract it, which changes no divergence.")
+    step = 1e-5 * np.maximum(np.abs(x), 0.1)
+    phi, slope, curvature = (
+        np.array([function(at) for at in (x - step, x, x + step)])
+        for function in (divergence.phi, divergence.slope, divergence.curvature)
+    )
+    for name, values, derivative, given in (
+        ("phi", phi, "slope", slope[1]),
+        ("slope", slope, "curvature", curvature[1]),
     ):
-        numeric = (low_and_high[2] - low_and_high[0]) / (2 * step)
-        size = np.abs(given[1]) + np.abs(low_and_high[1]) * 1e-4 + 1e-8
-        wrong = np.abs(numeric - given[1]) > 1e-4 * size
+        numeric = (values[2] - values[0]) / (2 * step)
+        size = np.abs(given) + np.abs(values[1]) * 1e-4 + 1e-8
+        wrong = ~(np.abs(numeric - given) <= 1e-4 * size)
         if wrong.any():
             i = int(np.argmax(wrong))
             raise ValueError(
-                f"{derivative} is not the derivative of {name}: at {x[i]:g} it is {given[1][i]:g}, and differences of "
+                f"{derivative} is not the derivative of {name}: at {x[i]:g} it is {given[i]:g}, and differences of "
                 f"{name} give {numeric[i]:g}. Correct one of them."
             )
-    if not (values[2][1] > 0).all():
-        at = x[int(np.argmin(values[2][1]))]
+    if not (curvature[1] > 0).all():
+        at = x[int(np.argmin(curvature[1]))]
         raise ValueError(
             f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function."
         )
+    for name, found, expected in (
+        ("psi", divergence.psi(x), x * slope[1] - phi[1]),
+        ("moment", divergence.moment(x), x * curvature[1]),
+    ):
+        if not np.allclose(found, expected, rtol=1e-8, atol=1e-8):
+            raise ValueError(f"{name} does not follow from phi, slope and curvature: leave it out, or correct it.")
 
 
-def compiled_by_numba(name: str, function: Callable[[float], float]) -> Callable[[Any], FloatArray]:
-    """:func:`elementwise`, with a readable error where numba fails."""
+def compiled(name: str, function: Callable[[float], float]) -> int:
+    """The address of a user's function, compiled; with a readable error where numba fails."""
+    from onmf.kernels import address_of
+
     try:
-        return elementwise(function)
+        return address_of(function)
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = [line for line in lines if not line.startswith(("Failed in", "During"))]
@@ -339,18 +409,3 @@ def compiled_by_numba(name: str, function: Callable[[float], float]) -> Callable
             f"{name} cannot be compiled by numba: {reason}. Write it as a function of one number that uses only "
             "arithmetic and the math module."
         ) from error
-
-
-@lru_cache(maxsize=32)
-def elementwise(function: Callable[[float], float]) -> Callable[[Any], FloatArray]:
-    """A plain function of a number as one of arrays, compiled."""
-    import numba
-
-    compiler: Any = numba.vectorize
-    ufunc = compiler(["float64(float64)"])(function)
-
-    def apply(x: Any) -> FloatArray:
-        with np.errstate(all="ignore"):
-            return np.asarray(ufunc(np.asarray(x, dtype=np.float64)))
-
-    return apply

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import FloatArray
-from .base import Divergence, Elementwise, RowTerms, divide, lengths_on_gpu
+from .base import Divergence, RowTerm, RowTerms, TemplateForm, divide, lengths_on_gpu
 from .moves import LengthMoves
 
 
@@ -17,12 +17,11 @@ class Euclidean(Divergence):
     """Base of Frobenius and cosine: centroids have unit ℓ2 norm and are their own templates."""
 
     domain = "real"
-    finite_templates = True
-    template_form = "share"
+    template_form = TemplateForm()
 
     @property
-    def row_terms(self) -> Mapping[str, Elementwise]:
-        return {"square": np.square}
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"square": lambda x, j: np.square(x)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return terms["square"]

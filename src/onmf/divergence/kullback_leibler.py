@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import xlogy
 
 from .arrays import FloatArray
-from .base import LEAST, Divergence, Elementwise, RowTerms, check_smoothing, divide, gpu_kernel
+from .base import LEAST, Divergence, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel
 from .moves import EntropyMoves
 
 
@@ -51,16 +50,12 @@ class KullbackLeibler(Divergence):
     moves = EntropyMoves()
 
     @property
-    def finite_templates(self) -> bool:
-        return self.smoothing > 0
+    def template_form(self) -> TemplateForm | None:
+        return TemplateForm(logarithms=True, smoothing=self.smoothing) if self.smoothing > 0 else None
 
     @property
-    def template_form(self) -> Literal["log"] | None:
-        return "log" if self.smoothing > 0 else None
-
-    @property
-    def row_terms(self) -> Mapping[str, Elementwise]:
-        return {"sum": lambda x: x, "x log x": lambda x: xlogy(x, x)}
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"sum": lambda x, j: x, "x log x": lambda x, j: xlogy(x, x)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return terms["sum"]
@@ -102,6 +97,3 @@ class KullbackLeibler(Divergence):
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         return self.normalise(self.normalise(centroids) + max(self.smoothing, at_least))
-
-    def unsmoothed(self) -> KullbackLeibler:
-        return replace(self, smoothing=0.0)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from .arrays import FloatArray
-from .base import Divergence, check_smoothing, number, require
-from .bregman import Convex, Scale, check_scale
+from .base import Divergence, Scale, check_smoothing, number, require
+from .bregman import Convex, check_scale
 from .kullback_leibler import KullbackLeibler
 
 THETAS = (1e-3, 1e6)
@@ -56,15 +57,19 @@ class NegativeBinomial(Convex):
     domain = "nonnegative"
 
     def __init__(self, theta: float | Literal["auto"] = 1.0, scale: Scale = "size", smoothing: float = 1e-3) -> None:
-        least, largest = THETAS
+        for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", smoothing)):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        theta, scale, (least, largest) = self.theta, self.scale_rule, THETAS
         valid = theta == "auto" if isinstance(theta, str) else least <= number(theta) <= largest
         require(valid, f"theta={theta!r} is not allowed: it must be 'auto', or lie between {least:g} and {largest:g}.")
         check_scale(scale, self.domain)
         require(scale != "none", "scale='none' is not allowed here: rows differ in size. Use 'size' or 'fit'.")
-        check_smoothing(smoothing)
-        theta = theta if isinstance(theta, str) else float(theta)
-        for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", float(smoothing))):
-            object.__setattr__(self, name, value)
+        check_smoothing(self.smoothing)
+        object.__setattr__(self, "theta", theta if isinstance(theta, str) else float(theta))
+        object.__setattr__(self, "smoothing", float(self.smoothing))
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
@@ -85,15 +90,17 @@ class NegativeBinomial(Convex):
         return 1.0 if isinstance(self.theta, str) else float(self.theta)
 
     @property
-    def estimates(self) -> bool:
-        return isinstance(self.theta, str)
+    def kernel_functions(self) -> float:
+        return self.parameter
 
     def phi(self, x: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):  # 0 · log ∞ is 0 here
-            return -xlog1py(x, self.parameter / x) - self.psi(x)
+        with np.errstate(invalid="ignore"):  # 0 · (−∞) is 0 here
+            return np.where(x == 0, 0.0, x * self.slope(x)) - self.psi(x)
 
     def slope(self, x: FloatArray) -> FloatArray:
-        return -np.log1p(self.parameter / x)
+        with np.errstate(over="ignore", divide="ignore"):  # the quotient leaves float64 for the smallest x
+            ratio = self.parameter / x
+            return np.where(ratio < np.inf, -np.log1p(ratio), np.log(x) - np.log(self.parameter))
 
     def curvature(self, x: FloatArray) -> FloatArray:
         return self.parameter / (x * (x + self.parameter))
@@ -105,14 +112,9 @@ class NegativeBinomial(Convex):
         return self.parameter / (x + self.parameter)
 
     def settings(self) -> dict[str, Any]:
-        return {"theta": self.theta, "scale": self.scale_rule, "smoothing": self.smoothing}
-
-    def with_theta(self, theta: float) -> NegativeBinomial:
-        """The same divergence with another θ."""
-        return NegativeBinomial(theta, self.scale_rule, self.smoothing)
-
-    def unsmoothed(self) -> NegativeBinomial:
-        return NegativeBinomial(self.theta, self.scale_rule, 0.0)
+        # A subclass that is a dataclass itself has another __init__, which takes scale_rule.
+        known = super().settings() | {"scale": self.scale_rule}
+        return {name: known[name] for name in signature(type(self)).parameters if name in known}
 
 
 @dataclass(frozen=True)
@@ -164,16 +166,13 @@ class Bernoulli(Convex):
         with np.errstate(divide="ignore"):
             return -np.log1p(-x)
 
-    def unsmoothed(self) -> Self:
-        return self if self.smoothing == 0 else replace(self, smoothing=0.0)
-
 
 @dataclass(frozen=True)
 class Exponential(Convex):
     """Exponential loss: real data, in which too small a fit costs far more than too large a one.
 
     Domain
-        any real x; e^x must be finite.
+        −500 ≤ x ≤ 500.
     Divergence
         D(x, y) = Σ_j e^x_j − e^y_j − e^y_j (x_j − y_j)
     Template
@@ -189,10 +188,10 @@ class Exponential(Convex):
     name = "exponential"
     domain = "real"
     scale_rule = "none"
+    entry_range = 0.0, 500.0
 
     def phi(self, x: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):  # the rows are refused then
-            return np.expm1(x)
+        return np.expm1(x)
 
     def slope(self, x: FloatArray) -> FloatArray:
         return np.exp(x)

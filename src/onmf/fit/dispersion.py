@@ -23,6 +23,7 @@ from onmf.divergence import THETAS, Divergence, FloatArray, NegativeBinomial
 from .result import Clustering
 from .settings import Listener, Settings
 from .solve import Compute
+from .starts import Seeds
 
 ROUNDS = 20
 """Most turns. Three or four are usual."""
@@ -58,19 +59,43 @@ def fit_estimating(
     divergence : Divergence
         The divergence of that fit.
     """
-    divergence, clustering = data.divergence, compute(data, settings, listener)
-    if not isinstance(divergence, NegativeBinomial) or not divergence.estimates:
+    divergence = data.divergence
+    if isinstance(divergence, NegativeBinomial) and estimates(divergence) and divergence.kernel_functions is None:
+        raise ValueError(
+            "theta='auto' is estimated by the likelihood of the negative binomial, and "
+            f"{type(divergence).__name__} has functions of its own: give theta a number."
+        )
+    clustering = compute(data, settings, listener)
+    if not estimates(divergence):
         return clustering, divergence
-    divergence = divergence.with_theta(divergence.parameter)
+    assert isinstance(divergence, NegativeBinomial)
+    divergence = divergence.changed(theta=divergence.parameter)
     for _ in range(ROUNDS):
         theta = estimate_theta(data, clustering.centroids)
         if abs(theta - divergence.parameter) <= SAME * divergence.parameter:
             break
-        divergence = divergence.with_theta(theta)
+        divergence = divergence.changed(theta=theta)
         data = again(divergence=divergence).data
-        single = replace(settings, init=to_host(clustering.centroids), seeds=settings.seeds[:1])
-        clustering = compute(data, single, Listener())
+        seeds = Seeds(to_host(clustering.centroids), clustering.init_rows, clustering.agreement, given=True)
+        clustering = compute(data, replace(settings, init=seeds, seeds=settings.seeds[:1]), Listener())
     return clustering, divergence
+
+
+def estimates(divergence: Divergence) -> bool:
+    """Whether a parameter of the divergence is to be estimated."""
+    return isinstance(divergence, NegativeBinomial) and isinstance(divergence.theta, str)
+
+
+def with_estimate(divergence: Divergence, fitted: Divergence | None) -> Divergence:
+    """The divergence for a batch: with the θ of an earlier fit if it is to be estimated."""
+    if not estimates(divergence):
+        return divergence
+    if not isinstance(fitted, NegativeBinomial):
+        raise ValueError(
+            f"{divergence!r} is estimated from all rows, and partial_fit sees a batch at a time: give its parameter a "
+            "number, or call fit first."
+        )
+    return divergence.changed(theta=fitted.theta)
 
 
 def estimate_theta(data: Data, centroids: FloatArray) -> float:
@@ -91,8 +116,8 @@ def log_likelihood(part: Part, C: FloatArray, theta: float) -> float:
     block = part.block
     assert isinstance(block, CurvedBlock)
     assert isinstance(block.divergence, NegativeBinomial)
-    changed = replace(block, divergence=block.divergence.with_theta(theta))
+    changed = replace(block, divergence=block.divergence.changed(theta=theta))
     labels, scales = part.run.collect()
     loss = float(changed.evaluate(labels, scales, CentroidEntries.of(C))[0].sum())
-    terms = block.host_term(lambda x: gammaln(x + theta) - gammaln(theta))
+    terms = block.host_term(lambda x, j: gammaln(x + theta) - gammaln(theta))
     return float(np.sum(block.host_weights * terms)) - loss

@@ -83,7 +83,9 @@ class Search:
 
         shared = moves.shared(entries, weights, total)
         trial = block.backend.trial(block)
-        return cls(block.divergence, entries, block.shape[1], weights, block.host_term(np.abs), shared, trial)
+        return cls(
+            block.divergence, entries, block.shape[1], weights, block.host_term(lambda x, j: np.abs(x)), shared, trial
+        )
 
     def worth_trying(self, rows: Array, labels: Array, k: int) -> Array:
         """Those of these rows that may gain by a move from the clusters that they make."""

@@ -93,6 +93,8 @@ def get_start(init: Any) -> Start | None:
     """The start for the parameter ``init``; None if ``init`` is not valid."""
     if isinstance(init, str):
         return STARTS.get(init)
+    if isinstance(init, Seeds):
+        return Start(lambda begin: init)
     if callable(init):
         return Start(lambda begin: _given(begin, _called(init, begin)), random=True)
     return Start(lambda begin: _given(begin, init)) if np.ndim(init) > 0 else None

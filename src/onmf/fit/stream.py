@@ -91,11 +91,6 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
     part, k = data.whole(), len(stream.centroids)
     assert part is not None, "refused for rows in parts"
     block = part.block
-    if data.divergence.estimates:
-        raise ValueError(
-            f"{data.divergence!r} is estimated from all rows, and partial_fit sees a batch at a time: give its "
-            "parameter a number."
-        )
     if name is not None and data.divergence.curved:
         raise ValueError(
             f"batch={name!r} would be subtracted when it comes again, and the sums of the {data.divergence.name} "

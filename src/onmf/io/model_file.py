@@ -11,6 +11,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from inspect import isabstract, signature
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,15 @@ from onmf._version import __version__
 from onmf.backend import Backend
 from onmf.data import Engine
 from onmf.divergence import Array, Bregman, Convex, Divergence, NegativeBinomial
+from onmf.divergence.consistency import check_consistent
 from onmf.fit import Agreement, Clustering
 
-from .container import Container, damaged, read_container, write_container
-from .rules import STRING, Rule, abbreviate, check, either, number, of_type, one_of, strings
+from .container import Container, Refused, damaged, read_container, write_container
+from .rules import FLAG, NULL, STRING, Rule, abbreviate, check, either, number, of_type, one_of, strings
 from .schema import check_arrays, check_centroids, check_fitted, check_parameters, check_parts
 
-WITHOUT_FILES = (Divergence, Convex, Bregman)
-"""Divergences that no file can name: abstract ones, and those made of a user's functions."""
+SETTING = either(STRING, FLAG, NULL, number(), of_type(list, "a list"))
+"""A field of a user's divergence."""
 
 FORMAT = "an onmf model"
 VERSION = 1
@@ -74,7 +76,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
     path : str or path
         The file.
     saved : SavedModel
-        The model. Parameters that are code (a callable ``init``, a custom divergence, a random state object) are
+        The model. Parameters that are code (a callable ``init``, an unregistered divergence, a random state object) are
         refused, because the file holds no code.
     """
     clustering, extra = saved.clustering, dict(saved.extra)
@@ -116,7 +118,8 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
         parts["feature_names_in"] = saved.feature_names
     contents = Container(metadata, {name: array for name, array in arrays.items() if array is not None}, parts)
     try:
-        _model(contents)
+        if _model(contents).divergence != saved.divergence:
+            raise ValueError(f"a file makes another object of {saved.divergence!r}: make its fields numbers or tuples")
     except ValueError as error:  # do not write a file that could not be read back
         raise ValueError(f"The model cannot be saved: {str(error).rstrip('.')}.") from error
     write_container(path, contents, kind=FORMAT, version=VERSION)
@@ -137,6 +140,8 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     contents = read_container(path, kind=FORMAT, version=VERSION)
     try:
         return _model(contents)
+    except Unregistered as error:
+        raise Refused(f"{path} cannot be loaded: {error}") from error
     except ValueError as error:
         raise damaged(path, str(error).rstrip(".")) from error
 
@@ -148,6 +153,7 @@ def _model(contents: Container) -> SavedModel:
     check(dict.fromkeys(("parameters", "divergence", "fitted", "provenance"), of_type(dict, "a JSON object")), metadata)
     check({"kind": STRING}, metadata)
     divergence = _decode_divergence(metadata["divergence"])
+    check_consistent(divergence, p)
     check_centroids(divergence, arrays["centroids"], arrays["masses"])
     parameters = {name: _decode(name, value, arrays) for name, value in metadata["parameters"].items()}
     check_parameters(parameters)
@@ -232,27 +238,72 @@ def _decode(name: str, value: Any, arrays: Mapping[str, Array]) -> Any:
     return arrays[key]
 
 
+class Unregistered(ValueError):
+    """A file names a divergence that is neither of onmf nor registered."""
+
+
 def _encode_divergence(name: str, value: Divergence) -> dict[str, Any]:
-    kind = type(value).__name__
-    if getattr(divergences, kind, None) is not type(value) or isinstance(value, Bregman):
+    kind = type(value)
+    if isinstance(value, Bregman):
         raise ValueError(
-            f"{name}={value!r} cannot be saved: a model file holds no code. Only the divergences of "
-            "onmf.divergence can be saved."
+            f"{name}={value!r} cannot be saved: a model file holds no code, so no functions. Write a subclass of "
+            "onmf.divergence.Divergence and register it."
         )
-    return {"divergence": kind, **(value.settings() if isinstance(value, Convex) else asdict(value))}
+    if _known(kind.__name__) is not kind:
+        raise ValueError(
+            f"{name}={value!r} cannot be saved: a model file holds no code, and its class is not registered. Call "
+            f"onmf.divergence.register({kind.__name__}) here, and where the model is loaded."
+        )
+    of_onmf = kind.__name__ not in divergences.REGISTERED
+    settings = asdict(value) if of_onmf and not isinstance(value, Convex) else value.settings()
+    return {"divergence": kind.__name__, **{key: _listed(each) for key, each in settings.items()}}
 
 
 def _decode_divergence(value: dict[str, Any]) -> Divergence:
     name = value.get("divergence")
-    kind = getattr(divergences, name, None) if isinstance(name, str) else None
-    if not (isinstance(kind, type) and issubclass(kind, Divergence) and kind not in WITHOUT_FILES):
+    kind = _known(name) if isinstance(name, str) else None
+    if kind is None and isinstance(name, str) and name.isidentifier() and not hasattr(divergences, name):
+        raise Unregistered(
+            f"its divergence {name!r} is not part of onmf. Import the module that defines it, and call "
+            f"onmf.divergence.register({name}) before you load the model."
+        )
+    if kind is None:
         raise ValueError(f"its divergence {abbreviate(name)} is unknown")
     parameters = {key: each for key, each in value.items() if key != "divergence"}
+    made = [field.name for field in fields(kind) if field.init]
     known = {field.name: number() for field in fields(kind)}
-    if kind is NegativeBinomial:
+    if kind.__name__ in divergences.REGISTERED:
+        known = dict.fromkeys(signature(kind).parameters, SETTING)
+    elif kind is NegativeBinomial:
         known = {"theta": either(number(), one_of("auto")), "scale": one_of("size", "fit"), "smoothing": number()}
     unknown = Rule(lambda value: False, "a known parameter")
     check({key: known.get(key, unknown) for key in parameters} | known, parameters, f"{name} ")
+    if kind.__name__ in divergences.REGISTERED:
+        try:
+            return kind(**{key: _tupled(each) for key, each in parameters.items()})
+        except Exception as error:  # of the user's own code
+            raise ValueError(f"{name} does not take these values: {error}") from error
     if kind is NegativeBinomial:
         return kind(**parameters)
-    return kind(**{field.name: float(parameters[field.name]) for field in fields(kind) if field.init})
+    return kind(**{key: float(parameters[key]) for key in made})
+
+
+def _known(name: str) -> type[Divergence] | None:
+    """The class of divergence that a file may name so, of onmf or registered."""
+    kind = divergences.REGISTERED.get(name, getattr(divergences, name, None))
+    concrete = isinstance(kind, type) and issubclass(kind, Divergence) and kind is not Bregman and not isabstract(kind)
+    return kind if concrete else None
+
+
+def _listed(value: Any) -> Any:
+    """A field of a divergence as JSON takes it."""
+    if isinstance(value, tuple):
+        return [_listed(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _tupled(value: Any) -> Any:
+    """The same from JSON."""
+    if isinstance(value, dict):
+        raise ValueError("it holds an object where a number or a text belongs")
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value

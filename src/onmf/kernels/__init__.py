@@ -10,8 +10,9 @@ from .assign import (
     own_and_next_dense,
     transpose_templates,
 )
-from .bregman import NEGATIVE_BINOMIAL, BregmanKernels, add_moments, series_at, specialised
+from .bregman import add_moments, map_entries, pulls_by_label, scores_and_scales, scores_at_sizes, series_at
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
+from .jit import address_of
 from .logs import scaled_logs
 from .narrow import (
     FEATURES,
@@ -43,10 +44,9 @@ __all__ = [
     "FEATURES",
     "INFINITE",
     "LARGEST",
-    "NEGATIVE_BINOMIAL",
     "SMALLEST_STEP",
-    "BregmanKernels",
     "add_moments",
+    "address_of",
     "best_of_pairs",
     "best_template_csr",
     "best_template_dense",
@@ -55,6 +55,7 @@ __all__ = [
     "gather_entries",
     "label_by_narrow",
     "label_by_sketch",
+    "map_entries",
     "move_rows_csr",
     "move_rows_dense",
     "narrow_templates",
@@ -63,13 +64,15 @@ __all__ = [
     "own_and_next_csr",
     "own_and_next_dense",
     "project_on_hull",
+    "pulls_by_label",
     "scaled_logs",
     "score_and_sum",
     "score_and_sum_csr",
+    "scores_and_scales",
+    "scores_at_sizes",
     "series_at",
     "sketch_rows",
     "sketch_templates",
-    "specialised",
     "sum_by_label_csr",
     "sum_by_label_dense",
     "sum_rows",

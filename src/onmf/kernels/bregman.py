@@ -5,25 +5,28 @@
 The first part needs the nonzeros of a row. The second is one function for each cluster, which comes as Chebyshev
 coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.log_axis`). So zeros cost nothing.
 
-``slope`` is φ' and ``moment`` is μ φ''(μ), here those of the negative binomial. :func:`specialised` compiles the same
-kernels for other functions.
+``phi`` says which function: a number is θ of the negative binomial, whose formulas are compiled into the kernels. A
+pair of integers are the addresses of φ' and φ'' of any other, which the kernels call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from math import exp, floor, log
-from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numba.core.types import Float
+from numba.extending import overload
 
+from .jit import call
 from .jit import jit_dividing as jit
-from .jit import jit_uncached
 
 MIDDLE = 0x3FE6A09E667F3BCD
 """The bits of √½: mantissas are brought to [√½, √2)."""
+
+LARGEST = 1e300
+"""Stands for an infinite quotient: its logarithm is finite."""
 
 CLOSE = 1e-13
 """A step in log a below which the scale of a row is found."""
@@ -51,20 +54,54 @@ def logarithm(x: float) -> float:
 @jit
 def logarithm_of_one_plus(z: float) -> float:
     """Log (1 + z) for z ≥ 0, to the last digits of a small z too: the second term is what rounding 1 + z took away."""
+    z = min(z, LARGEST)
     rounded = 1.0 + z
     return logarithm(rounded) + (z - (rounded - 1.0)) / rounded
 
 
+def slope(mu: float, phi: Any) -> float:
+    """φ'(μ)."""
+    raise NotImplementedError("compiled below")
+
+
+def moment(mu: float, phi: Any) -> float:
+    """μ φ''(μ); 0 for μ = 0, where φ'' may be infinite."""
+    raise NotImplementedError("compiled below")
+
+
 @jit
-def slope(mu: float, theta: float) -> float:
-    """φ'(μ) = −log(1 + θ / μ) of the negative binomial."""
+def negative_binomial_slope(mu: float, theta: float) -> float:
+    """φ'(μ) = −log(1 + θ / μ)."""
     return -logarithm_of_one_plus(theta / mu)
 
 
 @jit
-def moment(mu: float, theta: float) -> float:
-    """μ φ''(μ) = θ / (μ + θ) of the negative binomial."""
+def negative_binomial_moment(mu: float, theta: float) -> float:
+    """μ φ''(μ) = θ / (μ + θ)."""
     return theta / (mu + theta)
+
+
+@overload(slope, strict=False)  # its arguments have annotations, those of a lambda none
+def slope_by_type(mu: Any, phi: Any) -> Callable[..., float]:
+    """The slope for this type of ``phi``."""
+    if isinstance(phi, Float):
+        return lambda mu, phi: negative_binomial_slope(mu, phi)
+    return lambda mu, phi: call(phi[0], mu)
+
+
+@overload(moment, strict=False)
+def moment_by_type(mu: Any, phi: Any) -> Callable[..., float]:
+    """The moment for this type of ``phi``."""
+    if isinstance(phi, Float):
+        return lambda mu, phi: negative_binomial_moment(mu, phi)
+    return lambda mu, phi: mu * call(phi[1], mu) if mu > 0.0 else 0.0
+
+
+@jit
+def map_entries(address: int, x: Any, out: Any) -> None:
+    """Write function(x) for each entry of an array, with the function at an address."""
+    for i in range(len(x)):
+        out[i] = call(address, x[i])
 
 
 @jit
@@ -72,12 +109,12 @@ def add_slopes(
     x: float,  # IN
     a: float,  # IN
     centroids: Any,  # IN (k,) one feature of each centroid
-    theta: float,  # IN
+    phi: Any,  # IN
     scores: Any,  # IN/OUT (k,)
 ) -> None:
     """Add x φ'(a c) to the score of each cluster."""
     for c in range(len(centroids)):
-        scores[c] += x * slope(a * centroids[c], theta)
+        scores[c] += x * slope(a * centroids[c], phi)
 
 
 @jit
@@ -165,7 +202,7 @@ def scores_at_sizes(
     coefficients: Any,  # IN (panels, m, k) of Ψ
     width: float,  # IN
     first_panel: int,  # IN
-    theta: float,  # IN
+    phi: Any,  # IN
     start: int,  # IN first row
     stop: int,  # IN one past the last row
     scales: Any,  # IN (n,)
@@ -182,15 +219,15 @@ def scores_at_sizes(
         for e in range(indptr[i], indptr[i + 1]):
             x = np.float64(data[e])
             if x != 0.0:
-                add_slopes(x, a, CT[indices[e - shift]], theta, out)
+                add_slopes(x, a, CT[indices[e - shift]], phi, out)
 
 
 @jit
-def pull_of(x: Any, centroid: Any, a: float, theta: float) -> float:
+def pull_of(x: Any, centroid: Any, a: float, phi: Any) -> float:
     """Σ_j x_j μ_j φ''(μ_j) with μ = a·c."""
     total = 0.0
     for e in range(len(x)):
-        total += x[e] * moment(a * centroid[e], theta)
+        total += x[e] * moment(a * centroid[e], phi)
     return total
 
 
@@ -204,7 +241,8 @@ def scores_and_scales(
     coefficients: Any,  # IN (2, k, panels, m) of Ψ and its derivative in log a
     width: float,  # IN
     first_panel: int,  # IN
-    theta: float,  # IN
+    phi: Any,  # IN
+    reach: float,  # IN how far log a may lie from the logarithm of the size
     start: int,  # IN first row
     stop: int,  # IN one past the last row
     sizes: Any,  # IN (n,) first scales
@@ -218,7 +256,6 @@ def scores_and_scales(
     step is exact.
     """
     k, panels = coefficients.shape[1], coefficients.shape[2]
-    lowest, highest = first_panel * width, (first_panel + panels) * width
     longest = 0
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
@@ -237,12 +274,13 @@ def scores_and_scales(
             if number == 0 or not sizes[i] > 0.0:
                 continue
             entries, centroid = x[:number], near[c, :number]
-            low, high, t = lowest, highest, min(max(log(sizes[i]), lowest), highest)
+            t = log(sizes[i])
+            low, high = t - reach, t + reach
             t_before, h_before, tangent = t, 0.0, -1.0
             for step in range(MOST_STEPS):
                 panel, tau = panel_of(t, width, first_panel, panels)
                 push = series(coefficients[1, c, panel], tau)
-                pull = pull_of(entries, centroid, exp(t), theta)
+                pull = pull_of(entries, centroid, exp(t), phi)
                 h = log(pull / push) if pull > 0.0 and push > 0.0 else (1.0 if pull > 0.0 else -1.0)
                 if h > 0.0:
                     low = t
@@ -261,17 +299,17 @@ def scores_and_scales(
             panel, tau = panel_of(t, width, first_panel, panels)
             score = -series(coefficients[0, c, panel], tau)
             for e in range(number):
-                score += entries[e] * slope(a * centroid[e], theta)
+                score += entries[e] * slope(a * centroid[e], phi)
             scores[i - start, c], scales[i - start, c] = score, a
 
 
 @jit
-def bend(means: Any, bent: Any, number: int, theta: float) -> None:
+def bend(means: Any, bent: Any, number: int, phi: Any) -> None:
     """φ'(μ) in place of means μ, and μ φ''(μ) in ``bent``."""
     for e in range(number):
         mu = means[e]
-        means[e] = slope(mu, theta)
-        bent[e] = moment(mu, theta)
+        means[e] = slope(mu, phi)
+        bent[e] = moment(mu, phi)
 
 
 @jit
@@ -288,7 +326,7 @@ def pulls_by_label(
     features: Any,  # IN (h,) features of the nonzero entries of the centroids
     values: Any,  # IN (h,) these entries
     p: int,  # IN number of features
-    theta: float,  # IN
+    phi: Any,  # IN
     start: int,  # IN first cluster
     stop: int,  # IN one past the last cluster
     slopes: Any,  # OUT (h,) Σ w x φ'(a c) by label
@@ -313,7 +351,7 @@ def pulls_by_label(
             shift = 0 if dense else first
             for e in range(number):
                 means[e] = a * sums[indices[shift + e], 0]
-            bend(means, bent, number, theta)
+            bend(means, bent, number, phi)
             for e in range(number):
                 x = w * np.float64(data[first + e])
                 if x != 0.0:
@@ -324,33 +362,3 @@ def pulls_by_label(
             row = sums[features[h]]
             slopes[h], pulls[h] = row[1], row[2]
             row[:] = 0.0
-
-
-class BregmanKernels(NamedTuple):
-    """The kernels that depend on φ."""
-
-    scores_at_sizes: Callable[..., None]
-    scores_and_scales: Callable[..., None]
-    pulls_by_label: Callable[..., None]
-
-
-NEGATIVE_BINOMIAL = BregmanKernels(scores_at_sizes, scores_and_scales, pulls_by_label)
-"""The kernels of the negative binomial, which are compiled once and cached."""
-
-
-@lru_cache(maxsize=8)
-def specialised(slope: Callable[[float], float], curvature: Callable[[float], float]) -> BregmanKernels:
-    """The kernels for a user's φ, from φ' and φ'' as plain functions of a number."""
-    first, second = jit_uncached(slope), jit_uncached(curvature)
-    own: dict[str, Any] = {
-        "slope": jit_uncached(lambda mu, theta: first(mu)),
-        "moment": jit_uncached(lambda mu, theta: mu * second(mu)),
-    }
-
-    def again(kernel: Any) -> Any:
-        """The same code, with the functions in ``own`` in place of those of this module."""
-        function = kernel.py_func
-        return jit_uncached(FunctionType(function.__code__, {**function.__globals__, **own}))
-
-    own |= {"add_slopes": again(add_slopes), "pull_of": again(pull_of), "bend": again(bend)}
-    return BregmanKernels(*map(again, NEGATIVE_BINOMIAL))

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from inspect import getclosurevars
 from pathlib import Path
+from types import BuiltinFunctionType, CodeType
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+SIMPLE = (bool, int, float, BuiltinFunctionType)
+"""Outer variables of a user's function that are as they look: numbers, and functions such as those of math."""
+
 KERNELS: list[Any] = []
-"""All compiled functions."""
+"""All compiled kernels."""
+
+FUNCTIONS: dict[Any, Any] = {}
+"""Compiled functions of users, by what they are made of."""
 
 
 def compiled_before() -> bool:
@@ -49,9 +61,42 @@ def jit_dividing(function: F) -> F:
     return _compiled(function, fastmath=False, error_model="numpy")
 
 
-def jit_uncached(function: Callable[..., Any]) -> Any:
-    """Compile a user's function, or a kernel that calls one: such code is not found again in a cache on disk."""
-    return numba.njit(function, nogil=True, error_model="numpy")
+def address_of(function: Callable[[float], float]) -> int:
+    """Compile a user's function of a number, for :func:`call`. A division by zero gives infinity.
+
+    Numba never frees compiled code, so functions of the same code and the same outer variables are compiled once.
+    """
+    try:
+        outer = getclosurevars(function)
+        variables = [*sorted(outer.nonlocals.items()), *sorted(outer.globals.items())]
+        # Equal numbers of different types, such as 1 and 1.0, may compile to different code, and so may 0.0 and -0.0.
+        values = [(name, type(value), str(value) if isinstance(value, float) else value) for name, value in variables]
+        key: Any = (function.__code__, function.__defaults__, *values)
+        simple = all(isinstance(value, SIMPLE) or value is math or value is np for _, value in variables)
+        inner = any(isinstance(value, CodeType) for value in function.__code__.co_consts)
+    except (TypeError, AttributeError):  # not a plain function
+        simple = inner = False
+    if not simple or inner:  # what else its code depends on cannot be seen here
+        key = id(function)
+    if key not in FUNCTIONS:
+        compiler: Any = numba.cfunc
+        code = function if hasattr(function, "__code__") else lambda x: function(x)  # those of math have none
+        FUNCTIONS[key] = compiler("float64(float64)", nopython=True, error_model="numpy")(code)
+    address: int = FUNCTIONS[key].address
+    return address
+
+
+def _call(typing_context: Any, address: Any, x: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
+        return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]])
+
+    return numba.float64(numba.int64, numba.float64), generate
+
+
+call: Any = intrinsic(_call)
+"""``call(address, x)`` inside kernels: the function at an address. Kernels are thus compiled once for all functions."""
 
 
 def _compiled(function: F, **options: Any) -> F:

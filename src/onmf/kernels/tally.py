@@ -4,6 +4,7 @@
     overlap_k = Σ_{stayed} w a a',  loss_k = Σ w loss,  moved_k = Σ_{moved} 1
 
 over the rows of cluster k, with w the weight of a row, v its weight in the sums, a its scale and a' its last scale.
+Rows of weight 0 do not count as moved.
 """
 
 from __future__ import annotations
@@ -36,6 +37,6 @@ def tally(
         if w > 0.0:  # a row of weight 0 may have an infinite loss
             table[5, k] += w * losses[i]
         if first or before[i] != k:
-            table[6, k] += 1.0
+            table[6, k] += 1.0 if w > 0.0 else 0.0
         else:
             table[4, k] += w * a * scales_before[i]

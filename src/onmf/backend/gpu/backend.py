@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onmf.divergence import Array, Divergence, FloatArray
+from onmf.divergence import Array, Convex, Divergence, FloatArray
+from onmf.divergence.consistency import ask, close, of_onmf, sample
 
 from ..base import Backend, Block, Matrix, Templates, refused
 from ..device import import_cupy, on_gpu, to_host
@@ -65,6 +66,8 @@ class GpuBackend(Backend):
     """
 
     name = "gpu"
+    takes_cupy = True
+    curves = None
 
     def __init__(self, n_threads: int = 1, memory: int | None = None) -> None:
         import_cupy()
@@ -96,9 +99,18 @@ class GpuBackend(Backend):
         pool = self.cupy.get_default_memory_pool()
         return int(self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
 
-    def check(self, divergence: Divergence) -> None:
-        if divergence.host_only:
-            raise refused(self, divergence)
+    def check(self, divergence: Divergence, features: int) -> None:
+        super().check(divergence, features)
+        if of_onmf(divergence) and not isinstance(divergence, Convex):
+            return
+        rows = sample(divergence, features)
+        try:
+            found = ask(divergence, *map(self.bring, rows))
+        except Exception as error:
+            reason = f" (its methods cannot take CuPy arrays: {type(error).__name__}: {error})"
+            raise refused(self, divergence, reason) from error
+        if not close(to_host(found.gain), ask(divergence, *rows).gain):
+            raise refused(self, divergence, " (its methods give other numbers for CuPy arrays)")
 
     def bring(self, array: Any) -> Any:
         return self.cupy.asarray(array)
@@ -256,16 +268,16 @@ class GpuBackend(Backend):
         return sums
 
     def row_term(self, rows: Any, function: Any) -> Any:
-        out = self.cupy.zeros(rows.shape[0])
+        out, features = self.cupy.zeros(rows.shape[0]), self.cupy.arange(rows.shape[1])
         for start, stop, block in blocks_of(rows):
             here = out[start:stop]
             if isinstance(block, DenseRows):
                 X, step = block.X[:, : block.shape[1]], max(1, AT_A_TIME // max(1, block.shape[1]))
                 for a in range(0, len(here), step):
-                    here[a : a + step] = function(X[a : a + step].astype(np.float64)).sum(axis=1)
+                    here[a : a + step] = function(X[a : a + step].astype(np.float64), features).sum(axis=1)
                 continue
             for a, b, first, last in _stretches(block):
-                values = function(block.data[first:last].astype(np.float64))
+                values = function(block.data[first:last].astype(np.float64), block.indices[first:last])
                 args = block.indptr[a:], values, long_(first), long_(b - a), here[a:b]
                 launch_rows("row_sums", b - a, *args, value=values)
         return out

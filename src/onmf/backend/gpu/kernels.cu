@@ -682,6 +682,7 @@ extern "C" __global__ void combine_duties(
 extern "C" __global__ void put_filled(
     const double *table,                         // IN (KINDS, k) totals of a step
     int k, int p,
+    int sized,                                   // IN whether centroids keep their size
     double *fresh,                               // IN/OUT (k, p)
     double *W, double *before)                   // IN/OUT, OUT (k, p)
 {
@@ -690,7 +691,7 @@ extern "C" __global__ void put_filled(
     int c = at / p;
     double mass = table[c], squares = table[3 * k + c];   // rows 0 and 3 of COUNTED (backend/sums.py)
     before[at] = W[at];
-    if (squares > 0) fresh[at] *= sqrt(squares);
+    if (squares > 0 && !sized) fresh[at] *= sqrt(squares);
     if (fabs(fresh[at] - before[at]) <= FIXED * fabs(fresh[at])) fresh[at] = before[at];
     if (mass > 0) W[at] = fresh[at];
 }
@@ -717,7 +718,7 @@ extern "C" __global__ void tally_rows(
     for (int c = 0; c < count; c++) counts[c * 32 + lane] = 0.0;
     int64 stop = (u + 1) * rows < n ? (u + 1) * rows : n;
     const double *factors[3] = {
-        kind == 0 ? weights : kind < 6 ? own : 0,
+        kind == 0 ? weights : own,
         kind == 0 || (kind >= 2 && kind <= 4) ? scales : kind == 5 ? losses : 0,
         kind == 3 ? scales : kind == 4 ? scales_before : 0};
     for (int64 i = u * rows + lane; i < stop; i += 32 * ahead) {
@@ -741,6 +742,7 @@ extern "C" __global__ void tally_rows(
             #pragma unroll
             for (int m = 0; m < ahead; m++) {
                 bool stayed = before && before[i + 32 * m < stop ? i + 32 * m : i] == label[m];
+                if (kind == 6) value[m] = value[m] > 0.0;
                 if (stayed == (kind == 6)) value[m] = 0.0;
             }
         }

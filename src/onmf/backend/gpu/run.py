@@ -120,7 +120,7 @@ class GpuRun(Run):
         block = self.block
         rows, k, divergence = block.rows, len(templates), block.divergence
         known = divergence.fixed_weights or divergence.score_weights
-        if not (isinstance(rows, DenseRows) and known and divergence.finite_templates and templates.offsets is None):
+        if not (isinstance(rows, DenseRows) and known and divergence.template_form is not None):
             return None
         if rows.X.size == 0 or rows.X.data.ptr % 16:
             return None
@@ -130,7 +130,7 @@ class GpuRun(Run):
         if crew is None and not can_screen(rows, k):
             return None
         if rows.norms is None:
-            rows.norms = np.sqrt(block.backend.row_term(rows, np.square)).astype(np.float32)
+            rows.norms = np.sqrt(block.backend.row_term(rows, lambda x, j: np.square(x))).astype(np.float32)
         weights = None if divergence.score_weights else block.fixed_weights
         factors = block.own_weights if weights is None else self._unless_plain(weights)
         B = templates.B
@@ -182,7 +182,8 @@ class GpuRun(Run):
             return super().update(step, W)
         (k, p), before = W.shape, np.empty_like(W)
         new = self.block.divergence.centers(step.sums, step.near("mass"))
-        launch("put_filled", -(-k * p // THREADS), THREADS, step.table, int_(k), int_(p), new, W, before)
+        args = step.table, int_(k), int_(p), int_(self.block.divergence.sized), new, W, before
+        launch("put_filled", -(-k * p // THREADS), THREADS, *args)
         return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
 
     def sums(self, weights: FloatArray, k: int) -> Any:

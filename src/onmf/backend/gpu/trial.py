@@ -80,7 +80,7 @@ class Trial:
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self.masses, self.squares = block.backend.row_term(block.rows, lambda x: x), block.squares()
+        self.masses, self.squares = block.backend.row_term(block.rows, lambda x, j: x), block.squares()
 
     def __call__(self, labels: Array, k: int) -> Array:
         """As :meth:`Backend.trial` says, on the host."""

@@ -1,0 +1,331 @@
+"""Checks that a divergence of a user's own class keeps what backends rely on.
+
+Backends compute templates of some centroids at a time, publish centroids in a gauge, and take shortcuts that a class
+has promised. A class that contradicts this would give wrong clusters on one engine and not on another. So everything
+that backends ask of it is computed once for a few made-up rows, and compared.
+
+Symbols: X (6, p) rows, C (3, p) centroids, S (6, 3) scores.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import fields
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from .arrays import FloatArray
+from .base import Divergence, Domain, RowTerms, Scale, TemplateForm
+from .bregman import SAMPLES, Convex, check_derivatives, check_scale
+
+ROWS, CENTROIDS = 6, 3
+
+CLOSE = 1e-9
+"""Relative difference that counts as rounding."""
+
+CLOSED_FORMS = (
+    *("row_terms", "templates", "offsets", "size", "normalise", "scale", "weight"),
+    *("constant", "gain", "loss", "objective", "centers", "begin", "unit"),
+)
+"""What a divergence without closed forms must not override, because it would never be called."""
+
+BY_ROW = ("constant", "row_size", "scale", "weight", "gain")
+"""What has one number for each row."""
+
+
+class Asked(NamedTuple):
+    """What backends ask of a divergence, for some rows and centroids, in the order in which they ask."""
+
+    terms: RowTerms
+    constant: FloatArray
+    row_size: FloatArray
+    size: FloatArray
+    templates: FloatArray
+    offsets: FloatArray | None
+    scores: FloatArray
+    scale: FloatArray
+    weight: FloatArray
+    gain: FloatArray
+    centers: FloatArray
+    objective: float
+
+
+def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArray]:
+    """Made-up rows and centroids with entries that are allowed. → (6, p), (3, p)"""
+    domain, (_, largest) = divergence.domain, divergence.entry_range
+    entries = np.random.default_rng(0).uniform(0.1, 0.9, size=(ROWS + CENTROIDS, features))
+    if domain == "real":
+        entries = 4 * entries - 2
+    elif domain != "unit":
+        entries = 5 * entries
+    entries *= min(1.0, largest / 5)
+    return entries[:ROWS], entries[ROWS:]
+
+
+def ask(divergence: Divergence, X: Any, C: Any) -> Asked:
+    """Ask what a backend asks in a step. X and C may be CuPy arrays."""
+    with np.errstate(all="ignore"):  # clusters may be empty
+        return _ask(divergence, X, C)
+
+
+def _ask(divergence: Divergence, X: Any, C: Any) -> Asked:
+    like = X[0, :1]
+    j = np.arange(X.shape[1], like=like)
+    terms = {name: function(X, j).sum(axis=1) for name, function in divergence.row_terms.items()}
+    terms["features"] = np.float64(X.shape[1])
+    constant, row_size, size = divergence.constant(terms), divergence.row_size(terms), divergence.size(C)
+    B, offsets = divergence.templates(C), divergence.offsets(C)
+    scores = X @ B.T if offsets is None else X @ B.T + offsets
+    best, labels = scores.max(axis=1), scores.argmax(axis=1)
+    scale = divergence.scale(best, terms)
+    weight, gain = divergence.weight(scale, terms), divergence.gain(best, scale, terms)
+    loss = divergence.loss(best, scale, terms, constant)
+    members = (labels == np.arange(len(C), like=like)[:, None]) * weight
+    sums, mass = members @ X, (members * scale).sum(axis=1)
+    centers = divergence.centers(sums, mass)
+    objective = divergence.objective(sums, mass, float(loss.sum()), float(constant.sum()))
+    divergence.normalise(divergence.smooth(centers, at_least=1e-10))
+    return Asked(terms, constant, row_size, size, B, offsets, scores, scale, weight, gain, centers, float(objective))
+
+
+def of_onmf(divergence: Divergence) -> bool:
+    """Whether the class is one of this package, which the tests check."""
+    return type(divergence).__module__.startswith("onmf.divergence.")
+
+
+_sound: tuple[Divergence | None, int, bool] = None, 0, False
+"""The last object that was found sound, for so many features, sparse or not: blocks of rows ask again and again."""
+
+
+def check_consistent(divergence: Divergence, features: int, *, sparse: bool = False) -> None:
+    """Refuse a divergence of a user's own class that contradicts itself, for rows of so many features."""
+    global _sound
+    if of_onmf(divergence) or (_sound[0] is divergence and _sound[1:] == (features, sparse)):
+        return
+    for name, allowed in (("scale_rule", get_args(Scale)), ("domain", get_args(Domain))):
+        value, names = getattr(divergence, name), ", ".join(map(repr, allowed))
+        _require(value in allowed, divergence, f"has {name}={value!r}: use one of {names}")
+    _require("features" not in divergence.row_terms, divergence, "has a row term 'features', which terms have anyway")
+    _check_fields(divergence)
+    X, C = sample(divergence, features)
+    if isinstance(divergence, Convex):
+        check_scale(divergence.scale_rule, divergence.domain)
+        check_derivatives(divergence)
+        _check_kernel_functions(divergence)
+    if divergence.curved:
+        _require(isinstance(divergence, Convex), divergence, "is curved, and not a subclass of Convex")
+        _require(divergence.moves is None, divergence, "has moves, which need closed forms")
+        for name in CLOSED_FORMS:
+            _require(
+                getattr(type(divergence), name) is getattr(Convex, name),
+                divergence,
+                f"overrides {name}, but with scale_rule={divergence.scale_rule!r} everything is computed from phi, "
+                "slope and curvature, and this method is never called: remove it",
+            )
+        _sound = divergence, features, sparse
+        return
+    try:
+        asked = ask(divergence, X, C)
+    except Exception as error:
+        raise ValueError(
+            f"{type(divergence).__name__} cannot compute with rows of {features} features: {type(error).__name__}: "
+            f"{error}. Correct the method that raises this, or pass rows of another length."
+        ) from error
+    if sparse:
+        for name, function in divergence.row_terms.items():
+            at_zero = function(np.zeros(features), np.arange(features))
+            what = f"has a row term {name!r} that is not 0 for x = 0, and sparse rows leave zeros out: pass an array"
+            _require(not np.any(at_zero), divergence, what)
+    _check_shapes(divergence, asked, features)
+    _check_rows_apart(divergence, asked, X, C)
+    _check_gauge(divergence, asked, C)
+    _check_gain(divergence, asked)
+    _check_promises(divergence, asked, C)
+    _check_zeros(divergence, X, C)
+    _sound = divergence, features, sparse
+
+
+def _check_fields(divergence: Divergence) -> None:
+    """Models are cloned, compared and saved by the fields of their divergence."""
+    known = {field.name for field in fields(divergence)}
+    more = [
+        name for name in vars(divergence) if not (name in known or name[0] == "_" or hasattr(type(divergence), name))
+    ]
+    _require(
+        not more,
+        divergence,
+        f"keeps {', '.join(more)} beside its fields: decorate it with @dataclass(frozen=True), and declare all of them",
+    )
+    try:
+        same = bool(divergence == deepcopy(divergence)) and _alike(divergence, divergence.changed())
+    except Exception:  # an array is neither true nor false; a lock has no copy; another __init__ takes other names
+        same = False
+    _require(
+        same,
+        divergence,
+        "cannot be copied, compared and made again from its fields: make them numbers, texts or tuples, and let "
+        "__init__ take what they hold",
+    )
+    try:
+        divergence.unsmoothed()
+    except Exception as error:
+        raise ValueError(
+            f"{type(divergence).__name__} has a field 'smoothing' that cannot be 0: {error}. Allow 0, for scores and "
+            "starts; or rename the field, or override unsmoothed()."
+        ) from error
+
+
+def _alike(one: Divergence, other: Divergence) -> bool:
+    """Whether all fields are equal, but for rounding."""
+    pairs = [(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)]
+    return all(a == b or bool(np.allclose(a, b, rtol=CLOSE, atol=0)) for a, b in pairs)
+
+
+def _check_kernel_functions(divergence: Convex) -> None:
+    phi, x = divergence.kernel_functions, SAMPLES[divergence.domain]
+    if phi is None:
+        return
+    if isinstance(phi, float):
+        found = -np.log1p(phi / x), phi / (x * (x + phi))
+    else:
+        from onmf.kernels import map_entries
+
+        found = np.empty_like(x), np.empty_like(x)
+        for address, out in zip(phi, found, strict=True):
+            map_entries(address, x, out)
+    same = close(found[0], divergence.slope(x)) and close(found[1], divergence.curvature(x))
+    _require(same, divergence, "has kernel_functions that are not its slope and curvature: leave them out")
+
+
+def _check_shapes(divergence: Divergence, asked: Asked, features: int) -> None:
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(BY_ROW, (ROWS,))
+    shapes |= {"size": (CENTROIDS,), "templates": (CENTROIDS, features), "centers": (CENTROIDS, features)}
+    for name, shape in (shapes | ({} if asked.offsets is None else {"offsets": (CENTROIDS,)})).items():
+        found = getattr(asked, name)
+        _require(
+            isinstance(found, np.ndarray), divergence, f"gives {name} of type {type(found).__name__}, not an array"
+        )
+        _require(np.shape(found) == shape, divergence, f"gives {name} of shape {np.shape(found)}, not {shape}")
+        _require(
+            bool(np.isfinite(found).all()),
+            divergence,
+            f"gives {name} that is not finite for entries that its domain, {divergence.domain!r}, includes",
+        )
+
+
+def _check_rows_apart(divergence: Divergence, asked: Asked, X: FloatArray, C: FloatArray) -> None:
+    """Backends ask about some rows or clusters at a time."""
+    first, rest, ones = ask(divergence, X[:2], C), ask(divergence, X[2:], C), np.ones(CENTROIDS)
+    of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(asked, name)) for name in BY_ROW]
+    of_clusters = [
+        (function(C[:1]), function(C)) for function in (divergence.templates, divergence.size, divergence.smooth)
+    ]
+    of_clusters.append((divergence.centers(C[:1], ones[:1]), divergence.centers(C, ones)))
+    if asked.offsets is not None:
+        of_clusters.append((divergence.offsets(C[:1]), asked.offsets))  # type: ignore[arg-type]
+    for what, pairs in (("rows", of_rows), ("centroids", of_clusters)):
+        same = all(close(part, whole[: len(part)]) for part, whole in pairs)
+        _require(same, divergence, f"has methods whose results depend on the other {what}: compute each on its own")
+    whole = divergence.objective(C, ones, 1.0, 2.0)
+    _require(bool(np.isfinite(whole)), divergence, "has an objective that is not finite for centroids in its domain")
+    parts = divergence.objective(C[:1], ones[:1], 1.0, 2.0) + divergence.objective(C[1:], ones[1:], 0.0, 0.0)
+    _require(
+        close(whole, parts),
+        divergence,
+        f"has an objective that is not a sum over clusters: {whole:g} for three, {parts:g} for one and two",
+    )
+
+
+def _check_gauge(divergence: Divergence, asked: Asked, C: FloatArray) -> None:
+    """Centroids are published in the gauge H Hᵀ = I, that is at any size, unless their size counts."""
+    if divergence.absolute:
+        _require(bool((asked.scale == 1).all()), divergence, "has scale_rule='none', and a scale other than 1")
+    if divergence.sized:
+        rule = f"has scale_rule={divergence.scale_rule!r}"
+        _require(bool((asked.size == 1).all()), divergence, f"{rule}, and a size other than 1: return ones")
+        return
+    offsets = divergence.offsets(2 * C)
+    same = close(divergence.templates(2 * C), asked.templates)
+    if offsets is not None and asked.offsets is not None:
+        same = same and close(offsets, asked.offsets)
+    _require(
+        same and close(divergence.size(2 * C), 2 * asked.size),
+        divergence,
+        "has templates, offsets or a size that do not suit centroids of any size: compute templates and offsets from "
+        "normalise(centroids) with a size that doubles when the centroid does, or set scale_rule = 'none' for rows "
+        "without a scale",
+    )
+
+
+def _check_gain(divergence: Divergence, asked: Asked) -> None:
+    """The best score must be the lowest loss."""
+    S = np.sort(asked.scores, axis=1)
+    gains = np.stack([divergence.gain(s, divergence.scale(s, asked.terms), asked.terms) for s in S.T], axis=1)
+    rises = np.diff(gains, axis=1) >= -CLOSE * (1 + np.abs(gains[:, 1:]))
+    _require(bool(rises.all()), divergence, "has a gain that falls while the score rises: rows get the worst cluster")
+
+
+def _check_promises(divergence: Divergence, asked: Asked, C: FloatArray) -> None:
+    best, terms = asked.scores.max(axis=1), asked.terms
+    if divergence.fixed_weights:
+        other = divergence.weight(2 * asked.scale + 1, terms)
+        _require(close(other, asked.weight), divergence, "promises fixed_weights, and its weight depends on the scale")
+    if divergence.score_weights:
+        same = close(asked.weight, np.maximum(best, 0.0))
+        _require(same, divergence, "promises score_weights, and its weight is not the best score")
+    if divergence.fixed_scales:
+        _require(divergence.fixed_weights, divergence, "promises fixed_scales, which need fixed_weights")
+        same = close(divergence.scale(best - 1, terms), asked.scale)
+        _require(same, divergence, "promises fixed_scales, and its scale depends on the score")
+        value = divergence.objective(C, np.ones(CENTROIDS), np.nan, 0.0)
+        _require(not np.isnan(value), divergence, "promises fixed_scales, and its objective depends on the loss")
+    if divergence.moves is not None:
+        _require(divergence.fixed_weights, divergence, "has moves, which need fixed_weights")
+    form = divergence.template_form
+    if form is not None:
+        known = form.smoothing > 0 or not form.logarithms
+        _require(known, divergence, f"promises {form}, and logarithms need a smoothing")
+        same = asked.offsets is None and close(asked.templates, templates_of(form, C, asked.size))
+        same = same and np.array_equal(divergence.templates_at(C[:, :1], asked.size), asked.templates[:, :1])
+        alone = np.eye(1, C.shape[1])
+        same = same and bool((np.abs(C).max(axis=1) <= asked.size).all() and divergence.size(alone)[0] >= 1)
+        _require(same, divergence, f"promises {form}, and its templates, templates_at, offsets or size are different")
+
+
+def _check_zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> None:
+    """Zeros in rows and centroids give numbers; a zero in a centroid may cost infinity."""
+    if divergence.domain == "positive":
+        return
+    with np.errstate(all="ignore"):
+        asked = ask(divergence, *(np.where(np.eye(*each.shape), 0.0, each) for each in (X, C)))
+    finite = bool(np.isfinite(asked.constant).all())
+    _require(finite, divergence, "has a constant that is not finite for rows with zeros, which its domain includes")
+    for name, values in (("templates", asked.templates), ("offsets", asked.offsets)):
+        known = values is None or bool((values < np.inf).all())
+        _require(known, divergence, f"has {name} of NaN or ∞ for centroids with zeros")
+    S, empty = np.where(np.eye(*C.shape), 0.0, C), np.zeros((1, C.shape[1]))
+    with np.errstate(all="ignore"):
+        sums = divergence.centers(S, np.ones(CENTROIDS)), divergence.objective(S, np.ones(CENTROIDS), 0.0, 0.0)
+        known = not (
+            np.isnan(sums[0]).any() or np.isnan(sums[1]) or np.isnan(divergence.objective(empty, empty[:, 0], 0.0, 0.0))
+        )
+    _require(
+        known, divergence, "has centers or an objective of NaN for sums with zeros or an empty cluster: use divide"
+    )
+
+
+def templates_of(form: TemplateForm, C: FloatArray, size: FloatArray) -> FloatArray:
+    """Templates of a form. → (k, p)"""
+    shares = C / size[:, None]
+    return np.log(shares + form.smoothing) if form.logarithms else shares
+
+
+def close(a: Any, b: Any) -> bool:
+    """Whether two arrays are equal but for rounding."""
+    return bool(np.allclose(a, b, rtol=CLOSE, atol=CLOSE))
+
+
+def _require(holds: bool, divergence: Divergence, what: str) -> None:
+    if not holds:
+        raise ValueError(f"{type(divergence).__name__} {what}.")
