@@ -151,6 +151,8 @@ def seed_numpy(seed: int) -> None:
 def make_compatible(rng: Random, params: dict[str, str], data: Data, k: int) -> None:
     """Make incompatible parameters rare, so that most cases can be fitted."""
     init, engine = params.get("init", ""), params.get("engine", "")
+    if "beta_loss" in params:
+        params["beta_loss"] = re.sub(r"\bP\b", str(data.p), params["beta_loss"])
     batches = "lambda" in data.wrap[0]
     parts = batches or "da." in data.wrap[0] or "delayed" in data.wrap[0]
     if init == "CENTROIDS":

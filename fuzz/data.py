@@ -164,6 +164,9 @@ PLAIN = (
     "X = A.tolist()",
     "X = pd.DataFrame(A)",
     "X = np.ma.masked_array(A)",
+    "X = np.ma.masked_array(A, mask=np.eye(*A.shape, dtype=bool))",
+    "X = xr.DataArray(A)",
+    "X = pd.DataFrame(A).convert_dtypes()",
 )
 SPARSE = ("csr", "csr", "csr", "csr", "csc", "coo", "bsr", "lil", "dok", "dia")
 BATCHES = (
@@ -172,11 +175,16 @@ BATCHES = (
     "X = lambda: iter([A])",
     "X = lambda: (part for part in np.array_split(A, min(len(A), 9)))",
     "X = lambda: iter([A[:0], A])",
+    "X = lambda: [A[: len(A) // 2], sp.csr_array(A[len(A) // 2 :])]",
+    "X = lambda: iter([sp.csr_array(A[:1]), A[1:]])",
+    "X = lambda: iter([[sp.csr_array(A[:1]), A[1:]]])",
 )
 FEW = (
     "X = da.from_array(A, chunks=(max(len(A) // 2, 1), -1))",
     "X = da.from_array(A, chunks=(-(-len(A) // 3), -1)).map_blocks(sp.csr_array)",
     "X = [dask.delayed(A[: len(A) // 2]), dask.delayed(A[len(A) // 2 :])]",
+    "X = [dask.delayed(sp.csr_array(A[: len(A) // 2])), dask.delayed(A[len(A) // 2 :])]",
+    "X = xr.DataArray(da.from_array(A, chunks=(max(len(A) // 2, 1), -1)))",
     "X = pl.DataFrame(A)",
 )
 
@@ -200,6 +208,8 @@ def container(rng: Random, n: int, p: int, dtype: str) -> tuple[tuple[str, ...],
         lines.append("X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)")
     if format == "csr" and rng.random() < 0.2:
         lines.append(rng.choice((UNSORTED, TWICE, ZEROS)))
+    if format == "coo" and rng.random() < 0.3:
+        lines.append(IN_BYTES)
     if format in ("csr", "csc", "coo", "bsr") and rng.random() < 0.25:
         return (*lines, *broken(rng, format)), False
     if rng.random() < 0.1 and format in ("csr", "csc"):
@@ -214,6 +224,11 @@ UNSORTED = (
 TWICE = (
     "X = sp.csr_array((np.repeat(X.data, 2) * np.tile([1, 0], X.nnz).astype(X.dtype), np.repeat(X.indices, 2), "
     "X.indptr * 2), shape=X.shape)"
+)
+IN_BYTES = (
+    "X = sp.coo_array(([min(int(x), 255) for x in X.data] + [max(int(x), 255) - 255 for x in X.data], "
+    "(np.tile(X.row, 2), np.tile(X.col, 2))), shape=X.shape, dtype=np.uint8) "
+    "if X.dtype.kind in 'iu' and 0 < X.max() <= 510 else X"
 )
 ZEROS = (
     "X = sp.csr_array((A.ravel(), np.tile(np.arange(A.shape[1]), len(A)), "

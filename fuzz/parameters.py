@@ -10,6 +10,11 @@ def words(text: str) -> list[str]:
 
 LOSSES = ["'kullback-leibler'", *["'frobenius'", "'cosine'"] * 2, "'itakura-saito'"]
 LOSSES += words("0 1 2 0.5 0.25 1.5 3 -1 -0.5 10 -10 0.05 0.99 1.01 40 -0.05 100 -100 np.float32(0.5) np.int64(2)")
+LOSSES += ["'negative-binomial'", "'bernoulli'", "'exponential'", "Bernoulli(0.0)", "NegativeBinomial(0.5, 'fit')"]
+LOSSES += ["NegativeBinomial('auto')", "NegativeBinomial('auto', 'fit')", "NegativeBinomial(1e-3, smoothing=0.0)"]
+LOSSES += ["NegativeBinomial(1e6, 'fit', 0.0)", "own_phi()", "own_phi('size')", "own_phi('fit')"]
+LOSSES += ["Background()", "Background(0.0)", "ByLength()", "Favoured()", "SquaredDistance()", "Doubled()"]
+LOSSES += ["Root('none')", "Root('size')", "Root('fit')", "WeightedKullbackLeibler(tuple(np.arange(P) + 1.0))"]
 STARTS = [*["'++'", "'random'", "'random-partition'"] * 2, "'consensus'", "'snpa'", *["CENTROIDS"] * 2]
 STARTS += ["lambda X, k, random_state: np.ones((k, P)) + np.eye(k, P)"]
 ENGINES = ["'cpu'", "'reference'", "'blocks'", "'dask'", "'gpu'"]
@@ -36,6 +41,7 @@ GOOD: dict[str, tuple[list[str], float]] = {
 BAD: dict[str, list[str]] = {
     "n_clusters": words("0 -1 2.0 True '3' None 10**30 math.nan 10**6 [2] np.array(2)"),
     "beta_loss": [
+        *["NegativeBinomial", "own_phi", "Root('length')", "WeightedKullbackLeibler((1.0,))", "Bregman", "object()"],
         *words("math.nan math.inf 'euclidean' None 10**400 1e308 -1e308 [1] 1j True np.array([1.0]) 1e-320"),
         *words("0.001 0.999999 1.000001 -1e-9 100.5"),
     ],

@@ -22,10 +22,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import scipy.sparse as sp
+import xarray as xr
 import onmf
+from examples.weighted_divergence import WeightedKullbackLeibler
+from fuzz.divergences import Background, ByLength, Doubled, Favoured, Root, SquaredDistance, own_phi
 from onmf import ONMF
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks
+from onmf.divergence import Bernoulli, Bregman, NegativeBinomial
 """
 
 _imported: dict[str, Any] = {}
