@@ -232,11 +232,15 @@ class Bregman(Convex):
     def epsilon(self) -> float:
         return self.smoothing
 
+    @property
+    def functions(self) -> dict[str, Callable[[float], float]]:
+        """φ, φ' and φ'' as they were given, by the names of the arguments."""
+        return {"phi": self.phi_function, "slope": self.slope_function, "curvature": self.curvature_function}
+
     @cached_property
     def addresses(self) -> tuple[int, ...]:
         """Addresses of φ, φ' and φ'', compiled when the object is made: it does not follow their outer variables."""
-        functions = self.phi_function, self.slope_function, self.curvature_function
-        return tuple(compiled(name, each) for name, each in zip(("phi", "slope", "curvature"), functions, strict=True))
+        return tuple(compiled(name, function) for name, function in self.functions.items())
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "addresses"}  # of this process
@@ -254,9 +258,8 @@ class Bregman(Convex):
         return self.addresses[1:]
 
     def settings(self) -> dict[str, Any]:
-        functions = self.phi_function, self.slope_function, self.curvature_function
         others = {"domain": self.domain, "scale": self.scale_rule, "smoothing": self.smoothing, "label": self.label}
-        return dict(zip(("phi", "slope", "curvature"), functions, strict=True)) | others
+        return {**self.functions, **others}
 
     def phi(self, x: FloatArray) -> FloatArray:
         origin = 1.0 if self.domain == "positive" else 0.0
@@ -318,10 +321,8 @@ def check_scale(scale: str, domain: str) -> None:
 
 def check_functions(divergence: Bregman) -> None:
     """Refuse functions that numba cannot compile, that raise an error or are not finite where they must be."""
-    given = (divergence.phi_function, divergence.slope_function, divergence.curvature_function)
     domain, x = divergence.domain, SAMPLES[divergence.domain]
-    for derivative, (name, function) in enumerate(zip(("phi", "slope", "curvature"), given, strict=True)):
-        compiled(name, function)
+    for derivative, (name, function) in enumerate(divergence.functions.items()):
         try:
             plain = [function(float(at)) for at in x]
         except Exception as error:  # compiled code would swallow it

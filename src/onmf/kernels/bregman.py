@@ -59,14 +59,17 @@ def logarithm_of_one_plus(z: float) -> float:
     return logarithm(rounded) + (z - (rounded - 1.0)) / rounded
 
 
+# Kernels call these two names. Numba puts what the functions ``…_by_type`` return in their place.
+
+
 def slope(mu: float, phi: Any) -> float:
     """φ'(μ)."""
-    raise NotImplementedError("compiled below")
+    raise TypeError("slope is for compiled code: see slope_by_type.")
 
 
 def moment(mu: float, phi: Any) -> float:
     """μ φ''(μ); 0 for μ = 0, where φ'' may be infinite."""
-    raise NotImplementedError("compiled below")
+    raise TypeError("moment is for compiled code: see moment_by_type.")
 
 
 @jit
