@@ -6,7 +6,6 @@ from pathlib import Path
 
 from scipy.sparse import coo_array, csr_array
 
-from onmf.datasets.matlab import MEMORY_FACTOR, time_limit
 from onmf.datasets.readers import opened
 from onmf.datasets.stored import check_values, shape_of
 from onmf.io.isolate import Isolated, ReaderEnded
@@ -25,7 +24,7 @@ def read_market(path: Path) -> csr_array:
     length = path.stat().st_size
     try:
         _check_header(path, length)
-        with Isolated(str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)) as reader:
+        with Isolated.for_file(path) as reader:
             parts = reader(outside.read_market, str(path.resolve()))
         if "dense" in parts:
             check_values(parts["dense"].ndim, parts["dense"].dtype, 2)

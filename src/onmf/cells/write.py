@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.matlab import MEMORY_FACTOR, time_limit
 from onmf.io.csv_file import csv_line
 from onmf.io.isolate import Isolated
-from onmf.io.limits import most
 
 from .anndata import write_results
 from .annotate import add_results
@@ -130,9 +128,8 @@ def write_h5ad(result: CellClustering, cells: Cells, path: Path) -> None:
     if source.suffix == ".h5ad" and source.is_file():
         part = path.with_suffix(".results")
         adata.write_h5ad(part)
-        length = source.stat().st_size
         try:
-            with Isolated(str(source), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)) as reader:
+            with Isolated.for_file(source) as reader:
                 if reader(add_results, str(source.resolve()), str(part), str(path), n, p):
                     return
         finally:

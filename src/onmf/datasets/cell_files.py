@@ -22,11 +22,10 @@ from scipy.sparse import csc_array, csr_array, vstack
 from onmf.data.structure import check_structure
 from onmf.divergence import Array
 from onmf.io.isolate import Isolated
-from onmf.io.limits import check_growth, check_zip_growth, most
+from onmf.io.limits import check_growth, check_zip_growth
 
 from . import foreign, r_objects
 from .cells import CellSet
-from .matlab import MEMORY_FACTOR, time_limit
 from .readers import as_counts, opened
 
 BLOCK = 1 << 26
@@ -170,8 +169,7 @@ def _embryo(matrix: Path, cells: Path) -> Original:
 @contextmanager
 def _isolated(path: Path) -> Iterator[Callable[..., Any]]:
     """Start a process that reads one file: ``call(function, *arguments)`` runs ``function(path, *arguments)`` in it."""
-    length = path.stat().st_size
-    with Isolated(path.name, memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)) as reader:
+    with Isolated.for_file(path) as reader:
         yield lambda function, *arguments: reader(function, str(path.resolve()), *arguments)
 
 

@@ -21,7 +21,6 @@ from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import most
 
 from . import foreign
-from .matlab import MEMORY_FACTOR, time_limit
 from .pieces import ROWS, import_dask
 from .stored import as_csr, check_indices, check_values, shape_of
 
@@ -141,9 +140,7 @@ def call(function: Callable[..., Any], kind: foreign.Kind, path: Path, *argument
     length = length_of(path)
     with _lock:
         if (path, length) not in _readers:
-            _readers[path, length] = Isolated(
-                str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)
-            )
+            _readers[path, length] = Isolated.for_file(path, length)
         _readers.move_to_end((path, length))
         while len(_readers) > READERS:
             _readers.popitem(last=False)

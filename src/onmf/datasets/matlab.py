@@ -10,18 +10,15 @@ from scipy.sparse import csc_array
 
 from onmf.data.structure import check_structure
 from onmf.io.isolate import Isolated, ReaderEnded
-from onmf.io.limits import check_growth, most
+from onmf.io.limits import check_growth
 
 from .outside import load_matlab5
-
-MEMORY_FACTOR = 3
-"""Memory that reading a file may take, as a multiple of the size of its content."""
 
 
 def read_matlab5(path: Path) -> dict[str, Any]:
     """Read the variables of a MATLAB 5 file: numeric arrays, sparse matrices, arrays of strings; None for others."""
     length = path.stat().st_size
-    with Isolated(str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length)) as reader:
+    with Isolated.for_file(path) as reader:
         try:
             content = reader(load_matlab5, str(path.resolve()))
         except (ReaderEnded, ImportError, NotImplementedError):  # SciPy raises the last for version 7.3
@@ -31,11 +28,6 @@ def read_matlab5(path: Path) -> dict[str, Any]:
     arrays = [part for value in content.values() for part in value if isinstance(part, np.ndarray)]
     check_growth(str(path), sum(array.nbytes for array in arrays), length)
     return {name: _value(name, path, *parts) for name, parts in content.items()}
-
-
-def time_limit(length: int) -> float:
-    """Return the seconds after which reading is stopped; enough for a slow disk on a busy machine."""
-    return 120.0 + length / 1e6
 
 
 def _value(name: str, path: Path, kind: str, *parts: Any) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.matlab import MEMORY_FACTOR, read_matlab5, time_limit
+from onmf.datasets.matlab import read_matlab5
 from onmf.divergence import Array, FloatArray
 from onmf.io.isolate import Isolated, ReaderEnded
-from onmf.io.limits import check_growth, most
+from onmf.io.limits import check_growth
 
 from .cube import Cube, Lines
 from .outside import list_hdf5, read_hdf5
@@ -79,7 +79,7 @@ def _version_73(path: Path) -> dict[str, Any]:
     if find_spec("h5py") is None:
         raise ImportError(f"{path} is a MATLAB 7.3 file, which needs h5py: pip install 'onmf[image]'")
     length = path.stat().st_size
-    reader = Isolated(str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length))
+    reader = Isolated.for_file(path)
     variables = {
         name: (shape, np.dtype(dtype), chunk) for name, (shape, dtype, chunk) in _call(path, reader, list_hdf5).items()
     }

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from onmf.datasets.matlab import MEMORY_FACTOR, time_limit
 from onmf.divergence import Array, FloatArray
 from onmf.io.isolate import Isolated, ReaderEnded
-from onmf.io.limits import check_growth, check_zip_growth, most
+from onmf.io.limits import check_growth, check_zip_growth
 
 from .cube import Cube, Lines, Transform
 from .envi import find_header, read_envi
@@ -185,9 +184,7 @@ class RasterLines(Lines):
         if find_spec("rasterio") is None:
             raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'")
         self.path, self.driver, length = path, driver, path.stat().st_size
-        self.reader = Isolated(
-            str(path), memory=MEMORY_FACTOR * most(length), seconds=time_limit(length), environment=NO_OTHER_FILES
-        )
+        self.reader = Isolated.for_file(path, environment=NO_OTHER_FILES)
         self.metadata = self.call(describe_raster, self.driver)
         lines, samples, bands = self.metadata["shape"]
         self.shape = (lines, samples, bands)

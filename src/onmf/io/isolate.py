@@ -27,6 +27,12 @@ import numpy as np
 LIBRARIES = 1 << 30
 """Bytes of address space for the libraries of a reader."""
 
+MEMORY_FACTOR = 3
+"""Memory that reading a file may take, as a multiple of the largest size of its content."""
+
+SECONDS, BYTES_PER_SECOND = 120.0, 1e6
+"""Time that reading a file may take: enough for a slow disk on a busy machine."""
+
 AFTER = 60
 """Seconds beyond its limit after which a worker ends itself, in case its parent no longer can."""
 
@@ -73,6 +79,15 @@ class Isolated:
     def __init__(self, name: str, *, memory: int, seconds: float, environment: Mapping[str, str] | None = None) -> None:
         self.name, self.memory, self.seconds, self.environment = name, memory, seconds, dict(environment or {})
         self._reset()
+
+    @classmethod
+    def for_file(cls, path: Path, length: int | None = None, environment: Mapping[str, str] | None = None) -> Isolated:
+        """A worker whose limits of memory and time follow from the size of a file (``length``, if it is a folder)."""
+        from onmf.io.limits import most  # not at the top: the worker runs this module, and imports nothing of onmf
+
+        length = path.stat().st_size if length is None else length
+        seconds = SECONDS + length / BYTES_PER_SECOND
+        return cls(str(path), memory=MEMORY_FACTOR * most(length), seconds=seconds, environment=environment)
 
     def _reset(self) -> None:
         """Start without a worker."""

@@ -1,0 +1,41 @@
+"""Count lines and statements, so that the code is seen to grow or to shrink: ``python -m benchmarks.size``.
+
+A statement is one of Python's grammar. Docstrings and comments are none, and neither do line breaks count: code that
+is packed onto fewer lines has as many.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+FOLDERS = ("src", "benchmarks")
+
+
+def count(path: Path) -> tuple[int, int]:
+    """Lines and statements of a file."""
+    text = path.read_text("utf-8")
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    docs = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return text.count("\n"), len(nodes) - len(docs)
+
+
+def main() -> None:
+    """Print both numbers for each package."""
+    root = Path(__file__).parents[1]
+    totals: dict[str, list[int]] = {}
+    for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py")):
+        for place in (str(path.parent.relative_to(root)), f"all of {path.relative_to(root).parts[0]}"):
+            both = totals.setdefault(place, [0, 0])
+            both[0], both[1] = both[0] + (counted := count(path))[0], both[1] + counted[1]
+    print(f"{'package':24}{'lines':>8}{'statements':>12}")
+    for place in sorted(totals, key=lambda place: place.startswith("all")):
+        print(f"{place:24}{totals[place][0]:8,}{totals[place][1]:12,}")
+
+
+if __name__ == "__main__":
+    main()
