@@ -53,7 +53,7 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth
     rows = rows_on_card(nnz, zipf)
     n, entries = rows.shape[0], len(rows.indices)
     what = f"{entries / 1e6:.0f} M nonzeros, r = {k}, {'Zipf' if zipf else 'uniform'}"
-    block = backend.hold(rows, divergence)
+    block = backend.make_block(rows, divergence)
     C = cupy.random.default_rng(1).random((k, WORDS)) ** 8
     T = block.prepare(C)
     labels, _ = backend.best_template(rows, T)
@@ -94,7 +94,7 @@ def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, diverg
     except ImportError as error:
         yield Row(f"the CPU engine: not available ({error})", float("nan"))
         return
-    ended = alternate(InMemory(backend.hold(on_host(rows), divergence)), C, max_iter=6, tol=0.0)
+    ended = alternate(InMemory(backend.make_block(on_host(rows), divergence)), C, max_iter=6, tol=0.0)
     ms = 1e3 * median(one.seconds for one in ended.iterations[1:])
     at = 10 if k <= 20 else 15
     note = f"the GPU is {ms / whole:.1f} times as fast"
@@ -111,7 +111,7 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
     rows = DenseRows(rng.random((n, p), dtype=cupy.float32))
     for loss in ("kullback-leibler", "frobenius"):
         divergence = get_divergence(loss)
-        block = backend.hold(rows, divergence)
+        block = backend.make_block(rows, divergence)
         C = rng.random((k, p))
         T = block.prepare(C)
         least = rows.X.nbytes / bandwidth / 1e9
@@ -121,7 +121,7 @@ def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Ro
         total = timed(lambda labels=labels, best=best: backend.sum_by_label(rows, labels, best, k), repeats)
         yield Row(f"assignment, {what}", assign, floor=least)
         yield Row(f"sum by label, {what}", total, floor=least)
-        run = backend.begin(block)
+        run = backend.start_run(block)
         ms = timed(lambda run=run, T=T: run.step(T), repeats)
         yield Row(f"step, {what}", ms, floor=least, note="assigned, added up and counted")
         ms = iteration(block, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
@@ -138,7 +138,7 @@ def widths(n: int, p: int, k: int, dtype: type, bandwidth: float, repeats: int) 
     X = rng.random((n, p), dtype=dtype)
     least = X.nbytes / bandwidth / 1e9
     for loss in ("kullback-leibler", "frobenius"):
-        block = backend.hold(X, get_divergence(loss))
+        block = backend.make_block(X, get_divergence(loss))
         ms = iteration(block, rng.random((k, p)), 2 * repeats)
         share, what = 2 * least / ms, f"array {n} × {p}, {np.dtype(dtype)}, r = {k}, {loss}"
         target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
@@ -155,8 +155,8 @@ def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Row]:
     for share in (0.0, 0.9):
         labels = cupy.where(rng.random(n) < share, 0, rng.integers(0, k, n))
         X = (C[labels] * (0.5 + rng.random((n, p), dtype=cupy.float32))).astype(cupy.float32)
-        block = backend.hold(X, KullbackLeibler())
-        run, T = backend.begin(block), block.prepare(C)
+        block = backend.make_block(X, KullbackLeibler())
+        run, T = backend.start_run(block), block.prepare(C)
         times.append(timed(lambda run=run, T=T: run.step(T), repeats))
     ratio = times[1] / times[0]
     target = {"target": "≤ 1.3 ×", "met": ratio <= 1.3} if n == 10**6 else {}

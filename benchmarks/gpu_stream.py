@@ -24,10 +24,10 @@ def streamed(what: str, rows: Any, p: int, repeats: int) -> Iterator[Row]:
     entries = rows.nnz if issparse(rows) else rows.size
     backend = GpuBackend(memory=None if entries > BEYOND else min(2 * 10**9, 8 * entries))
     began = perf_counter()
-    block = backend.hold(rows, KullbackLeibler())
+    block = backend.make_block(rows, KullbackLeibler())
     yield Row(f"locked and read once, {what}", 1e3 * (perf_counter() - began))
-    run, C = backend.begin(block), np.random.default_rng(0).random((20, p)) ** 8
-    ms = wall(lambda: run.step_from(backend.bring(C)), max(2, repeats // 3))
+    run, C = backend.start_run(block), np.random.default_rng(0).random((20, p)) ** 8
+    ms = wall(lambda: run.step_from(backend.to_device(C)), max(2, repeats // 3))
     payload = sum(array.nbytes for array in block.rows.arrays.values())
     rate, blocks = payload / ms / 1e6, len(block.rows.cuts)
     target = {"target": "≥ 40 GB/s", "met": rate >= 40} if payload > 1e9 else {}

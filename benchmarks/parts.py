@@ -232,7 +232,7 @@ def floor(quick: bool, repeats: int) -> Iterator[Row]:
     yield Row("floor", "memory read by two threads", bandwidth / 1e9, "GB/s")
     yield Row("floor", "multiply-adds of two threads (matrix product, float64)", rate / 1e9, "G/s")
     for k in (20, 100):
-        block = backend.hold(X, KullbackLeibler())
+        block = backend.make_block(X, KullbackLeibler())
         templates = block.prepare(start_of(X, k))
         assign = lambda rows=block.rows, t=templates: backend.best_template(rows, t)  # noqa: E731
         spent = in_turns({"assign": assign}, repeats)["assign"]

@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from onmf import ONMF
 from onmf.cells.fit import fit_counts
-from onmf.confidence import confidence_of, every_run, measure
+from onmf.confidence import calibrate_model, confidence_of, every_run
 from onmf.datasets import load_cells, load_documents
 from onmf.fit.consensus import agreement_of, votes_of
 from onmf.text import consensus_of_views
@@ -103,7 +103,7 @@ def reliability(name: str, start: str, fits: int, votes: int) -> Measured:
     others, in_votes = list[Any](), None
     if start == VOTE:
         model = consensus_of_views(X, k, random_state=0)
-        sure, _ = confidence_of(model, X, model.labels_, measure(model, X, model.labels_, independent_runs))
+        sure, _ = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_, independent_runs))
         others = independent_runs(model, X, n_runs=fits // VIEWS * VIEWS, seed=SEED)
         if votes:
             voted = [consensus_of_views(X, k, random_state=SEED + number).labels_ for number in range(votes)]
@@ -111,7 +111,7 @@ def reliability(name: str, start: str, fits: int, votes: int) -> Measured:
     else:
         options = STARTS[start]
         model = ONMF(k, **options).fit(X)
-        sure, _ = confidence_of(model, X, model.labels_, measure(model, X, model.labels_))
+        sure, _ = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_))
         other = ONMF(k, init="random-partition", n_init=fits, random_state=SEED, refine=options.get("refine"))
         others = [run.labels for run in every_run(other, X)]
     posterior = model.predict_proba(X)[np.arange(len(sure)), model.labels_]

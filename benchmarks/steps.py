@@ -40,12 +40,12 @@ from onmf.data import InMemory
 from onmf.datasets import list_datasets, load_docstrings, load_documents
 from onmf.divergence import Cosine, KullbackLeibler
 from onmf.fit import Listener, Plan
-from onmf.fit.bursts import settle
-from onmf.fit.consensus import cast_votes, elect, votes_of
+from onmf.fit.consensus import cast_votes, cluster_votes, votes_of
 from onmf.fit.describe import losses_of
 from onmf.fit.restarts import best_run
 from onmf.fit.starts import Seeds, from_sums
 from onmf.io.files import write_whole
+from onmf.text.bursts import reassign
 from onmf.text.consensus import RUNS, log_tfidf
 
 DOCSTRINGS = "docstrings"
@@ -72,10 +72,10 @@ def ballot(X: Any, k: int, seed: list[int], threads: int) -> Ballot:
     backend, plan, rng = CpuBackend(n_threads=threads), Plan(refine="local-search"), np.random.default_rng(seed)
     logs = log_tfidf(X)
     kinds: list[tuple[Any, Any]] = [(X, KullbackLeibler()), (logs, KullbackLeibler()), (logs, Cosine())]
-    views = [backend.hold(*kind) for kind in kinds]
+    views = [backend.make_block(*kind) for kind in kinds]
     options: dict[str, Any] = {"n_runs": RUNS // len(views), "plan": plan, "listener": Listener()}
     votes = np.concatenate([cast_votes(InMemory(view), k, rng, **options) for view in views], axis=1)
-    elected, _ = elect(views[0], votes, k, rng, plan)
+    elected, _ = cluster_votes(views[0], votes, k, rng, plan)
     return Ballot(views, votes, elected, k, int(rng.integers(2**31)))
 
 
@@ -136,7 +136,7 @@ def likely_views(given: Ballot) -> Any:
 
 def bursts(given: Ballot) -> Any:
     """Assign documents by the likelihood of their counts if words come in bursts."""
-    return settle(given.views[0], given.elected, given.k)[0]
+    return reassign(given.views[0], given.elected, given.k)[0]
 
 
 CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {

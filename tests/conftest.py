@@ -39,14 +39,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def hold(engine, X, divergence, weights=None, n_threads=None):
+def make_block(engine, X, divergence, weights=None, n_threads=None):
     """Rows as a block of the backend of this engine."""
-    return get_engine(engine, X, n_threads).backend.hold(X, divergence, weights)
+    return get_engine(engine, X, n_threads).backend.make_block(X, divergence, weights)
 
 
 def prepare(block, templates):
     """Templates in the form that the backend of a block reads."""
-    return block.backend.prepare(block.rows, block.backend.bring(templates))
+    return block.backend.prepare(block.rows, block.backend.to_device(templates))
 
 
 def pytest_collection_modifyitems(items):

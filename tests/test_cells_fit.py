@@ -14,7 +14,7 @@ from onmf.cells.fit import fit_counts, keep_cells
 from onmf.cells.genes import columns_of, deviance, top_genes
 from onmf.cells.matrix import SomeRows
 from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, UNIT, View, log_likelihood, logarithms, transform
-from onmf.confidence import USUAL, Calibration, calibrate, log_chances
+from onmf.confidence import DEFAULT_GAP, Calibration, calibrate, log_chances
 from onmf.datasets import make_counts
 from onmf.divergence import NegativeBinomial
 
@@ -230,7 +230,7 @@ class TestConfidence:
         fit = fit_counts(made.X, 4, n_init=1, view="counts")
         chances = np.sort(log_chances(fit.model, made.X), axis=1)
         assert fit.calibration.temperature == pytest.approx(
-            np.median(chances[:, -1] - chances[:, -2]) / USUAL, rel=1e-3
+            np.median(chances[:, -1] - chances[:, -2]) / DEFAULT_GAP, rel=1e-3
         )
         assert fit.calibration.low == pytest.approx(np.zeros(4), abs=1e-3)
         assert fit.calibration.high == pytest.approx(np.ones(4), abs=1e-3)

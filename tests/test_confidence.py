@@ -10,13 +10,13 @@ from onmf import ONMF
 from onmf.confidence import (
     Calibration,
     calibrate,
+    calibrate_model,
     calibration_of,
     confidence_of,
+    evenly_spaced,
     every_run,
     log_chances,
-    measure,
     refit,
-    spread,
 )
 from onmf.datasets import make_counts, write_shards
 from onmf.fit.consensus import agreement_of, votes_of
@@ -51,7 +51,7 @@ def test_a_confidence_holds_in_independent_fits():
     for seed in range(8):
         X = blur(seed, 600)
         model = ONMF(6).fit(X)
-        sure, _ = confidence_of(model, X, model.labels_, measure(model, X, model.labels_))
+        sure, _ = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_))
         pairs.append((sure, co_clustering(X, model.labels_, 6, range(1000, 1012))))
     sure, together = np.concatenate(pairs, axis=1)
     assert sure.mean() == pytest.approx(together.mean(), abs=0.05)
@@ -81,7 +81,7 @@ def test_without_other_fits_the_usual_temperature():
     found = calibrate(chances, labels, [])
     ordered = np.sort(chances, axis=1)
     assert found.temperature == pytest.approx(
-        np.median(ordered[:, 2] - ordered[:, 1]) / onmf.confidence.USUAL, rel=1e-3
+        np.median(ordered[:, 2] - ordered[:, 1]) / onmf.confidence.DEFAULT_GAP, rel=1e-3
     )
     assert found.low == pytest.approx(np.zeros(3), abs=1e-3)
     assert found.high == pytest.approx(np.ones(3), abs=1e-3)
@@ -89,7 +89,7 @@ def test_without_other_fits_the_usual_temperature():
 
 def test_rows_that_fit_badly_are_never_surer(blurred):
     model = ONMF(6).fit(blurred)
-    found = measure(model, blurred, model.labels_)
+    found = calibrate_model(model, blurred, model.labels_)
     assert ((found.low >= 0) & (found.low <= found.high) & (found.high <= 1)).all()
 
 
@@ -98,7 +98,7 @@ def test_rows_that_fit_badly_are_never_surer(blurred):
 def test_every_divergence(blurred, beta_loss, smoothing):
     X = blurred[:300]
     model = ONMF(4, beta_loss=beta_loss, smoothing=smoothing).fit(X)
-    sure, following = confidence_of(model, X, model.labels_, measure(model, X, model.labels_))
+    sure, following = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_))
     assert ((sure >= 0) & (sure <= 1)).all()
     assert (following != model.labels_).all()
     assert ((following >= (-1 if smoothing == 0 else 0)) & (following < 4)).all()
@@ -108,14 +108,14 @@ def test_one_cluster_and_as_many_as_rows(blurred):
     for k, n in ((1, 20), (5, 5)):
         X = blurred[:n]
         model = ONMF(k).fit(X)
-        sure, following = confidence_of(model, X, model.labels_, measure(model, X, model.labels_))
+        sure, following = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_))
         assert ((sure > 0) & (sure <= 1)).all()
         assert (following == -1).all() == (k == 1)
 
 
 def test_the_same_in_pieces_and_in_parts(blurred, tmp_path, monkeypatch):
     model = ONMF(5).fit(blurred)
-    found = measure(model, blurred, model.labels_)
+    found = calibrate_model(model, blurred, model.labels_)
     shards = write_shards([blurred[:700], blurred[700:]], tmp_path / "shards")
     whole = confidence_of(model, blurred, model.labels_, found)
     in_parts = confidence_of(model, shards, model.labels_, found)
@@ -140,11 +140,11 @@ def test_fits_again_leave_the_model_alone(blurred):
 
 
 def test_a_sample_is_enough(blurred, monkeypatch):
-    monkeypatch.setattr(onmf.confidence, "SAMPLE", 700)
-    assert len(spread(1500, 700)) == 700
-    assert spread(3).tolist() == [0, 1, 2]
+    monkeypatch.setattr(onmf.confidence, "CALIBRATION_ROWS", 700)
+    assert len(evenly_spaced(1500, 700)) == 700
+    assert evenly_spaced(3).tolist() == [0, 1, 2]
     model = ONMF(6).fit(blurred)
-    sample = measure(model, blurred[::2], model.labels_[::2])
+    sample = calibrate_model(model, blurred[::2], model.labels_[::2])
     sure, _ = confidence_of(model, blurred, model.labels_, sample)
     assert sure.mean() == pytest.approx(co_clustering(blurred, model.labels_, 6, range(8)).mean(), abs=0.12)
 
@@ -208,7 +208,7 @@ def test_chances_are_those_of_predict_proba():
 def test_a_model_is_saved_whatever_the_unit_of_its_losses(unit, tmp_path):
     X = np.random.default_rng(0).gamma(1.0, size=(40, 5)) * unit
     model = ONMF(2, random_state=0).fit(X)
-    calibration = measure(model, X, model.labels_)
+    calibration = calibrate_model(model, X, model.labels_)
     extra = {"kind": "cells", "genes": list("abcde"), "names": ["one", "two"], "view": "counts"}
     model.save(tmp_path / "model.onmf", extra=extra | calibration.parts())
     read = calibration_of(onmf.load(tmp_path / "model.onmf").extra_, 2)

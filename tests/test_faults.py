@@ -273,7 +273,7 @@ def test_what_is_in_this_process_is_sent_once(client, kind):
 def kept_here():
     from onmf.data import dask_worker
 
-    return len(dask_worker._memos)
+    return len(dask_worker._caches)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from onmf import ONMF
 from onmf.backend import on_gpu, to_host
 from onmf.backend.gpu import lock
-from onmf.backend.gpu.rows import bytes_needed, narrowest
+from onmf.backend.gpu.rows import bytes_needed, exact_float_type
 from onmf.backend.gpu.stream import BUFFERS, StreamedRows
 from onmf.data import get_engine
 
@@ -68,7 +68,7 @@ def test_to_cpu_is_a_copy(counts):
     ],
 )
 def test_entries_keep_their_value(values, expected):
-    assert narrowest(values) == expected
+    assert exact_float_type(values) == expected
 
 
 def test_memory_that_rows_need(counts):

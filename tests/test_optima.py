@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from conftest import hold
+from conftest import make_block
 from onmf import ONMF
 from onmf.backend import CpuBackend
 from onmf.datasets import make_counts
@@ -86,7 +86,7 @@ class AllAtOnce(CpuBackend):
 def test_costs_of_all_moves_at_once(small, beta_loss):
     k, divergence = 4, get_divergence(beta_loss)
     labels = np.random.default_rng(0).integers(k, size=len(small)).astype(np.int32)
-    block = hold("cpu", small.astype(float), divergence)
+    block = make_block("cpu", small.astype(float), divergence)
     frozen = FrozenOnHost(block.fixed_weights[:, None] * small, labels, k)
     costs = divergence.moves.costs(frozen)
     before = OBJECTIVES[beta_loss](small, labels, k)
@@ -113,7 +113,9 @@ def check_local_search(backend, small, beta_loss, kind, seed):
     X, k = kinds(small)[kind], 4
     rng = np.random.default_rng(seed)
     divergence = get_divergence(beta_loss)
-    search = Search.over(hold(backend, X, divergence) if isinstance(backend, str) else backend.hold(X, divergence))
+    search = Search.over(
+        make_block(backend, X, divergence) if isinstance(backend, str) else backend.make_block(X, divergence)
+    )
     start = rng.integers(k, size=len(small)).astype(np.int32)
     result = local_search(search, start, k, rng)
     objective = OBJECTIVES[beta_loss]
@@ -132,7 +134,7 @@ def check_local_search(backend, small, beta_loss, kind, seed):
 def test_weights_are_repeats(small, beta_loss):
     X = np.delete(small, 11, axis=0)
     weights = np.arange(len(X)) % 3 + 1.0
-    search = Search.over(hold("cpu", X, get_divergence(beta_loss), weights))
+    search = Search.over(make_block("cpu", X, get_divergence(beta_loss), weights))
     result = local_search(search, np.arange(len(X), dtype=np.int32) % 3, 3, np.random.default_rng(0))
     often = np.repeat(X, weights.astype(int), axis=0)
     objective = OBJECTIVES[beta_loss]
@@ -146,14 +148,14 @@ def test_weights_are_repeats(small, beta_loss):
 
 def test_rows_of_counts_are_made_once_for_all_runs(small):
     kl = get_divergence("kullback-leibler")
-    block = hold("cpu", small, kl)
+    block = make_block("cpu", small, kl)
     search = Search.over(block)
     counts = search.shared
     for i, row in enumerate(small):
         here = slice(counts.bounds[i], counts.bounds[i + 1])
         assert np.array_equal(counts.counts[here][: counts.ones[i] - here.start], np.ones((row == 1).sum()))
         assert np.array_equal(np.bincount(counts.features[here], counts.counts[here], len(row)), row)
-    assert Search.over(hold("cpu", small + 0.5, kl)).shared is None
+    assert Search.over(make_block("cpu", small + 0.5, kl)).shared is None
 
 
 @pytest.mark.parametrize("beta_loss", OBJECTIVES)
@@ -218,7 +220,7 @@ class TestBisection:
     @pytest.mark.parametrize("kind", list(kinds(np.ones((2, 2)))))
     def test_halves_are_clusters_of_their_own(self, small, beta_loss, kind):
         X = kinds(small)[kind]
-        search = Search.over(hold("cpu", X, get_divergence(beta_loss)))
+        search = Search.over(make_block("cpu", X, get_divergence(beta_loss)))
         rows = np.arange(0, len(small), 2)
         gain, second = halve(search, rows, np.random.default_rng(0))
         assert set(second) < set(rows)
@@ -287,7 +289,7 @@ class TestHowSure:
         X = np.delete(small, 11, axis=0) + 1.0
         model = ONMF(4, beta_loss=beta_loss, engine=engine).fit(X)
         divergence = get_divergence(beta_loss)
-        block = hold("reference", X, divergence)
+        block = make_block("reference", X, divergence)
         losses = np.stack([block.assign(block.prepare(model.cluster_centers_[[c]])).losses for c in range(4)], axis=1)
         rows = np.arange(len(X))
         own = losses[rows, model.labels_]

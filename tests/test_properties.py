@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
-from conftest import hold, prepare
+from conftest import make_block, prepare
 from onmf import ONMF, metrics, snpa
 from onmf.divergence import get_divergence
 
@@ -63,7 +63,7 @@ def test_engines_agree_on_ugly_input(problem, loss, sparse):
     templates = divergence.templates(X[:k] + 0.1)
     losses = []
     for name in ("reference", "cpu"):
-        block = hold(name, data, divergence)
+        block = make_block(name, data, divergence)
         losses.append(block.assign(prepare(block, templates)).losses)
         size = np.abs(block.constants) + np.abs(losses[-1]) + 1
     assert np.all(np.abs(losses[0] - losses[1]) <= 1e-12 * size)

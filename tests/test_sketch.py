@@ -48,7 +48,7 @@ def labelled(X, B, starts=None, threads=1):
 
 def exact(X, B, starts=None):
     backend = CpuBackend()
-    block = backend.hold(X, Frobenius())  # any that takes all of these rows
+    block = backend.make_block(X, Frobenius())  # any that takes all of these rows
     return backend.best_template(block.rows, block.prepare_templates(B, starts))[0]
 
 
@@ -170,13 +170,13 @@ def test_sketches_are_made_anew_when_templates_have_moved(always):
     X, B = mixtures(), np.log(mixtures()[:6] + 1.0)
     screening = Screening(X, Threads(1))
     first = screening.screen(B, np.zeros(6), 6, X[:1])
-    screening.note(0, 6)
-    screening.note(N, 6)  # they take as long as four of the eight directions of a sketch
+    screening.record_open(0, 6)
+    screening.record_open(N, 6)  # they take as long as four of the eight directions of a sketch
     again = screening.screen(B, np.zeros(6), 6, X[:1])
     assert first is not None
     assert again is not None
     assert again.Z is first.Z
-    screening.note(N, 6)
+    screening.record_open(N, 6)
     moved = RNG.permutation(B.T).T
     fresh = screening.screen(moved, np.zeros(6), 6, X[:1])
     assert fresh is not None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, csr_matrix, dia_array, lil_array
 
-from conftest import hold
+from conftest import make_block
 from onmf import ONMF, kl_onmf, select_n_clusters, snpa
 from onmf.backend import CpuBackend
 from onmf.data import Blocks, get_engine
@@ -317,8 +317,8 @@ def test_weights_are_repeated_rows_where_clusters_start_again():
 def test_an_infinite_loss_of_weight_0_counts_as_nothing(engine):
     X, weights = np.array([[2, 2], [0, 1]]), [0.0, 1.0]
     divergence = get_divergence("kullback-leibler", 0.0)
-    block = hold(engine, X, divergence, np.array(weights))
-    step = block.backend.begin(block).step_from(np.array([[0.0, 1.0], [0.0, 2.0]]))
+    block = make_block(engine, X, divergence, np.array(weights))
+    step = block.backend.start_run(block).step_from(np.array([[0.0, 1.0], [0.0, 2.0]]))
     assert np.isfinite(step.loss).all()
     assert_finite(ONMF(2, smoothing=0, engine=engine).fit(X, sample_weight=weights), X[1:])
 

@@ -65,7 +65,7 @@ def test_a_callback_that_stops_sees_the_labels_of_its_iteration(X):
 
     ended = []
     for backend in (AheadBackend(), Reference()):
-        data = InMemory(backend.hold(X, KullbackLeibler()))
+        data = InMemory(backend.make_block(X, KullbackLeibler()))
         result = alternate(data, X[:4] + 0.5, watch=lambda iteration, W: iteration.number == 2)
         assert result.stop_reason == "callback"
         ended.append((data.part.run.collect(), result))

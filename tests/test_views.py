@@ -9,9 +9,9 @@ import onmf
 from onmf.backend import CpuBackend
 from onmf.datasets import make_counts, open_shards, write_shards
 from onmf.divergence import KullbackLeibler
-from onmf.fit.bursts import MOST_REPEATS, Bursts, estimate, log_likelihoods, settle
 from onmf.metrics import clustering_accuracy
 from onmf.text import cluster_documents, consensus_of_views
+from onmf.text.bursts import MOST_REPEATS, Bursts, estimate, log_likelihoods, reassign
 from onmf.text.consensus import independent_runs, log_tfidf
 from onmf.text.effort import Effort, choose_effort
 
@@ -113,9 +113,9 @@ class TestBursts:
 
     def test_rows_settle(self):
         X = csr_array(np.kron(np.eye(2), np.full((20, 5), 2.0)))
-        block = CpuBackend(n_threads=1).hold(X, KullbackLeibler())
+        block = CpuBackend(n_threads=1).make_data(X, KullbackLeibler())
         labels = np.repeat([0, 1, 1], [17, 3, 20]).astype(np.int32)
-        found, history = settle(block, labels, 2)
+        found, history = reassign(block, labels, 2)
         assert found.tolist() == [0] * 20 + [1] * 20
         assert history["moved"].tolist() == [3, 0]
 
@@ -128,12 +128,12 @@ class TestBursts:
         assert found.argmax(axis=1).tolist() == [0, 0, 1]
 
     def test_no_cluster_is_emptied_and_rows_without_weight_count_for_nothing(self):
-        alike = CpuBackend(n_threads=1).hold(csr_array(np.ones((6, 2))), KullbackLeibler())
+        alike = CpuBackend(n_threads=1).make_data(csr_array(np.ones((6, 2))), KullbackLeibler())
         start = np.array([0, 0, 1, 1, 1, 1], dtype=np.int32)
-        assert settle(alike, start, 2)[0].tolist() == start.tolist()
+        assert reassign(alike, start, 2)[0].tolist() == start.tolist()
         X = csr_array([[4.0, 1, 0], [4, 1, 0], [1, 4, 0], [1, 4, 0], [0, 3, 5]])
-        weighed = CpuBackend(n_threads=1).hold(X, KullbackLeibler(), np.array([1.0, 1, 1, 1, 0]))
-        labels, _ = settle(weighed, np.array([0, 0, 1, 1, 0], dtype=np.int32), 2)
+        weighed = CpuBackend(n_threads=1).make_data(X, KullbackLeibler(), np.array([1.0, 1, 1, 1, 0]))
+        labels, _ = reassign(weighed, np.array([0, 0, 1, 1, 0], dtype=np.int32), 2)
         assert labels.tolist() == [0, 0, 1, 1, 1]
 
 

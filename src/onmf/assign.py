@@ -16,17 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from onmf import interrupt
 from onmf.backend import on_gpu, to_host
 from onmf.data import Data
-from onmf.data.intake import take_in
-from onmf.data.validate import sound, warn_zero_rows
+from onmf.data.intake import prepare_data
+from onmf.data.validate import check_container, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, number
 from onmf.fit.describe import best_labels, labels_and_scales, labels_scales_and_margins, probabilities, total_loss
-from onmf.fit.result import Assigned, Clustering, membership, telling
+from onmf.fit.result import Assigned, Clustering, distinctiveness, membership
 from onmf.parameters import is_integer
 
 NEGLIGIBLE = 1e-12
 """Weights of features up to this may be rounding errors."""
 
-UNSEEN = 1e-10
+MIN_SMOOTHING = 1e-10
 """Least smoothing of :meth:`AssignMixin.score`, which also applies to models fitted without smoothing."""
 
 
@@ -57,7 +57,7 @@ class AssignMixin(TransformerMixin):
         -------
         labels : (n,) array of int
         """
-        (labels,) = self._by_row(X, best_labels)
+        (labels,) = self._map_rows(X, best_labels)
         return labels
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
@@ -84,7 +84,7 @@ class AssignMixin(TransformerMixin):
         check_is_fitted(self)
         if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        (chances,) = self._by_row(X, probabilities, float(temperature))
+        (chances,) = self._map_rows(X, probabilities, float(temperature))
         return chances
 
     def transform(self, X: Any) -> Any:
@@ -99,7 +99,7 @@ class AssignMixin(TransformerMixin):
         -------
         H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
-        return self._output(*self._by_row(X, labels_and_scales))
+        return self._output(*self._map_rows(X, labels_and_scales))
 
     def assign(self, X: Any) -> Assigned:
         """The cluster, scale and margin of each row of ``X``, in one pass.
@@ -115,7 +115,7 @@ class AssignMixin(TransformerMixin):
             ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
             in ``margins_``.
         """
-        return Assigned(*self._by_row(X, labels_scales_and_margins))
+        return Assigned(*self._map_rows(X, labels_scales_and_margins))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -131,7 +131,7 @@ class AssignMixin(TransformerMixin):
             Sparse if ``X`` is sparse and the sparse form is smaller.
         """
         check_is_fitted(self)
-        H: Any = X if on_gpu(X) else check_array(sound(X), accept_sparse="csr", dtype=np.float64)
+        H: Any = X if on_gpu(X) else check_array(check_container(X), accept_sparse="csr", dtype=np.float64)
         W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
@@ -177,7 +177,7 @@ class AssignMixin(TransformerMixin):
         """
         check_is_fitted(self)
         data = self._data(X, sample_weight)
-        smoothed = self._divergence.smooth(data.bring(self.cluster_centers_), at_least=UNSEEN)
+        smoothed = self._divergence.smooth(data.to_device(self.cluster_centers_), at_least=MIN_SMOOTHING)
         losses, weights = data.total(total_loss, smoothed)
         return -float(losses / weights)
 
@@ -214,7 +214,7 @@ class AssignMixin(TransformerMixin):
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if len(set(names)) < p:
             raise ValueError("feature_names holds the same name twice: give every feature its own name.")
-        weights = telling(centroids, to_host(self.clustering_.masses))
+        weights = distinctiveness(centroids, to_host(self.clustering_.masses))
         sizes = np.abs(weights) if (centroids < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE} for k, top in enumerate(tops)]
@@ -226,18 +226,18 @@ class AssignMixin(TransformerMixin):
         return self._divergence
 
     @interrupt.heeding
-    def _by_row(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    def _map_rows(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
         check_is_fitted(self)
         data = self._data(X, warn=True)
-        found = data.by_row(function, data.bring(self.cluster_centers_), *args)
+        found = data.map_rows(function, data.to_device(self.cluster_centers_), *args)
         if data.zeros and not self._divergence.absolute:  # Dask has read nothing yet
             warn_zero_rows(data.zeros, len(found[0]))
         return found
 
     def _data(self, X: Any, sample_weight: Any = None, *, warn: bool = False) -> Data:
         """New data as the engine holds them, with the features of the centroids."""
-        data = take_in(self, X, self._divergence, sample_weight, warn=warn).data
+        data = prepare_data(self, X, self._divergence, sample_weight, warn=warn).data
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
             raise ValueError(

@@ -82,7 +82,7 @@ class FitReporter(Listener):
             )
         )
 
-    def searched(self, clustering: Clustering) -> None:
+    def report_search(self, clustering: Clustering) -> None:
         """Report the end of the local search, if there was one."""
         if self.estimator.verbose and clustering.n_sweeps:
             print(f"local search: {clustering.n_sweeps} sweeps, objective {clustering.objective:.9g}")

@@ -20,39 +20,39 @@ from sklearn.base import clone
 from onmf import interrupt
 from onmf.backend import Backend, on_gpu, to_host
 from onmf.data import Engine, Part, get_engine, in_blocks
-from onmf.data.intake import in_parts, take_in
+from onmf.data.intake import in_parts, prepare_data
 from onmf.data.parts import PartsEngine
 from onmf.divergence import Array, FloatArray, get_divergence
 from onmf.estimator import ONMF
 from onmf.fit import Clustering, Listener
 from onmf.fit.consensus import agreement_of, votes_of
 from onmf.fit.describe import losses_of
-from onmf.fit.restarts import runs, searcher
-from onmf.fit.solve import begin
+from onmf.fit.restarts import prepare_search, runs
+from onmf.fit.solve import seeds_of_run
 from onmf.io.rules import Rule, is_array, number, optional
 from onmf.parameters import number_of_runs, settings_of
 
 REFITS = 8
 """Fits from other random starts."""
 
-SAMPLE = 10_000
+CALIBRATION_ROWS = 10_000
 """Rows, at most, on which these fits run."""
 
-SEED = 548_017_263
+REFIT_SEED = 548_017_263
 """Seed of these fits: the same model gets the same confidence. It is one that nobody would choose for the fit itself,
 because a fit from the same start would be no independent one."""
 
-USUAL = 4.0
+DEFAULT_GAP = 4.0
 """Gap between the two best clusters of a median row, in temperatures, if nothing is known from other fits. On real
 cells it is between 1 and 12."""
 
-WIDEST = 20.0
+MAX_RATIO = 20.0
 """The temperature is at most this many times larger or smaller than the gap of a median row."""
 
 TEMPERATURES = (1e-300, 1e300)
 """Smallest and largest temperature in a model file. It has the unit of the losses, which depends on that of X."""
 
-PRIOR = 20
+PRIOR_ROWS = 20
 """A cluster is treated as if it had so many more rows, which behave as all rows do: a small one tells little."""
 
 ROWS_AT_A_TIME = 1 << 16
@@ -114,7 +114,7 @@ def calibration_of(parts: Mapping[str, Any], k: int) -> Calibration | None:
 
 
 @interrupt.heeding
-def measure(
+def calibrate_model(
     model: ONMF, X: Any, labels: Array, again: Callable[[ONMF, Any], Sequence[Array]] | None = None
 ) -> Calibration:
     """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
@@ -124,7 +124,7 @@ def measure(
     model : ONMF
         The fitted model. The other fits have its parameters, but start from random partitions.
     X : array or sparse array of shape (n, p)
-        Rows of the model, in memory; at most :data:`SAMPLE` of them are used, evenly spaced.
+        Rows of the model, in memory; at most :data:`CALIBRATION_ROWS` of them are used, evenly spaced.
     labels : array of shape (n,)
         Their clusters.
     again : callable, optional
@@ -135,7 +135,7 @@ def measure(
     Calibration
     """
     again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
-    some = spread(len(labels))
+    some = evenly_spaced(len(labels))
     rows = X[some]
     k = len(model.cluster_centers_)
     enough = 1 < k <= len(some)
@@ -143,18 +143,18 @@ def measure(
     return calibrate(log_chances(model, rows), labels[some], voted)
 
 
-def spread(n: int, most: int = SAMPLE) -> Array:
+def evenly_spaced(n: int, most: int = CALIBRATION_ROWS) -> Array:
     """The numbers of at most ``most`` of n rows, evenly spaced."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
 def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
     """Fits with the parameters of a model from random partitions; what it estimated of its divergence stays."""
-    other = clone(model).set_params(init="random-partition", n_init=n_runs, random_state=SEED)
+    other = clone(model).set_params(init="random-partition", n_init=n_runs, random_state=REFIT_SEED)
     return every_run(other.set_params(beta_loss=model.divergence_), X)
 
 
-def every_run(model: ONMF, X: Any, *, thorough: bool = False, alone: bool = False) -> list[Clustering]:
+def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: bool = False) -> list[Clustering]:
     """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted.
 
     Parameters
@@ -174,18 +174,18 @@ def every_run(model: ONMF, X: Any, *, thorough: bool = False, alone: bool = Fals
     """
     divergence = get_divergence(model.beta_loss, model.smoothing)
     settings = settings_of(model, n_runs=number_of_runs(model))
-    _, data = take_in(model, X, divergence, engine=_engine(model, X), reset=True)
-    search = searcher(data, settings.plan)
-    start = partial(begin, data, settings, Listener(), search=search)
-    data = data.fork() if alone else data
+    _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
+    search = prepare_search(data, settings.plan)
+    start = partial(seeds_of_run, data, settings, Listener(), search=search)
+    data = data.fork() if single_threaded else data
     return list(runs(data, start, settings.seeds, replace(settings.plan, thorough=thorough), search=search))
 
 
 @interrupt.heeding
 def log_chances(model: ONMF, X: Any) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
-    data = take_in(model, X, model.divergence_, engine=_engine(model, X)).data
-    (chances,) = data.by_row(chances_by_row, data.bring(model.cluster_centers_))
+    data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
+    (chances,) = data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))
     return to_host(chances)
 
 
@@ -207,7 +207,7 @@ def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) 
     labels : (n,) array of int
         Their clusters.
     calibration : Calibration
-        From :func:`measure`, or from the file of the model.
+        From :func:`calibrate_model`, or from the file of the model.
 
     Returns
     -------
@@ -215,8 +215,10 @@ def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) 
     runners_up : (n,) array of int
         -1 if there is only one cluster.
     """
-    data = take_in(model, X, model.divergence_, engine=_engine(model, X)).data
-    sure, following = data.by_row(confidence_by_row, data.bring(model.cluster_centers_), calibration, labels=labels)
+    data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
+    sure, following = data.map_rows(
+        confidence_by_row, data.to_device(model.cluster_centers_), calibration, labels=labels
+    )
     return to_host(sure), to_host(following)
 
 
@@ -265,7 +267,7 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     together, n_votes = np.ones(n), len(voted) if len(voted) > 1 else 0
     if n_votes:
         together = agreement_of(votes_of(np.stack(voted, axis=1).astype(np.int32), k), labels, k).rows
-    doubt = np.minimum(together, _probability(chances, labels, gap / USUAL))
+    doubt = np.minimum(together, _probability(chances, labels, gap / DEFAULT_GAP))
     together = (n_votes * together + doubt) / (n_votes + 1)
 
     def loss(log_ratio: float) -> float:
@@ -274,7 +276,7 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
         return float(np.square(together - low[labels] - (high - low)[labels] * probability).mean())
 
     # The loss can have more than one minimum: look around first.
-    limit = np.log(WIDEST)
+    limit = np.log(MAX_RATIO)
     grid = np.linspace(-limit, limit, 9)
     best = grid[int(np.argmin([loss(place) for place in grid]))]
     step = grid[1] - grid[0]
@@ -304,9 +306,9 @@ def _lines(probability: FloatArray, together: FloatArray, labels: Array, k: int)
     variance, covariance = np.square(probability).mean() - mean**2, (probability * together).mean() - mean * level
 
     def average(values: FloatArray, prior: float) -> FloatArray:
-        return (np.bincount(labels, weights=values, minlength=k) + PRIOR * prior) / weights
+        return (np.bincount(labels, weights=values, minlength=k) + PRIOR_ROWS * prior) / weights
 
-    weights = np.bincount(labels, minlength=k) + PRIOR
+    weights = np.bincount(labels, minlength=k) + PRIOR_ROWS
     at, levels = average(probability, mean), average(together, level)
     spread = average(np.square(probability), variance + mean**2) - at**2
     shared = average(probability * together, covariance + mean * level) - at * levels

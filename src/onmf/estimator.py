@@ -18,7 +18,7 @@ from onmf.assign import AssignMixin
 from onmf.backend import Backend, to_host
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.data import Engine
-from onmf.data.intake import in_parts, take_in
+from onmf.data.intake import in_parts, prepare_data
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence
 from onmf.fit import Clustering, Listener, fit
 from onmf.fit.dispersion import fit_estimating, with_estimate
@@ -255,12 +255,12 @@ class ONMF(
         divergence = with_estimate(divergence, None if known is None else self._divergence)
         if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
-        engine, data = take_in(self, X, divergence, sample_weight, reset=known is None, warn=True)
+        engine, data = prepare_data(self, X, divergence, sample_weight, reset=known is None, warn=True)
         if known is None:
             check_rows(data.shape[0], self.n_clusters)
             seed = check_random_state(self.random_state).randint(2**31 - 1)
             start = first_seeds(data, settings_of(self, seeds=np.array([seed])), Listener())
-            known = Stream(np.array(divergence.begin(start.centroids), dtype=np.float64, order="C"))
+            known = Stream(np.array(divergence.initial_centroids(start.centroids), dtype=np.float64, order="C"))
         else:  # learn() changes a copy, so a failure leaves the model as it was
             known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, data, float(self.forgetting), batch)
@@ -377,13 +377,13 @@ def _fit(
     n_runs = number_of_runs(model) if init is None else 1
     if in_parts(X):
         check_for_parts(model.refine, start)
-    chosen, data = take_in(model, X, divergence, weights, engine=engine, reset=True, warn=True)
+    chosen, data = prepare_data(model, X, divergence, weights, engine=engine, reset=True, warn=True)
     check_rows(data.shape[0], model.n_clusters)
     settings = settings_of(model, init=start, n_runs=n_runs)
     reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters_of(settings)))
-    again = partial(take_in, model, X, sample_weight=weights, engine=engine, reset=True)
+    again = partial(prepare_data, model, X, sample_weight=weights, engine=engine, reset=True)
     clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
-    reporter.searched(clustering)
+    reporter.report_search(clustering)
     model._divergence = divergence
     model._adopt(clustering, chosen.name)
     for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit

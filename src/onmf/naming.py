@@ -42,7 +42,7 @@ __all__ = [
 CANDIDATES = 10
 """Features of a cluster from which its name is made."""
 
-LONGEST = 100
+MAX_NAME_LENGTH = 100
 """Characters of the longest name."""
 
 REORDERINGS = 3
@@ -133,7 +133,7 @@ def _alike(one: str, other: str) -> bool:
 def _shortened(name: str) -> str:
     """A name as one line that can be shown and that is not too long."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return line if len(line) <= MAX_NAME_LENGTH else line[: MAX_NAME_LENGTH - 1] + "…"
 
 
 def distinct(names: Sequence[str]) -> list[str]:
@@ -199,8 +199,8 @@ def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) ->
         name = name.strip()
         if not name:
             raise ValueError(f"The name of cluster {number} is empty: give it at least one letter.")
-        if len(name) > LONGEST:
-            raise ValueError(f"The name of cluster {number} has {len(name)} characters: use at most {LONGEST}.")
+        if len(name) > MAX_NAME_LENGTH:
+            raise ValueError(f"The name of cluster {number} has {len(name)} characters: use at most {MAX_NAME_LENGTH}.")
         if not name.isprintable():
             raise ValueError(f"The name of cluster {number} has line breaks or control characters: leave them out.")
         result[number - first] = name

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from onmf.data.intake import check_in_memory
-from onmf.data.validate import check_data, sound
+from onmf.data.validate import check_container, check_data
 from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
 from onmf.fit import Clustering
@@ -62,8 +62,8 @@ def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clust
         check_in_memory(X, "The paper's orientation")
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
-        options = {**options, "init": _transposed(sound(init, "init"))}
-    transposed = _transposed(sound(X))
+        options = {**options, "init": _transposed(check_container(init, "init"))}
+    transposed = _transposed(check_container(X))
     try:
         return ONMF(r, beta_loss=beta_loss, **options).fit(transposed).clustering_
     except ValueError:

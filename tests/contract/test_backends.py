@@ -8,7 +8,7 @@ from examples.scipy_backend import SciPyBackend
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.exceptions import ConvergenceWarning
 
-from conftest import hold, needs_gpu, prepare
+from conftest import make_block, needs_gpu, prepare
 from onmf import ONMF
 from onmf.backend import CpuBackend, ReferenceBackend, to_host
 from onmf.backend.cpu import exact
@@ -52,8 +52,8 @@ def test_step_agrees_with_the_reference(counts, name, kind, dtype, index, loss):
     weights = np.random.default_rng(2).integers(0, 3, len(X)).astype(float)
     results = []
     for backend in ("reference", name):
-        block = MADE[backend]().hold(rows, divergence, weights)
-        run = block.backend.begin(block)
+        block = MADE[backend]().make_block(rows, divergence, weights)
+        run = block.backend.start_run(block)
         first = run.step(prepare(block, templates))
         first = replace(first, sums=first.sums.copy())  # the next step of the run overwrites them
         second = run.step(prepare(block, again))
@@ -76,7 +76,7 @@ def test_own_and_next_agree_with_the_reference(counts, name, kind, k, smoothing)
     templates = get_divergence(1, smoothing).templates(X[np.arange(k) * 5] + 0.0)  # zeros: −∞ without smoothing
     labels = (np.arange(len(X)) % k).astype(np.int32)
     kl = get_divergence(1)
-    block, oracle = MADE[name]().hold(rows, kl), hold("reference", rows, kl)
+    block, oracle = MADE[name]().make_block(rows, kl), make_block("reference", rows, kl)
     own, following = map(to_host, block.backend.own_and_next(block.rows, prepare(block, templates), labels))
     theirs = oracle.backend.own_and_next(oracle.rows, prepare(oracle, templates), labels)
     for found, expected in zip((own, following), theirs, strict=True):
@@ -94,8 +94,8 @@ def test_sums_of_two_halves_are_the_whole(counts, name, loss):
     centroids = [X[[0, 5, 9]] + 0.5, X[[1, 5, 9]] + 0.5]
 
     def two_steps(part):
-        block = MADE[name]().hold(part, divergence)
-        run = block.backend.begin(block)
+        block = MADE[name]().make_block(part, divergence)
+        run = block.backend.start_run(block)
         run.step(prepare(block, divergence.templates(centroids[0])))
         return run.step(prepare(block, divergence.templates(centroids[1])))
 
@@ -110,7 +110,7 @@ def test_sums_of_two_halves_are_the_whole(counts, name, loss):
 @pytest.mark.parametrize("name", BACKENDS)
 def test_ties_go_to_the_lowest_cluster(name):
     X = np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
-    block = MADE[name]().hold(X, get_divergence("frobenius"))
+    block = MADE[name]().make_block(X, get_divergence("frobenius"))
     labels, _, _ = block.assign(prepare(block, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])))
     assert labels.tolist() == [0, 1, 0]
 
@@ -186,8 +186,8 @@ def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
     """Compare the sums of every step of a fit with full sums."""
     X = as_rows(kind(counts[0]))
     w = np.arange(len(counts[0])) % 3 * 1.0 if weighted else None
-    block = hold("cpu", X, get_divergence("kullback-leibler"), w, n_threads=2)
-    run = block.backend.begin(block)
+    block = make_block("cpu", X, get_divergence("kullback-leibler"), w, n_threads=2)
+    run = block.backend.start_run(block)
     C = counts[0][[0, 5, 9]] + 0.5
     followed, last = 0, None
     for _ in range(8):
@@ -203,11 +203,11 @@ def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
 
 def test_only_sums_of_whole_numbers_follow_moved_rows(counts):
     ones, kl = np.ones(len(counts[0])), get_divergence(1)
-    assert exact(hold("cpu", counts[0].astype(np.float32), kl))
-    assert exact(hold("cpu", counts[0], kl, 3 * ones))
-    assert not exact(hold("cpu", counts[0] / 3, kl))
-    assert not exact(hold("cpu", counts[0] * 2.0**50, kl))
-    assert not exact(hold("cpu", counts[0], kl, ones / 3))
+    assert exact(make_block("cpu", counts[0].astype(np.float32), kl))
+    assert exact(make_block("cpu", counts[0], kl, 3 * ones))
+    assert not exact(make_block("cpu", counts[0] / 3, kl))
+    assert not exact(make_block("cpu", counts[0] * 2.0**50, kl))
+    assert not exact(make_block("cpu", counts[0], kl, ones / 3))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -302,7 +302,7 @@ class SquaredDistance(Frobenius):
 def test_offsets_are_added_to_the_scores(counts, name, kind):
     X = counts[0].astype(float)
     C = X[[0, 5, 9, 20, 33]] + 0.5
-    block = MADE[name]().hold(as_rows(kind(X)), SquaredDistance())
+    block = MADE[name]().make_block(as_rows(kind(X)), SquaredDistance())
     labels, scales, losses = map(to_host, block.assign(block.prepare(C)))
     distances = np.square(X[:, None] - C).sum(axis=2)
     assert np.array_equal(labels, distances.argmin(axis=1))

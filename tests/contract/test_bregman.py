@@ -18,7 +18,7 @@ from scipy.special import xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 import onmf
-from conftest import hold
+from conftest import make_block
 from onmf import ONMF
 from onmf.backend import CentroidEntries
 from onmf.divergence import Bernoulli, Bregman, Exponential, NegativeBinomial
@@ -97,8 +97,8 @@ def scale_by_search(divergence, x, c):
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_label_scale_and_loss_are_the_minimum(name, engine):
     divergence = ALL[name]
-    X, C = rows_for(divergence), divergence.begin(rows_for(divergence, 4, seed=2))
-    block = hold(engine, X, divergence)
+    X, C = rows_for(divergence), divergence.initial_centroids(rows_for(divergence, 4, seed=2))
+    block = make_block(engine, X, divergence)
     labels, scales, losses = block.assign(block.prepare(C))
     for x, label, scale, loss in zip(X, labels, scales, losses, strict=True):
         best = [scale_by_search(divergence, x, c) for c in C]
@@ -114,8 +114,8 @@ def test_centroid_is_the_minimum_for_its_rows(name, monkeypatch):
     monkeypatch.setattr("onmf.backend.curved.PASSES", (20, 20))  # to the end, although rows have just moved
     divergence = ALL[name]
     X = rows_for(divergence, 12)
-    block = hold("cpu", X, divergence)
-    run, W = block.backend.begin(block), divergence.begin(X.mean(axis=0, keepdims=True))
+    block = make_block("cpu", X, divergence)
+    run, W = block.backend.start_run(block), divergence.initial_centroids(X.mean(axis=0, keepdims=True))
     step = run.step_from(W)
     _, scales = run.collect()
     run.update(step, W)
@@ -339,7 +339,7 @@ def test_zeros_of_the_rows_are_counted(overdispersed):
     scales, C = X.sum(axis=1).astype(float), np.random.default_rng(1).random((3, X.shape[1])) / 30
     C[:, 3] = 0
     entries = CentroidEntries.of(C)
-    sums = [hold(engine, X, NB()).evaluate(labels, scales, entries) for engine in ("reference", "cpu")]
+    sums = [make_block(engine, X, NB()).evaluate(labels, scales, entries) for engine in ("reference", "cpu")]
     assert sums[1] == pytest.approx(sums[0], rel=1e-11)
 
 

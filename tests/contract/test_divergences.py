@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import xlogy
 
-from conftest import hold
+from conftest import make_block
 from onmf import ONMF
 from onmf.divergence import get_divergence
 
@@ -37,7 +37,7 @@ def positive():
 def test_label_scale_and_loss_are_the_minimum(positive, beta_loss, smoothing):
     X, C = positive
     divergence = get_divergence(beta_loss, smoothing)
-    block = hold("reference", X, divergence)
+    block = make_block("reference", X, divergence)
     labels, scales, losses = block.assign(block.prepare(C))
     used = divergence.smooth(C)  # the centroids behind template, scale and loss
     if beta_loss == 1 and smoothing:
@@ -62,10 +62,10 @@ def test_centroid_is_the_minimum_for_its_rows(positive, beta_loss):
     X, _ = positive
     X = X[:12]
     divergence = get_divergence(beta_loss, 0.0)
-    block = hold("reference", X, divergence)
+    block = make_block("reference", X, divergence)
     start = X.mean(axis=0, keepdims=True)
     _, scales, _ = block.assign(block.prepare(start))
-    step = block.backend.begin(block).step_from(start)
+    step = block.backend.start_run(block).step_from(start)
     centre = divergence.centers(step.sums, step.mass)[0]
 
     def total(log_c):
@@ -97,8 +97,8 @@ def test_loss_never_rises_without_smoothing(positive, beta_loss):
     """Checks 20 steps, both after the assignment and after the centroid update."""
     X, C = positive
     divergence = get_divergence(beta_loss, 0.0)
-    block = hold("cpu", X, divergence, n_threads=1)
-    run = block.backend.begin(block)
+    block = make_block("cpu", X, divergence, n_threads=1)
+    run = block.backend.start_run(block)
     values = []
     for _ in range(20):
         step = run.step_from(C)
@@ -125,12 +125,12 @@ def test_zero_in_centroid_without_smoothing_costs_infinity_but_makes_no_nan(beta
     X = np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 1.0], [0.0, 0.0, 2.0]])
     divergence = get_divergence(beta_loss, 0.0)
     for name in ("reference", "cpu"):
-        block = hold(name, X, divergence)
+        block = make_block(name, X, divergence)
         C = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
         labels, scales, losses = block.assign(block.prepare(C))
         assert np.isfinite(scales).all()
         assert np.isinf(losses).tolist() == [False, True, True]
         assert labels.tolist() == [0, 0, 0]
-        step = block.backend.begin(block).step_from(C)
+        step = block.backend.start_run(block).step_from(C)
         assert np.isfinite(step.sums).all()
         assert np.isfinite(divergence.objective(step.sums, step.mass, step.loss.sum(), block.constant))

@@ -164,7 +164,7 @@ CHANGES = {
     "smooth": lambda own, C, at_least=0.0: 0.9 * own.smooth(C, at_least),
     "row_size": lambda own, terms: 2 * own.row_size(terms),
     "loss": lambda own, best, scale, terms, constants=None: 2 * own.loss(best, scale, terms, constants),
-    "begin": lambda own, C: shifted(own.begin(C)),
+    "initial_centroids": lambda own, C: shifted(own.initial_centroids(C)),
 }
 CONTRADICTIONS = [("bernoulli", "scale"), ("bernoulli", "size"), ("bernoulli", "centers")]
 BASES = ["kullback-leibler", "frobenius", "cosine", "beta 1.5", "beta 0.5", "bernoulli", "negative binomial, fitted"]

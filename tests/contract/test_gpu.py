@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from conftest import EXPECTED, hold, needs_gpu, prepare
+from conftest import EXPECTED, make_block, needs_gpu, prepare
 from onmf import ONMF, load, metrics
 from onmf.backend import on_gpu, to_host
 from onmf.cells.fit import fit_counts
@@ -68,7 +68,7 @@ def check_passes(X, k):
     B = rng.normal(size=(k, X.shape[1]))
     n = X.shape[0]
     kl = get_divergence(2)
-    here, there = hold("gpu", X, kl), hold("reference", X, kl)
+    here, there = make_block("gpu", X, kl), make_block("reference", X, kl)
     gpu, reference = here.backend, there.backend
     T, U = prepare(here, B), prepare(there, B)
     scores = reference.scores(there.rows, U)
@@ -123,8 +123,8 @@ def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
     C = 1 + alike * rng.random((12, 40))
     C[[5, 7]] = C[[3, 1]]
     divergence = get_divergence(loss)
-    block, B = hold("gpu", X, divergence), divergence.templates(C)
-    run = block.backend.begin(block)
+    block, B = make_block("gpu", X, divergence), divergence.templates(C)
+    run = block.backend.start_run(block)
     assert run.step_at_once(prepare(block, B)) is not None
     labels, scales = map(to_host, run.collect())
     exact = X.astype(np.longdouble) @ B.T.astype(np.longdouble)
@@ -134,7 +134,7 @@ def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
     assert (labels[::50] == 0).all()
     step = run.step(prepare(block, B))
     weights = divergence.weight(scales, {name: to_host(term) for name, term in block.terms.items()})
-    expected = hold("reference", X, divergence).sum_by_label(labels, weights, len(C))
+    expected = make_block("reference", X, divergence).sum_by_label(labels, weights, len(C))
     assert to_host(step.sums) == pytest.approx(expected, rel=1e-11, abs=1e-12 * np.abs(expected).max())
 
 
@@ -173,11 +173,11 @@ def check_steps(X, C, loss):
     rng = np.random.default_rng(4)
     for weights in (rng.random(len(X)), None):
         divergence = get_divergence(loss)
-        here, there = hold("gpu", X, divergence, weights), hold("reference", X, divergence, weights)
-        ours, theirs = here.backend.begin(here), there.backend.begin(there)
+        here, there = make_block("gpu", X, divergence, weights), make_block("reference", X, divergence, weights)
+        ours, theirs = here.backend.start_run(here), there.backend.start_run(there)
         assert ours.step_at_once(here.prepare(C)) is not None
         for _ in range(3):
-            one, other = ours.step_from(here.backend.bring(C)), theirs.step_from(C)
+            one, other = ours.step_from(here.backend.to_device(C)), theirs.step_from(C)
         assert np.array_equal(to_host(ours.collect()[0]), theirs.collect()[0])
         for name in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
             assert to_host(getattr(one, name)) == pytest.approx(getattr(other, name), rel=1e-11, abs=1e-11), name
@@ -193,7 +193,7 @@ def test_templates_that_hardly_differ(kind):
     B = np.array([b + 10.0**-e * rng.normal(size=60) for e in range(2, 14)] + [b, b] + [rng.normal(size=60)])
     order = rng.permutation(len(B))
     rows = kind(X)
-    block = hold("gpu", rows, get_divergence(2))
+    block = make_block("gpu", rows, get_divergence(2))
     labels = to_host(block.backend.best_template(block.rows, prepare(block, B[order]))[0])
     exact = (X.astype(np.longdouble) @ B[order].T.astype(np.longdouble)).astype(np.longdouble)
     chosen = exact[np.arange(len(X)), labels]
@@ -207,7 +207,7 @@ def test_infinite_templates(kind):
     X = np.array([[1.0, 0, 2], [0, 0, 3], [0, 4, 0], [0, 0, 0]])
     B = np.array([[-np.inf, -1, -1], [-1, -np.inf, -2], [-1, -np.inf, -3], [-5, -np.inf, -9]])
     for templates in (B, B[1:]):
-        here, there = (hold(name, kind(X), get_divergence(2)) for name in ("gpu", "reference"))
+        here, there = (make_block(name, kind(X), get_divergence(2)) for name in ("gpu", "reference"))
         labels, best = here.backend.best_template(here.rows, prepare(here, templates))
         expected = there.backend.best_template(there.rows, prepare(there, templates))
         assert labels.tolist() == expected[0].tolist()
@@ -362,9 +362,9 @@ def test_empty_clusters_are_reseeded():
 
 def test_step_leaves_its_results_on_the_card():
     X = made(100, 20)
-    block = hold("gpu", X, get_divergence(1))
-    C = block.backend.bring(block.dense(np.arange(5)) + 0.5)
-    step = block.backend.begin(block).step_from(C)
+    block = make_block("gpu", X, get_divergence(1))
+    C = block.backend.to_device(block.dense(np.arange(5)) + 0.5)
+    step = block.backend.start_run(block).step_from(C)
     assert on_gpu(step.sums)
     assert float(to_host(step.counts).sum()) == 100
     assert "cupy" in sys.modules
@@ -395,7 +395,7 @@ def test_rows_are_taken_from_the_card_one_by_one(sparse):
 
     X = made(50, 20)
     index = np.array([3, 49, 3, 0])
-    block = hold("gpu", csr_matrix(X) if sparse else cupy.asarray(X.toarray()), get_divergence(1))
+    block = make_block("gpu", csr_matrix(X) if sparse else cupy.asarray(X.toarray()), get_divergence(1))
     assert np.array_equal(block.dense(index), X.toarray()[index])
     assert "on_host" not in vars(block), "the other rows stayed there"
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from test_gpu import FAMILY, made
 
-from conftest import hold, needs_gpu, prepare
+from conftest import make_block, needs_gpu, prepare
 from onmf import ONMF, metrics
 from onmf.backend import to_host
 from onmf.data import Blocks, Dask, InMemory
@@ -33,7 +33,7 @@ def check_hull(X, k):
     from onmf.fit.starts import snpa_start
 
     weights = np.arange(X.shape[0]) % 5 + 0.0 if X.shape[0] > 1 else None
-    here, there = (hold(name, X, get_divergence(1), weights) for name in ("gpu", "cpu"))
+    here, there = (make_block(name, X, get_divergence(1), weights) for name in ("gpu", "cpu"))
     ours, theirs = here.backend.hull(here, k), there.backend.hull(there, k)
     assert isinstance(ours, GpuHull)
     chosen = snpa_start(InMemory(there), k, None).rows
@@ -112,7 +112,7 @@ def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, num
 
     X = csr_array(made(700, 40, density=0.3).astype(dtype))
     rows = X if sparse else X.toarray()
-    block = hold("gpu", rows, get_divergence(1))
+    block = make_block("gpu", rows, get_divergence(1))
     cupy = block.backend.cupy
     streamed = StreamedRows(cupy, rows, -(-(X.nnz if sparse else rows.size) // number) + 40)
     assert len(streamed.cuts) == number

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
-from conftest import EXPECTED, hold, prepare
+from conftest import EXPECTED, make_block, prepare
 from onmf import ONMF, metrics, select_n_clusters, snpa
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks, Dask, Part, PartError, get_engine, intake
 from onmf.data.intake import check_parts
-from onmf.data.part_task import Memo
+from onmf.data.part_task import PartCache
 from onmf.data.validate import as_rows
 from onmf.divergence import get_divergence
 
@@ -65,13 +65,13 @@ def test_a_step_agrees_with_the_reference(counts, engine, kind, loss):
     divergence = get_divergence(loss)
     first, again = (divergence.templates(X[rows] + 0.5) for rows in ([0, 5, 9, 20], [1, 5, 9, 20]))
     weights = np.random.default_rng(2).integers(0, 3, len(X)).astype(float)
-    block = hold("reference", as_rows(kind(X)), divergence, weights)
-    run = block.backend.begin(block)
+    block = make_block("reference", as_rows(kind(X)), divergence, weights)
+    run = block.backend.start_run(block)
     expected = [run.step(prepare(block, first)), run.step(prepare(block, again))]
     source = check_parts(
         in_parts(engine, kind(X), [17, 1, 30, 12]), divergence, estimator=None, reset=True, sample_weight=weights
     )
-    data = get_engine("auto", source).hold(source, divergence)
+    data = get_engine("auto", source).make_data(source, divergence)
     steps = [replace(step, sums=step.sums.copy()) for step in (data.step(first), data.step(again))]
     for step, other in zip(steps, expected, strict=True):
         for field in ("sums", "mass", "counts", "scale_sums", "scale_squares", "overlap", "loss", "moved"):
@@ -320,7 +320,7 @@ class TestWhatStays:
 
         models = [ONMF(3, init=init, random_state=0).fit(in_parts(engine, counts[0], [30, 30])) for init in STARTS]
         gc.collect()
-        assert len(dask_worker._memos) == 0
+        assert len(dask_worker._caches) == 0
         assert all(len(np.asarray(model.labels_)) == 60 for model in models)
 
     @pytest.mark.parametrize("start", ["snpa", "++"])
@@ -349,9 +349,9 @@ class TestWhatStays:
         source = check_parts(in_parts("dask", X, [60]), divergence, estimator=None, reset=True)
 
         def opened():
-            data = Dask(Slow(1)).hold(source, divergence)
-            data.ask(0, *task(1))  # all tasks read the state that this one left
-            return lambda _: data.ask(0, *task(3))
+            data = Dask(Slow(1)).make_data(source, divergence)
+            data.map_part(0, *task(1))  # all tasks read the state that this one left
+            return lambda _: data.map_part(0, *task(3))
 
         alone = opened()(0)
         with ThreadPoolExecutor(3) as pool:
@@ -372,8 +372,8 @@ class TestWhatStays:
             reads.append(block)
             return source.read(block, **options)
 
-        data = Dask(OnCard(1)).hold(replace(source, read=read), divergence)
-        memo, raw, other = Memo(), counts[0].astype(float), counts[0].astype(float)
+        data = Dask(OnCard(1)).make_data(replace(source, read=read), divergence)
+        memo, raw, other = PartCache(), counts[0].astype(float), counts[0].astype(float)
         task = data.task(lambda part: part.block)
         (first, _), *again = (task(memo, 0, 0, lambda: raw, None, None, (), stays) for _ in range(3))
         assert [block is first for block, _ in again] == [stays, stays]
@@ -393,8 +393,8 @@ class TestWhatStays:
         seeds = X[[0, 20, 40]]
         gram = np.zeros((4, 4))
         gram[1:, 1:] = seeds @ seeds.T
-        block = hold("cpu", X, get_divergence("kullback-leibler"), n_threads=1)
-        fresh, used = (Part(block, block.backend.begin(block)) for _ in range(2))
+        block = make_block("cpu", X, get_divergence("kullback-leibler"), n_threads=1)
+        fresh, used = (Part(block, block.backend.start_run(block)) for _ in range(2))
         farthest(used, "a", 3, seeds, gram, 0.0)
         expected = farthest(fresh, "a", 3, seeds[:1], gram, 0.0)
         front = farthest(used, "a", 3, seeds[:1], gram, 0.0)

@@ -38,7 +38,7 @@ class ArrayRun(CpuRun):
             left_open.append(screen.label(start, stop, labels))
 
         block.backend.threads.over_blocks(label, np.arange(len(block) + 1), 4 * k)
-        self._screening.note(sum(left_open), k)
+        self._screening.record_open(sum(left_open), k)
         return self.count_unscored(labels, k)
 
     def _step_read(self, screen: Screen) -> StepSums:
@@ -59,7 +59,7 @@ class ArrayRun(CpuRun):
             kernels.score_and_sum(*screen[:3], labels, weights, own, known, cuts, start, stop, best, groups)
 
         backend.add_in_groups(read, cuts, sums)
-        self._screening.note(sum(left_open), k)
+        self._screening.record_open(sum(left_open), k)
         assignment = block.assignment(labels, best)
         if not known:
             return self.count(assignment, k)

@@ -119,19 +119,19 @@ class Backend(ABC):
         centroids: FloatArray,
         templates: Callable[[FloatArray], FloatArray] | None = None,
         offsets: FloatArray | None = None,
-        room: Templates | None = None,
+        reuse: Templates | None = None,
     ) -> Templates:
         """Bring ``templates(centroids)``, or the centroids themselves, into the form that the scores are computed from.
 
-        ``room`` is an earlier result whose memory may be overwritten.
+        ``reuse`` is an earlier result whose memory may be overwritten.
         """
         return Templates(centroids if templates is None else templates(centroids), offsets)
 
-    def bring(self, array: Any) -> Any:
+    def to_device(self, array: Any) -> Any:
         """Copy an array to the memory in which this backend computes, unless it is there."""
         return to_host(array)
 
-    def hold(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> Block:
+    def make_block(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> Block:
         """Place rows and compute once what every step needs."""
         check_consistent(divergence, X.shape[1], sparse=hasattr(X, "indptr"))
         self.check(divergence, X.shape[1])
@@ -153,9 +153,9 @@ class Backend(ABC):
         if divergence.curved and self.curves is None:
             raise refused(self, divergence)
 
-    def begin(self, block: Block) -> Run:
-        """Start a run over a block. What it keeps besides ``state`` is its own."""
-        return block.begin()
+    def start_run(self, block: Block) -> Run:
+        """Start a run over a block. Nobody but the backend reads more of it than its ``state``."""
+        return block.start_run()
 
     def steps(self, run: Run, centroids: FloatArray) -> Steps:
         """The steps of a run from these centroids, which are overwritten."""
@@ -173,7 +173,7 @@ class Backend(ABC):
         """
         return None
 
-    def alone(self) -> Backend | None:
+    def single_threaded(self) -> Backend | None:
         """The same backend on one thread, for one of several runs at the same time; None if runs cannot be parallel.
 
         It must give the same bits.
@@ -220,7 +220,7 @@ class Block:
     @cached_property
     def own_weights(self) -> FloatArray | None:
         """The sample weights where the backend computes. → (n,)"""
-        return None if self.weights is None else self.backend.bring(self.weights)
+        return None if self.weights is None else self.backend.to_device(self.weights)
 
     @cached_property
     def host_weights(self) -> FloatArray:
@@ -236,12 +236,12 @@ class Block:
     def prepare(self, centroids: FloatArray, divergence: Divergence | None = None) -> Templates:
         """The templates of centroids, by default those of the block's own divergence."""
         divergence = divergence or self.divergence
-        centroids = self.backend.bring(centroids)
+        centroids = self.backend.to_device(centroids)
         return self.backend.prepare(self.rows, centroids, divergence.templates, divergence.offsets(centroids))
 
     def prepare_templates(self, B: FloatArray, offsets: FloatArray | None = None) -> Templates:
         """Templates that were computed elsewhere, in the form that the backend reads."""
-        return self.backend.prepare(self.rows, self.backend.bring(B), None, offsets)
+        return self.backend.prepare(self.rows, self.backend.to_device(B), None, offsets)
 
     def assign(self, templates: Templates) -> Assignment:
         """Assign every row to its best template."""
@@ -253,7 +253,7 @@ class Block:
         scales = self.divergence.scale(scores, self.terms)
         return Assignment(labels, scales, self.divergence.loss(scores, scales, self.terms, self.constants))
 
-    def begin(self) -> Run:
+    def start_run(self) -> Run:
         """A run over these rows that any backend can do."""
         return Run(self)
 
@@ -302,7 +302,7 @@ class Block:
 
     def products(self, vector: FloatArray) -> FloatArray:
         """⟨x_i, vector⟩ for each row. → (n,)"""
-        template = self.backend.prepare(self.rows, self.backend.bring(vector.reshape(1, -1)))
+        template = self.backend.prepare(self.rows, self.backend.to_device(vector.reshape(1, -1)))
         return self.backend.best_template(self.rows, template)[1]
 
     def host_term(self, function: RowTerm) -> FloatArray:
@@ -328,21 +328,21 @@ class Block:
     def subset(self, index: Array) -> Block:
         """Some of the rows as a block of their own."""
         weights = None if self.weights is None else self.weights[index]
-        return self.backend.hold(self.on_host[index], self.divergence, weights)
+        return self.backend.make_block(self.on_host[index], self.divergence, weights)
 
     def without_rows(self) -> Block:
         """Only what has one number for each row."""
-        return self._again(rows=None, source=None)
+        return self._copy_with(rows=None, source=None)
 
     def with_rows(self, X: Matrix) -> Block:
         """The block with its rows read again."""
-        return self._again(rows=self.backend.place(X), source=X)
+        return self._copy_with(rows=self.backend.place(X), source=X)
 
-    def held_by(self, backend: Backend) -> Block:
+    def with_backend(self, backend: Backend) -> Block:
         """The same rows for another backend of the same kind."""
-        return self._again(backend=backend)
+        return self._copy_with(backend=backend)
 
-    def _again(self, **changes: Any) -> Block:
+    def _copy_with(self, **changes: Any) -> Block:
         """A changed copy, with the numbers by row that have been computed."""
         copy = replace(self, **changes)
         computed = {name: value for name, value in vars(self).items() if name in BY_ROW}

@@ -128,12 +128,12 @@ class CpuBackend(Backend):
         centroids: FloatArray,
         templates: Any = None,
         offsets: FloatArray | None = None,
-        room: Templates | None = None,
+        reuse: Templates | None = None,
     ) -> CpuTemplates:
         k, p = centroids.shape
         shape = (p, k) if rows.sparse else (k + k % 2, p)
-        fits = isinstance(room, CpuTemplates) and room.stored.shape == shape
-        stored = room.stored if isinstance(room, CpuTemplates) and fits else np.zeros(shape)
+        fits = isinstance(reuse, CpuTemplates) and reuse.stored.shape == shape
+        stored = reuse.stored if isinstance(reuse, CpuTemplates) and fits else np.zeros(shape)
         infinite = []
 
         def block(start: int, stop: int) -> None:
@@ -242,15 +242,15 @@ class CpuBackend(Backend):
                 out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
         return out
 
-    def begin(self, block: Block) -> Run:
+    def start_run(self, block: Block) -> Run:
         from .arrays import ArrayRun
         from .sparse import SparseRun
 
         if block.divergence.curved:
-            return block.begin()
+            return block.start_run()
         return SparseRun(block) if block.rows.sparse else ArrayRun(block)
 
-    def alone(self) -> CpuBackend | None:
+    def single_threaded(self) -> CpuBackend | None:
         return CpuBackend(1) if self.threads.number > 1 else None
 
 
@@ -277,15 +277,15 @@ class CpuRun(Run):
             self._exact = self.block.divergence.fixed_weights and exact(self.block)
         return self._exact
 
-    def drop_room(self) -> None:
-        super().drop_room()
+    def free_workspace(self) -> None:
+        super().free_workspace()
         self._last = None
 
     def count_unscored(self, labels: Array, k: int) -> StepSums:
         """The step that gives these labels, without scores and losses: scales and objective need none."""
         scales = self.block.divergence.scale(np.zeros(len(labels)), self.block.terms)
         step = self.count(Assignment(labels, scales, self.block.constants), k)
-        step.near("loss")[:] = np.nan
+        step.on_device("loss")[:] = np.nan
         return step
 
     def count_summed(self, assignment: Assignment, sums: FloatArray) -> StepSums:
@@ -316,7 +316,7 @@ class CpuRun(Run):
                 self._move(rows, moved, last, labels)
                 self._last = Summed(last.sums, labels, weights)
                 return last.sums
-        sums = backend.sum_by_label(rows, labels, weights, k, out=self.room_for_sums(k))
+        sums = backend.sum_by_label(rows, labels, weights, k, out=self.reusable_sums(k))
         self._last = Summed(sums, labels, weights)
         return sums
 
@@ -337,7 +337,7 @@ class CpuRun(Run):
         for change in changes:
             sums += change
 
-    def room_for_sums(self, k: int) -> FloatArray | None:
+    def reusable_sums(self, k: int) -> FloatArray | None:
         """The memory of the last sums, if it fits."""
         return None if self._last is None or len(self._last.sums) != k else self._last.sums
 

@@ -18,7 +18,7 @@ from .log_axis import Axis, Function, convolve, width_for
 NOWHERE = np.empty(0, dtype=np.int64)
 
 
-class KeptSeries(NamedTuple):
+class PreparedSeries(NamedTuple):
     """What all rows need of the centroids: their transpose, its largest entry, and series.
 
     The series are that of Ψ, or those of Ψ and its derivative. For the kernel of counts, the transpose has θ / c.
@@ -50,26 +50,26 @@ class CpuCurves(Curves):
         if isinstance(phi, float) and not fitted:  # θ
             with np.errstate(divide="ignore", over="ignore"):  # the kernel reads infinity as a large number
                 np.divide(phi, CT, out=CT)
-        return CurvedTemplates(C, None, KeptSeries(CT, float(CT.max()), coefficients, targets))
+        return CurvedTemplates(C, None, PreparedSeries(CT, float(CT.max()), coefficients, targets))
 
     def scores(
         self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
     ) -> tuple[FloatArray, FloatArray]:
         from onmf import kernels
 
-        kept, k = templates.kept, len(templates)
-        assert isinstance(kept, KeptSeries), "templates come from prepare()"
+        prepared, k = templates.prepared, len(templates)
+        assert isinstance(prepared, PreparedSeries), "templates come from prepare()"
         scores, entries = np.empty((stop - start, k)), Entries.of(block.source)
         phi, sizes, rule = block.convex.kernel_functions, block.sizes, block.convex.scale_rule
-        series = kept.coefficients, kept.targets.width, kept.targets.first
+        series = prepared.coefficients, prepared.targets.width, prepared.targets.first
         if rule == "fit":
             scales = np.empty_like(scores)
-            kernels.scores_and_scales(*entries, kept.CT, *series, phi, REACH, start, stop, sizes, scores, scales)
+            kernels.scores_and_scales(*entries, prepared.CT, *series, phi, REACH, start, stop, sizes, scores, scales)
             return scores, scales
         if isinstance(phi, float):
-            kernels.counts_at_sizes(*entries, kept.CT, kept.largest, *series, start, stop, sizes, scores)
+            kernels.counts_at_sizes(*entries, prepared.CT, prepared.largest, *series, start, stop, sizes, scores)
         else:
-            kernels.scores_at_sizes(*entries, kept.CT, *series, phi, start, stop, sizes, scores)
+            kernels.scores_at_sizes(*entries, prepared.CT, *series, phi, start, stop, sizes, scores)
         return scores, np.broadcast_to(sizes[start:stop, None], scores.shape)
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:

@@ -39,24 +39,24 @@ PASSES = (2, 4)
 The first is at the old centroids; each of the others follows a step.
 """
 
-LONGEST = 2.0
+MAX_LOG_STEP = 2.0
 """Longest step of log c."""
 
-SETTLED = 1e-11
+LOG_STEP_TOL = 1e-11
 """Step of log c below which a centroid is found."""
 
 SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 """Least entry of a centroid that is not zero: its logarithm is finite."""
 
-ROUNDING = 1e-13
+LOSS_ROUNDING = 1e-13
 """Rise of a loss, relative to the terms it is computed from, that counts as rounding."""
 
 
 @dataclass(frozen=True)
 class CurvedTemplates(Templates):
-    """Smoothed centroids; ``kept`` is what the curves compute from them once."""
+    """Smoothed centroids; ``prepared`` is what the curves compute from them once."""
 
-    kept: object = None
+    prepared: object = None
 
 
 class CentroidEntries(NamedTuple):
@@ -242,7 +242,7 @@ class CurvedBlock(Block):
     def losses(self, scores: FloatArray) -> FloatArray:
         return self.constants - scores
 
-    def begin(self) -> Run:
+    def start_run(self) -> Run:
         return CurvedRun(self)
 
     def own_scales(self, templates: Templates, labels: Array, own: FloatArray) -> FloatArray:
@@ -336,7 +336,7 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     if moved == 0 and len(filled):
         # If only directions count, scales under smoothed centroids leave the same factor in every iteration.
         after = divergence.normalise(better)[filled]
-        change = largest_change(before[filled], unless_settled(before[filled], after))
+        change = largest_change(before[filled], unless_converged(before[filled], after))
     W[filled] = better[filled] * divergence.unit(step.norms)[filled, None]
     return lambda: change
 
@@ -360,20 +360,20 @@ def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> Ce
         return Point(s, loss, h, np.abs(loss) + pull + push)
 
     best = at(np.log(centroids.values))
-    step = np.clip(best.h, -LONGEST, LONGEST)
+    step = np.clip(best.h, -MAX_LOG_STEP, MAX_LOG_STEP)
     for _ in range(passes - 1):
-        if not np.any(np.abs(step) > SETTLED):
+        if not np.any(np.abs(step) > LOG_STEP_TOL):
             break
         tried = at(best.s + step)
-        lower = tried.loss <= best.loss + ROUNDING * best.size
+        lower = tried.loss <= best.loss + LOSS_ROUNDING * best.size
         with np.errstate(divide="ignore", invalid="ignore"):
             tangent = (tried.h - best.h) / step
         tangent = np.where(np.isfinite(tangent) & (tangent < -0.1), tangent, -1.0)
-        step = np.where(lower, np.clip(-tried.h / tangent, -LONGEST, LONGEST), step / 4)
+        step = np.where(lower, np.clip(-tried.h / tangent, -MAX_LOG_STEP, MAX_LOG_STEP), step / 4)
         best = Point(*(np.where(lower, new, old) for new, old in zip(tried, best, strict=True)))
-    return centroids._replace(values=unless_settled(centroids.values, np.exp(best.s)))
+    return centroids._replace(values=unless_converged(centroids.values, np.exp(best.s)))
 
 
-def unless_settled(before: FloatArray, after: FloatArray) -> FloatArray:
+def unless_converged(before: FloatArray, after: FloatArray) -> FloatArray:
     """The numbers after a step; those before it where the difference is rounding."""
-    return np.where(np.abs(after - before) <= SETTLED * before, before, after)
+    return np.where(np.abs(after - before) <= LOG_STEP_TOL * before, before, after)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-NEEDED = "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, whichever fits the driver)."
+CUPY_MISSING = (
+    "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, whichever fits the driver)."
+)
 
 
 def on_gpu(array: Any) -> bool:
@@ -41,7 +43,7 @@ def import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise ImportError(NEEDED) from error
+        raise ImportError(CUPY_MISSING) from error
     try:
         number = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -20,10 +20,10 @@ from onmf.divergence import Array, FloatArray
 TERMS = 12
 """Terms of a series on a panel."""
 
-WIDEST, NARROWEST = 0.5, 0.5 / 64
+MAX_WIDTH, MIN_WIDTH = 0.5, 0.5 / 64
 """Widths of the panels."""
 
-ROUNDING = 1e-13
+SERIES_ROUNDING = 1e-13
 """Error of the series, relative to the largest term of g on a panel, that counts as rounding."""
 
 _ANGLES = np.pi * (np.arange(TERMS) + 0.5) / TERMS
@@ -43,10 +43,10 @@ class Axis:
 
     first: int
     panels: int
-    width: float = WIDEST
+    width: float = MAX_WIDTH
 
     @classmethod
-    def over(cls, ends: FloatArray, width: float = WIDEST, margin: float = 0.0) -> Axis:
+    def over(cls, ends: FloatArray, width: float = MAX_WIDTH, margin: float = 0.0) -> Axis:
         """The panels between two ends, and more on both sides if there is a margin."""
         low, high = float(ends[0]) - margin, float(ends[1]) + margin
         first = int(np.floor(low / width))
@@ -102,12 +102,12 @@ def width_for(functions: list[tuple[Function, Function]], low: float, high: floa
 
     Each comes with the size of the terms that it is computed from, by which rounding is measured.
     """
-    width = WIDEST
+    width = MAX_WIDTH
     while True:
         axis = Axis.over(np.array([low, high]), width)
-        if all(_error(function, size, axis) <= ROUNDING for function, size in functions):
+        if all(_error(function, size, axis) <= SERIES_ROUNDING for function, size in functions):
             return width
-        if width <= NARROWEST:
+        if width <= MIN_WIDTH:
             raise ValueError(
                 "phi changes too fast to be interpolated between the smallest and the largest product of a scale and a "
                 "centroid's entry: use scale='none', or bring the entries of X near 1."

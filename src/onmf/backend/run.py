@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FIXED = 16 * np.finfo(np.float64).eps
 """Relative change of a centroid that rounding alone can cause."""
 
-AT_A_TIME = 1 << 15
+ENTRIES_PER_UPDATE = 1 << 15
 """Entries of centroids that are computed together: they stay in the cache."""
 
 Drift = Callable[[], float]
@@ -51,7 +51,7 @@ class Run:
     def __init__(self, block: Block) -> None:
         self.block = block
         self.state = RunState()
-        self._room: Templates | None = None
+        self._last_templates: Templates | None = None
 
     def collect(self) -> tuple[Array, FloatArray]:
         """Labels and scales of the last step."""
@@ -60,17 +60,17 @@ class Run:
         assert scales is not None
         return labels, scales
 
-    def drop_room(self) -> None:
+    def free_workspace(self) -> None:
         """Give back the memory that only makes the next step faster."""
-        self._room = None
+        self._last_templates = None
 
     def step_from(self, centroids: FloatArray) -> StepSums:
         """Assign every row under the templates of these centroids, and sum by label."""
         block, divergence = self.block, self.block.divergence
-        self._room = block.backend.prepare(
-            block.rows, centroids, divergence.templates, divergence.offsets(centroids), self._room
+        self._last_templates = block.backend.prepare(
+            block.rows, centroids, divergence.templates, divergence.offsets(centroids), self._last_templates
         )
-        return self.step(self._room)
+        return self.step(self._last_templates)
 
     def labels_from(self, centroids: FloatArray) -> Array:
         """The labels of all rows under these centroids, without a step. → (n,)"""
@@ -88,11 +88,11 @@ class Run:
         del assignment  # its losses are counted, and the sums may need the memory
         return StepSums(self.sums(weights, k), table)
 
-    def settle(self, labels: Array, k: int) -> StepSums:
+    def step_for_labels(self, labels: Array, k: int) -> StepSums:
         """The step that gives these labels, under the centroids that they make."""
         block = self.block
-        labels = block.backend.bring(labels)
-        weights = block.row_weights(block.backend.bring(np.ones(len(block))))
+        labels = block.backend.to_device(labels)
+        weights = block.row_weights(block.backend.to_device(np.ones(len(block))))
         sums = block.backend.sum_by_label(block.rows, labels, weights, k)
         own, _ = block.backend.own_and_next(block.rows, block.prepare(sums), labels)
         assignment = block.assignment(labels, own)
@@ -137,7 +137,7 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
     moved, empty = step.moved, step.empty
     drifts, unit = [0.0 if moved == 0 else np.inf], divergence.unit(step.norms)
 
-    at_a_time = max(1, AT_A_TIME // W.shape[1])
+    at_a_time = max(1, ENTRIES_PER_UPDATE // W.shape[1])
 
     def block(start: int, stop: int) -> None:
         filled = start + np.flatnonzero(~empty[start:stop])

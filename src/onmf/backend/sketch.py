@@ -62,10 +62,10 @@ class Sketch(NamedTuple):
     largest: float
 
     @classmethod
-    def of(cls, X: Array, Q: FloatArray, threads: Threads, room: Sketch | None) -> Sketch:
-        """Sketch all rows. ``room`` is an earlier sketch whose memory is overwritten."""
+    def of(cls, X: Array, Q: FloatArray, threads: Threads, reuse: Sketch | None) -> Sketch:
+        """Sketch all rows. ``reuse`` is an earlier sketch whose memory is overwritten."""
         n, p = X.shape
-        Z = np.empty((len(Q) + 1, n), dtype=np.float32) if room is None else room.Z
+        Z = np.empty((len(Q) + 1, n), dtype=np.float32) if reuse is None else reuse.Z
         before = np.arange(n + 1) * p
         threads.over_blocks(lambda start, stop: kernels.sketch_rows(X, Q, start, stop, Z), before, len(Q))
         return cls(Q, Z, len(Z) * max(float(Z.max()), -float(Z.min())))
@@ -130,7 +130,7 @@ class Screening:
         errors = np.float32(slope), np.float32(least), fine, 8 * DOUBLE * offset + np.finfo(np.float64).tiny
         return Screen(self.X, B, starts, k, Z, T, errors)
 
-    def note(self, left_open: int, k: int) -> None:
+    def record_open(self, left_open: int, k: int) -> None:
         """Take note of how many rows the last screen left open."""
         share = left_open / len(self.X)
         if self._fresh is None:

@@ -1,6 +1,6 @@
 """Runs over sparse rows on the CPU: templates in 16 bits decide most labels, and float64 the others.
 
-A row whose label cannot change is not scored at all; see :mod:`onmf.kernels.narrow`. The labels are those of float64.
+A row whose label cannot change is not scored at all; see :mod:`onmf.kernels.stored`. The labels are those of float64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .base import Block
 from .cpu import EMPTY, CpuRun, order_of
 from .sums import StepSums
 
-AT_A_TIME = 8
+TEMPLATES_AT_A_TIME = 8
 """Templates whose scores a kernel computes together, in float32."""
 
 ENTRIES_DECIDED = 1 << 16
@@ -30,8 +30,8 @@ MOST_UNDECIDED = 0.1
 INVERTIBLE = 1e-300
 """Sizes below this have no finite inverse, or nearly so."""
 
-PARTS = 8
-"""A cluster that holds more than one of so many parts of the rows is summed in parts."""
+SUM_PARTS = 8
+"""A cluster that has more than one eighth of the rows is summed in parts."""
 
 
 class SparseRun(CpuRun):
@@ -39,7 +39,7 @@ class SparseRun(CpuRun):
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)
-        self._narrow: Array | None = None  # (p, k rounded up) templates of the last step in 16 bits
+        self._int16: Array | None = None  # (p, k rounded up) templates of the last step in 16 bits
         self._shifts: Array = EMPTY  # (p,) how far they moved against each other
         self._leads: Array = EMPTY  # (n,) by how much the best scores lead at least
         self._labels: Array | None = None  # the labels that have these leads
@@ -62,9 +62,9 @@ class SparseRun(CpuRun):
         sizes = self._sizes(centroids)
         return super().labels_from(centroids) if sizes is None else self._label(centroids, sizes)
 
-    def drop_room(self) -> None:
-        super().drop_room()
-        self._narrow, self._shifts, self._leads, self._labels = None, EMPTY, EMPTY, None
+    def free_workspace(self) -> None:
+        super().free_workspace()
+        self._int16, self._shifts, self._leads, self._labels = None, EMPTY, EMPTY, None
 
     def _sizes(self, centroids: FloatArray) -> FloatArray | None:
         """The sizes of centroids, None if their templates cannot be computed in 16 bits. → (k,)"""
@@ -81,7 +81,7 @@ class SparseRun(CpuRun):
     def _label(self, centroids: FloatArray, sizes: FloatArray) -> Array:
         """The label of each row under these centroids of these sizes. → (n,)"""
         block, k = self.block, len(centroids)
-        narrow = self._templates(centroids, sizes)
+        stored = self._templates(centroids, sizes)
         before, shifts, X = self.state.labels, self._shifts, block.rows.X
         if before is None or self._labels is not before:
             self._leads = np.zeros(len(block), dtype=np.float32)
@@ -89,45 +89,45 @@ class SparseRun(CpuRun):
         row_sizes, leads = block.rows.sizes(block.backend), self._leads
 
         def label(start: int, stop: int) -> None:
-            kernels.label_by_narrow(
-                X.indptr, X.indices, X.data, narrow, k, start, stop, shifts, row_sizes, leads, labels
+            kernels.label_by_int16(
+                X.indptr, X.indices, X.data, stored, k, start, stop, shifts, row_sizes, leads, labels
             )
 
         block.backend.threads.over_blocks(label, block.rows.before, k)
         undecided = np.flatnonzero(leads < 0)
         if len(undecided) > MOST_UNDECIDED * len(labels):
-            self.drop_room()
+            self.free_workspace()
             self._pays = False
             return super().labels_from(centroids)
-        self._decide(undecided, narrow, centroids, sizes, labels)
+        self._decide(undecided, stored, centroids, sizes, labels)
         self._labels = labels
         return labels
 
     def _templates(self, centroids: FloatArray, sizes: FloatArray) -> Array:
         """The templates in 16 bits, in place of those of the last step. → (p, k or more)"""
         divergence, (k, p) = self.block.divergence, centroids.shape
-        width = -(-k // AT_A_TIME) * AT_A_TIME
-        if self._narrow is None or self._narrow.shape != (p, width):
-            self._narrow, self._shifts, self._labels = np.zeros((p, width), np.int16), np.empty(p, np.float32), None
+        width = -(-k // TEMPLATES_AT_A_TIME) * TEMPLATES_AT_A_TIME
+        if self._int16 is None or self._int16.shape != (p, width):
+            self._int16, self._shifts, self._labels = np.zeros((p, width), np.int16), np.empty(p, np.float32), None
         assert divergence.template_form is not None
-        narrow, shifts, form = self._narrow, self._shifts, template_steps(divergence.template_form)
+        stored, shifts, form = self._int16, self._shifts, template_steps(divergence.template_form)
         factors = np.divide(1.0, sizes, out=np.zeros(k), where=sizes > 0)
 
         def compute(start: int, stop: int) -> None:
-            first, last = start * kernels.FEATURES, min(stop * kernels.FEATURES, p)
-            kernels.narrow_templates(centroids, factors, *form, first, last, narrow, shifts)
+            first, last = start * kernels.TILE_FEATURES, min(stop * kernels.TILE_FEATURES, p)
+            kernels.int16_templates(centroids, factors, *form, first, last, stored, shifts)
 
-        tiles = -(-p // kernels.FEATURES)
-        self.block.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * kernels.FEATURES)
-        return narrow
+        tiles = -(-p // kernels.TILE_FEATURES)
+        self.block.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * kernels.TILE_FEATURES)
+        return stored
 
-    def _decide(self, rows: Array, narrow: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
+    def _decide(self, rows: Array, stored: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
         """Label the rows that the templates in 16 bits have left open, among those that may be best."""
         X, k, row_sizes = self.block.rows.X, len(centroids), self.block.rows.sizes(self.block.backend)
         entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
         for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
             possible = np.empty((len(part), k), dtype=np.bool_)
-            kernels.candidates_by_narrow(X.indptr, X.indices, X.data, narrow, part, row_sizes, possible)
+            kernels.candidates_by_int16(X.indptr, X.indices, X.data, stored, part, row_sizes, possible)
             places, clusters = np.nonzero(possible)
             pairs = part[places]
             lengths = X.indptr[pairs + 1] - X.indptr[pairs]
@@ -143,7 +143,7 @@ class SparseRun(CpuRun):
         block, X, k = self.block, self.block.rows.X, len(centroids)
         weights = block.fixed_weights if block.divergence.fixed_weights else EMPTY
         own = EMPTY if block.weights is None else block.weights
-        best, room = np.empty(len(labels)), self.room_for_sums(k)
+        best, room = np.empty(len(labels)), self.reusable_sums(k)
         sums = np.empty((k, block.shape[1])) if room is None else room
         order, bounds = order_of(labels, k)
         clusters, bounds, places = parts_of(bounds)
@@ -163,7 +163,7 @@ class SparseRun(CpuRun):
 
 
 class TemplateSteps(NamedTuple):
-    """How templates in 16 bits follow from centroids, as :func:`onmf.kernels.narrow_templates` takes it."""
+    """How templates in 16 bits follow from centroids, as :func:`onmf.kernels.int16_templates` takes it."""
 
     smoothing: float
     logarithms: bool
@@ -174,9 +174,9 @@ class TemplateSteps(NamedTuple):
 def template_steps(form: TemplateForm) -> TemplateSteps:
     """How templates of this form are stored in 16 bits."""
     if not form.logarithms:
-        return TemplateSteps(0.0, False, 0.0, 1.0 / kernels.LARGEST)
+        return TemplateSteps(0.0, False, 0.0, 1.0 / kernels.INT16_LIMIT)
     low, high = log(form.smoothing), log1p(form.smoothing)
-    step = max((high - low) / 2 / kernels.LARGEST, kernels.SMALLEST_STEP * max(1.0, -low, high))
+    step = max((high - low) / 2 / kernels.INT16_LIMIT, kernels.MIN_STEP * max(1.0, -low, high))
     return TemplateSteps(form.smoothing, True, (low + high) / 2, step)
 
 
@@ -187,7 +187,7 @@ def parts_of(bounds: Array) -> tuple[Array, Array, Array]:
     where it begins (m + 1,), and a number (m,) for those that are not the first of their label, −1 for the others.
     """
     rows = np.diff(bounds)
-    pieces = np.maximum(1, -(-rows * PARTS // max(1, int(bounds[-1]))))
+    pieces = np.maximum(1, -(-rows * SUM_PARTS // max(1, int(bounds[-1]))))
     clusters = np.repeat(np.arange(len(rows)), pieces)
     number = np.arange(len(clusters)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begins = bounds[clusters] + rows[clusters] * number // pieces[clusters]

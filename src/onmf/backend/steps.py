@@ -45,7 +45,7 @@ class StepsInTurn(Steps):
 
     def __init__(self, run: Run, centroids: FloatArray) -> None:
         self.run = run
-        self.centroids = run.block.backend.bring(np.ascontiguousarray(centroids, dtype=np.float64))
+        self.centroids = run.block.backend.to_device(np.ascontiguousarray(centroids, dtype=np.float64))
 
     def next(self) -> StepSums:
         return self.run.step_from(self.centroids)
@@ -54,7 +54,7 @@ class StepsInTurn(Steps):
         return self.run.update(step, self.centroids)
 
     def put(self, cluster: int, centroid: FloatArray) -> None:
-        self.centroids[cluster] = self.run.block.backend.bring(centroid)
+        self.centroids[cluster] = self.run.block.backend.to_device(centroid)
 
 
 class StepsAhead(StepsInTurn):

@@ -86,19 +86,19 @@ class StepSums:
         """Number of rows that changed cluster."""
         return int(self.counted[COUNTED.index("moved")].sum())
 
-    def near(self, name: str) -> FloatArray:
+    def on_device(self, name: str) -> FloatArray:
         """A row of the table in the memory that holds the sums. → (k,)"""
         row: FloatArray = self.table[COUNTED.index(name)]
         return row
 
     def __add__(self, other: StepSums) -> StepSums:
-        return self.each(add, other)
+        return self.map_arrays(add, other)
 
     def __iadd__(self, other: StepSums) -> StepSums:
         """Add in place. Only for sums that you own."""
-        return self.each(iadd, other)
+        return self.map_arrays(iadd, other)
 
-    def each(self, function: Callable[..., Any], *others: StepSums) -> StepSums:
+    def map_arrays(self, function: Callable[..., Any], *others: StepSums) -> StepSums:
         """Apply a function to the sums, and to the tables, of this step and others."""
         steps = (self, *others)
         return StepSums(function(*(step.sums for step in steps)), function(*(step.table for step in steps)))

@@ -19,7 +19,7 @@ WORTH_A_THREAD = 200_000
 CLUSTERS_AT_A_TIME = 4
 """Clusters whose templates or centroids are computed together: half a cache line of their transpose."""
 
-SMALL = 1 << 14
+ENTRIES_IN_ONE_CALL = 1 << 14
 """Entries of templates or centroids that are computed in one call."""
 
 Kernel = Callable[[int, int], None]
@@ -48,7 +48,7 @@ class Threads:
 
     def over_clusters(self, kernel: Kernel, k: int, p: int) -> None:
         """Cover k clusters of p features each."""
-        if k * p <= SMALL:
+        if k * p <= ENTRIES_IN_ONE_CALL:
             kernel(0, k)
             return
         m = -(-k // CLUSTERS_AT_A_TIME)

@@ -321,7 +321,7 @@ def _try(
     one = clone(model).set_params(n_init=1, random_state=int(rng.integers(2**31 - 1)))
 
     def run(view: View) -> Trial:
-        labels = to_host(every_run(one, view.values(counts, columns), alone=True)[0].labels)
+        labels = to_host(every_run(one, view.values(counts, columns), single_threaded=True)[0].labels)
         return Trial(view, labels, log_likelihood(sample, labels[judged], model.n_clusters))
 
     with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(views)) as pool:

@@ -86,11 +86,11 @@ class Data(ABC):
         """The sum of ``function(part, *args)`` over the parts, added in an order that is always the same."""
 
     @abstractmethod
-    def ask(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
         """``function(part, *args)`` of one part."""
 
     @abstractmethod
-    def by_row(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+    def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         """Arrays with one entry or row for each row of the data, in the form and memory that the data came in.
 
         ``function(part, *args)`` returns a tuple of them. ``labels``, if given, is such an array; the function gets the
@@ -102,20 +102,20 @@ class Data(ABC):
         """Begin a run from these centroids."""
 
     @abstractmethod
-    def held_for(self, divergence: Divergence) -> Data:
+    def with_divergence(self, divergence: Divergence) -> Data:
         """The same rows for another divergence."""
 
-    def bring(self, array: Any) -> Any:
+    def to_device(self, array: Any) -> Any:
         """Bring an array to where functions over parts take it from: the host, if there are many parts."""
         return to_host(array)
 
-    def keep(self, *arrays: Any) -> tuple[Any, ...]:
+    def to_input_memory(self, *arrays: Any) -> tuple[Any, ...]:
         """Arrays of a result, computed, in the memory that the data came from."""
         return arrays
 
-    def whole(self) -> Part | None:
-        """All rows as one part, None if they are not in memory together."""
-        return None
+    def single_part(self) -> Part:
+        """All rows as one part. Only rows in memory have it."""
+        raise ValueError("This needs all rows in memory, and X comes in parts: pass a sample of its rows.")
 
     @property
     def parallel_runs(self) -> int:
@@ -146,7 +146,7 @@ class Engine(ABC):
         """Why this engine cannot hold ``X``, as a sentence; None if it can."""
 
     @abstractmethod
-    def hold(self, X: Any, divergence: Divergence, sample_weight: FloatArray | None = None) -> Data:
+    def make_data(self, X: Any, divergence: Divergence, sample_weight: FloatArray | None = None) -> Data:
         """Place rows that have been checked, and compute once what every step needs."""
 
 

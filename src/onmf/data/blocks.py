@@ -15,12 +15,12 @@ from onmf import interrupt
 from onmf.backend import Backend
 from onmf.divergence import Array, Divergence
 
-from .part_task import Memo, PartError, naming, rows_of, step_of, survey
+from .part_task import PartCache, PartError, name_part_in_errors, rows_of, step_of, survey
 from .parts import InParts, PartsEngine, Source
 
 NO_BATCHES = "X has no rows: the callable returned no batches."
 
-END = object()
+NO_MORE = object()
 """Comes after the last batch."""
 
 Progress = Callable[[str, float], None]
@@ -63,9 +63,9 @@ class InBlocks(InParts):
         super().__init__(backend, source, divergence)
         self._progress = progress
         self._passes = 0  # of the start
-        self._memo = Memo()
+        self._memo = PartCache()
 
-    def held_for(self, divergence: Divergence) -> InBlocks:
+    def with_divergence(self, divergence: Divergence) -> InBlocks:
         other = InBlocks(self.backend, self.source, divergence, self._progress)
         other.survey()
         return other
@@ -79,13 +79,13 @@ class InBlocks(InParts):
         except StopIteration:
             raise ValueError(NO_BATCHES) from None
 
-    def ask(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
         load = partial(self.source.one or self._nth, number)
         first = self.firsts[number]
         weights = partial(self.source.weights_of, first)
         return self.task(function)(self._memo, number, first, load, weights, self.last.templates, args)[0]
 
-    def by_row(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+    def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         results = list(self._each(rows_of, (function, *args), labels))
         if not results:
             raise ValueError(NO_BATCHES)
@@ -103,9 +103,9 @@ class InBlocks(InParts):
         blocks = self._blocks()
         for number in count():  # ends with the caller's iterator
             interrupt.check()
-            with naming(source.noun, number):
-                raw = next(blocks, END)
-            if raw is END:
+            with name_part_in_errors(source.noun, number):
+                raw = next(blocks, NO_MORE)
+            if raw is NO_MORE:
                 break
             if sizes and number >= len(sizes):
                 raise self._changed("more")
@@ -113,9 +113,9 @@ class InBlocks(InParts):
             weights = partial(source.weights_of, first)
             load = [raw].pop  # hands the block over: one is in memory at a time
             del raw
-            memo = self._memo if several else Memo()
-            result, n = task(memo, number, first, load, weights, self.last.templates, extra)
-            self.zeros += 0 if several else memo.zeros
+            cache = self._memo if several else PartCache()
+            result, n = task(cache, number, first, load, weights, self.last.templates, extra)
+            self.zeros += 0 if several else cache.zeros
             yield result
             first += n
             report(first)

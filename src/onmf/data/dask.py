@@ -23,15 +23,15 @@ from onmf.backend import Backend
 from onmf.divergence import Divergence
 
 from .base import Part
-from .dask_graph import Plain, current_client, delayed, in_a_tree, inlined, pick, sent_once
-from .dask_worker import deadliest, forget_everywhere, last_at_work, numbers_in, run_part
+from .dask_graph import Opaque, current_client, delayed, inlined, pick, scatter_once, tree_sum
+from .dask_worker import fatal_partitions, forget_everywhere, most_suspicious, part_numbers, run_part
 from .part_task import PartError, rows_of
 from .parts import InParts, PartsEngine, Source
 
 WORTH_SENDING = 1 << 16
 """Bytes from which an argument, or data in a graph, is sent to the workers once instead of with every task or pass."""
 
-IDLE = 3
+IDLE_CHECKS = 3
 """Times that all workers are found idle, two seconds apart, before an unfinished pass is tried again."""
 
 ATTEMPTS = 3
@@ -77,7 +77,7 @@ class InDask(InParts):
         self._sent: list[tuple[Any, Any]] = []
         self._pinned = True
 
-    def held_for(self, divergence: Divergence) -> InDask:
+    def with_divergence(self, divergence: Divergence) -> InDask:
         other = InDask(self.backend, self.source, divergence, self._patience)
         other.survey()
         return other
@@ -90,22 +90,22 @@ class InDask(InParts):
     def survey(self) -> None:
         client = current_client()
         if client is not None:
-            self.source = self._sent_once(client)
+            self.source = self._scatter_once(client)
         super().survey()
         # Only now, because the first pass finds out where parts begin: what it kept would not know.
         self._key = uuid4().hex
         finalize(self, forget_everywhere, self._key, None if client is None else ref(client)).atexit = False
 
-    def _sent_once(self, client: Any) -> Source:
+    def _scatter_once(self, client: Any) -> Source:
         """The source, with weights and data of this process on the workers; if one dies, Dask sends them again."""
-        blocks, weights = sent_once(self.source.blocks, self.source.weights or [], client, WORTH_SENDING)
+        blocks, weights = scatter_once(self.source.blocks, self.source.weights or [], client, WORTH_SENDING)
         return replace(self.source, blocks=blocks, weights=weights or self.source.weights)
 
     def over_parts(self, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
         results = self._attempt(function, args, together, None)
         return results[0] if together else results
 
-    def ask(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
         return self._attempt(function, args, False, number)[0]
 
     def _attempt(
@@ -116,7 +116,7 @@ class InDask(InParts):
             client = current_client()
             try:
                 tasks = self._tasks(function, args, client, only)
-                return self._compute(in_a_tree(tasks) if together else tasks, client)
+                return self._compute(tree_sum(tasks) if together else tasks, client)
             except Lost:
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -124,7 +124,7 @@ class InDask(InParts):
                 self._pinned = False  # a task that waits for a dead worker may wait forever
         raise AssertionError("the last attempt returns or raises")
 
-    def by_row(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+    def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         """Dask arrays with the chunks of the input, not computed yet."""
         import dask.array as da
 
@@ -145,12 +145,12 @@ class InDask(InParts):
 
     def _empty_part(self) -> Part:
         """A part without rows, after a step."""
-        block = self.backend.hold(np.empty((0, self.shape[1])), self.divergence)
-        run = self.backend.begin(block)
+        block = self.backend.make_block(np.empty((0, self.shape[1])), self.divergence)
+        run = self.backend.start_run(block)
         run.state = run.state._replace(labels=np.empty(0, np.int32), scales=np.empty(0))
         return Part(block, run)
 
-    def keep(self, *arrays: Any) -> tuple[Any, ...]:
+    def to_input_memory(self, *arrays: Any) -> tuple[Any, ...]:
         """Compute Dask arrays, on the workers or in this process; other arrays stay as they are."""
         import dask
 
@@ -187,7 +187,7 @@ class InDask(InParts):
         import dask
 
         blocks, given_weights = self._blocks, self.source.weights
-        key_and_task = Plain((self._key, self.task(function)))
+        key_and_task = Opaque((self._key, self.task(function)))
         shared = [self._shared(value, client) for value in (key_and_task, self.last.templates, *args)]
         firsts = self.firsts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows
@@ -200,7 +200,7 @@ class InDask(InParts):
             extra = [] if labels is None else [labels[number]]
             weights = None if given_weights is None else given_weights[number]
             where: dict[str, Any] = {}
-            if workers and isinstance(blocks[number], Plain):
+            if workers and isinstance(blocks[number], Opaque):
                 # On the worker of the last pass, unless that is gone or busy.
                 where = {"workers": [workers[number * len(workers) // len(blocks)]], "allow_other_workers": True}
             with dask.annotate(**where):
@@ -252,7 +252,7 @@ class InDask(InParts):
             return list(client.gather(futures))
         except KilledWorker as error:
             failed = [future.key for future in futures if future.status == "error"]
-            numbers = numbers_in([error.task, *failed, *deadliest(client)])
+            numbers = part_numbers([error.task, *failed, *most_suspicious(client)])
             raise PartError(
                 f"In {f'partition {numbers}' if numbers else f'task {error.task}'}: every worker that took it died; "
                 "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
@@ -282,11 +282,11 @@ class InDask(InParts):
             alone_since = None if at_work else alone_since or now
             if alone_since is not None and now - alone_since > self._patience:
                 raise PartError(
-                    f"The Dask cluster has had no worker for {self._patience:g} seconds{last_at_work(client)}. Start "
-                    "workers, then fit again."
+                    f"The Dask cluster has had no worker for {self._patience:g} seconds{fatal_partitions(client)}. "
+                    "Start workers, then fit again."
                 )
             idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
-            if idle == IDLE:  # one is gone and the others have been idle for a while: tasks wait for the one
+            if idle == IDLE_CHECKS:  # one is gone and the others have been idle for a while: tasks wait for the one
                 raise self._lost(client)
 
     def _lost(self, client: Any) -> RuntimeError:

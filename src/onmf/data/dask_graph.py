@@ -10,13 +10,13 @@ import numpy as np
 
 from onmf.divergence import Array
 
-from .validate import sound
+from .validate import check_container
 
 ADDED_AT_ONCE = 8
 """Parts, or sums of parts, that one task of the tree adds."""
 
 
-class Plain:
+class Opaque:
     """A value that Dask does not look into."""
 
     def __init__(self, value: Any) -> None:
@@ -51,7 +51,7 @@ def current_client() -> Any:
     return owner if hasattr(owner, "scatter") else None
 
 
-def in_a_tree(tasks: list[Any]) -> list[Any]:
+def tree_sum(tasks: list[Any]) -> list[Any]:
     """One task that adds up the results of the others, in an order that depends on their number alone."""
     while len(tasks) > 1:
         groups = [tasks[i : i + ADDED_AT_ONCE] for i in range(0, len(tasks), ADDED_AT_ONCE)]
@@ -77,7 +77,7 @@ def value_at(values: tuple[Any, ...], place: int) -> Any:
     return values[place]
 
 
-def sent_once(
+def scatter_once(
     blocks: list[Any], weights: list[Any], client: Any, worth_sending: int
 ) -> tuple[list[Any], list[Any] | None]:
     """Blocks whose large data are on the workers already, and the weights as well if they were delayed."""
@@ -110,7 +110,7 @@ def inlined(blocks: list[Any]) -> list[Any]:
     graphs = own_graphs(blocks)
     seen = Counter(key for graph in graphs for key in graph)
     return [
-        block if on_workers(graph) or any(seen[key] > 1 for key in graph) else Plain(Inlined(graph, block.key))
+        block if on_workers(graph) or any(seen[key] > 1 for key in graph) else Opaque(Inlined(graph, block.key))
         for graph, block in zip(graphs, blocks, strict=True)
     ]
 
@@ -181,5 +181,5 @@ def join_columns(blocks: list[Any]) -> Any:
     """Blocks of the same rows and different columns as one; sparse if one of them is."""
     from scipy.sparse import csr_array, hstack, issparse
 
-    blocks = [sound(block, f"X.blocks[:, {number}]") for number, block in enumerate(blocks)]
+    blocks = [check_container(block, f"X.blocks[:, {number}]") for number, block in enumerate(blocks)]
     return hstack(list(map(csr_array, blocks)), format="csr") if any(map(issparse, blocks)) else np.hstack(blocks)

@@ -13,40 +13,40 @@ from contextlib import suppress
 from threading import RLock
 from typing import Any
 
-from .dask_graph import Plain
-from .part_task import Memo
+from .dask_graph import Opaque
+from .part_task import PartCache
 
 FITS = 2
 """Fits that a process remembers; one more only takes longer."""
 
-_memos: OrderedDict[str, Memo] = OrderedDict()
+_caches: OrderedDict[str, PartCache] = OrderedDict()
 _lock = RLock()  # reentrant, because the garbage collector may call forget() at any point
 
 
-def run_part(number: int, first: int, block: Any, weights: Any, fit: Plain, last: Any, *args: Any) -> Any:
+def run_part(number: int, first: int, block: Any, weights: Any, fit: Opaque, last: Any, *args: Any) -> Any:
     """The task of one part, on a worker."""
     key, task = fit.value
-    stays = not isinstance(block, Plain)
+    stays = not isinstance(block, Opaque)
     load = (lambda: block) if stays else block.value.read
-    return task(memo_of(key), number, first, load, weights, last, args, stays)[0]
+    return task(cache_of(key), number, first, load, weights, last, args, stays)[0]
 
 
-def memo_of(key: str) -> Memo:
+def cache_of(key: str) -> PartCache:
     """What this process keeps of the parts of a fit."""
-    memo = Memo()
+    cache = PartCache()
     if not key:
-        return memo
+        return cache
     with _lock:
-        memo = _memos[key] = _memos.pop(key, memo)
-        while len(_memos) > FITS:
-            _memos.popitem(last=False)
-    return memo
+        cache = _caches[key] = _caches.pop(key, cache)
+        while len(_caches) > FITS:
+            _caches.popitem(last=False)
+    return cache
 
 
 def forget(key: str) -> None:
     """Drop what this process keeps of a fit."""
     with _lock:
-        _memos.pop(key, None)
+        _caches.pop(key, None)
 
 
 def forget_everywhere(key: str, client: Callable[[], Any] | None) -> None:
@@ -64,15 +64,15 @@ async def forget_on_workers(client: Any, key: str) -> None:
         await client.run(forget, key, on_error="ignore", asynchronous=True)
 
 
-def last_at_work(client: Any) -> str:
+def fatal_partitions(client: Any) -> str:
     """Which partitions workers had when they died, in words."""
-    numbers = numbers_in(deadliest(client))
+    numbers = part_numbers(most_suspicious(client))
     if not numbers:
         return ""
     return f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it smaller"
 
 
-def deadliest(client: Any) -> list[str]:
+def most_suspicious(client: Any) -> list[str]:
     """The tasks of parts with which most workers died."""
     deaths = client.run_on_scheduler(suspicious)
     return [key for key, times in deaths.items() if times == max(deaths.values())]
@@ -81,10 +81,10 @@ def deadliest(client: Any) -> list[str]:
 def suspicious(dask_scheduler: Any) -> dict[str, int]:
     """How many workers died with each task of a part, on the scheduler."""
     tasks = dask_scheduler.tasks.items()
-    return {str(key): task.suspicious for key, task in tasks if task.suspicious and numbers_in([key])}
+    return {str(key): task.suspicious for key, task in tasks if task.suspicious and part_numbers([key])}
 
 
-def numbers_in(keys: Iterable[Any]) -> str:
+def part_numbers(keys: Iterable[Any]) -> str:
     """The numbers of the parts that these tasks work on; some tasks work on none."""
     matches = (re.search(r"-[0-9a-f]{32}-(\d+)$", str(key)) for key in keys)
     return " or ".join(map(str, sorted({int(match[1]) for match in matches if match})))

@@ -20,19 +20,19 @@ from onmf.divergence import Array, Divergence, FloatArray
 from .base import Data, Engine
 from .dask_graph import as_blocks
 from .engines import get_engine
-from .part_task import naming
+from .part_task import name_part_in_errors
 from .parts import PartsEngine, Source
 from .validate import (
     as_numbers,
     as_rows,
+    check_container,
     check_data,
     check_entries,
     check_gpu_array,
     check_kind,
     check_weights,
-    contents,
-    converting,
-    sound,
+    explain_conversion_errors,
+    unwrap_xarray,
     warn_zero_rows,
 )
 
@@ -44,7 +44,7 @@ class Intake(NamedTuple):
     data: Data
 
 
-def take_in(
+def prepare_data(
     estimator: Any,
     X: Any,
     divergence: Divergence,
@@ -77,7 +77,7 @@ def take_in(
     -------
     Intake
     """
-    X = contents(X)
+    X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None
     engine = estimator.engine if engine is None else engine
     if in_parts(X):
@@ -87,7 +87,7 @@ def take_in(
         assert isinstance(chosen, PartsEngine), "no other takes parts"
         if not reset:
             return Intake(chosen, chosen.open(source, divergence))
-        data = chosen.hold(source, divergence)
+        data = chosen.make_data(source, divergence)
         check_features(estimator, data.shape[1], source.names, reset=True)
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
@@ -96,12 +96,12 @@ def take_in(
     rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
     weights = check_weights(sample_weight, rows.shape[0])
     chosen = get_engine(chosen, rows)
-    return Intake(chosen, chosen.hold(rows, divergence, weights))
+    return Intake(chosen, chosen.make_data(rows, divergence, weights))
 
 
 def in_parts(X: Any) -> bool:
     """Whether X comes in parts: a Dask collection, a list of delayed blocks, or a callable that returns batches."""
-    first = contents(X[0] if isinstance(X, list | tuple) and len(X) else X)
+    first = unwrap_xarray(X[0] if isinstance(X, list | tuple) and len(X) else X)
     return hasattr(first, "__dask_graph__") or callable(X)
 
 
@@ -163,7 +163,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
     """Sample weights as one delayed array, or one number, for each partition."""
     from dask import delayed
 
-    sample_weight = contents(sample_weight)
+    sample_weight = unwrap_xarray(sample_weight)
     if hasattr(sample_weight, "to_dask_array"):  # a column of a frame
         sample_weight = sample_weight.to_dask_array()
     if not hasattr(sample_weight, "to_delayed"):
@@ -217,7 +217,7 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
             )
         rows = []
         for number, piece in enumerate(pieces):
-            with naming("piece", number):
+            with name_part_in_errors("piece", number):
                 rows.append(_read_piece(piece, divergence, features))
         return vstack(list(map(csr_array, rows)), format="csr") if any(map(issparse, rows)) else np.concatenate(rows)
     return _read_piece(block, divergence, features)
@@ -225,11 +225,11 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
 
 def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
     """Convert rows that are one array, frame or sparse matrix."""
-    X = sound(X)
+    X = check_container(X)
     if on_gpu(X):
         X = check_gpu_array(X, least_rows=0)
     else:
-        with converting():
+        with explain_conversion_errors():
             X = check_array(X, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
     check_kind(X, divergence)
     if features is not None and X.shape[1] != features:

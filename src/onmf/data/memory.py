@@ -32,15 +32,15 @@ class Memory(Engine):
             return "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
         return None
 
-    def hold(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> InMemory:
-        return InMemory(self.backend.hold(X, divergence, sample_weight))
+    def make_data(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> InMemory:
+        return InMemory(self.backend.make_block(X, divergence, sample_weight))
 
 
 class InMemory(Data):
     """Rows in memory, held by a backend."""
 
     def __init__(self, block: Block) -> None:
-        self.part = Part(block, block.backend.begin(block))
+        self.part = Part(block, block.backend.start_run(block))
         self.backend, self.divergence, self.shape = block.backend, block.divergence, block.shape
 
     @property
@@ -66,35 +66,35 @@ class InMemory(Data):
     def total(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(self.part, *args)
 
-    def ask(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
         return function(self.part, *args)
 
-    def by_row(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
-        extra = () if labels is None else (self.backend.bring(labels),)
-        return self.keep(*function(self.part, *args, *extra))
+    def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        extra = () if labels is None else (self.backend.to_device(labels),)
+        return self.to_input_memory(*function(self.part, *args, *extra))
 
-    def bring(self, array: Any) -> Any:
-        return self.backend.bring(array)
+    def to_device(self, array: Any) -> Any:
+        return self.backend.to_device(array)
 
-    def keep(self, *arrays: Any) -> tuple[Any, ...]:
-        return tuple(map(self.backend.bring if on_gpu(self.block.source) else to_host, arrays))
+    def to_input_memory(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(map(self.backend.to_device if on_gpu(self.block.source) else to_host, arrays))
 
     def steps(self, centroids: FloatArray) -> Steps:
         self.part.scratch = None
-        self.part.run = self.backend.begin(self.block)
+        self.part.run = self.backend.start_run(self.block)
         return self.backend.steps(self.part.run, centroids)
 
-    def held_for(self, divergence: Divergence) -> InMemory:
-        return InMemory(self.backend.hold(self.block.source, divergence, self.block.weights))
+    def with_divergence(self, divergence: Divergence) -> InMemory:
+        return InMemory(self.backend.make_block(self.block.source, divergence, self.block.weights))
 
-    def whole(self) -> Part:
+    def single_part(self) -> Part:
         return self.part
 
     @property
     def parallel_runs(self) -> int:
-        return 1 if self.backend.alone() is None else self.backend.threads.number
+        return 1 if self.backend.single_threaded() is None else self.backend.threads.number
 
     def fork(self) -> InMemory:
         if self.divergence.fixed_weights:
             _ = self.block.fixed_weights  # computed once for all forks
-        return InMemory(self.block.held_by(self.backend.alone() or self.backend))
+        return InMemory(self.block.with_backend(self.backend.single_threaded() or self.backend))

@@ -36,7 +36,7 @@ class PartError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Kept:
+class PartState:
     """What is kept of a part between two passes: its block without the rows, and numbers by row.
 
     A part that stays on a GPU is kept as a whole, with its copy by feature; ``resident`` is that part as it came.
@@ -49,11 +49,11 @@ class Kept:
     resident: Any = None
 
 
-class Memo:
+class PartCache:
     """What one process keeps of the parts of one fit."""
 
     def __init__(self) -> None:
-        self.parts: dict[int, Kept] = {}
+        self.parts: dict[int, PartState] = {}
         self.zeros = 0  # rows that are zero everywhere, of the parts that were checked
         self._locks: dict[int, Lock] = {}
         self._prepared: tuple[FloatArray, type, Templates] | None = None
@@ -75,17 +75,17 @@ class Memo:
 
 
 @dataclass
-class MemoPart(Part):
+class CachedPart(Part):
     """A part of a process that works on several."""
 
-    memo: Memo = field(default_factory=Memo)
+    cache: PartCache = field(default_factory=PartCache)
     step_number: int = 0
     """Number of the step that its labels are of."""
     zeros: int = 0
     """Rows that are zero everywhere; counted when the part is read for the first time."""
 
     def prepare(self, templates: FloatArray, offsets: FloatArray | None) -> Templates:
-        return self.memo.prepare(self.block, templates, offsets)
+        return self.cache.prepare(self.block, templates, offsets)
 
 
 class Survey(NamedTuple):
@@ -98,17 +98,17 @@ class Survey(NamedTuple):
     zeros: int
 
 
-def survey(part: MemoPart) -> Survey:
+def survey(part: CachedPart) -> Survey:
     """What must be known of a part before anything else."""
     block = part.block
     weight = float(len(block) if block.weights is None else block.weights.sum())
     return Survey(*block.shape, block.constant, weight, part.zeros)
 
 
-def step_of(part: MemoPart, number: int, templates: FloatArray, offsets: FloatArray | None) -> StepSums:
+def step_of(part: CachedPart, number: int, templates: FloatArray, offsets: FloatArray | None) -> StepSums:
     """Step ``number`` over a part."""
     part.scratch = None
-    step = part.run.step(part.prepare(templates, offsets)).each(to_host)
+    step = part.run.step(part.prepare(templates, offsets)).map_arrays(to_host)
     part.step_number = number
     return step
 
@@ -163,7 +163,7 @@ class PartTask:
 
     def __call__(
         self,
-        memo: Memo,
+        cache: PartCache,
         number: int,
         first: int,
         load: Callable[[], Any],
@@ -184,10 +184,10 @@ class PartTask:
         n : int
             Rows of the part.
         """
-        with naming(self.noun, number):
+        with name_part_in_errors(self.noun, number):
             raw = load()
-            with memo.lock(number):
-                part = self._part(memo, number, first, raw, weights)
+            with cache.lock(number):
+                part = self._part(cache, number, first, raw, weights)
                 resident = raw if stays and on_gpu(raw) else None
                 del raw  # the block is all that is needed of it
                 if self.step_number == 0:
@@ -200,17 +200,17 @@ class PartTask:
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
                     block = part.block.without_rows() if resident is None else part.block
-                    memo.parts[number] = Kept(block, part.run.state, part.step_number, part.scratch, resident)
+                    cache.parts[number] = PartState(block, part.run.state, part.step_number, part.scratch, resident)
                 return result, n
 
-    def _part(self, memo: Memo, number: int, first: int, raw: Any, weights: Any) -> MemoPart:
+    def _part(self, cache: PartCache, number: int, first: int, raw: Any, weights: Any) -> CachedPart:
         """The part, with what is kept of it."""
-        kept = memo.parts.get(number)
+        kept = cache.parts.get(number)
         if kept is not None and kept.resident is raw and raw is not None:
-            return self._again(memo, number, first, kept, kept.block)
-        with noticing_change(self.checked or kept is not None):
+            return self._restored(cache, number, first, kept, kept.block)
+        with mention_change_in_errors(self.checked or kept is not None):
             rows, zeros = self.check(raw) if kept is None else (self.read(raw), 0)
-        memo.zeros += zeros
+        cache.zeros += zeros
         if on_gpu(rows) and not self.backend.takes_cupy:
             raise ValueError(
                 "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or pass "
@@ -222,13 +222,13 @@ class PartTask:
                 f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same rows."
             )
         if kept is None:
-            block = self.backend.hold(rows, self.divergence, checked_weights(weights, n))
-            return MemoPart(block, self.backend.begin(block), number, first, None, memo, zeros=zeros)
-        return self._again(memo, number, first, kept, kept.block.with_rows(rows))
+            block = self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
+            return CachedPart(block, self.backend.start_run(block), number, first, None, cache, zeros=zeros)
+        return self._restored(cache, number, first, kept, kept.block.with_rows(rows))
 
-    def _again(self, memo: Memo, number: int, first: int, kept: Kept, block: Block) -> MemoPart:
+    def _restored(self, cache: PartCache, number: int, first: int, kept: PartState, block: Block) -> CachedPart:
         """A part of an earlier pass, with its rows."""
-        part = MemoPart(block, self.backend.begin(block), number, first, kept.scratch, memo, kept.step_number)
+        part = CachedPart(block, self.backend.start_run(block), number, first, kept.scratch, cache, kept.step_number)
         part.run.state = kept.state
         return part
 
@@ -244,7 +244,7 @@ def checked_weights(weights: Any, n: int) -> FloatArray | None:
 
 
 @contextmanager
-def naming(noun: str, number: int) -> Iterator[None]:
+def name_part_in_errors(noun: str, number: int) -> Iterator[None]:
     """Add to errors in which part they arose."""
     try:
         yield
@@ -255,7 +255,7 @@ def naming(noun: str, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def noticing_change(before: bool) -> Iterator[None]:
+def mention_change_in_errors(before: bool) -> Iterator[None]:
     """Add to the refusal of a part that was fine before that it has changed."""
     try:
         yield

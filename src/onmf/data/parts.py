@@ -95,7 +95,7 @@ class PartsEngine(Engine):
     def open(self, source: Source, divergence: Divergence) -> InParts:
         """The rows, before any of them is read."""
 
-    def hold(self, X: Source, divergence: Divergence, sample_weight: FloatArray | None = None) -> InParts:
+    def make_data(self, X: Source, divergence: Divergence, sample_weight: FloatArray | None = None) -> InParts:
         data = self.open(X, divergence)
         data.survey()
         return data

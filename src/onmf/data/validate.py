@@ -22,7 +22,7 @@ from .structure import check_structure
 
 NO_NUMBERS = "X holds {} values: leave out, or encode, the columns that are not numbers."
 
-WEIGHTS = (1e-30, 1e30)
+WEIGHT_RANGE = (1e-30, 1e30)
 """Smallest and largest weight besides 0. These limits keep sums of weighted squares inside float64."""
 
 
@@ -49,11 +49,11 @@ def check_data(
             "them at each call, or stack them into one matrix."
         )
     options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
-    X = sound(X)
+    X = check_container(X)
     if on_gpu(X):
         X = check_gpu_array(X, estimator, reset)
     else:
-        with converting():
+        with explain_conversion_errors():
             X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
     check_kind(X, divergence)
     X = as_rows(X)
@@ -63,7 +63,7 @@ def check_data(
     return X
 
 
-def contents(X: Any) -> Any:
+def unwrap_xarray(X: Any) -> Any:
     """The array that a DataArray of xarray holds; anything else unchanged."""
     xarray = sys.modules.get("xarray")
     return X.data if xarray is not None and isinstance(X, xarray.DataArray) else X
@@ -89,7 +89,7 @@ def check_columns(X: Any) -> None:
 
 
 @contextmanager
-def converting() -> Iterator[None]:
+def explain_conversion_errors() -> Iterator[None]:
     """Add the remedy to errors of a conversion to numbers. Their type stays, because scikit-learn demands it."""
     try:
         yield
@@ -102,12 +102,12 @@ def converting() -> Iterator[None]:
         ) from error
 
 
-def sound(X: Any, name: str = "X") -> Any:
+def check_container(X: Any, name: str = "X") -> Any:
     """Return ``X``, or the array inside a DataArray, in a form that a conversion reads right.
 
     Refuse masks, columns of times, and invalid indices of sparse matrices, which compiled code would follow.
     """
-    X = contents(X)
+    X = unwrap_xarray(X)
     check_unmasked(X, name)
     check_columns(X)
     if issparse(X):
@@ -301,7 +301,7 @@ def read_only(X: Matrix) -> Matrix:
 
 def as_numbers(values: Any, name: str) -> FloatArray:
     """An argument as an array of float64."""
-    values = contents(values)
+    values = unwrap_xarray(values)
     check_unmasked(values, name)
     array = np.asarray(to_host(values))
     if array.dtype.kind not in "buifO":
@@ -321,7 +321,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
         weights = np.full(n, float(weights))
     if weights.shape != (n,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n} rows: give one weight for each row.")
-    least, largest = WEIGHTS
+    least, largest = WEIGHT_RANGE
     bad = ~((weights == 0) | ((weights >= least) & (weights <= largest)))
     if bad.any():
         i = int(np.argmax(bad))
@@ -337,7 +337,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
 def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> FloatArray:
     """Check starting centroids, and convert them to a float64 array."""
     if issparse(centroids):
-        centroids = as_rows(sound(centroids, "init").tocsr()).toarray()
+        centroids = as_rows(check_container(centroids, "init").tocsr()).toarray()
     C = np.array(as_numbers(centroids, "init"), order="C")
     if C.shape != (k, p):
         raise ValueError(

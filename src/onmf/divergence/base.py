@@ -134,7 +134,7 @@ class Divergence(ABC):
         return False
 
     @property
-    def easier(self) -> Divergence | None:
+    def warm_start(self) -> Divergence | None:
         """The divergence under which a run begins, if its optima are near those of this one and easier to find."""
         return None
 
@@ -239,7 +239,7 @@ class Divergence(ABC):
         """Centroids in the gauge, smoothed by ε or ``at_least``, under which every row has a finite loss."""
         return self.normalise(centroids)
 
-    def begin(self, centroids: FloatArray) -> FloatArray:
+    def initial_centroids(self, centroids: FloatArray) -> FloatArray:
         """First centroids, which come in any scale, as the steps of a run take them."""
         return centroids
 
@@ -277,7 +277,7 @@ def _definers(cls: type, name: str) -> list[type]:
 SMOOTHINGS = (1e-20, 1e20)
 """Smallest and largest smoothing besides 0. Its powers, times the largest entries, then stay inside float64."""
 
-LEAST = float(np.nextafter(0.0, 1.0))
+SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))
 """Replaces positive shares that underflow to 0 in float64, to keep their logarithms finite."""
 
 

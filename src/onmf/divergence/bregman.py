@@ -103,7 +103,7 @@ class Convex(Divergence):
     def size(self, vectors: FloatArray) -> FloatArray:
         return super().size(vectors) if self.sized else vectors.sum(axis=1)
 
-    def begin(self, centroids: FloatArray) -> FloatArray:
+    def initial_centroids(self, centroids: FloatArray) -> FloatArray:
         return divide(centroids, centroids.sum(axis=1, keepdims=True)) if self.curved else centroids
 
     def templates(self, centroids: FloatArray) -> FloatArray:

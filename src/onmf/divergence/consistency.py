@@ -19,14 +19,14 @@ from .arrays import FloatArray
 from .base import Divergence, Domain, RowTerms, Scale, TemplateForm
 from .bregman import SAMPLES, Convex, check_derivatives, check_scale
 
-ROWS, CENTROIDS = 6, 3
+N_ROWS, N_CENTROIDS = 6, 3
 
-CLOSE = 1e-9
+RTOL = 1e-9
 """Relative difference that counts as rounding."""
 
 CLOSED_FORMS = (
     *("row_terms", "templates", "offsets", "size", "normalise", "scale", "weight"),
-    *("constant", "gain", "loss", "objective", "centers", "begin", "unit"),
+    *("constant", "gain", "loss", "objective", "centers", "initial_centroids", "unit"),
 )
 """What a divergence without closed forms must not override, because it would never be called."""
 
@@ -34,7 +34,7 @@ BY_ROW = ("constant", "row_size", "scale", "weight", "gain")
 """What has one number for each row."""
 
 
-class Asked(NamedTuple):
+class Outputs(NamedTuple):
     """What backends ask of a divergence, for some rows and centroids, in the order in which they ask."""
 
     terms: RowTerms
@@ -54,22 +54,22 @@ class Asked(NamedTuple):
 def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArray]:
     """Made-up rows and centroids with entries that are allowed. → (6, p), (3, p)"""
     domain, (_, largest) = divergence.domain, divergence.entry_range
-    entries = np.random.default_rng(0).uniform(0.1, 0.9, size=(ROWS + CENTROIDS, features))
+    entries = np.random.default_rng(0).uniform(0.1, 0.9, size=(N_ROWS + N_CENTROIDS, features))
     if domain == "real":
         entries = 4 * entries - 2
     elif domain != "unit":
         entries = 5 * entries
     entries *= min(1.0, largest / 5)
-    return entries[:ROWS], entries[ROWS:]
+    return entries[:N_ROWS], entries[N_ROWS:]
 
 
-def ask(divergence: Divergence, X: Any, C: Any) -> Asked:
+def outputs_of(divergence: Divergence, X: Any, C: Any) -> Outputs:
     """Ask what a backend asks in a step. X and C may be CuPy arrays."""
     with np.errstate(all="ignore"):  # clusters may be empty
-        return _ask(divergence, X, C)
+        return _outputs_of(divergence, X, C)
 
 
-def _ask(divergence: Divergence, X: Any, C: Any) -> Asked:
+def _outputs_of(divergence: Divergence, X: Any, C: Any) -> Outputs:
     like = X[0, :1]
     j = np.arange(X.shape[1], like=like)
     terms = {name: function(X, j).sum(axis=1) for name, function in divergence.row_terms.items()}
@@ -86,7 +86,7 @@ def _ask(divergence: Divergence, X: Any, C: Any) -> Asked:
     centers = divergence.centers(sums, mass)
     objective = divergence.objective(sums, mass, float(loss.sum()), float(constant.sum()))
     divergence.normalise(divergence.smooth(centers, at_least=1e-10))
-    return Asked(terms, constant, row_size, size, B, offsets, scores, scale, weight, gain, centers, float(objective))
+    return Outputs(terms, constant, row_size, size, B, offsets, scores, scale, weight, gain, centers, float(objective))
 
 
 def of_onmf(divergence: Divergence) -> bool:
@@ -126,7 +126,7 @@ def check_consistent(divergence: Divergence, features: int, *, sparse: bool = Fa
         _sound = divergence, features, sparse
         return
     try:
-        asked = ask(divergence, X, C)
+        outputs = outputs_of(divergence, X, C)
     except Exception as error:
         raise ValueError(
             f"{type(divergence).__name__} cannot compute with rows of {features} features: {type(error).__name__}: "
@@ -137,11 +137,11 @@ def check_consistent(divergence: Divergence, features: int, *, sparse: bool = Fa
             at_zero = function(np.zeros(features), np.arange(features))
             what = f"has a row term {name!r} that is not 0 for x = 0, and sparse rows leave zeros out: pass an array"
             _require(not np.any(at_zero), divergence, what)
-    _check_shapes(divergence, asked, features)
-    _check_rows_apart(divergence, asked, X, C)
-    _check_gauge(divergence, asked, C)
-    _check_gain(divergence, asked)
-    _check_promises(divergence, asked, C)
+    _check_shapes(divergence, outputs, features)
+    _check_rows_apart(divergence, outputs, X, C)
+    _check_gauge(divergence, outputs, C)
+    _check_gain(divergence, outputs)
+    _check_promises(divergence, outputs, C)
     _check_zeros(divergence, X, C)
     _sound = divergence, features, sparse
 
@@ -179,7 +179,7 @@ def _check_fields(divergence: Divergence) -> None:
 def _alike(one: Divergence, other: Divergence) -> bool:
     """Whether all fields are equal, but for rounding."""
     pairs = [(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)]
-    return all(a == b or bool(np.allclose(a, b, rtol=CLOSE, atol=0)) for a, b in pairs)
+    return all(a == b or bool(np.allclose(a, b, rtol=RTOL, atol=0)) for a, b in pairs)
 
 
 def _check_kernel_functions(divergence: Convex) -> None:
@@ -198,11 +198,11 @@ def _check_kernel_functions(divergence: Convex) -> None:
     _require(same, divergence, "has kernel_functions that are not its slope and curvature: leave them out")
 
 
-def _check_shapes(divergence: Divergence, asked: Asked, features: int) -> None:
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(BY_ROW, (ROWS,))
-    shapes |= {"size": (CENTROIDS,), "templates": (CENTROIDS, features), "centers": (CENTROIDS, features)}
-    for name, shape in (shapes | ({} if asked.offsets is None else {"offsets": (CENTROIDS,)})).items():
-        found = getattr(asked, name)
+def _check_shapes(divergence: Divergence, outputs: Outputs, features: int) -> None:
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(BY_ROW, (N_ROWS,))
+    shapes |= {"size": (N_CENTROIDS,), "templates": (N_CENTROIDS, features), "centers": (N_CENTROIDS, features)}
+    for name, shape in (shapes | ({} if outputs.offsets is None else {"offsets": (N_CENTROIDS,)})).items():
+        found = getattr(outputs, name)
         _require(
             isinstance(found, np.ndarray), divergence, f"gives {name} of type {type(found).__name__}, not an array"
         )
@@ -214,16 +214,16 @@ def _check_shapes(divergence: Divergence, asked: Asked, features: int) -> None:
         )
 
 
-def _check_rows_apart(divergence: Divergence, asked: Asked, X: FloatArray, C: FloatArray) -> None:
+def _check_rows_apart(divergence: Divergence, outputs: Outputs, X: FloatArray, C: FloatArray) -> None:
     """Backends ask about some rows or clusters at a time."""
-    first, rest, ones = ask(divergence, X[:2], C), ask(divergence, X[2:], C), np.ones(CENTROIDS)
-    of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(asked, name)) for name in BY_ROW]
+    first, rest, ones = outputs_of(divergence, X[:2], C), outputs_of(divergence, X[2:], C), np.ones(N_CENTROIDS)
+    of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(outputs, name)) for name in BY_ROW]
     of_clusters = [
         (function(C[:1]), function(C)) for function in (divergence.templates, divergence.size, divergence.smooth)
     ]
     of_clusters.append((divergence.centers(C[:1], ones[:1]), divergence.centers(C, ones)))
-    if asked.offsets is not None:
-        of_clusters.append((divergence.offsets(C[:1]), asked.offsets))  # type: ignore[arg-type]
+    if outputs.offsets is not None:
+        of_clusters.append((divergence.offsets(C[:1]), outputs.offsets))  # type: ignore[arg-type]
     for what, pairs in (("rows", of_rows), ("centroids", of_clusters)):
         same = all(close(part, whole[: len(part)]) for part, whole in pairs)
         _require(same, divergence, f"has methods whose results depend on the other {what}: compute each on its own")
@@ -237,20 +237,20 @@ def _check_rows_apart(divergence: Divergence, asked: Asked, X: FloatArray, C: Fl
     )
 
 
-def _check_gauge(divergence: Divergence, asked: Asked, C: FloatArray) -> None:
+def _check_gauge(divergence: Divergence, outputs: Outputs, C: FloatArray) -> None:
     """Centroids are published in the gauge H Hᵀ = I, that is at any size, unless their size counts."""
     if divergence.absolute:
-        _require(bool((asked.scale == 1).all()), divergence, "has scale_rule='none', and a scale other than 1")
+        _require(bool((outputs.scale == 1).all()), divergence, "has scale_rule='none', and a scale other than 1")
     if divergence.sized:
         rule = f"has scale_rule={divergence.scale_rule!r}"
-        _require(bool((asked.size == 1).all()), divergence, f"{rule}, and a size other than 1: return ones")
+        _require(bool((outputs.size == 1).all()), divergence, f"{rule}, and a size other than 1: return ones")
         return
     offsets = divergence.offsets(2 * C)
-    same = close(divergence.templates(2 * C), asked.templates)
-    if offsets is not None and asked.offsets is not None:
-        same = same and close(offsets, asked.offsets)
+    same = close(divergence.templates(2 * C), outputs.templates)
+    if offsets is not None and outputs.offsets is not None:
+        same = same and close(offsets, outputs.offsets)
     _require(
-        same and close(divergence.size(2 * C), 2 * asked.size),
+        same and close(divergence.size(2 * C), 2 * outputs.size),
         divergence,
         "has templates, offsets or a size that do not suit centroids of any size: compute templates and offsets from "
         "normalise(centroids) with a size that doubles when the centroid does, or set scale_rule = 'none' for rows "
@@ -258,27 +258,29 @@ def _check_gauge(divergence: Divergence, asked: Asked, C: FloatArray) -> None:
     )
 
 
-def _check_gain(divergence: Divergence, asked: Asked) -> None:
+def _check_gain(divergence: Divergence, outputs: Outputs) -> None:
     """The best score must be the lowest loss."""
-    S = np.sort(asked.scores, axis=1)
-    gains = np.stack([divergence.gain(s, divergence.scale(s, asked.terms), asked.terms) for s in S.T], axis=1)
-    rises = np.diff(gains, axis=1) >= -CLOSE * (1 + np.abs(gains[:, 1:]))
+    S = np.sort(outputs.scores, axis=1)
+    gains = np.stack([divergence.gain(s, divergence.scale(s, outputs.terms), outputs.terms) for s in S.T], axis=1)
+    rises = np.diff(gains, axis=1) >= -RTOL * (1 + np.abs(gains[:, 1:]))
     _require(bool(rises.all()), divergence, "has a gain that falls while the score rises: rows get the worst cluster")
 
 
-def _check_promises(divergence: Divergence, asked: Asked, C: FloatArray) -> None:
-    best, terms = asked.scores.max(axis=1), asked.terms
+def _check_promises(divergence: Divergence, outputs: Outputs, C: FloatArray) -> None:
+    best, terms = outputs.scores.max(axis=1), outputs.terms
     if divergence.fixed_weights:
-        other = divergence.weight(2 * asked.scale + 1, terms)
-        _require(close(other, asked.weight), divergence, "promises fixed_weights, and its weight depends on the scale")
+        other = divergence.weight(2 * outputs.scale + 1, terms)
+        _require(
+            close(other, outputs.weight), divergence, "promises fixed_weights, and its weight depends on the scale"
+        )
     if divergence.score_weights:
-        same = close(asked.weight, np.maximum(best, 0.0))
+        same = close(outputs.weight, np.maximum(best, 0.0))
         _require(same, divergence, "promises score_weights, and its weight is not the best score")
     if divergence.fixed_scales:
         _require(divergence.fixed_weights, divergence, "promises fixed_scales, which need fixed_weights")
-        same = close(divergence.scale(best - 1, terms), asked.scale)
+        same = close(divergence.scale(best - 1, terms), outputs.scale)
         _require(same, divergence, "promises fixed_scales, and its scale depends on the score")
-        value = divergence.objective(C, np.ones(CENTROIDS), np.nan, 0.0)
+        value = divergence.objective(C, np.ones(N_CENTROIDS), np.nan, 0.0)
         _require(not np.isnan(value), divergence, "promises fixed_scales, and its objective depends on the loss")
     if divergence.moves is not None:
         _require(divergence.fixed_weights, divergence, "has moves, which need fixed_weights")
@@ -286,10 +288,10 @@ def _check_promises(divergence: Divergence, asked: Asked, C: FloatArray) -> None
     if form is not None:
         known = form.smoothing > 0 or not form.logarithms
         _require(known, divergence, f"promises {form}, and logarithms need a smoothing")
-        same = asked.offsets is None and close(asked.templates, templates_of(form, C, asked.size))
-        same = same and np.array_equal(divergence.templates_at(C[:, :1], asked.size), asked.templates[:, :1])
+        same = outputs.offsets is None and close(outputs.templates, templates_of(form, C, outputs.size))
+        same = same and np.array_equal(divergence.templates_at(C[:, :1], outputs.size), outputs.templates[:, :1])
         alone = np.eye(1, C.shape[1])
-        same = same and bool((np.abs(C).max(axis=1) <= asked.size).all() and divergence.size(alone)[0] >= 1)
+        same = same and bool((np.abs(C).max(axis=1) <= outputs.size).all() and divergence.size(alone)[0] >= 1)
         _require(same, divergence, f"promises {form}, and its templates, templates_at, offsets or size are different")
 
 
@@ -298,15 +300,15 @@ def _check_zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> None:
     if divergence.domain == "positive":
         return
     with np.errstate(all="ignore"):
-        asked = ask(divergence, *(np.where(np.eye(*each.shape), 0.0, each) for each in (X, C)))
-    finite = bool(np.isfinite(asked.constant).all())
+        outputs = outputs_of(divergence, *(np.where(np.eye(*each.shape), 0.0, each) for each in (X, C)))
+    finite = bool(np.isfinite(outputs.constant).all())
     _require(finite, divergence, "has a constant that is not finite for rows with zeros, which its domain includes")
-    for name, values in (("templates", asked.templates), ("offsets", asked.offsets)):
+    for name, values in (("templates", outputs.templates), ("offsets", outputs.offsets)):
         known = values is None or bool((values < np.inf).all())
         _require(known, divergence, f"has {name} of NaN or ∞ for centroids with zeros")
     S, empty = np.where(np.eye(*C.shape), 0.0, C), np.zeros((1, C.shape[1]))
     with np.errstate(all="ignore"):
-        sums = divergence.centers(S, np.ones(CENTROIDS)), divergence.objective(S, np.ones(CENTROIDS), 0.0, 0.0)
+        sums = divergence.centers(S, np.ones(N_CENTROIDS)), divergence.objective(S, np.ones(N_CENTROIDS), 0.0, 0.0)
         known = not (
             np.isnan(sums[0]).any() or np.isnan(sums[1]) or np.isnan(divergence.objective(empty, empty[:, 0], 0.0, 0.0))
         )
@@ -323,7 +325,7 @@ def templates_of(form: TemplateForm, C: FloatArray, size: FloatArray) -> FloatAr
 
 def close(a: Any, b: Any) -> bool:
     """Whether two arrays are equal but for rounding."""
-    return bool(np.allclose(a, b, rtol=CLOSE, atol=CLOSE))
+    return bool(np.allclose(a, b, rtol=RTOL, atol=RTOL))
 
 
 def _require(holds: bool, divergence: Divergence, what: str) -> None:

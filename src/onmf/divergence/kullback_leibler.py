@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from .arrays import FloatArray
-from .base import LEAST, Divergence, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel
+from .base import SMALLEST_POSITIVE, Divergence, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel
 from .moves import EntropyMoves
 
 
@@ -68,13 +68,13 @@ class KullbackLeibler(Divergence):
             log = gpu_kernel(
                 "float64 c, float64 size, float64 e, float64 least", "b = log((c > 0 ? max(c / size, least) : 0) + e)"
             )
-            return log(centroids, self.size(centroids)[:, None], self.smoothing, LEAST)
+            return log(centroids, self.size(centroids)[:, None], self.smoothing, SMALLEST_POSITIVE)
         return self.templates_at(centroids, self.size(centroids))
 
     def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
         C = divide(columns, sizes[:, None])
         if self.smoothing == 0:
-            C[(C == 0) & (columns > 0)] = LEAST
+            C[(C == 0) & (columns > 0)] = SMALLEST_POSITIVE
         C += self.smoothing
         with np.errstate(divide="ignore"):
             return np.log(C, out=C)
@@ -93,7 +93,7 @@ class KullbackLeibler(Divergence):
 
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
         # Σ x log x − Σ s log s − Σ_kj S_kj log(S_kj / T_k)
-        return constant - float(xlogy(sums, np.maximum(divide(sums, mass[:, None]), LEAST)).sum())
+        return constant - float(xlogy(sums, np.maximum(divide(sums, mass[:, None]), SMALLEST_POSITIVE)).sum())
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         return self.normalise(self.normalise(centroids) + max(self.smoothing, at_least))

@@ -80,7 +80,7 @@ class NegativeBinomial(Convex):
         return self.smoothing
 
     @property
-    def easier(self) -> Divergence:
+    def warm_start(self) -> Divergence:
         # Its smoothing lets rows move between clusters that do not share all words.
         return KullbackLeibler()
 

@@ -23,8 +23,8 @@ LARGEST_TABLE = 1 << 22
 """Largest sum of counts for which t log t comes from a table."""
 
 Sweep = Callable[[Array, FloatArray], tuple[int, float]]
-"""``sweep(rows, doubt)`` tries to move these rows, in this order. For each row it writes to ``doubt`` how much worse
-the second-best cluster is. It returns the number of moves and their gain."""
+"""``sweep(rows, margins)`` tries to move these rows, in this order. It writes to ``margins`` how much worse
+the second-best cluster of each row is. It returns the number of moves and their gain."""
 
 
 class Entries(NamedTuple):
@@ -103,12 +103,12 @@ class Moves(ABC):
 
     def gaining(self, frozen: Frozen) -> Array:
         """Which rows cost less in another cluster than in their own, by more than rounding. → (n,) bool"""
-        from onmf.kernels.hartigan import WORTH  # numba takes long to import
+        from onmf.kernels.hartigan import MIN_GAIN  # numba takes long to import
 
         costs = self.costs(frozen)
         own = np.take_along_axis(costs, frozen.labels[:, None], axis=1)[:, 0]
         others = np.where(_own(frozen), np.inf, costs).min(axis=1)
-        return (frozen.squares > 0) & (others < own - WORTH * (np.abs(others) + np.abs(own)))
+        return (frozen.squares > 0) & (others < own - MIN_GAIN * (np.abs(others) + np.abs(own)))
 
     def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Any:
         """A form of the rows that all searches over them can share; ``total()`` is the sum of all rows, (p,)."""
@@ -162,19 +162,19 @@ class EntropyMoves(Moves):
         labels, sizes, sums = clusters
         if shared is None:
 
-            def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
+            def sweep(rows: Array, margins: FloatArray) -> tuple[int, float]:
                 # Computed again for each sweep, because rounding errors add up in them.
                 S = sums()
                 T = S.sum(axis=0)
-                return kernels.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, doubt)
+                return kernels.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, margins)
 
             return sweep
         S = sums().astype(np.uint32)
         slopes = shared.steps[S]
         T = S.sum(axis=0, dtype=np.int64)
         rows_of_counts = shared.bounds, shared.ones, shared.features, shared.counts
-        return lambda rows, doubt: kernels.sweep_counts(
-            *rows_of_counts, rows, labels, S, slopes, T, sizes, shared.powers, shared.steps, doubt
+        return lambda rows, margins: kernels.sweep_counts(
+            *rows_of_counts, rows, labels, S, slopes, T, sizes, shared.powers, shared.steps, margins
         )
 
 
@@ -195,11 +195,11 @@ class LengthMoves(Moves):
 
         labels, sizes, sums = clusters
 
-        def sweep(rows: Array, doubt: FloatArray) -> tuple[int, float]:
+        def sweep(rows: Array, margins: FloatArray) -> tuple[int, float]:
             # Computed again for each sweep, because rounding errors add up in them.
             S = sums()
             squares = np.square(S).sum(axis=0)
-            return kernels.sweep_length(*entries, weights, rows, labels, S, squares, sizes, doubt)
+            return kernels.sweep_length(*entries, weights, rows, labels, S, squares, sizes, margins)
 
         return sweep
 

@@ -58,11 +58,9 @@ def consensus_start(
     Seeds
         With the agreement of the runs.
     """
-    part = data.whole()
-    assert part is not None, "refused for rows in parts"
-    block = part.block
+    block = data.single_part().block
     labels = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
-    chosen, agreement = elect(block, labels, k, rng, plan)
+    chosen, agreement = cluster_votes(block, labels, k, rng, plan)
     sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
     if data.divergence.absolute:
         counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
@@ -97,13 +95,13 @@ def cast_votes(
     return np.stack(labels, axis=1)
 
 
-def elect(block: Block, labels: Array, k: int, rng: np.random.Generator, plan: Plan) -> tuple[Array, Agreement]:
+def cluster_votes(block: Block, labels: Array, k: int, rng: np.random.Generator, plan: Plan) -> tuple[Array, Agreement]:
     """Cluster rows by the clusters that they were in, (n, runs). → their labels, (n,), and how far the runs agree
 
     ``block`` gives the backend and the weights of the rows.
     """
     votes = votes_of(labels, k)
-    ballot = InMemory(block.backend.hold(votes, KullbackLeibler(), block.weights))
+    ballot = InMemory(block.backend.make_block(votes, KullbackLeibler(), block.weights))
     seeds = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
 
     def start(run: int) -> Seeds:

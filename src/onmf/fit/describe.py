@@ -1,4 +1,4 @@
-"""What there is to say about each row of a part: functions for :meth:`Data.by_row` and :meth:`Data.total`.
+"""What there is to say about each row of a part: functions for :meth:`Data.map_rows` and :meth:`Data.total`.
 
 They compute where the backend does, on the host or on a GPU; centroids and norms may come from either.
 """
@@ -17,9 +17,9 @@ ROWS_AT_A_TIME = 1 << 18
 
 def last_labels(part: Part, norms: FloatArray) -> tuple[Array, FloatArray]:
     """Labels of the last step, and scales in the gauge H Hᵀ = I. → 2 × (n,)"""
-    bring = part.block.backend.bring
-    labels, scales = map(bring, part.run.collect())
-    return labels, scales / bring(norms)[labels]
+    to_device = part.block.backend.to_device
+    labels, scales = map(to_device, part.run.collect())
+    return labels, scales / to_device(norms)[labels]
 
 
 def best_labels(part: Part, centroids: FloatArray) -> tuple[Array]:
@@ -31,14 +31,14 @@ def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatAr
     """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
     block = part.block
     labels, scales, _ = block.assign(block.prepare(centroids))
-    sizes = block.backend.bring(block.divergence.size(centroids))
+    sizes = block.backend.to_device(block.divergence.size(centroids))
     return labels, divide(scales, sizes[labels])
 
 
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
     """How much worse the best other cluster of each row is than its own, in units of the row. → (n,)"""
     block = part.block
-    part.run.drop_room()  # the templates of the last step and the sums
+    part.run.free_workspace()  # the templates of the last step and the sums
     own, following = block.own_and_next(block.prepare(centroids), labels)
     return (margins(block.divergence, own, following, block.terms),)
 

@@ -25,10 +25,10 @@ from .settings import Listener, Settings
 from .solve import Compute
 from .starts import Seeds
 
-ROUNDS = 20
+MAX_ROUNDS = 20
 """Most turns. Three or four are usual."""
 
-SAME = 0.01
+THETA_TOL = 0.01
 """Relative change of θ at which the turns end."""
 
 
@@ -70,9 +70,9 @@ def fit_estimating(
         return clustering, divergence
     assert isinstance(divergence, NegativeBinomial)
     divergence = divergence.changed(theta=divergence.parameter)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         theta = estimate_theta(data, clustering.centroids)
-        if abs(theta - divergence.parameter) <= SAME * divergence.parameter:
+        if abs(theta - divergence.parameter) <= THETA_TOL * divergence.parameter:
             break
         divergence = divergence.changed(theta=theta)
         data = again(divergence=divergence).data

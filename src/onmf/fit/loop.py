@@ -73,7 +73,7 @@ def alternate(
     -------
     Alternation
     """
-    steps = data.steps(data.divergence.begin(centroids))
+    steps = data.steps(data.divergence.initial_centroids(centroids))
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()
@@ -117,7 +117,7 @@ def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArr
         unit = data.divergence.unit(step.norms if norms is None else norms)
         return max(data.constant + float(data.total(own_loss, centroids / unit[:, None])), 0.0)
     # Clusters add up, and a few at a time need no second array of the size of the sums.
-    value, loss, constant, mass = 0.0, float(step.loss.sum()), data.constant, step.near("mass")
+    value, loss, constant, mass = 0.0, float(step.loss.sum()), data.constant, step.on_device("mass")
     for start in range(0, len(step.sums), 2):
         part = slice(start, start + 2)
         value += data.divergence.objective(step.sums[part], mass[part], loss, constant)

@@ -71,7 +71,7 @@ def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
     for c in map(int, np.flatnonzero(empty)):
         worst = min((group for group in groups if group.cluster == np.argmax(by_cluster)), default=None)
         if by_cluster.any() and worst is not None:
-            steps.put(c, data.divergence.begin(rows_at(data, worst.rows[:1]))[0])
+            steps.put(c, data.divergence.initial_centroids(rows_at(data, worst.rows[:1]))[0])
             for copies in [group for group in groups if group.is_copy_of(worst)]:
                 groups.remove(copies)
                 by_cluster[copies.cluster] = max(by_cluster[copies.cluster] - copies.weighted, 0.0)

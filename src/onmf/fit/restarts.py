@@ -23,7 +23,7 @@ from .starts import Seeds
 
 T = TypeVar("T")
 
-Begun = Seeds | Callable[[], Seeds]
+LazySeeds = Seeds | Callable[[], Seeds]
 """The seeds of a run, or a function that computes them in any thread."""
 
 PROMISING = 5
@@ -32,7 +32,7 @@ PROMISING = 5
 
 def best_run(
     data: Data,
-    start: Callable[[int], Begun],
+    start: Callable[[int], LazySeeds],
     seeds: Array,
     plan: Plan,
     watch: Watch | None = None,
@@ -40,7 +40,7 @@ def best_run(
 ) -> Clustering:
     """The run of the lowest objective, after splits and merges of the most promising ones; ties go to the first run."""
     promising: list[tuple[int, Clustering]] = []
-    search = search or searcher(data, plan)
+    search = search or prepare_search(data, plan)
     for run in enumerate(runs(data, start, seeds, plan, watch, search)):
         promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
     if search is None or plan.thorough:
@@ -48,24 +48,22 @@ def best_run(
 
     def shake(run: tuple[int, Clustering], data: Data) -> Clustering:
         rng = np.random.default_rng([int(seeds[run[0]]), 2])
-        return searched(data, search, run[1], split_and_merge, rng)
+        return apply_search(data, search, run[1], split_and_merge, rng)
 
     shaken = in_parallel(data, lambda place: promising[place], shake, len(promising))
     return min(shaken, key=lambda run: run.objective)
 
 
-def searcher(data: Data, plan: Plan) -> Search | None:
+def prepare_search(data: Data, plan: Plan) -> Search | None:
     """The rows as local searches read them, prepared once for all runs; None if the plan has no local search."""
     if plan.refine is None:
         return None
-    part = data.whole()
-    assert part is not None, "refused for rows in parts"
-    return Search.over(part.block)
+    return Search.over(data.single_part().block)
 
 
 def runs(
     data: Data,
-    start: Callable[[int], Begun],
+    start: Callable[[int], LazySeeds],
     seeds: Array,
     plan: Plan,
     watch: Watch | None = None,
@@ -89,13 +87,13 @@ def runs(
     search : Search, optional
         The rows as local searches read them, if they are prepared already.
     """
-    search = search or searcher(data, plan)
+    search = search or prepare_search(data, plan)
     searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
 
-    def begin(number: int) -> tuple[int, Begun]:
+    def prepare(number: int) -> tuple[int, LazySeeds]:
         return number, start(number)
 
-    def run(begun: tuple[int, Begun], data: Data) -> Clustering:
+    def run(begun: tuple[int, LazySeeds], data: Data) -> Clustering:
         number, seed = begun
         seed = seed() if callable(seed) else seed
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
@@ -104,30 +102,30 @@ def runs(
         rng = np.random.default_rng([int(seeds[number]), 1])
         for method in searches if search is not None else ():
             assert search is not None
-            clustering = searched(data, search, clustering, method, rng)
+            clustering = apply_search(data, search, clustering, method, rng)
         return clustering
 
-    return in_parallel(data, begin, run, len(seeds), in_turn=watch is not None)
+    return in_parallel(data, prepare, run, len(seeds), in_turn=watch is not None)
 
 
 def first_centroids(data: Data, seeds: Seeds, plan: Plan) -> FloatArray:
     """The centroids from which the loop begins: those of the start, or the end of a loop with an easier divergence."""
-    easier = data.divergence.easier
-    if easier is None or seeds.given:
+    warm_start = data.divergence.warm_start
+    if warm_start is None or seeds.given:
         return seeds.centroids
-    begun = alternate(data.held_for(easier), seeds.centroids, max_iter=plan.max_iter, tol=plan.tol)
+    begun = alternate(data.with_divergence(warm_start), seeds.centroids, max_iter=plan.max_iter, tol=plan.tol)
     return to_host(begun.centroids)
 
 
 def in_parallel(
     data: Data,
-    begin: Callable[[int], T],
+    prepare: Callable[[int], T],
     run: Callable[[T, Data], Clustering],
     number: int,
     *,
     in_turn: bool = False,
 ) -> Iterator[Clustering]:
-    """Yield ``run(begin(i), data)`` for each i, in order. The calling thread calls ``begin``.
+    """Yield ``run(prepare(i), data)`` for each i, in order. The calling thread calls ``prepare``.
 
     One thread per run is fastest, because threads then do not wait for each other within an iteration. If there are
     fewer runs than threads, or if the runs must go in turn, the threads share the rows of one run. The results are the
@@ -136,13 +134,13 @@ def in_parallel(
     at_once = min(data.parallel_runs, number)
     if in_turn or at_once < max(data.parallel_runs, 2):
         for i in range(number):
-            yield run(begin(i), data)
+            yield run(prepare(i), data)
         return
     pending: deque[Future[Clustering]] = deque()
     pool = ThreadPoolExecutor(at_once)
     try:
         for i in range(number):
-            pending.append(pool.submit(run, begin(i), data.fork()))
+            pending.append(pool.submit(run, prepare(i), data.fork()))
             if len(pending) > 2 * at_once:
                 yield pending.popleft().result()
         while pending:
@@ -151,7 +149,7 @@ def in_parallel(
         pool.shutdown(cancel_futures=True)  # after an interrupt, start no more runs
 
 
-def searched(
+def apply_search(
     data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
 ) -> Clustering:
     """The clustering that a search reaches from this one."""
@@ -160,15 +158,14 @@ def searched(
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return clustering
-    return replace(clustering, **settled(data, ended.labels, clustering.centroids))
+    return replace(clustering, **fields_from_labels(data, ended.labels, clustering.centroids))
 
 
-def settled(data: Data, labels: Array, centroids: FloatArray) -> dict[str, Any]:
+def fields_from_labels(data: Data, labels: Array, centroids: FloatArray) -> dict[str, Any]:
     """The fields of a clustering that follow from labels. The centroids are overwritten; empty clusters keep theirs."""
-    part = data.whole()
-    assert part is not None, "refused for rows in parts"
-    step = part.run.settle(labels, len(centroids))
-    part.run.update(step, centroids)
+    run = data.single_part().run
+    step = run.step_for_labels(labels, len(centroids))
+    run.update(step, centroids)
     return _on_data(data, step, centroids)
 
 
@@ -195,7 +192,7 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
 def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
     """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I."""
     unit = data.divergence.unit(step.norms)
-    labels, scales = data.by_row(last_labels, unit)
+    labels, scales = data.map_rows(last_labels, unit)
     return {
         "labels": labels,
         "scales": scales,

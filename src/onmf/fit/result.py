@@ -134,7 +134,7 @@ def membership(labels: Array, scales: FloatArray, k: int) -> Any:
     return container((scales[filled], labels[filled], starts), shape=(len(labels), k))
 
 
-def telling(centroids: FloatArray, masses: FloatArray) -> FloatArray:
+def distinctiveness(centroids: FloatArray, masses: FloatArray) -> FloatArray:
     """How much each feature sets each cluster apart from the whole. → (k, p)
 
     With c a centroid and q the whole, ``masses @ centroids``, both normalised to sum 1: c log(c / q). Centroids with

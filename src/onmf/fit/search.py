@@ -13,20 +13,20 @@ from onmf import interrupt
 from onmf.backend import Block, to_host
 from onmf.divergence import Array, Clusters, Divergence, Entries, FloatArray
 
-WORTH = 1e-10
+MIN_SPLIT_GAIN = 1e-10
 """Least gain of a split and merge, relative to the objective; smaller gains may be rounding errors."""
 
-TRIES = 3
+MAX_SPLITS_TRIED = 3
 """Number of clusters, those with the largest gain by a split, that are tried before split and merge gives up."""
 
-UNSURE = 0.25
+SMALL_MARGINS = 0.25
 """Share of the rows, those whose second-best cluster is closest, that are tried again before the next full sweep."""
 
-HALVED = 0.02
+HALVING_STOP = 0.02
 """Share of the rows of a cluster up to which a sweep may move them when the search for its halves ends. A search over
 all rows follows."""
 
-MOST_SWEEPS = 10_000
+MAX_SWEEPS = 10_000
 """Limit for the case that rounding errors keep a local search going. Searches end long before it."""
 
 
@@ -124,7 +124,7 @@ def local_search(
     rng: np.random.Generator,
     *,
     rows: Array | None = None,
-    settled: float = 0.0,
+    stop_share: float = 0.0,
 ) -> SearchResult:
     """Move single rows to the cluster that lowers the objective most, until no move lowers it.
 
@@ -159,20 +159,20 @@ def local_search(
     sizes = np.bincount(labels[rows][masses * weights > 0], minlength=k)
     clusters = Clusters(labels, sizes, lambda: search.sums(labels, k, rows))
     sweep = moves.sweep(search.entries, search.weights, clusters, search.shared)
-    doubt = np.empty(len(labels))
+    margins = np.empty(len(labels))
     n_sweeps, moved, gain = 0, 0, 0.0
-    while n_sweeps < MOST_SWEEPS:
+    while n_sweeps < MAX_SWEEPS:
         interrupt.check()
-        steps, gained = sweep(rng.permutation(search.worth_trying(rows, labels, k)), doubt)
+        steps, gained = sweep(rng.permutation(search.worth_trying(rows, labels, k)), margins)
         n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
-        if steps <= settled * n:
+        if steps <= stop_share * n:
             break
         if search.trial is not None:  # it tries all rows again, which takes little time
             continue
-        relative = np.divide(doubt[rows], masses, out=np.full(n, np.inf), where=masses > 0)
-        unsure = rows[np.argpartition(relative, int(UNSURE * n))[: int(UNSURE * n)]]
-        while steps > settled * n and n_sweeps < MOST_SWEEPS:
-            steps, gained = sweep(rng.permutation(unsure), doubt)
+        relative = np.divide(margins[rows], masses, out=np.full(n, np.inf), where=masses > 0)
+        unsure = rows[np.argpartition(relative, int(SMALL_MARGINS * n))[: int(SMALL_MARGINS * n)]]
+        while steps > stop_share * n and n_sweeps < MAX_SWEEPS:
+            steps, gained = sweep(rng.permutation(unsure), margins)
             n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained
     return SearchResult(labels, n_sweeps, moved, gain)
 
@@ -205,7 +205,7 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
         for a, b in combinations(range(k), 2):
             if not changed.isdisjoint((a, b)):
                 losses[a, b] = search.value(sums[:, a] + sums[:, b]) - values[a] - values[b]
-        for c in sorted(range(k), key=lambda c: -halves[c].gain)[:TRIES]:
+        for c in sorted(range(k), key=lambda c: -halves[c].gain)[:MAX_SPLITS_TRIED]:
             a, b = min((pair for pair in losses if c not in pair), key=lambda pair: losses[pair])
             if halves[c].gain <= losses[a, b]:
                 continue
@@ -217,7 +217,7 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
             new_sums = search.sums(ended.labels, k)
             new_values = search.values(new_sums)
             better = sum(values) - sum(new_values)
-            if better > WORTH * sum(map(abs, values)):
+            if better > MIN_SPLIT_GAIN * sum(map(abs, values)):
                 break
         else:
             break
@@ -253,6 +253,6 @@ def halve(search: Search, rows: Array, rng: np.random.Generator) -> Half:
         return Half(0.0, rows[:0])
     labels = np.zeros(len(search.weights), dtype=np.int32)
     labels[rows] = rng.permutation(len(rows)) % 2
-    labels = local_search(search, labels, 2, rng, rows=rows, settled=HALVED).labels
+    labels = local_search(search, labels, 2, rng, rows=rows, stop_share=HALVING_STOP).labels
     sums = search.sums(labels, 2, rows)
     return Half(search.value(sums.sum(axis=1)) - sum(search.values(sums)), rows[labels[rows] == 1])

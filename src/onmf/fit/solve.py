@@ -12,11 +12,11 @@ from onmf.data import Data
 from onmf.warn import warn
 
 from .describe import margins_of
-from .restarts import Begun, best_run, searcher
+from .restarts import LazySeeds, best_run, prepare_search
 from .result import Clustering
 from .search import Search
 from .settings import Listener, Settings, check_rows
-from .start import Begin, get_start
+from .start import StartInput, get_start
 from .starts import Seeds
 
 Compute = Callable[[Data, Settings, Listener], Clustering]
@@ -46,35 +46,37 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     >>> from onmf.divergence import KullbackLeibler
     >>> from onmf.fit import Settings, fit
     >>> X = np.array([[9.0, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
-    >>> fit(get_engine("cpu").hold(X, KullbackLeibler()), Settings(n_clusters=2)).labels
+    >>> fit(get_engine("cpu").make_data(X, KullbackLeibler()), Settings(n_clusters=2)).labels
     array([0, 0, 1, 1], dtype=int32)
     """
     listener = listener or Listener()
     check_rows(data.shape[0], settings.n_clusters)
-    search = searcher(data, settings.plan)  # once, also for the runs behind a consensus
+    search = prepare_search(data, settings.plan)  # once, also for the runs behind a consensus
 
-    def start(run: int) -> Begun:
-        return begin(data, settings, listener, run, search)
+    def start(run: int) -> LazySeeds:
+        return seeds_of_run(data, settings, listener, run, search)
 
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
-    (margins,) = data.by_row(margins_of, best.centroids, labels=best.labels)
-    return kept(data, replace(best, parameters=settings.parameters, margins=margins))
+    (margins,) = data.map_rows(margins_of, best.centroids, labels=best.labels)
+    return in_input_memory(data, replace(best, parameters=settings.parameters, margins=margins))
 
 
 def first_seeds(
     data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None
 ) -> Seeds:
     """The seeds of a run."""
-    begun = begin(data, settings, listener, run, search)
-    return begun() if callable(begun) else begun
+    seeds = seeds_of_run(data, settings, listener, run, search)
+    return seeds() if callable(seeds) else seeds
 
 
-def begin(data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None) -> Begun:
+def seeds_of_run(
+    data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None
+) -> LazySeeds:
     """The seeds of a run, or a function that computes them in the thread of the run."""
     start = get_start(settings.init)
     assert start is not None, "init was checked"
-    given = Begin(data, settings, int(settings.seeds[run]), listener, search)
+    given = StartInput(data, settings, int(settings.seeds[run]), listener, search)
     if start.by_runs:  # such a start reports its own runs to the listener
         seeds = start.seeds(given)
         listener.begin_run()
@@ -83,10 +85,10 @@ def begin(data: Data, settings: Settings, listener: Listener, run: int = 0, sear
     return partial(start.seeds, given) if start.moves_rows else start.seeds(given)
 
 
-def kept(data: Data, clustering: Clustering) -> Clustering:
+def in_input_memory(data: Data, clustering: Clustering) -> Clustering:
     """The clustering with its arrays computed, in the memory of the data (host or GPU)."""
     names = ("labels", "scales", "centroids", "masses", "margins")
-    arrays = data.keep(*(getattr(clustering, name) for name in names))
+    arrays = data.to_input_memory(*(getattr(clustering, name) for name in names))
     return replace(clustering, **dict(zip(names, arrays, strict=True)))
 
 

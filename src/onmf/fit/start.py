@@ -18,7 +18,7 @@ from .settings import Listener, Settings
 from .starts import Seeds, from_sums, plus_plus, random_partition, random_rows, snpa_start, tie_parallel
 
 
-class Begin(NamedTuple):
+class StartInput(NamedTuple):
     """The input of a start."""
 
     data: Data
@@ -35,7 +35,7 @@ class Start:
     Attributes
     ----------
     seeds : callable
-        Computes them: ``seeds(begin) -> Seeds``.
+        Computes them: ``seeds(given) -> Seeds``.
     random : bool
         Whether it depends on the seed, so that several runs make sense.
     by_runs : bool
@@ -45,7 +45,7 @@ class Start:
         the thread of its run, because it takes as long as the run.
     """
 
-    seeds: Callable[[Begin], Seeds]
+    seeds: Callable[[StartInput], Seeds]
     random: bool = False
     by_runs: bool = False
     moves_rows: bool = False
@@ -56,23 +56,22 @@ class Start:
         return self.by_runs or self.moves_rows
 
 
-def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Callable[[Begin], Seeds]:
+def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Callable[[StartInput], Seeds]:
     """A start from a function of data, number of clusters and random numbers."""
-    return lambda begin: function(begin.data, begin.settings.n_clusters, np.random.default_rng(begin.seed))
+    return lambda given: function(given.data, given.settings.n_clusters, np.random.default_rng(given.seed))
 
 
-def _consensus(begin: Begin) -> Seeds:
-    data, settings, seed, listener, search = begin
+def _consensus(given: StartInput) -> Seeds:
+    data, settings, seed, listener, search = given
     rng = np.random.default_rng(seed)
     plan, n_runs = settings.plan, settings.n_consensus
     return consensus_start(data, settings.n_clusters, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
 
 
-def _bisection(begin: Begin) -> Seeds:
-    part, k = begin.data.whole(), begin.settings.n_clusters
-    assert part is not None, "refused for rows in parts"
-    search = begin.search or Search.over(part.block)
-    labels = bisect(search, k, np.random.default_rng(begin.seed))
+def _bisection(given: StartInput) -> Seeds:
+    k = given.settings.n_clusters
+    search = given.search or Search.over(given.data.single_part().block)
+    labels = bisect(search, k, np.random.default_rng(given.seed))
     centroids = from_sums(np.ascontiguousarray(search.sums(labels, k).T))
     tie_parallel(centroids)
     return Seeds(centroids)
@@ -94,20 +93,20 @@ def get_start(init: Any) -> Start | None:
     if isinstance(init, str):
         return STARTS.get(init)
     if isinstance(init, Seeds):
-        return Start(lambda begin: init)
+        return Start(lambda given: init)
     if callable(init):
-        return Start(lambda begin: _given(begin, _called(init, begin)), random=True)
-    return Start(lambda begin: _given(begin, init)) if np.ndim(init) > 0 else None
+        return Start(lambda given: _given(given, _called(init, given)), random=True)
+    return Start(lambda given: _given(given, init)) if np.ndim(init) > 0 else None
 
 
-def _called(init: Callable[..., Any], begin: Begin) -> Any:
-    return init(begin.data.origin, begin.settings.n_clusters, random_state=check_random_state(begin.seed))
+def _called(init: Callable[..., Any], given: StartInput) -> Any:
+    return init(given.data.origin, given.settings.n_clusters, random_state=check_random_state(given.seed))
 
 
-def _given(begin: Begin, centroids: Any) -> Seeds:
+def _given(given: StartInput, centroids: Any) -> Seeds:
     """A start from centroids that a user gave."""
-    data = begin.data
-    checked = check_centroids(centroids, begin.settings.n_clusters, data.shape[1], data.divergence)
+    data = given.data
+    checked = check_centroids(centroids, given.settings.n_clusters, data.shape[1], data.divergence)
     if not data.divergence.absolute:
         tie_parallel(checked)
     return Seeds(checked, given=True)

@@ -27,10 +27,10 @@ from .describe import last_labels, margins_of
 from .loop import objective
 from .result import Clustering
 
-UNSEEN = 1e-10
+MIN_SMOOTHING = 1e-10
 """Least smoothing of centroids at which sums without closed forms are computed: features may occur later."""
 
-EMPTY = 1e-12
+EMPTY_MASS = 1e-12
 """A cluster whose mass falls to this fraction of its earlier mass counts as empty: the rest is rounding error."""
 
 
@@ -88,20 +88,19 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
     StepSums
         The sums of the batch alone.
     """
-    part, k = data.whole(), len(stream.centroids)
-    assert part is not None, "refused for rows in parts"
+    part, k = data.single_part(), len(stream.centroids)
     block = part.block
     if name is not None and data.divergence.curved:
         raise ValueError(
             f"batch={name!r} would be subtracted when it comes again, and the sums of the {data.divergence.name} "
             "divergence depend on the centroids of the time: leave batch=None."
         )
-    step = data.steps(stream.centroids.copy()).next().each(to_host)
+    step = data.steps(stream.centroids.copy()).next().map_arrays(to_host)
     step = replace(step, sums=step.sums.copy())
     labels, scales = map(to_host, part.run.collect())
     whole = step
     if stream.whole is not None:
-        whole = stream.whole.each(lambda array: share * array) + step
+        whole = stream.whole.map_arrays(lambda array: share * array) + step
         before = None if name is None else stream.seen.get(name)
         if before is not None:
             if len(before.labels) != len(labels):
@@ -113,7 +112,7 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
                 raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
             age = stream.steps - before.step + 1
             weight = share**age
-            whole = _without(whole, _earlier_sums(block, before, k).each(lambda array: weight * array))
+            whole = _without(whole, _earlier_sums(block, before, k).map_arrays(lambda array: weight * array))
     stream.steps += 1
     if name is not None:
         weights = None if block.weights is None else block.weights.copy()
@@ -131,7 +130,7 @@ def _learn_curved(stream: Stream, block: CurvedBlock, labels: Array, scales: Flo
 
     Their quotient is the centroid where it does not change any more.
     """
-    C = block.divergence.smooth(stream.centroids, at_least=UNSEEN)
+    C = block.divergence.smooth(stream.centroids, at_least=MIN_SMOOTHING)
     _, pull, push = block.evaluate(labels, scales, CentroidEntries.of(C, np.ones(C.shape, dtype=bool)))
     sums = np.stack([pull.reshape(C.shape), push.reshape(C.shape) / C])
     stream.weighted = sums if stream.weighted is None else share * stream.weighted + sums
@@ -148,7 +147,7 @@ def same_weights(one: FloatArray | None, other: FloatArray | None) -> bool:
 
 def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
     """The sums of a batch with its earlier labels."""
-    weights: FloatArray = to_host(block.row_weights(block.backend.bring(before.scales)))
+    weights: FloatArray = to_host(block.row_weights(block.backend.to_device(before.scales)))
     sums = block.sum_by_label(before.labels, weights, k)
     own, a = block.host_weights, before.scales
     values = (weights * a, own, own * a, own * a * a)
@@ -157,8 +156,8 @@ def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
 
 def _without(step: StepSums, other: StepSums) -> StepSums:
     """The difference of two sums. Clusters that lose all their rows become exactly empty, without rounding errors."""
-    rest = step.each(sub, other)
-    gone = rest.mass <= EMPTY * np.maximum(step.mass, other.mass)
+    rest = step.map_arrays(sub, other)
+    gone = rest.mass <= EMPTY_MASS * np.maximum(step.mass, other.mass)
     sums, table = rest.sums, rest.table
     positive = table[: COUNTED.index("scale_squares") + 1]
     np.maximum(positive, 0.0, out=positive)
@@ -179,9 +178,9 @@ def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[
     whole = stream.whole
     assert whole is not None, "comes after learn()"
     unit = data.divergence.unit(whole.norms)
-    labels, scales = data.by_row(last_labels, unit)
-    (margins,) = data.by_row(margins_of, stream.centroids, labels=labels)
-    centroids, masses = data.keep(stream.centroids.copy(), whole.scale_sums / unit)
+    labels, scales = data.map_rows(last_labels, unit)
+    (margins,) = data.map_rows(margins_of, stream.centroids, labels=labels)
+    centroids, masses = data.to_input_memory(stream.centroids.copy(), whole.scale_sums / unit)
     return Clustering(
         labels=labels,
         scales=scales,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from onmf.backend import to_host
-from onmf.confidence import SAMPLE as REFIT_SAMPLE
-from onmf.confidence import Calibration, calibration_of, confidence_by_row, measure
+from onmf.confidence import CALIBRATION_ROWS as REFIT_SAMPLE
+from onmf.confidence import Calibration, calibrate_model, calibration_of, confidence_by_row
 from onmf.data import Blocks, Part, Source, get_engine, in_blocks
 from onmf.data.blocks import Progress
 from onmf.divergence import Array, FloatArray, divide, get_divergence
@@ -133,7 +133,7 @@ def cluster_image(
     if progress is not None:
         progress("measuring how sure the clusters are", 0.0)
     some = pixels.spread(REFIT_SAMPLE)
-    calibration = measure(model, pixels.rows(some), to_host(model.labels_)[some])
+    calibration = calibrate_model(model, pixels.rows(some), to_host(model.labels_)[some])
     clustering = _describe(model, pixels, model.labels_, calibration, progress)
     clustering = replace(clustering, notes=notes, negatives=negatives, selection=selection)
     return clustering if known is None else with_truth(clustering, known)
@@ -278,7 +278,7 @@ def _describe(
         pixels, _as_read, _as_read_first, noun="block of pixels", sizes=pixels.sizes, features=pixels.shape[1]
     )
     rows = Blocks(backend, show).open(source, divergence)
-    described = rows.by_row(describe_pixels, *templates, centroids, calibration, labels=labels)
+    described = rows.map_rows(describe_pixels, *templates, centroids, calibration, labels=labels)
     labels, scales, residuals, distances, sure, following = described
     compact = np.int16 if k < 2**15 else np.int32
     labels = labels.astype(compact)
@@ -325,7 +325,7 @@ def describe_pixels(
     """
     block, divergence = part.block, part.block.divergence
     prepared = block.prepare_templates(*templates)
-    labels = block.assign(prepared).labels if labels is None else block.backend.bring(labels).astype(np.int32)
+    labels = block.assign(prepared).labels if labels is None else block.backend.to_device(labels).astype(np.int32)
     own, following = block.own_and_next(prepared, labels)
     best, _ = block.own_and_next(block.prepare_templates(*exact), labels)
     residuals = np.maximum(divide(block.losses(best), divergence.row_size(block.terms)), 0.0)

@@ -12,18 +12,18 @@ from .assign import (
 )
 from .bregman import add_moments, map_entries, pulls_by_label, scores_and_scales, scores_at_sizes, series_at
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
+from .int16 import (
+    INT16_LIMIT,
+    MIN_STEP,
+    TILE_FEATURES,
+    best_of_pairs,
+    candidates_by_int16,
+    gather_entries,
+    int16_templates,
+    label_by_int16,
+)
 from .jit import address_of
 from .logs import scaled_logs
-from .narrow import (
-    FEATURES,
-    LARGEST,
-    SMALLEST_STEP,
-    best_of_pairs,
-    candidates_by_narrow,
-    gather_entries,
-    label_by_narrow,
-    narrow_templates,
-)
 from .negative_binomial import counts_at_sizes
 from .project import project_on_hull
 from .sketch import label_by_sketch, sketch_rows, sketch_templates
@@ -41,24 +41,24 @@ from .sums import (
 from .tally import tally
 
 __all__ = [
-    "FEATURES",
     "INFINITE",
-    "LARGEST",
-    "SMALLEST_STEP",
+    "INT16_LIMIT",
+    "MIN_STEP",
+    "TILE_FEATURES",
     "add_moments",
     "address_of",
     "best_of_pairs",
     "best_template_csr",
     "best_template_dense",
-    "candidates_by_narrow",
+    "candidates_by_int16",
     "counts_at_sizes",
     "gather_entries",
-    "label_by_narrow",
+    "int16_templates",
+    "label_by_int16",
     "label_by_sketch",
     "map_entries",
     "move_rows_csr",
     "move_rows_dense",
-    "narrow_templates",
     "ones_first",
     "order_by_label",
     "own_and_next_csr",

@@ -38,7 +38,7 @@ def transpose_templates(
 
 
 @jit
-def best_but(scores: Any, k: int, label: int) -> float:
+def best_other(scores: Any, k: int, label: int) -> float:
     """The largest of the first k scores other than that of ``label``; −∞ if there is no other."""
     best = -np.inf
     for c in range(k):
@@ -96,7 +96,7 @@ def own_and_next_csr(
     scores = np.empty(BT.shape[1])
     for i in range(start, stop):
         score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
-        own[i], following[i] = scores[labels[i]], best_but(scores, k, labels[i])
+        own[i], following[i] = scores[labels[i]], best_other(scores, k, labels[i])
 
 
 @jit
@@ -159,7 +159,7 @@ def own_and_next_dense(
         score_four(X, B, starts, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
             i = first + r
-            own[i], following[i] = scores[r, labels[i]], best_but(scores[r], k, labels[i])
+            own[i], following[i] = scores[r, labels[i]], best_other(scores[r], k, labels[i])
 
 
 @jit

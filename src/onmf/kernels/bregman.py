@@ -22,16 +22,16 @@ from numba.extending import overload
 from .jit import call
 from .jit import jit_dividing as jit
 
-MIDDLE = 0x3FE6A09E667F3BCD
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 """The bits of √½: mantissas are brought to [√½, √2)."""
 
-LARGEST = 1e300
+MAX_QUOTIENT = 1e300
 """Stands for an infinite quotient: its logarithm is finite."""
 
-CLOSE = 1e-13
+SCALE_TOL = 1e-13
 """A step in log a below which the scale of a row is found."""
 
-MOST_STEPS = 60
+MAX_SCALE_STEPS = 60
 """Steps of the search for a scale. A few are enough; this many are as good as a bisection."""
 
 
@@ -42,7 +42,7 @@ def logarithm(x: float) -> float:
     The polynomial is that of FDLIBM's ``e_log.c``.
     """
     bits = np.float64(x).view(np.int64)
-    exponent = (bits - np.int64(MIDDLE)) >> 52
+    exponent = (bits - np.int64(SQRT_HALF_BITS)) >> 52
     mantissa = np.int64(bits - (exponent << 52)).view(np.float64)
     z = (mantissa - 1.0) / (mantissa + 1.0)
     w = z * z
@@ -54,7 +54,7 @@ def logarithm(x: float) -> float:
 @jit
 def logarithm_of_one_plus(z: float) -> float:
     """Log (1 + z) for z ≥ 0, to the last digits of a small z too: the second term is what rounding 1 + z took away."""
-    z = min(z, LARGEST)
+    z = min(z, MAX_QUOTIENT)
     rounded = 1.0 + z
     return logarithm(rounded) + (z - (rounded - 1.0)) / rounded
 
@@ -280,7 +280,7 @@ def scores_and_scales(
             t = log(sizes[i])
             low, high = t - reach, t + reach
             t_before, h_before, tangent = t, 0.0, -1.0
-            for step in range(MOST_STEPS):
+            for step in range(MAX_SCALE_STEPS):
                 panel, tau = panel_of(t, width, first_panel, panels)
                 push = series(coefficients[1, c, panel], tau)
                 pull = pull_of(entries, centroid, exp(t), phi)
@@ -296,7 +296,7 @@ def scores_and_scales(
                     following = 0.5 * (low + high)
                 t_before, h_before = t, h
                 t = following
-                if abs(t - t_before) <= CLOSE:
+                if abs(t - t_before) <= SCALE_TOL:
                     break
             a = exp(t)
             panel, tau = panel_of(t, width, first_panel, panels)
@@ -307,7 +307,7 @@ def scores_and_scales(
 
 
 @jit
-def bend(means: Any, bent: Any, number: int, phi: Any) -> None:
+def slopes_and_moments(means: Any, bent: Any, number: int, phi: Any) -> None:
     """φ'(μ) in place of means μ, and μ φ''(μ) in ``bent``."""
     for e in range(number):
         mu = means[e]
@@ -354,7 +354,7 @@ def pulls_by_label(
             shift = 0 if dense else first
             for e in range(number):
                 means[e] = a * sums[indices[shift + e], 0]
-            bend(means, bent, number, phi)
+            slopes_and_moments(means, bent, number, phi)
             for e in range(number):
                 x = w * np.float64(data[first + e])
                 if x != 0.0:

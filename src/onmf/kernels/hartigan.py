@@ -23,10 +23,10 @@ import numpy as np
 
 from .jit import jit
 
-WORTH = 1e-10
+MIN_GAIN = 1e-10
 """Least gain of a move, relative to the costs of the row; smaller gains may be rounding errors."""
 
-ROUNDING = 4e-15
+COST_ROUNDING = 4e-15
 """Rounding error of a cost, relative to its terms. The terms can be far larger than the cost itself."""
 
 
@@ -41,19 +41,19 @@ def choose(cost: Any, k: int, own: int, rounding: float) -> tuple[int, float]:
     """The cluster of the lowest cost, and how much worse the next one is; ``own`` if the gain may be rounding."""
     best = own
     for c in range(k):
-        if c != own and cost[c] < cost[best] - WORTH * (abs(cost[c]) + abs(cost[best])) - rounding:
+        if c != own and cost[c] < cost[best] - MIN_GAIN * (abs(cost[c]) + abs(cost[best])) - rounding:
             best = c
-    doubt = np.inf
+    margins = np.inf
     for c in range(k):
         if c != best:
-            doubt = min(doubt, cost[c] - cost[best])
-    return best, doubt
+            margins = min(margins, cost[c] - cost[best])
+    return best, margins
 
 
 @jit
-def decide(i: int, own: int, cost: Any, rounding: float, labels: Any, sizes: Any, doubt: Any) -> int:
+def decide(i: int, own: int, cost: Any, rounding: float, labels: Any, sizes: Any, margins: Any) -> int:
     """Move row i to the cluster of the lowest cost, unless its own would become empty. → its cluster"""
-    new, doubt[i] = choose(cost, len(cost), own, rounding)
+    new, margins[i] = choose(cost, len(cost), own, rounding)
     if new == own or sizes[own] == 1:
         return own
     labels[i] = new
@@ -107,7 +107,7 @@ def sweep_counts(
     sizes: Any,  # IN/OUT (k,) number of nonzero rows
     powers: Any,  # IN f(0), f(1), …
     steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
-    doubt: Any,  # OUT (n,)
+    margins: Any,  # OUT (n,)
 ) -> tuple[int, float]:
     """Sweep over counts: f comes from tables, and for entries of 1 from ``slopes``. → number of moves, and their gain
 
@@ -121,7 +121,7 @@ def sweep_counts(
     for i in rows:
         start, middle, stop = bounds[i], ones[i], bounds[i + 1]
         if start == stop:
-            doubt[i] = np.inf
+            margins[i] = np.inf
             continue
         own = labels[i]
         mass, back = middle - start, 0.0
@@ -157,7 +157,7 @@ def sweep_counts(
         for c in range(k):
             cost[c] += f(T[c] + mass) - entropies[c]
         cost[own] = back + entropies[own] - f(T[own] - mass)
-        new = decide(i, own, cost, 0.0, labels, sizes, doubt)
+        new = decide(i, own, cost, 0.0, labels, sizes, margins)
         if new == own:
             continue
         moved += 1
@@ -192,7 +192,7 @@ def sweep_entropy(
     S: Any,  # IN/OUT (p, k) sums
     T: Any,  # IN/OUT (k,) totals
     sizes: Any,  # IN/OUT (k,) number of nonzero rows
-    doubt: Any,  # OUT (n,)
+    margins: Any,  # OUT (n,)
 ) -> tuple[int, float]:
     """Sweep over any nonnegative numbers: every f takes a logarithm. → number of moves, and their gain"""
     k = len(T)
@@ -214,14 +214,14 @@ def sweep_entropy(
                 t = sums[c] if c != own else max(sums[c] - x, 0.0)
                 cost[c] -= rise(t, x)
         if mass == 0.0:
-            doubt[i] = np.inf
+            margins[i] = np.inf
             continue
         largest = 0.0
         for c in range(k):
             part = rise(T[c] if c != own else max(T[c] - mass, 0.0), mass)
             largest = max(largest, abs(part))
             cost[c] += part
-        new = decide(i, own, cost, ROUNDING * largest, labels, sizes, doubt)
+        new = decide(i, own, cost, COST_ROUNDING * largest, labels, sizes, margins)
         if new == own:
             continue
         moved += 1
@@ -257,7 +257,7 @@ def sweep_length(
     S: Any,  # IN/OUT (p, k) sums
     squares: Any,  # IN/OUT (k,) ‖S_c‖²
     sizes: Any,  # IN/OUT (k,) number of nonzero rows
-    doubt: Any,  # OUT (n,)
+    margins: Any,  # OUT (n,)
 ) -> tuple[int, float]:
     """Sweep by the lengths of the sums. → number of moves, and their gain"""
     k = len(squares)
@@ -276,7 +276,7 @@ def sweep_length(
             for c in range(k):
                 products[c] += x * sums[c]
         if square == 0.0:
-            doubt[i] = np.inf
+            margins[i] = np.inf
             continue
         for c in range(k):
             without = squares[c]
@@ -285,7 +285,7 @@ def sweep_length(
                 cost[c] = np.sqrt(without) - np.sqrt(squares[c])
             else:
                 cost[c] = np.sqrt(without) - np.sqrt(max(without + 2.0 * products[c] + square, 0.0))
-        new = decide(i, own, cost, 0.0, labels, sizes, doubt)
+        new = decide(i, own, cost, 0.0, labels, sizes, margins)
         if new == own:
             continue
         moved += 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from .jit import jit
 
-SMALL = 64
+TABLED_COUNTS = 64
 """Counts below this are looked up."""
 
 
@@ -20,7 +20,7 @@ def scaled_logs(
     logs: Any,  # OUT (nnz,) float64
 ) -> None:
     """log(1 + unit · x / s) of each entry x, with s the sum of its row."""
-    known = np.empty(SMALL)
+    known = np.empty(TABLED_COUNTS)
     for i in range(len(indptr) - 1):
         start, stop = indptr[i], indptr[i + 1]
         s = 0.0
@@ -29,7 +29,7 @@ def scaled_logs(
         known[:] = -1.0
         for e in range(start, stop):
             x = np.float64(data[e])
-            c = int(min(x, SMALL - 1))
+            c = int(min(x, TABLED_COUNTS - 1))
             if c == x and known[c] >= 0.0:
                 logs[e] = known[c]
                 continue

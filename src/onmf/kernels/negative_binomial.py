@@ -16,13 +16,13 @@ import numpy as np
 from .bregman import logarithm, logarithm_of_one_plus, subtract_series
 from .jit import jit_dividing as jit
 
-FACTORS = 12
+FACTORS_PER_LOG = 12
 """Factors after which the logarithm of a product is taken."""
 
-SMALL = 8
+MAX_EXPONENT = 8
 """Counts up to this are exponents."""
 
-USUAL = 1e12
+MAX_FACTOR = 1e12
 """Largest factor that is multiplied. Products of 21 of them stay inside float64."""
 
 
@@ -53,13 +53,13 @@ def counts_at_sizes(
             continue
         subtract_series(coefficients, log(a), width, first_panel, out)
         shift, factors, waiting, inverse = indptr[i] if dense else 0, 0, -1, 1.0 / a
-        usual = largest * inverse < USUAL
+        usual = largest * inverse < MAX_FACTOR
         for e in range(indptr[i], indptr[i + 1]):
             x = np.float64(data[e])
             if x == 0.0:
                 continue
             j = np.uintp(indices[e - shift])
-            if x > SMALL or x != np.rint(x) or not usual:
+            if x > MAX_EXPONENT or x != np.rint(x) or not usual:
                 subtract_logarithms(x, inverse, D[j], out)
                 continue
             while x >= 2.0:
@@ -70,7 +70,7 @@ def counts_at_sizes(
             elif x == 1.0:
                 multiply(inverse, D[np.uintp(indices[waiting - shift])], D[j], product)
                 waiting, factors = -1, factors + 2
-            if factors >= FACTORS:
+            if factors >= FACTORS_PER_LOG:
                 take_logarithms(out, product)
                 factors = 0
         if waiting >= 0:

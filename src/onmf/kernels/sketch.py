@@ -14,7 +14,7 @@ import numpy as np
 from .assign import lowest_argmax, score_rows
 from .jit import jit, jit_any_order, jit_without_nan
 
-AT_A_TIME = 64
+BLOCK_ROWS = 64
 """Rows whose sketches are compared with a template at a time."""
 
 ROUNDED_UP = np.float32(1.00001)
@@ -118,18 +118,18 @@ def label_by_sketch(
     across, bounds = np.ascontiguousarray(T.T), np.empty(k, np.float32)
     exact, four = np.empty((4, len(B))), np.empty(4, np.int64)
     n_open = n_tied = 0
-    for first in range(start, stop, AT_A_TIME):
-        m = min(AT_A_TIME, stop - first)
+    for first in range(start, stop, BLOCK_ROWS):
+        m = min(BLOCK_ROWS, stop - first)
         for j in range(9):
             for r in range(m):
-                room[j * AT_A_TIME + r] = Z[j, first + r]
-        begin(room, slope, least)
+                room[j * BLOCK_ROWS + r] = Z[j, first + r]
+        start_bounds(room, slope, least)
         for c in range(k):
-            take_in(room, c, T[c])
+            update_bounds(room, c, T[c])
         for r in range(m):
             i = first + r
             labels[i] = np.int32(room[LEADER + r])
-            if room[SECOND + r] < room[LOWER + r]:
+            if room[SECOND_UPPER + r] < room[LOWER + r]:
                 continue
             n_open += 1
             upper_bounds(room, r, across, bounds)
@@ -151,11 +151,11 @@ def label_by_sketch(
 @jit_any_order
 def upper_bounds(room: Any, r: int, across: Any, bounds: Any) -> None:
     """The upper bounds of row r of a block for all templates."""
-    left, slack = room[LEFT + r], room[SLACK + r]
+    left, slack = room[RESIDUAL + r], room[SLACK + r]
     for c in range(len(bounds)):
         bounds[c] = across[9, c] + (left * across[8, c] + slack)
     for j in range(8):
-        z, t = room[j * AT_A_TIME + r], across[j]
+        z, t = room[j * BLOCK_ROWS + r], across[j]
         for c in range(len(bounds)):
             bounds[c] += z * t[c]
 
@@ -184,17 +184,17 @@ def label_exactly(X: Any, B: Any, starts: Any, k: int, rows: Any, exact: Any, la
 
 # The compiler vectorises the loops below because all they touch lies in one array, at distances that it knows. They
 # write to another place than they read from: stores of what is there already become slow masked stores.
-LEFT, SLACK, LENGTH, LOWER, LARGEST, SECOND, LEADER, END = (j * AT_A_TIME for j in range(8, 16))
+RESIDUAL, SLACK, LENGTH, LOWER, UPPER, SECOND_UPPER, LEADER, END = (j * BLOCK_ROWS for j in range(8, 16))
 NEXT = END - LOWER
 
 
 @jit_without_nan
-def begin(room: Any, slope: Any, least: Any) -> None:
+def start_bounds(room: Any, slope: Any, least: Any) -> None:
     """Prepare a block of sketches for the first template: ‖x‖ · slope + least, with ‖x‖ ≤ Σ |z| + ρ, and no leader."""
-    for r in range(AT_A_TIME):
-        length = room[LEFT + r]
+    for r in range(BLOCK_ROWS):
+        length = room[RESIDUAL + r]
         for j in range(8):
-            length += abs(room[j * AT_A_TIME + r])
+            length += abs(room[j * BLOCK_ROWS + r])
         room[LENGTH + r] = length
         room[SLACK + r] = length * slope + least
     room[LOWER:LEADER] = -np.inf
@@ -202,22 +202,22 @@ def begin(room: Any, slope: Any, least: Any) -> None:
 
 
 @jit_without_nan
-def take_in(room: Any, c: int, t: Any) -> None:
+def update_bounds(room: Any, c: int, t: Any) -> None:
     """Take in template c for a block: the largest lower bound, who has it, and the two largest upper bounds."""
     t0, t1, t2, t3, t4, t5, t6, t7, rest, shift = t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9]
     name = np.float32(c)
-    for r in range(AT_A_TIME):
-        s0 = t0 * room[r] + t1 * room[AT_A_TIME + r]
-        s1 = t2 * room[2 * AT_A_TIME + r] + t3 * room[3 * AT_A_TIME + r]
-        s2 = t4 * room[4 * AT_A_TIME + r] + t5 * room[5 * AT_A_TIME + r]
-        s3 = t6 * room[6 * AT_A_TIME + r] + t7 * room[7 * AT_A_TIME + r]
+    for r in range(BLOCK_ROWS):
+        s0 = t0 * room[r] + t1 * room[BLOCK_ROWS + r]
+        s1 = t2 * room[2 * BLOCK_ROWS + r] + t3 * room[3 * BLOCK_ROWS + r]
+        s2 = t4 * room[4 * BLOCK_ROWS + r] + t5 * room[5 * BLOCK_ROWS + r]
+        s3 = t6 * room[6 * BLOCK_ROWS + r] + t7 * room[7 * BLOCK_ROWS + r]
         score = shift + ((s0 + s1) + (s2 + s3))
-        error = room[LEFT + r] * rest + room[SLACK + r]
+        error = room[RESIDUAL + r] * rest + room[SLACK + r]
         low, high = score - error, score + error
-        lower, largest = room[LOWER + r], room[LARGEST + r]
+        lower, largest = room[LOWER + r], room[UPPER + r]
         room[NEXT + LOWER + r] = max(lower, low)
-        room[NEXT + LARGEST + r] = max(largest, high)
-        room[NEXT + SECOND + r] = max(room[SECOND + r], min(largest, high))
+        room[NEXT + UPPER + r] = max(largest, high)
+        room[NEXT + SECOND_UPPER + r] = max(room[SECOND_UPPER + r], min(largest, high))
         room[NEXT + LEADER + r] = name if low > lower else room[LEADER + r]
     for r in range(LOWER, END):
         room[r] = room[NEXT + r]

@@ -173,7 +173,7 @@ def add_by_label(X: Any, labels: Any, weights: Any, start: int, stop: int, sums:
     w, touched = np.empty(4), 0.0
     for first in range(start, stop, ROWS_SORTED):
         last = min(first + ROWS_SORTED, stop)
-        touched += touch(X, first, last)
+        touched += prefetch(X, first, last)
         sort_block(labels, first, last, bounds, order)
         for c in range(len(sums)):
             for f in range(bounds[c], bounds[c + 1], 4):
@@ -226,7 +226,7 @@ def score_and_add(
     w, scores, touched = np.empty(4), np.empty(4), 0.0
     for first in range(start, stop, ROWS_SORTED):
         last = min(first + ROWS_SORTED, stop)
-        touched += touch(X, first, last)
+        touched += prefetch(X, first, last)
         sort_block(labels, first, last, bounds, order)
         for c in range(len(sums)):
             for f in range(bounds[c], bounds[c + 1], 4):
@@ -247,7 +247,7 @@ def score_and_add(
 
 
 @jit
-def touch(X: Any, first: int, last: int) -> float:
+def prefetch(X: Any, first: int, last: int) -> float:
     """Bring rows first to last of an array into the cache; the result only keeps the compiler from leaving this out.
 
     The processor fetches rows ahead if they are read in order, but not if they are read sorted by label.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onmf.divergence import Array, FloatArray
-from onmf.fit.result import telling
+from onmf.fit.result import distinctiveness
 from onmf.hierarchy import merge_clusters
 from onmf.naming import numbers
 from onmf.palette import distinct_colours
@@ -57,7 +57,7 @@ def tree_of_clusters(found: DocumentClusters) -> dict[str, Any]:
             nodes.append({"number": number, "size": int(sizes[k + t]), "colour": colour})
         whole = sums.sum(axis=0, keepdims=True)
         for node, row in zip(nodes[k:], merged[k:], strict=True):
-            words = _top(telling(np.concatenate([row[None], whole]), np.array([0.0, 1.0]))[0])
+            words = _top(distinctiveness(np.concatenate([row[None], whole]), np.array([0.0, 1.0]))[0])
             node |= _described({str(found.words[j]): weight for j, weight in words})
             node["frequent"] = [str(found.words[j]) for j, _ in _top(row)]
     return {

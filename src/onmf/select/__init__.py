@@ -1,6 +1,6 @@
 """How many clusters: numbers that are tried, criteria that need no labels, and the choice."""
 
-from .counts import HALVES, ROWS, select_n_clusters
+from .counts import select_n_clusters
 from .grow import Range, Work, check_range, largest_number, try_numbers
 from .information import reproduced
 from .selection import COLUMNS, CRITERIA, IMAGE_CRITERIA, Selection
@@ -8,9 +8,7 @@ from .selection import COLUMNS, CRITERIA, IMAGE_CRITERIA, Selection
 __all__ = [
     "COLUMNS",
     "CRITERIA",
-    "HALVES",
     "IMAGE_CRITERIA",
-    "ROWS",
     "Range",
     "Selection",
     "Work",

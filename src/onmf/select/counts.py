@@ -24,13 +24,13 @@ from .grow import Work, check_range, either, try_numbers
 from .information import reproduced
 from .selection import CRITERIA, Selection
 
-PRIOR = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+PRIOR_COUNTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Pseudo-counts, drawn from the whole data, that smooth a cluster's profile before it predicts; the best is used."""
 
 HALVES = ("features", "counts")
 """What of a held-out row determines its cluster: one half of its features, or of its counts."""
 
-ROWS = 4_000
+MAX_ROWS = 4_000
 """Rows, at most, that are clustered to choose the number of clusters."""
 
 
@@ -82,7 +82,7 @@ class Fit(NamedTuple):
     def best(self, data: InMemory, k: int, stream: list[int]) -> Clustering:
         """The best of several runs from random partitions. The stream makes their random numbers."""
         if self.divergence != data.divergence:
-            data = data.held_for(self.divergence)
+            data = data.with_divergence(self.divergence)
         seeds = np.random.default_rng([self.seed, *stream]).integers(np.iinfo(np.int32).max, size=self.n_init)
 
         def start(run: int) -> Seeds:
@@ -102,7 +102,7 @@ def select_n_clusters(
     n_splits: int = 3,
     n_init: int = 4,
     halves: str = "features",
-    n_rows: int | None = ROWS,
+    n_rows: int | None = MAX_ROWS,
     refine: str | None = "local-search",
     max_iter: int = 20,
     beta_loss: str | float | Divergence = "kullback-leibler",
@@ -270,8 +270,8 @@ def _halved(backend: Backend, rows: Matrix, halves: str, rng: np.random.Generato
         else:
             parts = [(backend.place(half), slice(None)) for half in _thinned(outside, rng)]
         pairs = [Pair(*parts[0], *parts[1]), Pair(*parts[1], *parts[0])]
-        data = InMemory(backend.hold(rows[inside], KullbackLeibler()))
-        found.append(Half(inside, data, backend.hold(outside, KullbackLeibler()), pairs, float(outside.sum())))
+        data = InMemory(backend.make_block(rows[inside], KullbackLeibler()))
+        found.append(Half(inside, data, backend.make_block(outside, KullbackLeibler()), pairs, float(outside.sum())))
     return found
 
 
@@ -325,7 +325,7 @@ def _carried_over(half: Half, labels: Array, k: int) -> tuple[float, Array, floa
     whole = sums.sum(axis=0) + 0.5  # half a pseudo-count: words that never occur get a finite likelihood
     whole /= whole.sum()
     best, profiles = -np.inf, sums
-    for prior in PRIOR:
+    for prior in PRIOR_COUNTS:
         smoothed = (sums + prior * whole) / (sums.sum(axis=1, keepdims=True) + prior)
         score = 0.0
         for pair in half.pairs:

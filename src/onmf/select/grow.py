@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-FIRST = 16
+FIRST_END = 16
 """The range first ends here."""
 
-LARGEST = 100
+MAX_CLUSTERS = 100
 """Largest number that is tried unless a larger one is asked for."""
 
 ROWS_PER_CLUSTER = 5
-"""Unless more clusters are asked for, they have at least so many rows on average."""
+"""Mean number of rows of a cluster, at least, unless more clusters are asked for."""
 
 FINENESS = 16
-"""Numbers near the best are tried if they are closer than the best divided by this."""
+"""Numbers between the best and a neighbour are tried if the two differ by more than the best divided by this."""
 
-REFINED = 6
-"""About so many numbers are tried around the best; a guess, for the progress."""
+EXPECTED_REFINEMENTS = 6
+"""Numbers tried around the best: a guess, for the progress."""
 
 
 class Range(NamedTuple):
@@ -39,7 +39,7 @@ class Range(NamedTuple):
     criterion: str | None = None
 
     def check(self, n_clusters: int | str, criteria: tuple[str, ...]) -> None:
-        """Refuse a number of clusters that is none, an unknown criterion, and a range if the number is given."""
+        """Refuse a number other than an integer or "auto", an unknown criterion, and a range beside a number."""
         if isinstance(n_clusters, str) and n_clusters != "auto":
             raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, or 'auto'.")
         given = {name: value for name, value in self._asdict().items() if value is not None}
@@ -81,7 +81,7 @@ class Work:
         self.expected = max(self.expected - work, 0.0)
         if max(numbers, default=0) > self.largest:
             self.largest = max(numbers)
-            self.expected = self.fits * REFINED * self.largest / 2
+            self.expected = self.fits * EXPECTED_REFINEMENTS * self.largest / 2
 
     def advance(self, k: int) -> None:
         """A fit with k clusters is done."""
@@ -92,7 +92,7 @@ class Work:
 
 def largest_number(n: int) -> int:
     """The largest number of clusters to try on n rows by default."""
-    return max(min(n // ROWS_PER_CLUSTER, LARGEST), min(n // 2, 2))
+    return max(min(n // ROWS_PER_CLUSTER, MAX_CLUSTERS), min(n // 2, 2))
 
 
 def check_range(k_min: int, k_max: int | None, n: int) -> int:
@@ -165,7 +165,7 @@ def try_numbers(
             tried[k] = score(k)
         return max(tried, key=lambda k: (tried[k], -k))
 
-    end = min(max(FIRST, 2 * k_min), k_max)
+    end = min(max(FIRST_END, 2 * k_min), k_max)
     best = attempt(_spaced(k_min, end))
     while 2 * best > end and end < k_max:
         end = min(2 * end, k_max)

@@ -15,12 +15,13 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfTransformer
 
-from onmf.confidence import SEED, every_run
+from onmf.confidence import REFIT_SEED, every_run
 from onmf.data import Data, InMemory
 from onmf.divergence import Array, Cosine
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering, Listener, Settings
-from onmf.fit.views import fit_views
+
+from .votes import fit_views
 
 VIEWS = 3
 """Number of views."""
@@ -86,13 +87,12 @@ def consensus_of_views(
 
 def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callable[[float], None] | None) -> Clustering:
     """Fit counts that were checked."""
-    part = data.whole()
-    if part is None:
+    if not isinstance(data, InMemory):
         raise ValueError("A consensus of views needs all rows in memory, and X comes in parts: use ONMF.")
-    block, logs = part.block, log_tfidf(part.block.on_host)
+    block, logs = data.block, log_tfidf(data.block.on_host)
 
     def view(divergence: Any) -> Data:
-        return InMemory(block.backend.hold(logs, divergence, block.weights))
+        return InMemory(block.backend.make_block(logs, divergence, block.weights))
 
     others = [partial(view, data.divergence), partial(view, Cosine())]
     return fit_views(data, settings, listener, others=others, progress=progress)
@@ -107,7 +107,7 @@ def log_tfidf(X: Any) -> csr_array:
     return csr_array((present, counts.indices, counts.indptr), shape=counts.shape)
 
 
-def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = REFITS, seed: int = SEED) -> list[Array]:
+def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = REFITS, seed: int = REFIT_SEED) -> list[Array]:
     """The labels of some rows of a consensus of views in runs of their own, as many in each view."""
     labels = []
     logs = log_tfidf(X)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from onmf.confidence import Calibration, confidence_of, measure, spread
+from onmf.confidence import Calibration, calibrate_model, confidence_of, evenly_spaced
 from onmf.datasets import Shards
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
@@ -18,9 +18,9 @@ from .consensus import independent_runs
 def measure_documents(model: ONMF, X: csr_array | Shards, *, of_views: bool = False) -> Calibration:
     """Calibrate the confidence of a model that was fitted on these counts, maybe by a consensus of views."""
     if not isinstance(X, Shards):
-        return measure(model, X, model.labels_, independent_runs if of_views else None)
-    some = spread(X.shape[0])
-    return measure(model, _rows(X, some), model.labels_[some])
+        return calibrate_model(model, X, model.labels_, independent_runs if of_views else None)
+    some = evenly_spaced(X.shape[0])
+    return calibrate_model(model, _rows(X, some), model.labels_[some])
 
 
 def sure_of(

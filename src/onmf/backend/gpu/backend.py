@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onmf.divergence import Array, Convex, Divergence, FloatArray
-from onmf.divergence.consistency import ask, close, of_onmf, sample
+from onmf.divergence.consistency import close, of_onmf, outputs_of, sample
 
 from ..base import Backend, Block, Matrix, Templates, refused
 from ..device import import_cupy, on_gpu, to_host
@@ -50,7 +50,7 @@ HULL_SHARE = 0.5
 WORTH_TRYING = 1 << 23
 """Entries from which on the card tries the moves of a local search. With fewer, the host alone is as fast."""
 
-AT_A_TIME = 1 << 26
+ENTRIES_PER_TERM = 1 << 26
 """Entries whose row terms are computed together."""
 
 
@@ -105,17 +105,17 @@ class GpuBackend(Backend):
             return
         rows = sample(divergence, features)
         try:
-            found = ask(divergence, *map(self.bring, rows))
+            found = outputs_of(divergence, *map(self.to_device, rows))
         except Exception as error:
             reason = f" (its methods cannot take CuPy arrays: {type(error).__name__}: {error})"
             raise refused(self, divergence, reason) from error
-        if not close(to_host(found.gain), ask(divergence, *rows).gain):
+        if not close(to_host(found.gain), outputs_of(divergence, *rows).gain):
             raise refused(self, divergence, " (its methods give other numbers for CuPy arrays)")
 
-    def bring(self, array: Any) -> Any:
+    def to_device(self, array: Any) -> Any:
         return self.cupy.asarray(array)
 
-    def begin(self, block: Block) -> GpuRun:
+    def start_run(self, block: Block) -> GpuRun:
         return GpuRun(block)
 
     def steps(self, run: Any, centroids: FloatArray) -> Steps:
@@ -138,10 +138,10 @@ class GpuBackend(Backend):
         room: Templates | None = None,
     ) -> GpuTemplates:
         cupy = self.cupy
-        centroids = self.bring(centroids)
+        centroids = self.to_device(centroids)
         B = cupy.ascontiguousarray(centroids if templates is None else templates(centroids), dtype=np.float64)
         k, p = B.shape
-        offsets = None if offsets is None else self.bring(offsets)
+        offsets = None if offsets is None else self.to_device(offsets)
         if not is_sparse(rows):
             return GpuTemplates(B, offsets)
         chunks = -(-(k + 2) // 8)
@@ -272,7 +272,7 @@ class GpuBackend(Backend):
         for start, stop, block in blocks_of(rows):
             here = out[start:stop]
             if isinstance(block, DenseRows):
-                X, step = block.X[:, : block.shape[1]], max(1, AT_A_TIME // max(1, block.shape[1]))
+                X, step = block.X[:, : block.shape[1]], max(1, ENTRIES_PER_TERM // max(1, block.shape[1]))
                 for a in range(0, len(here), step):
                     here[a : a + step] = function(X[a : a + step].astype(np.float64), features).sum(axis=1)
                 continue
@@ -297,13 +297,13 @@ class GpuBackend(Backend):
 def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
     """Divide rows into stretches of about AT_A_TIME entries: first and last row, first and last entry of each."""
     n, entries = rows.shape[0], len(rows.data)
-    if entries <= AT_A_TIME:
+    if entries <= ENTRIES_PER_TERM:
         yield 0, n, 0, entries
         return
     indptr = to_host(rows.indptr)
     start = 0
     while start < n:
-        stop = int(np.searchsorted(indptr, indptr[start] + AT_A_TIME, side="right")) - 1
+        stop = int(np.searchsorted(indptr, indptr[start] + ENTRIES_PER_TERM, side="right")) - 1
         stop = min(max(stop, start + 1), n)
         yield start, stop, int(indptr[start]), int(indptr[stop])
         start = stop

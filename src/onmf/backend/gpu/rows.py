@@ -81,16 +81,16 @@ def cut(cupy: Any, sums: Any, p: int) -> Any:
     return sums if sums.shape[1] == p else cupy.ascontiguousarray(sums[:, :p])
 
 
-def always_narrow(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+def always_float32(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """float32 if it represents all numbers of a type exactly, else None."""
-    narrow = dtype == np.float32 or (dtype.kind in "iub" and dtype.itemsize <= 2)
-    return np.dtype(np.float32) if narrow else None
+    is_float32 = dtype == np.float32 or (dtype.kind in "iub" and dtype.itemsize <= 2)
+    return np.dtype(np.float32) if is_float32 else None
 
 
-def narrowest(values: Any) -> np.dtype[Any]:
+def exact_float_type(values: Any) -> np.dtype[Any]:
     """float32 if it represents all these numbers exactly, else float64."""
     dtype = values.dtype
-    if (known := always_narrow(dtype)) is not None:
+    if (known := always_float32(dtype)) is not None:
         return known
     flat = values.reshape(-1)
     for start in range(0, flat.size, ENTRIES_AT_A_TIME):
@@ -114,9 +114,9 @@ def bytes_needed(X: Any) -> int:
 def place_whole(cupy: Any, X: Any) -> Rows:
     """Rows on the GPU."""
     if not hasattr(X, "indptr"):
-        dtype = narrowest(X)
+        dtype = exact_float_type(X)
         return DenseRows.padded(cupy, X if on_gpu(X) else cupy.asarray(X), dtype)
-    dtype = narrowest(X.data)
+    dtype = exact_float_type(X.data)
     data = X.data if on_gpu(X) else cupy.asarray(X.data if X.data.dtype == dtype else X.data.astype(dtype))
     return SparseRows(
         cupy.asarray(X.indptr).astype(np.int64, copy=False),

@@ -70,7 +70,7 @@ class GpuRun(Run):
             total = step if total is None else total + step
         self.state = RunState(labels, scales)
         assert total is not None
-        self._sizes = total.near("counts")
+        self._sizes = total.on_device("counts")
         return self._arriving(total)
 
     def _part(self, rows: Rows, where: slice) -> GpuRun:
@@ -143,7 +143,7 @@ class GpuRun(Run):
         table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
         self.state = RunState(labels, assignment.scales)
         step = StepSums(sums, table)
-        self._sizes = step.near("counts")
+        self._sizes = step.on_device("counts")
         return step
 
     def lopsided(self, crew: Crew, k: int) -> bool:
@@ -181,7 +181,7 @@ class GpuRun(Run):
         if isinstance(step.sums, np.ndarray):
             return super().update(step, W)
         (k, p), before = W.shape, np.empty_like(W)
-        new = self.block.divergence.centers(step.sums, step.near("mass"))
+        new = self.block.divergence.centers(step.sums, step.on_device("mass"))
         args = step.table, int_(k), int_(p), int_(self.block.divergence.sized), new, W, before
         launch("put_filled", -(-k * p // THREADS), THREADS, *args)
         return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
@@ -197,13 +197,13 @@ class GpuRun(Run):
         return None if self._plain else weights
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> Any:
-        cupy, bring = self.cupy, self.block.backend.bring
+        cupy, to_device = self.cupy, self.block.backend.to_device
         n = len(assignment.labels)
         labels = cupy.asarray(assignment.labels, dtype=np.int32)
-        before = [or_null(None if array is None else bring(array)) for array in self.state]
+        before = [or_null(None if array is None else to_device(array)) for array in self.state]
         own = or_null(self.block.own_weights)
         scales, losses, weights = (
-            cupy.ascontiguousarray(a) for a in (assignment.scales, assignment.losses, bring(weights))
+            cupy.ascontiguousarray(a) for a in (assignment.scales, assignment.losses, to_device(weights))
         )
         count = max(1, min(k, largest_shared() // 256))
         kinds, groups = len(COUNTED), -(-n // TALLIED)

@@ -21,7 +21,7 @@ from onmf.divergence import Array
 
 from ..threads import available_cores
 from .lock import PageLocks, pinned
-from .rows import DenseRows, Rows, SparseRows, always_narrow, narrowest
+from .rows import DenseRows, Rows, SparseRows, always_float32, exact_float_type
 
 BUFFERS = 3
 """Blocks on the GPU at one time: one is worked on, and others arrive."""
@@ -63,7 +63,7 @@ class StreamedRows:
         finalize(self, _end, self._stream, self.locks).atexit = False  # the driver may be gone by then
         self._idle: list[list[_Buffer]] = []  # buffers of passes that have ended
         self._computed: dict[int, Any] = {}  # what is the same in every pass
-        self.dtype = self._narrowest()
+        self.dtype = self._exact_float_type()
 
     def __iter__(self) -> Iterator[tuple[int, int, Rows]]:
         for number, buffer in self._arriving():
@@ -123,14 +123,14 @@ class StreamedRows:
         indptr = buffer.card["indptr"][: stop - start + 1].astype(np.int64) - first
         return SparseRows(indptr, indices, data, (stop - start, p), units=self._computed.get(number))
 
-    def _narrowest(self) -> np.dtype[Any]:
+    def _exact_float_type(self) -> np.dtype[Any]:
         """The type of the entries on the GPU, found there."""
-        known = always_narrow(self.arrays["data"].dtype)
+        known = always_float32(self.arrays["data"].dtype)
         if known is not None:
             return known
         for number, buffer in self._arriving():
             first, last = self.bounds[number]
-            if narrowest(buffer.card["data"][: last - first]) == np.float64:
+            if exact_float_type(buffer.card["data"][: last - first]) == np.float64:
                 return np.dtype(np.float64)
         return np.dtype(np.float32)
 

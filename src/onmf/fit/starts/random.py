@@ -15,7 +15,7 @@ from onmf.divergence import Array, FloatArray
 
 from .rows import Seeds, equal, from_sums, parallel, rows_at, seeds_from_rows, tie_parallel
 
-STRETCH = 4096
+CHUNK_ROWS = 4096
 """Rows whose chances are added up together. The row is then looked for in one such stretch."""
 
 
@@ -89,7 +89,7 @@ def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
         filled = np.flatnonzero(totals[:, int(hopeless)])
         part = min(int(np.searchsorted(cumulative, target, side="right")), int(filled[-1]))
         target -= cumulative[part - 1] if part else 0.0
-        chosen.append(data.ask(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
+        chosen.append(data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
         room[len(chosen) - 1] = rows_at(data, chosen[-1:])
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
 
@@ -112,15 +112,15 @@ def row_at(
     """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
     chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
     stretch, target = _where(_in_stretches(chances), target)
-    first = stretch * STRETCH
-    row, _ = _where(to_host(chances[first : first + STRETCH]), target)
+    first = stretch * CHUNK_ROWS
+    row, _ = _where(to_host(chances[first : first + CHUNK_ROWS]), target)
     return part.first + first + row
 
 
 def _in_stretches(chances: FloatArray) -> FloatArray:
     """The sums of the chances over stretches of rows, on the host. A GPU adds each in the same order every time."""
-    whole = len(chances) // STRETCH * STRETCH
-    sums = chances[:whole].reshape(-1, STRETCH).sum(axis=1), chances[whole:].sum(keepdims=True)
+    whole = len(chances) // CHUNK_ROWS * CHUNK_ROWS
+    sums = chances[:whole].reshape(-1, CHUNK_ROWS).sum(axis=1), chances[whole:].sum(keepdims=True)
     return np.concatenate([to_host(part) for part in sums])
 
 
@@ -148,7 +148,7 @@ def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_los
         if 0 <= own < len(known.open):
             known.open[own] = False
         if by_loss:
-            exact, smoothed = divergence.unsmoothed(), divergence.smooth(divergence.begin(seed))
+            exact, smoothed = divergence.unsmoothed(), divergence.smooth(divergence.initial_centroids(seed))
             templates = block.prepare_templates(exact.templates(smoothed), exact.offsets(smoothed))
             new = np.maximum(block.assign(templates).losses, 0.0)
             known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)

@@ -14,7 +14,7 @@ from onmf.warn import warn
 
 from ..result import Agreement
 
-COSINE = 1 - 5e-13
+PARALLEL_COSINE = 1 - 5e-13
 """Two rows whose cosine is at least this count as one direction."""
 
 LARGEST_SUM = 1e120
@@ -96,13 +96,13 @@ def parallel(products: FloatArray, squares: FloatArray, own: float) -> Array:
 
     ``products`` are their inner products with it; ``squares`` are their squared norms, ``own`` is its squared norm.
     """
-    return products >= COSINE * np.sqrt(squares) * np.sqrt(own)
+    return products >= PARALLEL_COSINE * np.sqrt(squares) * np.sqrt(own)
 
 
 def equal(products: FloatArray, squares: FloatArray, own: float) -> Array:
     """Which rows are equal to another one, given as in :func:`parallel`. → (n,) bool"""
     sizes = squares + own
-    return sizes - 2 * products <= (1 - COSINE) * sizes
+    return sizes - 2 * products <= (1 - PARALLEL_COSINE) * sizes
 
 
 def rows_at(data: Data, rows: list[int]) -> FloatArray:
@@ -112,7 +112,7 @@ def rows_at(data: Data, rows: list[int]) -> FloatArray:
     out = np.empty((len(rows), data.shape[1]))
     for number in np.unique(numbers):
         inside = np.flatnonzero(numbers == number)
-        out[inside] = data.ask(int(number), dense_rows, [rows[i] for i in inside])
+        out[inside] = data.map_part(int(number), dense_rows, [rows[i] for i in inside])
     return out
 
 

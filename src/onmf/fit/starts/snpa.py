@@ -54,7 +54,7 @@ def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
         m = len(chosen)
         vertices[m - 1] = stored[[m - 1]].toarray() if issparse(stored) else stored[m - 1]
         placed = data.backend.place(stored)
-        template = data.backend.prepare(placed, data.backend.bring(vertices[m - 1 : m]))
+        template = data.backend.prepare(placed, data.backend.to_device(vertices[m - 1 : m]))
         gram[1 : m + 1, m] = gram[m, 1 : m + 1] = to_host(data.backend.best_template(placed, template)[1])
     return seeds_from_rows(data, chosen, k, vertices[: len(chosen)])
 
@@ -146,7 +146,7 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     checked = check_data(X, Frobenius())
     if not isinstance(r, Integral) or isinstance(r, bool) or not 1 <= r <= checked.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {checked.shape[0]} rows of X.")
-    data = get_engine("auto", checked, n_threads).hold(checked, Frobenius())
+    data = get_engine("auto", checked, n_threads).make_data(checked, Frobenius())
     rows = snpa_start(data, r, np.random.default_rng()).rows
     assert rows is not None
     return rows

@@ -20,34 +20,34 @@ import numpy as np
 
 from .jit import jit, jit_without_nan
 
-LARGEST = 32000
+INT16_LIMIT = 32000
 """Largest absolute value of a template in 16 bits, in steps; leaves some room for rounding."""
 
-TEMPLATES_OFF = 1.06
+TEMPLATE_ERROR = 1.06
 """How far the difference of two templates in 16 bits is off at most, in steps: half a step each, and what the
 computation in float32 adds."""
 
-UNIT = 2.0**-24
+FLOAT32_ROUNDING = 2.0**-24
 """Largest relative error of rounding to float32."""
 
-SMALLEST_STEP = 256 * UNIT
+MIN_STEP = 256 * FLOAT32_ROUNDING
 """Smallest step, in units of the largest absolute value of a template or one: 64 times the error of a logarithm."""
 
-FEATURES = 128
+TILE_FEATURES = 128
 """Features whose templates are computed together: they stay in the cache until they are transposed."""
 
-ENTRIES = 128
+ENTRIES_PER_SUM = 128
 """Entries of a row whose products are added to the same sum."""
 
-USUAL = 1e-25, 1e30
+FLOAT32_SIZES = 1e-25, 1e30
 """Rows whose size is not between these are left to float64: float32 might underflow or overflow."""
 
-ROOT_OF_HALF = np.int32(0x3F3504F3)
+SQRT_HALF_BITS = np.int32(0x3F3504F3)
 """The bits of √½ in float32."""
 
 
 @jit
-def narrow_templates(
+def int16_templates(
     W: Any,  # IN (k, p) centroids
     factors: Any,  # IN (k,) 1 / size of each centroid
     epsilon: float,  # IN smoothing
@@ -61,10 +61,10 @@ def narrow_templates(
 ) -> None:
     """Compute the templates of features start to stop, in steps from the middle."""
     k, width = len(W), B.shape[1]
-    values, tile = np.ones(FEATURES, np.float32), np.zeros((FEATURES, width), np.int16)
-    room, steps = np.empty(2 * FEATURES, np.float32), np.empty(FEATURES, np.int32)
-    for first in range(start, stop, FEATURES):
-        m = min(FEATURES, stop - first)
+    values, tile = np.ones(TILE_FEATURES, np.float32), np.zeros((TILE_FEATURES, width), np.int16)
+    room, steps = np.empty(2 * TILE_FEATURES, np.float32), np.empty(TILE_FEATURES, np.int32)
+    for first in range(start, stop, TILE_FEATURES):
+        m = min(TILE_FEATURES, stop - first)
         for c in range(k):
             factor = factors[c]
             for j in range(m):
@@ -80,27 +80,27 @@ def narrow_templates(
 
 @jit_without_nan
 def log_of(values: Any, room: Any) -> None:
-    """Write the logarithms of ``FEATURES`` positive float32 numbers to the first half of ``room``.
+    """Write the logarithms of ``TILE_FEATURES`` positive float32 numbers to the first half of ``room``.
 
     One array with two halves, and 32 bits throughout, so that the compiler computes several at a time.
     """
     bits, mantissas = values.view(np.int32), room.view(np.int32)
-    for j in range(FEATURES):
-        e = np.int32(np.int32(bits[j] - ROOT_OF_HALF) >> 23)
+    for j in range(TILE_FEATURES):
+        e = np.int32(np.int32(bits[j] - SQRT_HALF_BITS) >> 23)
         mantissas[j] = bits[j] - np.int32(e << 23)  # the bits of a number between √½ and √2
-        room[FEATURES + j] = np.float32(e)
-    for j in range(FEATURES):
+        room[TILE_FEATURES + j] = np.float32(e)
+    for j in range(TILE_FEATURES):
         f = room[j] - np.float32(1.0)
         s = f / (np.float32(2.0) + f)
         z = s * s
         tail = z * (np.float32(1 / 3) + z * (np.float32(1 / 5) + z * (np.float32(1 / 7) + z * np.float32(1 / 9))))
-        room[j] = room[FEATURES + j] * np.float32(0.6931471805599453) + np.float32(2.0) * (s + s * tail)
+        room[j] = room[TILE_FEATURES + j] * np.float32(0.6931471805599453) + np.float32(2.0) * (s + s * tail)
 
 
 @jit_without_nan
 def to_steps(values: Any, middle: Any, steps_in_one: Any, steps: Any) -> None:
-    """Round the first ``FEATURES`` values to steps from the middle."""
-    for j in range(FEATURES):
+    """Round the first ``TILE_FEATURES`` values to steps from the middle."""
+    for j in range(TILE_FEATURES):
         steps[j] = np.int32(np.rint((values[j] - middle) * steps_in_one))
 
 
@@ -117,7 +117,7 @@ def replace(before: Any, after: Any, k: int) -> Any:
 
 
 @jit
-def label_by_narrow(
+def label_by_int16(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN (nnz,)
     data: Any,  # IN (nnz,)
@@ -140,34 +140,34 @@ def label_by_narrow(
             continue
         if leads[i] > 0.0:
             left = lead_left(leads[i], e, end, indices, data, shifts)
-            if left > TEMPLATES_OFF * sizes[i]:
+            if left > TEMPLATE_ERROR * sizes[i]:
                 leads[i] = left
                 continue
-        if not USUAL[0] < sizes[i] < USUAL[1]:
+        if not FLOAT32_SIZES[0] < sizes[i] < FLOAT32_SIZES[1]:
             leads[i] = -1.0
             continue
-        score_by_narrow(e, end, indices, data, B, sums, scores)
+        score_by_int16(e, end, indices, data, B, sums, scores)
         label, lead = winner_and_lead(scores, k)
-        lead -= doubt_of(end - e, sizes[i])
-        if lead > TEMPLATES_OFF * sizes[i]:
+        lead -= score_error(end - e, sizes[i])
+        if lead > TEMPLATE_ERROR * sizes[i]:
             labels[i], leads[i] = label, min(lead, 1e30)
         else:
             leads[i] = -1.0
 
 
 @jit
-def doubt_of(m: int, size: float) -> float:
+def score_error(m: int, size: float) -> float:
     """How far the difference of two scores of a row of m entries is off at most, but for the templates."""
-    return 2.02 * size * 32767 * (40.0 + m / ENTRIES) * UNIT
+    return 2.02 * size * 32767 * (40.0 + m / ENTRIES_PER_SUM) * FLOAT32_ROUNDING
 
 
 @jit
-def score_by_narrow(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any, scores: Any) -> None:
+def score_by_int16(e: int, end: int, indices: Any, data: Any, B: Any, sums: Any, scores: Any) -> None:
     """Scores of the sparse row with entries e to end, in steps from the middle; ``sums`` is room to compute."""
     for c in range(len(scores)):
         scores[c] = sums[c] = 0.0
     while e < end:
-        pause = min(e + ENTRIES, end)
+        pause = min(e + ENTRIES_PER_SUM, end)
         add_products(e, pause, indices, data, B, sums)
         for c in range(len(scores)):
             scores[c] += sums[c]
@@ -232,7 +232,7 @@ def lead_left(lead: float, e: int, end: int, indices: Any, data: Any, shifts: An
 
 
 @jit
-def candidates_by_narrow(
+def candidates_by_int16(
     indptr: Any,  # IN (n + 1,)
     indices: Any,  # IN (nnz,)
     data: Any,  # IN (nnz,)
@@ -246,16 +246,16 @@ def candidates_by_narrow(
     sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
     for r in range(len(rows)):
         i = rows[r]
-        usual, best, doubt = USUAL[0] < sizes[i] < USUAL[1], -np.inf, 0.0
+        usual, best, error = FLOAT32_SIZES[0] < sizes[i] < FLOAT32_SIZES[1], -np.inf, 0.0
         if usual:
             e: Any = np.intp(indptr[i])
             end: Any = np.intp(indptr[i + 1])
-            score_by_narrow(e, end, indices, data, B, sums, scores)
-            doubt = doubt_of(end - e, sizes[i]) + TEMPLATES_OFF * sizes[i]
+            score_by_int16(e, end, indices, data, B, sums, scores)
+            error = score_error(end - e, sizes[i]) + TEMPLATE_ERROR * sizes[i]
             for c in range(k):
                 best = max(best, np.float64(scores[c]))
         for c in range(k):
-            possible[r, c] = not usual or best - np.float64(scores[c]) <= doubt
+            possible[r, c] = not usual or best - np.float64(scores[c]) <= error
 
 
 @jit

@@ -1,7 +1,7 @@
 """A consensus of views: the same rows, weighed in several ways, clustered together.
 
-Runs in every view vote, and the votes are clustered as in :mod:`onmf.fit.consensus`. Rows then settle in the clusters
-in which their counts are most likely if words come in bursts (:mod:`onmf.fit.bursts`). The clusters that result are
+Runs in every view vote, and the votes are clustered as in :mod:`onmf.fit.consensus`. Rows then move to the clusters
+in which their counts are most likely if words come in bursts (:mod:`onmf.text.bursts`). The clusters that result are
 described in the first view, that of the counts.
 """
 
@@ -12,18 +12,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from onmf.backend import Block, to_host
+from onmf.backend import to_host
 from onmf.data import Data
 from onmf.divergence import Array
+from onmf.fit import Clustering, Listener, Settings
+from onmf.fit.consensus import cast_votes, cluster_votes
+from onmf.fit.describe import margins_of
+from onmf.fit.restarts import fields_from_labels
+from onmf.fit.settings import check_rows
+from onmf.fit.solve import in_input_memory, warn_about
+from onmf.fit.starts import from_sums
+from onmf.naming import order_by_size
 
-from .bursts import settle
-from .consensus import cast_votes, elect
-from .describe import margins_of
-from .restarts import settled
-from .result import Clustering
-from .settings import Listener, Settings, check_rows
-from .solve import kept, warn_about
-from .starts import from_sums
+from .bursts import reassign
 
 
 def fit_views(
@@ -58,7 +59,7 @@ def fit_views(
     listener = listener or Listener()
     k, rng = settings.n_clusters, np.random.default_rng(int(settings.seeds[0]))
     check_rows(data.shape[0], k)
-    block = _block(data)
+    block = data.single_part().block
     views, votes, done = [lambda: data, *others], list[Array](), 0
 
     def count() -> None:
@@ -73,12 +74,14 @@ def fit_views(
         if n_runs:
             votes.append(cast_votes(view(), k, rng, n_runs=n_runs, plan=settings.plan, listener=listener, done=count))
     listener.begin_run()
-    elected, agreement = elect(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
-    labels, history = settle(block, elected, k)
-    labels = _by_size(labels, k)
+    elected, agreement = cluster_votes(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
+    labels, history = reassign(block, elected, k)
+    place = np.empty(k, dtype=np.int32)
+    place[order_by_size(labels, k)] = np.arange(k)
+    labels = place[labels]
     centroids = from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))
     result = Clustering(
-        **settled(data, labels, centroids),
+        **fields_from_labels(data, labels, centroids),
         n_iter=len(history["moved"]),
         stop_reason="converged",
         history=history,
@@ -87,18 +90,5 @@ def fit_views(
         agreement=agreement,
     )
     warn_about(result, settings.plan.max_iter)
-    (margins,) = data.by_row(margins_of, result.centroids, labels=result.labels)
-    return kept(data, replace(result, margins=margins))
-
-
-def _by_size(labels: Array, k: int) -> Array:
-    """The labels in the order of their numbers of rows, the largest first."""
-    place = np.empty(k, dtype=np.int32)
-    place[np.argsort(-np.bincount(labels, minlength=k), kind="stable")] = np.arange(k)
-    return place[labels]
-
-
-def _block(data: Data) -> Block:
-    part = data.whole()
-    assert part is not None, "refused for rows in parts"
-    return part.block
+    (margins,) = data.map_rows(margins_of, result.centroids, labels=result.labels)
+    return in_input_memory(data, replace(result, margins=margins))

@@ -13,15 +13,15 @@ from onmf.backend.sparse import SparseRun, parts_of, template_steps
 from onmf.backend.sums import COUNTED
 from onmf.datasets import make_counts
 from onmf.divergence import Cosine, Frobenius, KullbackLeibler
-from onmf.kernels import narrow
+from onmf.kernels import int16
 
 DIVERGENCES = [KullbackLeibler(), KullbackLeibler(1e-20), KullbackLeibler(1e20), Frobenius(), Cosine()]
 
 
 def steps_of(X, start, threads=1, divergence=DIVERGENCES[0]):
     backend = CpuBackend(threads)
-    block = backend.hold(X, divergence)
-    return block, backend.steps(backend.begin(block), start.copy())
+    block = backend.make_block(X, divergence)
+    return block, backend.steps(backend.start_run(block), start.copy())
 
 
 def labels_of_all_scores(block, centroids):
@@ -69,7 +69,7 @@ def test_labels_from_elsewhere_are_not_kept():
     block, steps = steps_of(X, X[:4].toarray() + 0.1)
     for _ in range(8):
         steps.update(steps.next(), more=True)
-    steps.run.settle(np.arange(400, dtype=np.int32) % 4, 4)  # as after a local search
+    steps.run.step_for_labels(np.arange(400, dtype=np.int32) % 4, 4)  # as after a local search
     steps.next()
     np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, steps.centroids))
 
@@ -101,10 +101,10 @@ def test_rows_are_spared():
         X.sum(axis=1),
         np.zeros(p, np.float32),
     )
-    kernels.label_by_narrow(X.indptr, X.indices, X.data, right, 8, 0, n, unmoved, sizes, leads, labels)
+    kernels.label_by_int16(X.indptr, X.indices, X.data, right, 8, 0, n, unmoved, sizes, leads, labels)
     decided, before = leads > 0, labels.copy()
     assert decided.mean() > 0.9
-    kernels.label_by_narrow(X.indptr, X.indices, X.data, wrong, 8, 0, n, unmoved, sizes, leads, labels)
+    kernels.label_by_int16(X.indptr, X.indices, X.data, wrong, 8, 0, n, unmoved, sizes, leads, labels)
     np.testing.assert_array_equal(labels[decided], before[decided])
 
 
@@ -124,22 +124,24 @@ def test_infinite_templates_are_scored():
 def test_steps_are_those_of_all_scores(divergence, weighted):
     X = corpus()
     weights = np.random.default_rng(0).random(400) if weighted else None
-    block = CpuBackend(2).hold(X, divergence, weights)
+    block = CpuBackend(2).make_block(X, divergence, weights)
     centroids = X[:6].toarray() + 0.1
     fast, plain = SparseRun(block).step_from(centroids), CpuRun(block).step_from(centroids)
     np.testing.assert_allclose(fast.sums, plain.sums, rtol=1e-13)
     known = [name for name in COUNTED if name != "loss" or not divergence.fixed_scales]
     for name in known:
-        np.testing.assert_allclose(fast.near(name), plain.near(name), rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(fast.on_device(name), plain.on_device(name), rtol=1e-12, err_msg=name)
 
 
 def test_logarithms_in_float32():
-    values = np.exp(np.random.default_rng(0).uniform(-46, 46, (500, narrow.FEATURES))).astype(np.float32)
-    values[0] = np.linspace(0.5, 2.0, narrow.FEATURES)
+    values = np.exp(np.random.default_rng(0).uniform(-46, 46, (500, int16.TILE_FEATURES))).astype(np.float32)
+    values[0] = np.linspace(0.5, 2.0, int16.TILE_FEATURES)
     for line in values:
-        exact, room = np.log(line.astype(np.float64)), np.empty(2 * narrow.FEATURES, np.float32)
-        narrow.log_of(line.copy(), room)
-        assert (np.abs(room[: narrow.FEATURES] - exact) <= 4 * narrow.UNIT * np.maximum(1, np.abs(exact))).all()
+        exact, room = np.log(line.astype(np.float64)), np.empty(2 * int16.TILE_FEATURES, np.float32)
+        int16.log_of(line.copy(), room)
+        assert (
+            np.abs(room[: int16.TILE_FEATURES] - exact) <= 4 * int16.FLOAT32_ROUNDING * np.maximum(1, np.abs(exact))
+        ).all()
 
 
 @pytest.mark.parametrize(
@@ -154,10 +156,10 @@ def test_templates_in_16_bits_are_off_by_half_a_step(divergence):
     form, sizes = template_steps(divergence.template_form), divergence.size(centroids)
     factors = np.divide(1, sizes, out=np.zeros(9), where=sizes > 0)
     found, shifts = np.zeros((1000, 16), np.int16), np.empty(1000, np.float32)
-    kernels.narrow_templates(centroids, factors, *form, 0, 1000, found, shifts)
+    kernels.int16_templates(centroids, factors, *form, 0, 1000, found, shifts)
     exact = divergence.templates(centroids).T
     off = np.abs(form.middle + form.step * found[:, :9].astype(float) - exact).max() / form.step
-    assert off <= narrow.TEMPLATES_OFF / 2
+    assert off <= int16.TEMPLATE_ERROR / 2
     np.testing.assert_array_equal(shifts, np.ptp(found[:, :9].astype(int), axis=1))
 
 

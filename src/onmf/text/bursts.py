@@ -29,19 +29,19 @@ from onmf.divergence import Array, FloatArray, divide
 MOST_REPEATS = 100
 """Occurrences of a word in a row that count. Later ones hardly tell clusters apart."""
 
-SETTLED = 1e-3
+STOP_SHARE = 1e-3
 """The loop ends when a step moves no larger share of the rows."""
 
-MOST_STEPS = 50
+MAX_STEPS = 50
 """Steps of the loop at most."""
 
 TINY = float(np.finfo(np.float64).tiny)
 """Share of a word that no row of positive weight has."""
 
-START = (1.0, 100.0)
+FIRST_GUESS = (1.0, 100.0)
 """Where the search for the two numbers below begins."""
 
-RANGE = (1e-3, 1e6)
+BOUNDS = (1e-3, 1e6)
 """Where they are searched."""
 
 
@@ -60,7 +60,7 @@ class Bursts(NamedTuple):
     strength: float
 
 
-def settle(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array]]:
+def reassign(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array]]:
     """Assign rows to the clusters in which they are most likely, again and again.
 
     A step that would leave a cluster without rows is not taken. The numbers that all clusters share are estimated once,
@@ -83,7 +83,7 @@ def settle(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array]
     """
     X, moved, seconds = csr_array(block.on_host), list[int](), list[float]()
     bursts = estimate(X, block.host_weights, labels, k)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         interrupt.check()
         began = perf_counter()
         new = log_likelihoods(X, block.sum_by_label(labels, block.host_weights, k), bursts).argmax(axis=1)
@@ -94,7 +94,7 @@ def settle(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array]
         if emptied:
             break
         labels = new.astype(np.int32)
-        if different <= SETTLED * len(labels):
+        if different <= STOP_SHARE * len(labels):
             break
     return labels, {"moved": np.array(moved), "seconds": np.array(seconds)}
 
@@ -124,8 +124,8 @@ def estimate(X: csr_array, weights: FloatArray, labels: Array, k: int) -> Bursts
         rising = np.concatenate([[0.0], np.cumsum(np.log(strength + np.arange(len(by_length) - 1)))])
         return float(by_length @ rising) - found
 
-    bounds = [(np.log(RANGE[0]), np.log(RANGE[1]))] * 2
-    start = np.log(START)
+    bounds = [(np.log(BOUNDS[0]), np.log(BOUNDS[1]))] * 2
+    start = np.log(FIRST_GUESS)
     options = {"xatol": 0.01, "fatol": np.inf, "initial_simplex": start + np.eye(3, 2)}
     best = minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options).x
     return Bursts(*map(float, np.exp(best)))
