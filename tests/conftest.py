@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from onmf.backend.device import import_cupy
+from onmf.arrays import import_cupy
 from onmf.data import get_engine
 from onmf.datasets import load_cells
 

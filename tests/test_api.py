@@ -31,7 +31,7 @@ LAYERS = [
     ("io.csv_file", "io.limits", "io.rules", "io.system"),
     ("io.isolate", "io.unfinished"),
     ("io.files",),
-    ("warn",),
+    ("warn", "arrays"),
     ("kernels",),
     ("divergence",),
     ("backend",),

@@ -271,9 +271,9 @@ def test_what_is_in_this_process_is_sent_once(client, kind):
 
 
 def kept_here():
-    from onmf.data import dask_worker
+    from onmf.data import dask as dask_parts
 
-    return len(dask_worker._caches)
+    return len(dask_parts._caches)
 
 
 @pytest.fixture

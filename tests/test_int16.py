@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 from onmf import ONMF, kernels
 from onmf.backend import CpuBackend
 from onmf.backend.cpu import CpuRun
+from onmf.backend.run import COUNTED
 from onmf.backend.sparse import SparseRun, parts_of, template_steps
-from onmf.backend.sums import COUNTED
 from onmf.datasets import make_counts
 from onmf.divergence import Cosine, Frobenius, KullbackLeibler
 from onmf.kernels import int16

@@ -13,7 +13,7 @@ class AheadBackend(ReferenceBackend):
     def __init__(self):
         self.steps_taken = 0
 
-    def begin(self, block):
+    def start_run(self, block):
         return CountingRun(block)
 
     def steps(self, run, centroids):

@@ -267,7 +267,7 @@ class ONMF(
         self._stream, self._divergence = known, divergence
         clustering = describe_batch(known, data, step, self.get_params(deep=False))
         warn_about(clustering, self.max_iter)
-        self._adopt(clustering, engine.name)
+        adopt_clustering(self, clustering, engine.name)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -330,25 +330,6 @@ class ONMF(
             )
         return True
 
-    def _adopt(self, clustering: Clustering, engine: str) -> None:
-        """Set the fitted attributes from a result."""
-        self.clustering_ = clustering
-        self.labels_ = clustering.labels
-        self.scales_ = clustering.scales
-        self.cluster_centers_ = clustering.centroids
-        self.n_iter_ = clustering.n_iter
-        if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
-            self.__dict__.pop("reconstruction_err_", None)
-        else:
-            self.reconstruction_err_ = clustering.objective
-        self.history_ = clustering.history
-        self.stop_reason_ = clustering.stop_reason
-        self.engine_ = engine
-        self.init_rows_ = clustering.init_rows
-        self.margins_ = clustering.margins
-        self.n_sweeps_ = clustering.n_sweeps
-        self.agreement_ = clustering.agreement
-
     @classmethod
     def _restore(cls, saved: SavedModel) -> Self:
         """The fitted estimator that a file describes."""
@@ -358,13 +339,33 @@ class ONMF(
         model = cls(**saved.parameters)
         check_parameters(model)
         model._divergence = saved.divergence
-        model._adopt(saved.clustering, saved.engine)
+        adopt_clustering(model, saved.clustering, saved.engine)
         model.n_features_in_ = saved.clustering.centroids.shape[1]
         if saved.feature_names is not None:
             model.feature_names_in_ = np.array(saved.feature_names, dtype=object)
         model.extra_ = saved.extra
         model.provenance_ = saved.provenance
         return model
+
+
+def adopt_clustering(model: ONMF, clustering: Clustering, engine: str) -> None:
+    """Set the fitted attributes of an estimator from a result, and the name of the engine that computed it."""
+    model.clustering_ = clustering
+    model.labels_ = clustering.labels
+    model.scales_ = clustering.scales
+    model.cluster_centers_ = clustering.centroids
+    model.n_iter_ = clustering.n_iter
+    if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
+        model.__dict__.pop("reconstruction_err_", None)
+    else:
+        model.reconstruction_err_ = clustering.objective
+    model.history_ = clustering.history
+    model.stop_reason_ = clustering.stop_reason
+    model.engine_ = engine
+    model.init_rows_ = clustering.init_rows
+    model.margins_ = clustering.margins
+    model.n_sweeps_ = clustering.n_sweeps
+    model.agreement_ = clustering.agreement
 
 
 def _fit(
@@ -385,7 +386,7 @@ def _fit(
     clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
     reporter.report_search(clustering)
     model._divergence = divergence
-    model._adopt(clustering, chosen.name)
+    adopt_clustering(model, clustering, chosen.name)
     for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
         model.__dict__.pop(stale, None)
     reporter.end()

@@ -20,7 +20,7 @@ import numpy as np
 
 from onmf.backend import to_host
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, load
+from onmf.estimator import ONMF, adopt_clustering, load
 from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
 from onmf.io.model_file import read_model, write_model
@@ -74,21 +74,14 @@ def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
             if name in model.history_
         }
         after = replace(model.clustering_, n_iter=before.n_iter + model.n_iter_, history=both)
-        _adopt(model, replace(after, agreement=before.agreement))
+        adopt_clustering(model, replace(after, agreement=before.agreement), model.engine_)
     order = order_by_size(to_host(model.labels_), len(model.cluster_centers_))
-    _adopt(model, model.clustering_.reordered(order))
+    adopt_clustering(model, model.clustering_.reordered(order), model.engine_)
 
 
 def order_by_size(labels: Array, k: int) -> Array:
     """The clusters by falling size; equal ones keep their order. → (k,)"""
     return np.argsort(-np.bincount(labels[labels >= 0].ravel(), minlength=k), kind="stable")
-
-
-def _adopt(model: ONMF, clustering: Any) -> None:
-    model.clustering_ = clustering
-    model.labels_, model.cluster_centers_ = clustering.labels, clustering.centroids
-    model.init_rows_, model.agreement_ = clustering.init_rows, clustering.agreement
-    model.n_iter_, model.history_ = clustering.n_iter, clustering.history
 
 
 def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3, first: int = 0) -> list[str]:

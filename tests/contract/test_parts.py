@@ -316,19 +316,18 @@ class TestWhatStays:
     def test_it_goes_with_the_fit(self, counts, engine):
         import gc
 
-        from onmf.data import dask_worker
+        from onmf.data import dask as dask_parts
 
         models = [ONMF(3, init=init, random_state=0).fit(in_parts(engine, counts[0], [30, 30])) for init in STARTS]
         gc.collect()
-        assert len(dask_worker._caches) == 0
+        assert len(dask_parts._caches) == 0
         assert all(len(np.asarray(model.labels_)) == 60 for model in models)
 
     @pytest.mark.parametrize("start", ["snpa", "++"])
     def test_two_tasks_on_one_part(self, counts, start):
         from concurrent.futures import ThreadPoolExecutor
 
-        from onmf.fit.starts.random import total_chances
-        from onmf.fit.starts.snpa import farthest
+        from onmf.fit.starts import farthest, total_chances
 
         class Slow(CpuBackend):
             def best_template(self, rows, templates):
@@ -387,7 +386,7 @@ class TestWhatStays:
 
     def test_an_older_task_knows_of_no_later_vertex(self, counts):
         """A task of an abandoned pass can run after a task of a later pass."""
-        from onmf.fit.starts.snpa import farthest
+        from onmf.fit.starts import farthest
 
         X = counts[0].astype(float)
         seeds = X[[0, 20, 40]]

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from onmf.arrays import on_gpu, to_host
+
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .curved import CentroidEntries, CurvedBlock, update_curved
-from .device import on_gpu, to_host
 from .hull import EXHAUSTED, TIE, Hull
 from .reference import ReferenceBackend
-from .run import FIXED, Drift, Run, RunState, update_centroids
-from .steps import Steps, StepsAhead, StepsInTurn
-from .sums import COUNTED, StepSums, table_of
+from .run import (
+    COUNTED,
+    FIXED,
+    Drift,
+    Run,
+    RunState,
+    Steps,
+    StepsAhead,
+    StepsInTurn,
+    StepSums,
+    table_of,
+    update_centroids,
+)
 from .threads import Threads, available_cores
 
 __all__ = [

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from onmf.arrays import take_rows, to_host
 from onmf.divergence import Array, Divergence, FloatArray, RowTerm
 from onmf.divergence.consistency import check_consistent
 
-from .device import take_rows, to_host
 from .hull import Hull
-from .run import Run
-from .steps import Steps, StepsInTurn
+from .run import Run, Steps, StepsInTurn
 from .threads import Threads
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from onmf import kernels
+from onmf.arrays import read_only_view
 from onmf.divergence import Array, FloatArray
-from onmf.divergence.arrays import read_only_view
 
 from .base import Assignment, Backend, Block, Matrix, Templates
 from .cpu_curves import CpuCurves
 from .reference import all_scores
-from .run import Run, RunState
-from .sums import COUNTED, StepSums
+from .run import COUNTED, Run, RunState, StepSums
 from .threads import Threads
 
 ENTRIES_AT_A_TIME = 1 << 18
@@ -73,7 +72,7 @@ class CpuRows:
 
 
 def read_only(X: Matrix) -> Matrix:
-    """The same rows, which cannot be written to; see :func:`onmf.divergence.arrays.read_only_view`."""
+    """The same rows, which cannot be written to; see :func:`onmf.arrays.read_only_view`."""
     if not issparse(X):
         return read_only_view(X)
     X = copy(X)  # the arrays inside are the same; a new csr_array might convert its indices
@@ -243,7 +242,7 @@ class CpuBackend(Backend):
         return out
 
     def start_run(self, block: Block) -> Run:
-        from .arrays import ArrayRun
+        from .sketch import ArrayRun
         from .sparse import SparseRun
 
         if block.divergence.curved:

@@ -24,8 +24,7 @@ from scipy.sparse import issparse
 from onmf.divergence import Array, Convex, Divergence, FloatArray
 
 from .base import Assignment, Block, Templates
-from .run import Drift, Run, largest_change
-from .sums import StepSums
+from .run import Drift, Run, StepSums, largest_change
 
 ROWS_AT_A_TIME = 4096
 """Rows whose scores are held together."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onmf.arrays import to_host
 from onmf.divergence import Array, FloatArray
-
-from .device import to_host
 
 if TYPE_CHECKING:
     from .base import Block

@@ -15,7 +15,7 @@ from onmf.divergence import Array, FloatArray, TemplateForm
 
 from .base import Block
 from .cpu import EMPTY, CpuRun, order_of
-from .sums import StepSums
+from .run import StepSums
 
 TEMPLATES_AT_A_TIME = 8
 """Templates whose scores a kernel computes together, in float32."""

@@ -3,7 +3,7 @@
 from .base import Data, Engine, Part
 from .blocks import Blocks
 from .dask import Dask
-from .engines import NAMES, get_engine, in_blocks
+from .intake import NAMES, get_engine, in_blocks
 from .memory import InMemory, Memory
 from .part_task import PartError
 from .parts import Source

@@ -13,9 +13,9 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from onmf.arrays import read_only_view
 from onmf.backend import Matrix, on_gpu, to_host
 from onmf.divergence import Array, Divergence, FloatArray
-from onmf.divergence.arrays import read_only_view
 from onmf.warn import warn as warn_user
 
 from .structure import check_structure

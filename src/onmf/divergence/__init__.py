@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from .arrays import Array, FloatArray
+from onmf.arrays import Array, FloatArray
+
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, TemplateForm, divide, number
 from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
 from .bregman import Bregman, Convex

@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from .arrays import Array, FloatArray
+from onmf.arrays import Array, FloatArray
+
 from .moves import Moves
 
 RowTerm = Callable[[FloatArray, Array], FloatArray]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .arrays import FloatArray
+from onmf.arrays import FloatArray
+
 from .base import Divergence, Domain, RowTerm, RowTerms, check_smoothing, divide, require
 
 

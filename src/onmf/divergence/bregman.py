@@ -19,7 +19,8 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
-from .arrays import FloatArray, read_only_view
+from onmf.arrays import FloatArray, read_only_view
+
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, require
 
 HALF_ULP = 2.0**-53

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from .arrays import FloatArray
+from onmf.arrays import FloatArray
+
 from .base import Divergence, Domain, RowTerms, Scale, TemplateForm
 from .bregman import SAMPLES, Convex, check_derivatives, check_scale
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import FloatArray
+from onmf.arrays import FloatArray
+
 from .base import Divergence, RowTerm, RowTerms, TemplateForm, divide, lengths_on_gpu
 from .moves import LengthMoves
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import xlogy
 
-from .arrays import FloatArray
+from onmf.arrays import FloatArray
+
 from .base import SMALLEST_POSITIVE, Divergence, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel
 from .moves import EntropyMoves
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import xlog1py, xlogy
 
-from .arrays import FloatArray
+from onmf.arrays import FloatArray
+
 from .base import Divergence, Scale, check_smoothing, number, require
 from .bregman import Convex, check_scale
 from .kullback_leibler import KullbackLeibler

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .arrays import Array, FloatArray, read_only_view
+from onmf.arrays import Array, FloatArray, read_only_view
 
 LARGEST_TABLE = 1 << 22
 """Largest sum of counts for which t log t comes from a table."""

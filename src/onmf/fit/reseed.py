@@ -10,7 +10,7 @@ from onmf.backend import Steps, StepSums, to_host
 from onmf.data import Data, Part
 from onmf.divergence import FloatArray
 
-from .starts.rows import rows_at
+from .starts import rows_at
 
 LARGEST_LOSS = 1e200
 """Stands for an infinite loss of a row, so that losses can be subtracted."""

@@ -11,6 +11,7 @@ from .assign import (
     transpose_templates,
 )
 from .bregman import add_moments, map_entries, pulls_by_label, scores_and_scales, scores_at_sizes, series_at
+from .counts import counts_at_sizes, scaled_logs
 from .hartigan import ones_first, sweep_counts, sweep_entropy, sweep_length
 from .int16 import (
     INT16_LIMIT,
@@ -23,8 +24,6 @@ from .int16 import (
     label_by_int16,
 )
 from .jit import address_of
-from .logs import scaled_logs
-from .negative_binomial import counts_at_sizes
 from .project import project_on_hull
 from .sketch import label_by_sketch, sketch_rows, sketch_templates
 from .sums import (
@@ -36,9 +35,9 @@ from .sums import (
     sum_by_label_csr,
     sum_by_label_dense,
     sum_rows,
+    tally,
     total_if_whole,
 )
-from .tally import tally
 
 __all__ = [
     "INFINITE",

@@ -3,7 +3,7 @@
     score_ik = ⟨x_i, φ'(a_i c_k)⟩ − Ψ_k(log a_i),   Ψ_k(t) = Σ_j ψ(e^t c_kj),   ψ(μ) = μ φ'(μ) − φ(μ) + φ(0)
 
 The first part needs the nonzeros of a row. The second is one function for each cluster, which comes as Chebyshev
-coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.log_axis`). So zeros cost nothing.
+coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.cpu_curves`). So zeros cost nothing.
 
 ``phi`` says which function: a number is θ of the negative binomial, whose formulas are compiled into the kernels. A
 pair of integers are the addresses of φ' and φ'' of any other, which the kernels call.

@@ -2,8 +2,7 @@
 
 from .counts import select_n_clusters
 from .grow import Range, Work, check_range, largest_number, try_numbers
-from .information import reproduced
-from .selection import COLUMNS, CRITERIA, IMAGE_CRITERIA, Selection
+from .selection import COLUMNS, CRITERIA, IMAGE_CRITERIA, Selection, reproduced
 
 __all__ = [
     "COLUMNS",

@@ -21,8 +21,7 @@ from onmf.fit.restarts import runs
 from onmf.fit.starts import Seeds, random_partition
 
 from .grow import Work, check_range, either, try_numbers
-from .information import reproduced
-from .selection import CRITERIA, Selection
+from .selection import CRITERIA, Selection, reproduced
 
 PRIOR_COUNTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Pseudo-counts, drawn from the whole data, that smooth a cluster's profile before it predicts; the best is used."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from onmf.arrays import import_cupy, on_gpu, to_host
 from onmf.divergence import Array, Convex, Divergence, FloatArray
 from onmf.divergence.consistency import close, of_onmf, outputs_of, sample
 
 from ..base import Backend, Block, Matrix, Templates, refused
-from ..device import import_cupy, on_gpu, to_host
 from ..hull import Hull
-from ..steps import Steps, StepsAhead, StepsInTurn
+from ..run import Steps, StepsAhead, StepsInTurn
 from ..threads import Threads
 from .columns import by_feature
 from .dense import sum_rows

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onmf.arrays import to_host
 from onmf.divergence import Array
 
-from ..device import to_host
 from .launch import THREADS, launch, launch_rows, long_
 from .rows import SparseRows
 

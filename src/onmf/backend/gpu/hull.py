@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onmf.arrays import to_host
 from onmf.divergence import Array, FloatArray
 
 from ..base import Block
-from ..device import to_host
 from ..hull import EXHAUSTED, TIE, Hull
 from .launch import int_, largest_shared, launch, long_, null, processors
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import on_gpu
+from onmf.arrays import on_gpu
 
 EXACT_FLOAT32 = 2**24
 """Integers up to this are exact in float32."""

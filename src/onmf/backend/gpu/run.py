@@ -12,8 +12,7 @@ import numpy as np
 from onmf.divergence import FloatArray
 
 from ..base import Assignment, Block, Templates
-from ..run import Drift, Run, RunState, largest_change
-from ..sums import COUNTED, StepSums
+from ..run import COUNTED, Drift, Run, RunState, StepSums, largest_change
 from .crew import Crew, crew_for
 from .dense import can_screen, label_rows, score_and_sum
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors

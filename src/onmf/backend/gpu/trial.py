@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onmf.arrays import to_host
 from onmf.divergence import Array
 
 from ..base import Block
-from ..device import to_host
 from .launch import THREADS, int_, launch, launch_rows, long_, null
 from .rows import DenseRows, Rows, SparseRows
 from .stream import blocks_of

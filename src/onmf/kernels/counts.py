@@ -1,4 +1,4 @@
-"""Scores under the negative binomial at given scales, with few logarithms.
+"""Counts: their logarithms, and their scores under the negative binomial at given scales, with few logarithms.
 
     score_ik = −Σ_j x_j log(1 + d_kj / a_i) − Ψ_k(log a_i),   d = θ / c
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .bregman import logarithm, logarithm_of_one_plus, subtract_series
-from .jit import jit_dividing as jit
+from .jit import jit, jit_dividing
 
 FACTORS_PER_LOG = 12
 """Factors after which the logarithm of a product is taken."""
@@ -26,7 +26,7 @@ MAX_FACTOR = 1e12
 """Largest factor that is multiplied. Products of 21 of them stay inside float64."""
 
 
-@jit
+@jit_dividing
 def counts_at_sizes(
     indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
     indices: Any,  # IN
@@ -79,14 +79,14 @@ def counts_at_sizes(
             take_logarithms(out, product)
 
 
-@jit
+@jit_dividing
 def multiply(inverse: float, one: Any, other: Any, product: Any) -> None:
     """Multiply the product of each cluster with the factors of two features, or of one twice."""
     for c in range(len(product)):
         product[c] *= (1.0 + inverse * one[c]) * (1.0 + inverse * other[c])
 
 
-@jit
+@jit_dividing
 def take_logarithms(scores: Any, product: Any) -> None:
     """Subtract the logarithm of each product from its score, and begin new products."""
     for c in range(len(product)):
@@ -94,8 +94,38 @@ def take_logarithms(scores: Any, product: Any) -> None:
         product[c] = 1.0
 
 
-@jit
+@jit_dividing
 def subtract_logarithms(x: float, inverse: float, d: Any, scores: Any) -> None:
     """Subtract x log(1 + d / a) from the score of each cluster."""
     for c in range(len(scores)):
         scores[c] -= x * logarithm_of_one_plus(inverse * d[c])
+
+
+TABLED_COUNTS = 64
+"""Counts below this are looked up."""
+
+
+@jit
+def scaled_logs(
+    indptr: Any,  # IN (n + 1,)
+    data: Any,  # IN (nnz,) counts
+    unit: float,  # sum to which each row is scaled
+    logs: Any,  # OUT (nnz,) float64
+) -> None:
+    """log(1 + unit · x / s) of each entry x, with s the sum of its row. Those of small counts come from a table."""
+    known = np.empty(TABLED_COUNTS)
+    for i in range(len(indptr) - 1):
+        start, stop = indptr[i], indptr[i + 1]
+        s = 0.0
+        for e in range(start, stop):
+            s += np.float64(data[e])
+        known[:] = -1.0
+        for e in range(start, stop):
+            x = np.float64(data[e])
+            c = int(min(x, TABLED_COUNTS - 1))
+            if c == x and known[c] >= 0.0:
+                logs[e] = known[c]
+                continue
+            logs[e] = np.log1p(unit * (x / s)) if x > 0.0 else 0.0
+            if c == x:
+                known[c] = logs[e]

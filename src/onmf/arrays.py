@@ -1,11 +1,30 @@
-"""Which memory an array lives in. CuPy is imported only if an array of CuPy proves that it is installed."""
+"""Arrays: their types, which memory they are in, and views that cannot be written to.
+
+CuPy is imported only if an array of CuPy proves that it is installed.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.float64]
+
+
+def read_only_view(array: Array) -> Array:
+    """The same array, which cannot be written to.
+
+    Numba compiles a kernel once for arrays that can be written to, and once more for those that cannot, such as files
+    that are mapped into memory. So that it compiles only one of them, the kernels get read-only rows alone.
+    """
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
 
 CUPY_MISSING = (
     "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, whichever fits the driver)."

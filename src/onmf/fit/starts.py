@@ -1,0 +1,434 @@
+"""Starts: how the first centroids are chosen. See :mod:`onmf.fit.start` for their names.
+
+Rows by the successive nonnegative projection algorithm (SNPA), by D² sampling (++) or at random; a random partition.
+
+Reference: Gillis, Successive nonnegative projection algorithm for robust nonnegative blind source separation (2014).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.exceptions import ConvergenceWarning
+
+from onmf import interrupt
+from onmf.backend import EXHAUSTED, TIE, Hull, Matrix, to_host
+from onmf.data import Data, Part, get_engine
+from onmf.data.intake import check_in_memory
+from onmf.data.validate import check_data
+from onmf.divergence import Array, FloatArray, Frobenius, divide
+from onmf.warn import warn
+
+from .result import Agreement
+
+PARALLEL_COSINE = 1 - 5e-13
+"""Two rows whose cosine is at least this count as one direction."""
+
+LARGEST_SUM = 1e120
+"""Entries of centroids up to this have squares, and sums of squares, inside float64."""
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The start of a run.
+
+    Attributes
+    ----------
+    centroids : (k, p) array
+        First centroids, in any scale.
+    rows : (k,) array of int or None
+        Their indices in X; None if they are not rows.
+    agreement : Agreement or None
+        How well the runs behind a consensus agreed.
+    given : bool
+        Whether a user gave the centroids, so that the run begins there and nowhere else.
+    """
+
+    centroids: FloatArray
+    rows: Array | None = None
+    agreement: Agreement | None = None
+    given: bool = False
+
+
+def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) -> Seeds:
+    """Seeds from the chosen rows. If X ran out of directions, the first rows not chosen yet are added."""
+    chosen = len(rows)
+    if chosen < k:
+        warn_directions(chosen, k)
+        spare = [pair for part in data.map(spare_rows, k) for pair in part]
+        rows = fill_up(rows, k, spare)
+        centroids = rows_at(data, rows)
+    if not data.divergence.absolute:
+        tie_parallel(centroids, chosen)
+    return Seeds(centroids, np.asarray(rows, dtype=np.int64))
+
+
+def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
+    """Centroids from sums by cluster; a cluster without rows starts from the sum of all rows. → (k, p)
+
+    With the ``counts`` of the clusters (k,) centroids are means, for divergences whose rows have no scale.
+    """
+    if counts is not None:
+        whole = sums.sum(axis=0) / counts.sum()
+        return np.where(counts[:, None] > 0, divide(sums, counts[:, None]), whole)
+    largest = np.abs(sums).max()
+    if largest > LARGEST_SUM:  # scale by a power of two, which is exact
+        sums = np.ldexp(sums, -int(np.frexp(largest)[1]))
+    sums[~sums.any(axis=1)] = sums.sum(axis=0)
+    return sums
+
+
+def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
+    """Make parallel centroids identical, so that rounding errors cannot divide rows between them.
+
+    Works in place, from the centroid of index ``first`` on. Only centroids with nearly equal random projections are
+    compared.
+    """
+    squares = np.square(centroids).sum(axis=1)
+    norms = np.sqrt(squares)
+    direction = np.random.default_rng(0).random(centroids.shape[1])
+    shadows = divide(
+        np.einsum("kp,p->k", centroids, direction), norms
+    )  # not BLAS: its threads keep spinning for a while
+    for c in range(max(first, 1), len(centroids)):
+        alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
+        for other in alike[
+            parallel(np.einsum("kp,p->k", centroids[alike], centroids[c]), squares[alike], float(squares[c]))
+        ][:1]:
+            centroids[c] = centroids[other]
+
+
+def parallel(products: FloatArray, squares: FloatArray, own: float) -> Array:
+    """Which rows are parallel to another one. → (n,) bool
+
+    ``products`` are their inner products with it; ``squares`` are their squared norms, ``own`` is its squared norm.
+    """
+    return products >= PARALLEL_COSINE * np.sqrt(squares) * np.sqrt(own)
+
+
+def equal(products: FloatArray, squares: FloatArray, own: float) -> Array:
+    """Which rows are equal to another one, given as in :func:`parallel`. → (n,) bool"""
+    sizes = squares + own
+    return sizes - 2 * products <= (1 - PARALLEL_COSINE) * sizes
+
+
+def rows_at(data: Data, rows: list[int]) -> FloatArray:
+    """Rows of X, by their index, as a dense array."""
+    ends = np.cumsum(data.sizes)
+    numbers = np.searchsorted(ends, rows, side="right")
+    out = np.empty((len(rows), data.shape[1]))
+    for number in np.unique(numbers):
+        inside = np.flatnonzero(numbers == number)
+        out[inside] = data.map_part(int(number), dense_rows, [rows[i] for i in inside])
+    return out
+
+
+def dense_rows(part: Part, rows: list[int]) -> FloatArray:
+    """Rows of a part, by their index in X."""
+    return part.block.dense(np.asarray(rows) - part.first)
+
+
+def spare_rows(part: Part, k: int) -> list[tuple[int, int]]:
+    """The first 2k usable rows of a part, and how often each can be used: a row of weight w counts as w rows."""
+    block = part.block
+    usable, weights = np.flatnonzero(to_host(block.usable(block.squares())))[: 2 * k], block.weights
+    copies = np.ones(len(usable)) if weights is None else np.minimum(np.ceil(weights[usable]), k)
+    return [(part.first + int(row), int(number)) for row, number in zip(usable, copies, strict=True)]
+
+
+def fill_up(rows: list[int], k: int, spare: list[tuple[int, int]]) -> list[int]:
+    """``rows``, filled up to k with the first spare rows that are left."""
+    filled = list(rows)
+    for row, copies in spare:
+        filled += [row] * max(copies - rows.count(row), 0)
+    filled = filled[:k]
+    # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
+    return filled + [filled[-1] if filled else 0] * (k - len(filled))
+
+
+def warn_directions(chosen: int, k: int) -> None:
+    """Warn that X has fewer directions than there are clusters."""
+    warn(
+        f"X has run out of directions after {chosen} of {k} seeds: the other {k - chosen} are the first rows not "
+        "chosen yet. Ask for fewer clusters, or remove duplicate rows.",
+        ConvergenceWarning,
+    )
+
+
+CHUNK_ROWS = 4096
+"""Rows whose chances are added up together. The row is then looked for in one such stretch."""
+
+
+def plus_plus(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Draw each row with probability proportional to its loss under the rows drawn so far.
+
+    This is k-means++ with the divergence instead of the squared distance. The losses are computed with smoothed seeds,
+    so they are finite even for rows with words that no seed has.
+    """
+    return _draw(data, k, rng, by_loss=True)
+
+
+def random_rows(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Draw rows of different directions with equal probability."""
+    return _draw(data, k, rng, by_loss=False)
+
+
+def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Assign every row to a random cluster; the centroids are the sums of the clusters."""
+    states = []
+    for n in data.sizes:  # each part draws from its own state, so the labels do not depend on the parts
+        states.append(rng.bit_generator.state)
+        rng.integers(k, size=n)
+    centroids: FloatArray = data.total(sums_at_random, states, k)
+    if data.divergence.absolute:
+        return Seeds(from_sums(centroids[:, :-1], centroids[:, -1]))
+    centroids = from_sums(centroids)
+    tie_parallel(centroids)
+    return Seeds(centroids)
+
+
+def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
+    """The sums of random clusters of the rows of a part. → (k, p)
+
+    If rows have no scale, the weights of the clusters are one more column.
+    """
+    rng = np.random.default_rng()
+    rng.bit_generator.state = states[part.number]
+    labels = rng.integers(k, size=len(part.block)).astype(np.int32)
+    weights = part.block.host_weights
+    sums = part.block.sum_by_label(labels, weights, k)
+    if not part.block.divergence.absolute:
+        return sums
+    return np.column_stack([sums, np.bincount(labels, weights=weights, minlength=k)])
+
+
+@dataclass
+class Draws:
+    """The state of a part while rows are drawn: which of its rows can still be drawn, and their losses."""
+
+    draw: str
+    squares: FloatArray
+    open: Array
+    losses: FloatArray
+    seeds: int = 0
+
+
+def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
+    """Draw k rows of different directions, by weight, or by weight times the smallest loss under earlier rows."""
+    draw = uuid4().hex
+    room, chosen = np.empty((k, data.shape[1])), list[int]()
+    while len(chosen) < k:
+        interrupt.check()
+        seeds = room[: len(chosen)]
+        totals = np.array(data.map(total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
+        hopeless = bool(totals[:, 1].any())
+        cumulative = np.cumsum(totals[:, int(hopeless)])
+        if not cumulative[-1] > 0:
+            break
+        target = rng.random() * cumulative[-1]
+        filled = np.flatnonzero(totals[:, int(hopeless)])
+        part = min(int(np.searchsorted(cumulative, target, side="right")), int(filled[-1]))
+        target -= cumulative[part - 1] if part else 0.0
+        chosen.append(data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
+        room[len(chosen) - 1] = rows_at(data, chosen[-1:])
+    return seeds_from_rows(data, chosen, k, room[: len(chosen)])
+
+
+def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
+    """The sum of the chances of the rows of a part, and the sum of the weights of rows with infinite loss."""
+    both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
+    return tuple(float(np.cumsum(_in_stretches(chances))[-1]) for chances in both)  # type: ignore[return-value]
+
+
+def row_at(
+    part: Part,
+    draw: str,
+    seeds: FloatArray,
+    chosen: list[int],
+    by_loss: bool,
+    hopeless: bool,
+    target: float,
+) -> int:
+    """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
+    chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
+    stretch, target = _where(_in_stretches(chances), target)
+    first = stretch * CHUNK_ROWS
+    row, _ = _where(to_host(chances[first : first + CHUNK_ROWS]), target)
+    return part.first + first + row
+
+
+def _in_stretches(chances: FloatArray) -> FloatArray:
+    """The sums of the chances over stretches of rows, on the host. A GPU adds each in the same order every time."""
+    whole = len(chances) // CHUNK_ROWS * CHUNK_ROWS
+    sums = chances[:whole].reshape(-1, CHUNK_ROWS).sum(axis=1), chances[whole:].sum(keepdims=True)
+    return np.concatenate([to_host(part) for part in sums])
+
+
+def _where(chances: FloatArray, target: float) -> tuple[int, float]:
+    """Where the cumulative chances pass the target, and how far the target is beyond the chances before that."""
+    cumulative = np.cumsum(chances)
+    place = min(int(np.searchsorted(cumulative, target, side="right")), int(np.flatnonzero(chances)[-1]))
+    return place, target - (float(cumulative[place - 1]) if place else 0.0)
+
+
+def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool) -> FloatArray:
+    """The chance of each row of a part to be drawn, in the memory in which the backend computes.
+
+    With smoothing=0 rows can have an infinite loss. They are drawn first: the caller then sets ``hopeless``.
+    """
+    known, block, divergence = part.scratch, part.block, part.block.divergence
+    if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
+        squares = block.squares()
+        known = part.scratch = Draws(draw, squares, block.usable(squares), np.ones_like(squares))
+    while known.seeds < len(seeds):
+        seed = seeds[known.seeds : known.seeds + 1]
+        alike = equal if divergence.absolute else parallel
+        known.open &= ~alike(block.products(seed), known.squares, float(np.square(seed).sum()))
+        own = chosen[known.seeds] - part.first
+        if 0 <= own < len(known.open):
+            known.open[own] = False
+        if by_loss:
+            exact, smoothed = divergence.unsmoothed(), divergence.smooth(divergence.initial_centroids(seed))
+            templates = block.prepare_templates(exact.templates(smoothed), exact.offsets(smoothed))
+            new = np.maximum(block.assign(templates).losses, 0.0)
+            known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
+        known.seeds += 1
+    weights = 1.0 if block.own_weights is None else block.own_weights
+    beyond = np.isinf(known.losses) & known.open  # rows without weight are not open
+    if hopeless:
+        return np.where(beyond, weights, 0.0)
+    return np.where(known.open & ~beyond, weights * np.where(np.isinf(known.losses), 0.0, known.losses), 0.0)
+
+
+def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left. Deterministic.
+
+    Each round takes the row farthest from the convex hull of the chosen rows and the origin.
+    """
+    choice = uuid4().hex
+    chosen: list[int] = []
+    vertices = np.empty((k, data.shape[1]))
+    gram = np.zeros((k + 1, k + 1))  # vertex 0 is the origin: all its products are 0
+    largest = 0.0
+    stored: Matrix = None
+    while len(chosen) < k:
+        interrupt.check()
+        fronts = data.map(farthest, choice, k, vertices[: len(chosen)], gram, largest)
+        residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
+        largest = largest or float(squares.max(initial=0.0))
+        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
+        if not len(close) or not residuals[close].max() > EXHAUSTED * largest:
+            break
+        best = close[np.lexsort((rows[close], -squares[close]))[0]]
+        place = int(best)
+        for front in fronts:
+            if place < len(front.rows):
+                row = front.stored[place : place + 1]
+                stored = row if stored is None else _below(stored, row)
+                break
+            place -= len(front.rows)
+        chosen.append(int(rows[best]))
+        m = len(chosen)
+        vertices[m - 1] = stored[[m - 1]].toarray() if issparse(stored) else stored[m - 1]
+        placed = data.backend.place(stored)
+        template = data.backend.prepare(placed, data.backend.to_device(vertices[m - 1 : m]))
+        gram[1 : m + 1, m] = gram[m, 1 : m + 1] = to_host(data.backend.best_template(placed, template)[1])
+    return seeds_from_rows(data, chosen, k, vertices[: len(chosen)])
+
+
+class Front(NamedTuple):
+    """Candidates of a part for the farthest row of all: no other row of the part is both farther and longer."""
+
+    residuals: FloatArray
+    squares: FloatArray
+    rows: Array
+    stored: Matrix
+
+
+@dataclass
+class Known:
+    """The state of a part: its hull, and the choice that it belongs to."""
+
+    choice: str
+    hull: Hull
+
+
+def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatArray, largest: float) -> Front:
+    """The rows of a part that are farthest from the hull."""
+    block, m = part.block, len(vertices)
+    known = part.scratch
+    if not isinstance(known, Known) or known.choice != choice or known.hull.vertices > m:
+        known = part.scratch = Known(choice, block.backend.hull(block, k))
+    for vertex in vertices[known.hull.vertices :]:
+        known.hull.add(block, vertex)
+    close, residuals, squares = known.hull.farthest(block, np.ascontiguousarray(gram[: m + 1, : m + 1]), largest)
+    front = _front(close, residuals, squares)
+    chosen = np.searchsorted(close, front)
+    return Front(residuals[chosen], squares[chosen], part.first + front, block.take(front))
+
+
+def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
+    """The Pareto front of these rows: those that no other row beats in residual, length and index at once."""
+    order = np.lexsort((rows, -squares, -residuals))
+    longest = np.maximum.accumulate(squares[order])
+    order = order[squares[order] == longest]
+    groups = np.split(rows[order], np.flatnonzero(np.diff(squares[order])) + 1)  # of one length, the farthest first
+    return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
+
+
+def _below(rows: Matrix, row: Matrix) -> Matrix:
+    """Append a row, which may come from a part of the other kind. SciPy's vstack takes as long as a projection."""
+    if not issparse(rows):
+        return np.vstack([rows, row.toarray() if issparse(row) else row])
+    row = csr_array(row)
+    indptr = np.append(rows.indptr, rows.indptr[-1] + row.indptr[-1])
+    entries = (np.concatenate([getattr(part, name) for part in (rows, row)]) for name in ("data", "indices"))
+    return csr_array((*entries, indptr), shape=(len(indptr) - 1, rows.shape[1]))
+
+
+@interrupt.heeding
+def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
+    """Choose ``r`` rows of ``X`` that are far apart, by the successive nonnegative projection algorithm.
+
+    Each round takes the row farthest from the convex hull of the chosen rows and the origin.
+
+    Parameters
+    ----------
+    X : (n, p) array or sparse matrix
+        Data.
+    r : int
+        Number of rows, at most n. The algorithm needs two n × r arrays of float64.
+    n_threads : int or None, default=None
+        Threads; None uses all cores. The choice does not depend on it.
+
+    Returns
+    -------
+    rows : (r,) array of int
+        Indices of the rows, in the order of choice. If X runs out of directions first, the function warns and fills up
+        with the first rows not chosen yet.
+
+    References
+    ----------
+    N. Gillis, "Successive nonnegative projection algorithm for robust nonnegative blind source separation",
+    SIAM Journal on Imaging Sciences 7 (2014).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onmf import snpa
+    >>> snpa(np.array([[1, 1], [0, 3], [4, 0], [2, 1]]), 2)
+    array([2, 1])
+    """
+    check_in_memory(X, "snpa")
+    checked = check_data(X, Frobenius())
+    if not isinstance(r, Integral) or isinstance(r, bool) or not 1 <= r <= checked.shape[0]:
+        raise ValueError(f"r={r} is not allowed: choose between 1 and the {checked.shape[0]} rows of X.")
+    data = get_engine("auto", checked, n_threads).make_data(checked, Frobenius())
+    rows = snpa_start(data, r, np.random.default_rng()).rows
+    assert rows is not None
+    return rows
