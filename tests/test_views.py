@@ -113,7 +113,7 @@ class TestBursts:
 
     def test_rows_settle(self):
         X = csr_array(np.kron(np.eye(2), np.full((20, 5), 2.0)))
-        block = CpuBackend(n_threads=1).make_data(X, KullbackLeibler())
+        block = CpuBackend(n_threads=1).make_block(X, KullbackLeibler())
         labels = np.repeat([0, 1, 1], [17, 3, 20]).astype(np.int32)
         found, history = reassign(block, labels, 2)
         assert found.tolist() == [0] * 20 + [1] * 20
@@ -128,11 +128,11 @@ class TestBursts:
         assert found.argmax(axis=1).tolist() == [0, 0, 1]
 
     def test_no_cluster_is_emptied_and_rows_without_weight_count_for_nothing(self):
-        alike = CpuBackend(n_threads=1).make_data(csr_array(np.ones((6, 2))), KullbackLeibler())
+        alike = CpuBackend(n_threads=1).make_block(csr_array(np.ones((6, 2))), KullbackLeibler())
         start = np.array([0, 0, 1, 1, 1, 1], dtype=np.int32)
         assert reassign(alike, start, 2)[0].tolist() == start.tolist()
         X = csr_array([[4.0, 1, 0], [4, 1, 0], [1, 4, 0], [1, 4, 0], [0, 3, 5]])
-        weighed = CpuBackend(n_threads=1).make_data(X, KullbackLeibler(), np.array([1.0, 1, 1, 1, 0]))
+        weighed = CpuBackend(n_threads=1).make_block(X, KullbackLeibler(), np.array([1.0, 1, 1, 1, 0]))
         labels, _ = reassign(weighed, np.array([0, 0, 1, 1, 0], dtype=np.int32), 2)
         assert labels.tolist() == [0, 0, 1, 1, 1]
 

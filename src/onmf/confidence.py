@@ -61,21 +61,11 @@ ROWS_AT_A_TIME = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """From losses to a confidence.
+    """From losses to a confidence: ``low + (high - low) · p``, with p the probability of a row's cluster."""
 
-    With p the probability of a row's cluster at the temperature, its confidence is ``low + (high - low) · p``.
-
-    Attributes
-    ----------
-    temperature : float
-        Divides the losses.
-    low, high : (k,) arrays
-        For each cluster, the confidence of rows that fit it badly (p = 0) and well (p = 1).
-    """
-
-    temperature: float
-    low: FloatArray
-    high: FloatArray
+    temperature: float  # divides the losses
+    low: FloatArray  # (k,) confidence of rows that fit a cluster badly (p = 0)
+    high: FloatArray  # (k,) and well (p = 1)
 
     def apply(self, chances: FloatArray, labels: Array) -> tuple[FloatArray, Array]:
         """The confidence of each row in its cluster, and its best other cluster, -1 if there is none. → 2 × (n,)"""
@@ -119,20 +109,8 @@ def calibrate_model(
 ) -> Calibration:
     """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
 
-    Parameters
-    ----------
-    model : ONMF
-        The fitted model. The other fits have its parameters, but start from random partitions.
-    X : array or sparse array of shape (n, p)
-        Rows of the model, in memory; at most :data:`CALIBRATION_ROWS` of them are used, evenly spaced.
-    labels : array of shape (n,)
-        Their clusters.
-    again : callable, optional
-        Called with the model and the rows, returns their labels in each of the other fits. By default :func:`refit`.
-
-    Returns
-    -------
-    Calibration
+    At most :data:`CALIBRATION_ROWS` of the rows, evenly spaced, are used. ``again(model, rows)`` returns their labels
+    in each of the other fits; by default :func:`refit`, with the parameters of the model from random partitions.
     """
     again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
     some = evenly_spaced(len(labels))
@@ -155,23 +133,7 @@ def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
 
 
 def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: bool = False) -> list[Clustering]:
-    """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted.
-
-    Parameters
-    ----------
-    model : ONMF
-        The estimator.
-    X : array or sparse array
-        The rows.
-    thorough : bool, default=False
-        Whether the local search of every run is followed by splits and merges.
-    alone : bool, default=False
-        Whether to use one thread only.
-
-    Returns
-    -------
-    list of Clustering
-    """
+    """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted."""
     divergence = get_divergence(model.beta_loss, model.smoothing)
     settings = settings_of(model, n_runs=number_of_runs(model))
     _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
@@ -196,25 +158,7 @@ def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
 
 @interrupt.heeding
 def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) -> tuple[FloatArray, Array]:
-    """The confidence of rows in their clusters, and their best other clusters.
-
-    Parameters
-    ----------
-    model : ONMF
-        The fitted model.
-    X : array, sparse array or Shards
-        The rows.
-    labels : (n,) array of int
-        Their clusters.
-    calibration : Calibration
-        From :func:`calibrate_model`, or from the file of the model.
-
-    Returns
-    -------
-    confidence : (n,) array
-    runners_up : (n,) array of int
-        -1 if there is only one cluster.
-    """
+    """The confidence of rows in their clusters, and their best other clusters, -1 if there is none. → 2 × (n,)"""
     data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
     sure, following = data.map_rows(
         confidence_by_row, data.to_device(model.cluster_centers_), calibration, labels=labels
@@ -239,21 +183,7 @@ def confidence_by_row(
 def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibration:
     """The temperature and the range of each cluster at which the confidence agrees best with other fits.
 
-    Parameters
-    ----------
-    chances : ndarray of shape (n, k)
-        From :func:`log_chances`.
-    labels : ndarray of shape (n,)
-        The clusters.
-    voted : list of ndarray of shape (n,)
-        The clusters in each of the other fits, in any numbering. Fewer than two tell nothing.
-
-    Returns
-    -------
-    Calibration
-
-    Notes
-    -----
+    ``voted`` are the clusters of the rows in each of the other fits, in any numbering. Fewer than two tell nothing.
     Divergences have different units, so the limits of the temperature are relative to the gap between the two best
     clusters of a median row. One more vote is added, by the probabilities at the usual temperature. It only ever raises
     doubts: without it, a few fits that agree on every row would make every row certain.

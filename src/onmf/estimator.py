@@ -398,23 +398,8 @@ def _fit(
 def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit) -> ONMF:
     """Fit an estimator in another way than its parameters name. The parameters do not change.
 
-    Parameters
-    ----------
-    model : ONMF
-        The estimator to fit.
-    X : array, sparse matrix or callable
-        The rows.
-    engine : Engine, optional
-        Replaces that of the estimator.
-    init : array, optional
-        First centroids; the fit is then a single run.
-    compute : callable, optional
-        Called as ``compute(data, settings, listener)`` instead of :func:`onmf.fit.fit`.
-
-    Returns
-    -------
-    ONMF
-        The same estimator.
+    An ``engine`` replaces that of the estimator. With ``init``, first centroids, the fit is a single run.
+    ``compute(data, settings, listener)`` replaces :func:`onmf.fit.fit`.
     """
     return _fit(model, X, engine=engine, init=init, compute=compute)
 

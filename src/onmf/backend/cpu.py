@@ -83,21 +83,11 @@ def read_only(X: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class CpuTemplates(Templates):
-    """Templates as the kernels read them: −∞ as a huge number, transposed for sparse rows.
+    """Templates as the kernels read them: −∞ as a huge number, transposed for sparse rows."""
 
-    Attributes
-    ----------
-    stored : (p, k) or (k rounded up to even, p) array
-        The templates.
-    starts : (width of stored,) array
-        First values of the scores: the offsets, or zeros.
-    infinite : bool
-        Whether an entry of a template is −∞.
-    """
-
-    stored: FloatArray = field(default_factory=lambda: EMPTY)
-    starts: FloatArray = field(default_factory=lambda: EMPTY)
-    infinite: bool = False
+    stored: FloatArray = field(default_factory=lambda: EMPTY)  # (p, k), or (k rounded up to even, p)
+    starts: FloatArray = field(default_factory=lambda: EMPTY)  # first values of the scores: offsets or zeros
+    infinite: bool = False  # whether an entry of a template is −∞
 
 
 class CpuBackend(Backend):

@@ -59,23 +59,11 @@ class CurvedTemplates(Templates):
 
 
 class CentroidEntries(NamedTuple):
-    """Nonzero entries of centroids, those of one after those of the other.
+    """Nonzero entries of centroids, those of one after those of the other."""
 
-    Attributes
-    ----------
-    starts : (k + 1,) array of int
-        Where the entries of each centroid start.
-    features : (h,) array of int
-        Their features.
-    values : (h,) array
-        The entries.
-    n_features : int
-        Number of features.
-    """
-
-    starts: Array
-    features: Array
-    values: FloatArray
+    starts: Array  # (k + 1,) where the entries of each centroid start
+    features: Array  # (h,)
+    values: FloatArray  # (h,)
     n_features: int
 
     @classmethod
@@ -316,12 +304,7 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
 
     For each cluster and feature the best c solves h = log(pull / push) = 0. A secant iteration in s = log c approaches
     it; for a homogeneous φ its first step is exact. A step is kept only where it lowers the loss, so no update raises
-    the objective.
-
-    Returns
-    -------
-    callable
-        Gives the largest change of an entry, in units of its centroid's largest; infinite if rows moved.
+    the objective. The result is that of :func:`update_centroids`.
     """
     filled = np.flatnonzero(~step.empty)
     before = divergence.normalise(W)

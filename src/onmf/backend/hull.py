@@ -28,20 +28,7 @@ FIRST_BLOCK = 64
 
 
 class Hull:
-    """The hull and the rows of a block on the host, with inner products from the block's backend.
-
-    Parameters
-    ----------
-    block : Block
-        The rows.
-    most : int
-        Largest number of vertices.
-
-    Attributes
-    ----------
-    vertices : int
-        Number of vertices so far, without the origin.
-    """
+    """The hull and the rows of a block on the host, with inner products from the block's backend."""
 
     def __init__(self, block: Block, most: int) -> None:
         n = len(block)
@@ -60,23 +47,10 @@ class Hull:
         self._products[:, self.vertices] = to_host(block.products(vertex))
 
     def farthest(self, block: Block, gram: FloatArray, largest: float) -> tuple[Array, FloatArray, FloatArray]:
-        """The rows whose distance is the largest or ties with it.
+        """The rows of largest distance, or tied with it, in order; their squared distances and squared norms.
 
-        Parameters
-        ----------
-        block : Block
-            The rows.
-        gram : (vertices + 1, vertices + 1) array
-            Inner products of the vertices; the origin comes first.
-        largest : float
-            The largest squared norm of a row, 0 if it is not known yet.
-
-        Returns
-        -------
-        rows : array of int
-            Indices of the rows, in their order.
-        residuals, squares : array
-            Squared distances and squared norms of these rows.
+        ``gram`` has the inner products of the vertices; the origin comes first. ``largest`` is the largest squared norm
+        of a row, 0 if it is not known yet.
         """
         from onmf.kernels import project_on_hull
 

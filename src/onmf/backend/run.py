@@ -146,15 +146,7 @@ class RunState(NamedTuple):
 
 
 class Run:
-    """One run over a block. Backends subclass it to be faster; nobody else reads its private state.
-
-    Attributes
-    ----------
-    block : Block
-        The rows.
-    state : RunState
-        Labels and scales of the last step.
-    """
+    """One run over a block: the labels and scales of its last step. Backends subclass it to be faster."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -235,12 +227,8 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
     """Overwrite W with the centroids that follow from a step, in the gauge H Hᵀ = I; an empty cluster keeps its own.
 
     Once no row moves, an entry that only rounding would change stays as it is. At the end of a fit the centroids are
-    then, to the last bit, those that gave the labels, and ``predict`` decides a tie as the fit did.
-
-    Returns
-    -------
-    callable
-        Gives the largest change of an entry, in units of its centroid's largest. It may be infinite if rows moved.
+    then, to the last bit, those that gave the labels, and ``predict`` decides a tie as the fit did. The result gives
+    the largest change of an entry, in units of its centroid's largest. It may be infinite if rows moved.
     """
     moved, empty = step.moved, step.empty
     drifts, unit = [0.0 if moved == 0 else np.inf], divergence.unit(step.norms)
@@ -272,13 +260,7 @@ def largest_change(before: FloatArray, after: FloatArray) -> float:
 
 
 class Steps(ABC):
-    """The steps of a run, from the first centroids on.
-
-    Attributes
-    ----------
-    centroids : (k, p) array
-        The current centroids, in the memory in which the steps are computed.
-    """
+    """The steps of a run, from the first centroids on; ``centroids`` are the current ones, where steps are computed."""
 
     centroids: FloatArray
 

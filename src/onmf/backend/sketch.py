@@ -48,21 +48,11 @@ HUGE, TINY = 1e30, 1e-37
 
 
 class Sketch(NamedTuple):
-    """Sketches of the rows of an array.
+    """Sketches of the rows of an array."""
 
-    Attributes
-    ----------
-    Q : (8, p) array
-        Orthonormal directions; or zeros, if there are no more.
-    Z : (9, n) array
-        The sketches, and the length of what each leaves out.
-    largest : float
-        Bound on the length of a row.
-    """
-
-    Q: FloatArray
-    Z: Array
-    largest: float
+    Q: FloatArray  # (8, p) orthonormal directions; or zeros, if there are no more
+    Z: Array  # (9, n) sketches, and the length of what each leaves out
+    largest: float  # bound on the length of a row
 
     @classmethod
     def of(cls, X: Array, Q: FloatArray, threads: Threads, reuse: Sketch | None) -> Sketch:

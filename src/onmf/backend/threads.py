@@ -26,13 +26,7 @@ Kernel = Callable[[int, int], None]
 
 
 class Threads:
-    """Runs ``kernel(start, stop)`` over blocks that together cover a range.
-
-    Parameters
-    ----------
-    number : int
-        Threads to use. With one thread, the kernel is called once, for the whole range.
-    """
+    """Runs ``kernel(start, stop)`` over blocks that together cover a range; with one thread, once over all of it."""
 
     def __init__(self, number: int = 1) -> None:
         self.number = number

@@ -17,27 +17,13 @@ from onmf.divergence import Divergence, FloatArray
 
 @dataclass
 class Part:
-    """Some of the rows, as the functions over parts get them.
-
-    Attributes
-    ----------
-    block : Block
-        The rows, held by a backend.
-    run : Run
-        The current run over them.
-    number : int
-        Index of this part.
-    first : int
-        Index of the first of these rows in the whole.
-    scratch : object
-        What a start keeps from one pass to the next. It can be lost between passes, and is dropped when a run begins.
-    """
+    """Some of the rows, as the functions over parts get them."""
 
     block: Block
-    run: Run
-    number: int = 0
-    first: int = 0
-    scratch: Any = None
+    run: Run  # the current run over the rows
+    number: int = 0  # index of this part
+    first: int = 0  # index of its first row in the whole
+    scratch: Any = None  # what a start keeps between passes; it can be lost, and is dropped when a run begins
 
     def prepare(self, templates: FloatArray, offsets: FloatArray | None) -> Templates:
         """Templates as the backend reads them."""
@@ -45,27 +31,13 @@ class Part:
 
 
 class Data(ABC):
-    """Rows in their place, to be fitted.
-
-    Attributes
-    ----------
-    backend : Backend
-        Computes over each part.
-    divergence : Divergence
-        Of the fit.
-    shape : tuple of int
-        Rows and features.
-    origin : object
-        What a callable start gets: rows in parts as the user passed them, rows in memory checked and read-only.
-    zeros : int
-        Rows of parts read so far that are zero everywhere. Those of rows in memory are known before.
-    """
+    """Rows in their place, to be fitted."""
 
     backend: Backend
     divergence: Divergence
-    shape: tuple[int, int]
-    origin: Any
-    zeros: int = 0
+    shape: tuple[int, int]  # rows and features
+    origin: Any  # what a callable start gets: parts as the user passed them; rows in memory checked and read-only
+    zeros: int = 0  # rows of parts read so far that are zero everywhere; those in memory are known before
 
     @property
     @abstractmethod

@@ -150,28 +150,10 @@ def prepare_data(
     reset: bool = False,
     warn: bool = False,
 ) -> Intake:
-    """Check ``X``, choose an engine for it, and let the engine hold the rows.
+    """Check ``X``, choose an engine for it, and let the engine place the rows.
 
-    Parameters
-    ----------
-    estimator : ONMF
-        Its ``engine`` and ``n_threads`` are used, and its features are compared with those of ``X``.
-    X, sample_weight
-        As in :meth:`onmf.ONMF.fit`.
-    divergence : Divergence
-        Of the estimator.
-    engine : str, Engine or Backend, optional
-        Replaces that of the estimator.
-    reset : bool, default=False
-        Whether to set the number and names of the estimator's features instead of comparing them. Data in parts are
-        then read once, to find their sizes.
-    warn : bool, default=False
-        Whether to warn about rows that are zero everywhere. Those of data in parts are known only with
-        ``reset``.
-
-    Returns
-    -------
-    Intake
+    An ``engine`` replaces that of the estimator. ``reset`` sets the number and names of the estimator's features
+    instead of comparing them; data in parts are then read once. ``warn`` is about rows that are zero everywhere.
     """
     X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None

@@ -126,40 +126,18 @@ def rows_of(part: Part, function: Callable[..., Any], *args: Any) -> tuple[Any, 
 
 @dataclass(frozen=True)
 class PartTask:
-    """What is done to each part in a pass: read it, find or make what is kept of it, and call a function.
-
-    Attributes
-    ----------
-    backend : Backend
-        Computes over the part.
-    read, check : callable
-        As in :class:`Source`, for the known number of features.
-    noun : str
-        What messages call a part.
-    divergence : Divergence
-        Of the fit.
-    step_number : int
-        Number of the last step; the labels that are kept must be those of it.
-    offsets : (k,) array or None
-        Offsets of the last step.
-    function : callable
-        ``function(part, *args)``.
-    sizes : list of int
-        Rows that each part had in the first pass; empty in the first pass.
-    checked : bool
-        Whether each part was checked in a pass before.
-    """
+    """What is done to each part in a pass: read it, find or make what is kept of it, and call a function."""
 
     backend: Backend
-    read: Callable[..., Matrix]
+    read: Callable[..., Matrix]  # as in Source, for the known number of features
     check: Callable[..., tuple[Matrix, int]]
-    noun: str
+    noun: str  # what messages call a part
     divergence: Divergence
-    step_number: int
-    offsets: FloatArray | None
-    function: Callable[..., Any]
-    sizes: list[int]
-    checked: bool
+    step_number: int  # of the last step: the labels that are kept must be those of it
+    offsets: FloatArray | None  # of the last step
+    function: Callable[..., Any]  # function(part, *args)
+    sizes: list[int]  # rows that each part had in the first pass; empty in that pass
+    checked: bool  # whether each part was checked in an earlier pass
 
     def __call__(
         self,
@@ -172,17 +150,11 @@ class PartTask:
         args: tuple[Any, ...],
         stays: bool = False,
     ) -> tuple[Any, int]:
-        """Run the function over part ``number``, which begins at row ``first`` and is read by ``load()``.
+        """Run the function over part ``number``, whose first row is ``first``. → its result, the number of rows
 
-        ``weights`` are those of its rows, or one number, or a function of the number of rows; ``last`` are the
-        templates of the last step; ``stays`` says whether the part stays in the memory of this process anyway.
-
-        Returns
-        -------
-        result : object
-            What the function returned.
-        n : int
-            Rows of the part.
+        ``load()`` reads the part. ``weights`` are those of its rows, one number, or a function of the number of rows.
+        ``last`` are the templates of the last step. ``stays`` says whether the part stays in the memory of this process
+        anyway.
         """
         with name_part_in_errors(self.noun, number):
             raw = load()

@@ -20,46 +20,19 @@ from .part_task import PartTask, Survey, evaluate_part, step_of, survey
 
 @dataclass(frozen=True)
 class Source:
-    """Rows in parts that can be read, before an engine holds them.
+    """Rows in parts that can be read, before an engine holds them."""
 
-    Attributes
-    ----------
-    blocks : sequence or callable
-        The parts, or a callable that returns them one after the other, the same ones each time.
-    read : callable
-        Turns a part into rows that backends read: ``read(block, features=...) -> rows``. It refuses what is not
-        allowed, because a part may change between two passes.
-    check : callable
-        The same for a part that is read for the first time: ``check(block, features=...) -> rows, zero rows``.
-    weights : array or sequence, optional
-        Sample weights: one array, or one for each part; a number is the weight of every row.
-    noun : str
-        What messages call a part.
-    one : callable, optional
-        Returns one part by its number, if that is possible without those before it.
-    sizes : list of int, optional
-        Rows of each part, if known before they are read.
-    features : int, optional
-        Number of features, if known.
-    names : array of str, optional
-        Names of the features, if there are any.
-    origin : object, optional
-        What the user passed.
-    gpu : bool
-        Whether the parts are CuPy arrays.
-    """
-
-    blocks: Any
-    read: Callable[..., Matrix]
-    check: Callable[..., tuple[Matrix, int]]
-    weights: Any = None
-    noun: str = "part"
-    one: Callable[[int], Any] | None = None
-    sizes: list[int] | None = None
-    features: int | None = None
-    names: Array | None = None
-    origin: Any = None
-    gpu: bool = False
+    blocks: Any  # the parts, or a callable that returns them in turn, the same ones each time
+    read: Callable[..., Matrix]  # read(block, features=...) -> rows as backends read them; refuses what is not allowed
+    check: Callable[..., tuple[Matrix, int]]  # the same for a part that is read for the first time: -> rows, zero rows
+    weights: Any = None  # one array, or one for each part; a number is the weight of every row
+    noun: str = "part"  # what messages call a part
+    one: Callable[[int], Any] | None = None  # returns a part by its number, without those before it
+    sizes: list[int] | None = None  # rows of each part, if known before they are read
+    features: int | None = None  # number of features, if known
+    names: Array | None = None  # of the features
+    origin: Any = None  # what the user passed
+    gpu: bool = False  # whether the parts are CuPy arrays
 
     @property
     def shape(self) -> tuple[Any, Any]:
@@ -80,13 +53,7 @@ class LastStep(NamedTuple):
 
 
 class PartsEngine(Engine):
-    """What engines for rows in parts share.
-
-    Parameters
-    ----------
-    backend : Backend
-        Computes over each part.
-    """
+    """What engines for rows in parts share."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend_of(backend)
@@ -102,17 +69,7 @@ class PartsEngine(Engine):
 
 
 class InParts(Data):
-    """Rows in parts.
-
-    Attributes
-    ----------
-    source : Source
-        How to read them.
-    zeros : int
-        Number of rows that are zero everywhere.
-    iteration : int
-        Steps of the current run.
-    """
+    """Rows in parts: how to read them (``source``), the last step, and the number of steps of the current run."""
 
     def __init__(self, backend: Backend, source: Source, divergence: Divergence) -> None:
         self.backend, self.source, self.divergence, self.origin = backend, source, divergence, source.origin

@@ -16,13 +16,6 @@ def check_structure(X: Any, name: str = "X") -> None:
     SciPy checks little of this when it creates a matrix and nothing when a matrix is changed later, and its own
     conversions crash on such a matrix. Formats without index arrays (lists of lists, dictionaries) pass: check the
     matrix after its conversion. Dense arrays pass, too.
-
-    Parameters
-    ----------
-    X : sparse matrix or array
-        In any format of SciPy or CuPy.
-    name : str, default="X"
-        Name of the matrix in the message.
     """
     if not (issparse(X) or type(X).__module__.startswith("cupyx.")):
         return

@@ -46,21 +46,11 @@ class Entries(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """The clusters that sweeps change.
+    """The clusters that sweeps change, in place."""
 
-    Attributes
-    ----------
-    labels : (n,) array of int
-        Cluster of each row; changed in place.
-    sizes : (k,) array of int
-        Number of rows of each cluster that have an entry; changed in place.
-    sums : callable
-        Computes Σ weights·x by label from the current labels. → (p, k)
-    """
-
-    labels: Array
-    sizes: Array
-    sums: Callable[[], FloatArray]
+    labels: Array  # (n,) cluster of each row
+    sizes: Array  # (k,) rows of each cluster that have an entry
+    sums: Callable[[], FloatArray]  # computes Σ weights·x by label from the labels. → (p, k)
 
 
 class Frozen(Protocol):

@@ -31,32 +31,10 @@ def consensus_start(
     listener: Listener,
     search: Search | None = None,
 ) -> Seeds:
-    """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
+    """Cluster the data ``n_runs`` times from random partitions, then cluster the rows by the clusters they were in.
 
     The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
     Kullback–Leibler gives the start.
-
-    Parameters
-    ----------
-    data : Data
-        Rows in memory.
-    k : int
-        Number of clusters.
-    rng : Generator
-        Random numbers.
-    n_runs : int
-        Number of runs that vote.
-    plan : Plan
-        What each run does.
-    listener : Listener
-        Is told about each run and iteration.
-    search : Search, optional
-        The rows as local searches read them, if they have been prepared.
-
-    Returns
-    -------
-    Seeds
-        With the agreement of the runs.
     """
     block = data.single_part().block
     labels = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)

@@ -41,23 +41,8 @@ def fit_estimating(
 ) -> tuple[Clustering, Divergence]:
     """Fit; if the divergence has a θ to be estimated, estimate it and fit again from these clusters, until it stays.
 
-    Parameters
-    ----------
-    data : Data
-        The rows.
-    again : callable
-        Takes in the same rows for another divergence.
-    settings, listener
-        As in :func:`onmf.fit.fit`. The first fit uses them; the others are a single run.
-    compute : callable
-        Fits, as :func:`onmf.fit.fit` does.
-
-    Returns
-    -------
-    clustering : Clustering
-        The last fit.
-    divergence : Divergence
-        The divergence of that fit.
+    ``again(divergence=...)`` prepares the same rows for another divergence. ``compute`` fits, as :func:`onmf.fit.fit`
+    does. The first fit uses the settings and the listener; the others are a single run. → the last fit, its divergence
     """
     divergence = data.divergence
     if isinstance(divergence, NegativeBinomial) and estimates(divergence) and divergence.kernel_functions is None:

@@ -52,26 +52,11 @@ def alternate(
     tol: float = 1e-6,
     watch: Callable[[Iteration, FloatArray], bool] | None = None,
 ) -> Alternation:
-    """Alternate between assignment and centroids until H does not change any more.
+    """Alternate between assignment and centroids until H does not change any more, from centroids that are overwritten.
 
-    Parameters
-    ----------
-    data : Data
-        The rows.
-    centroids : (k, p) array
-        First centroids, in any scale; they are overwritten.
-    max_iter : int
-        Largest number of iterations.
-    tol : float
-        Stop when ‖H − H_prev‖_F < tol and the share of rows that moved is not above it (a row far smaller than the
-        others hardly shows in H). The loop always stops when nothing changes any more.
-    watch : callable, optional
-        Called after each iteration with what it did and its centroids, which the next one overwrites; a true result
-        stops the loop.
-
-    Returns
-    -------
-    Alternation
+    The loop stops when ‖H − H_prev‖_F < tol and the share of rows that moved is not above it (a row far smaller than
+    the others hardly shows in H), and always when nothing changes any more. ``watch`` is called after each iteration
+    with what it did and its centroids, which the next one overwrites; a true result stops the loop.
     """
     steps = data.steps(data.divergence.initial_centroids(centroids))
     previous: StepSums | None = None

@@ -20,27 +20,13 @@ NOISE = 1e-10
 
 
 class Copies(NamedTuple):
-    """Equal rows of one cluster. Tuples compare in order: the smallest has the largest loss and then the first row.
+    """Equal rows of one cluster. Tuples compare in order: the smallest has the largest loss and then the first row."""
 
-    Attributes
-    ----------
-    minus_loss : float
-        Minus the loss of one of them.
-    rows : list of int
-        Their indices in the whole.
-    cluster : int
-        Their cluster.
-    weighted : float
-        The sum of their losses, with sample weights.
-    projection : float
-        On a random direction; equal rows have equal projections.
-    """
-
-    minus_loss: float
-    rows: list[int]
+    minus_loss: float  # of one of them
+    rows: list[int]  # indices in the whole
     cluster: int
-    weighted: float
-    projection: float
+    weighted: float  # sum of their losses, with sample weights
+    projection: float  # on a random direction; equal rows have equal projections
 
     def is_copy_of(self, other: Copies) -> bool:
         """Whether these rows are equal to others, which may lie in another part."""

@@ -71,21 +71,8 @@ def runs(
 ) -> Iterator[Clustering]:
     """Yield the result of each run, in order.
 
-    Parameters
-    ----------
-    data : Data
-        The rows.
-    start : callable
-        Returns the seeds of run i: ``start(i)``; or a function that computes them, which is called in the thread of
-        the run.
-    seeds : (runs,) array of int
-        Random seed of each run.
-    plan : Plan
-        What a run does after its start.
-    watch : callable, optional
-        As in :class:`onmf.fit.settings.Listener`.
-    search : Search, optional
-        The rows as local searches read them, if they are prepared already.
+    ``start(i)`` returns the seeds of run i, or a function that computes them in the thread of the run. ``seeds`` are
+    the random seeds of the runs, ``search`` the rows as local searches read them, if they are prepared already.
     """
     search = search or prepare_search(data, plan)
     searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)

@@ -42,34 +42,15 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Search:
-    """The rows of a block as local searches read them, on the host. Concurrent searches can share it.
+    """The rows of a block as local searches read them, on the host. Concurrent searches can share it."""
 
-    Attributes
-    ----------
-    divergence : Divergence
-        The divergence, which has moves.
-    entries : Entries
-        The rows.
-    n_features : int
-        Number of features.
-    weights : (n,) array
-        The weights of the rows in the sums.
-    masses : (n,) array
-        Σ_j |x_j| of each row.
-    shared : object
-        The form of the rows that the moves of the divergence read.
-    trial : callable or None
-        Says which rows would gain by a move, if the backend can try all of them at once; see
-        :meth:`onmf.backend.Backend.trial`.
-    """
-
-    divergence: Divergence
+    divergence: Divergence  # one that has moves
     entries: Entries
     n_features: int
-    weights: FloatArray
-    masses: FloatArray
-    shared: Any
-    trial: Callable[[Array, int], Array] | None
+    weights: FloatArray  # (n,) of the rows in the sums
+    masses: FloatArray  # (n,) Σ_j |x_j|
+    shared: Any  # the form of the rows that the moves read
+    trial: Callable[[Array, int], Array] | None  # as Backend.trial returns it
 
     @classmethod
     def over(cls, block: Block) -> Search:
@@ -132,24 +113,8 @@ def local_search(
     none of them moves. A GPU finds the rows that would gain if only they moved, and the sweep tries only these, one
     after the other. Each of them moves only if that still lowers the objective.
 
-    Parameters
-    ----------
-    search : Search
-        The rows.
-    labels : (n,) array of int
-        Labels to start from.
-    k : int
-        Number of clusters.
-    rng : Generator
-        Draws the order of the rows.
-    rows : array of int, optional
-        The rows that take part. The clusters consist of these alone. By default, all rows take part.
-    settled : float, default=0.0
-        The search stops earlier, when a sweep moves no larger share of the rows than this.
-
-    Returns
-    -------
-    SearchResult
+    With ``rows``, the clusters consist of these rows alone. The search stops earlier, when a sweep moves no larger
+    share of the rows than ``stop_share``.
     """
     labels = labels.copy()
     rows = np.arange(len(labels)) if rows is None else rows
@@ -182,15 +147,6 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
 
     Single moves cannot separate two groups of rows that share a cluster while a third group is divided between two
     clusters. The gain of each split and the loss of each merge are computed exactly.
-
-    Parameters
-    ----------
-    search, labels, k, rng
-        As in :func:`local_search`.
-
-    Returns
-    -------
-    SearchResult
     """
     n_sweeps, moved, gain = 0, 0, 0.0
     halves: dict[int, Half] = {}

@@ -30,25 +30,12 @@ class StartInput(NamedTuple):
 
 @dataclass(frozen=True)
 class Start:
-    """A way to find first centroids.
-
-    Attributes
-    ----------
-    seeds : callable
-        Computes them: ``seeds(given) -> Seeds``.
-    random : bool
-        Whether it depends on the seed, so that several runs make sense.
-    by_runs : bool
-        Whether it is computed from several runs. It then needs all rows in memory, and ``n_init`` must be 1.
-    moves_rows : bool
-        Whether it moves single rows. It then needs all rows in memory, and a divergence with moves. It is computed in
-        the thread of its run, because it takes as long as the run.
-    """
+    """A way to find first centroids."""
 
     seeds: Callable[[StartInput], Seeds]
-    random: bool = False
-    by_runs: bool = False
-    moves_rows: bool = False
+    random: bool = False  # whether it depends on the seed, so that several runs make sense
+    by_runs: bool = False  # whether it is computed from several runs: needs all rows in memory, and n_init=1
+    moves_rows: bool = False  # whether it moves single rows: needs them all, and runs in the thread of its run
 
     @property
     def needs_all_rows(self) -> bool:

@@ -35,24 +35,12 @@ LARGEST_SUM = 1e120
 
 @dataclass(frozen=True)
 class Seeds:
-    """The start of a run.
-
-    Attributes
-    ----------
-    centroids : (k, p) array
-        First centroids, in any scale.
-    rows : (k,) array of int or None
-        Their indices in X; None if they are not rows.
-    agreement : Agreement or None
-        How well the runs behind a consensus agreed.
-    given : bool
-        Whether a user gave the centroids, so that the run begins there and nowhere else.
-    """
+    """The start of a run: first centroids in any scale."""
 
     centroids: FloatArray
-    rows: Array | None = None
-    agreement: Agreement | None = None
-    given: bool = False
+    rows: Array | None = None  # indices of the centroids in X; None if they are not rows
+    agreement: Agreement | None = None  # of the runs behind a consensus
+    given: bool = False  # whether a user gave the centroids, so that the run begins there and nowhere else
 
 
 def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) -> Seeds:

@@ -46,47 +46,19 @@ class Seen:
 
 @dataclass
 class Stream:
-    """The state of a stream.
-
-    Attributes
-    ----------
-    centroids : (k, p) array
-        The current centroids.
-    whole : StepSums or None
-        The sums over the batches so far.
-    steps : int
-        Number of batches so far.
-    seen : dict
-        For each batch with a name, its assignment when it was last seen.
-    weighted : (2, k, p) array or None
-        For divergences without closed forms, the sums of which centroids are quotients.
-    """
+    """The state of a stream."""
 
     centroids: FloatArray
-    whole: StepSums | None = None
-    steps: int = 0
-    seen: dict[Hashable, Seen] = field(default_factory=dict)
-    weighted: FloatArray | None = None
+    whole: StepSums | None = None  # the sums over the batches so far
+    steps: int = 0  # batches so far
+    seen: dict[Hashable, Seen] = field(default_factory=dict)  # named batches, as they were last assigned
+    weighted: FloatArray | None = None  # (2, k, p): without closed forms, the sums of which centroids are quotients
 
 
 def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None) -> StepSums:
-    """Learn from a batch. Changes ``stream`` in place.
+    """Learn from a batch in memory: changes ``stream``, and returns the sums of the batch alone.
 
-    Parameters
-    ----------
-    stream : Stream
-        The state so far.
-    data : Data
-        The batch, in memory.
-    share : float
-        γ, the share of earlier sums that is kept; 1 keeps all.
-    name : hashable, optional
-        Name of the batch. It replaces an earlier batch of this name.
-
-    Returns
-    -------
-    StepSums
-        The sums of the batch alone.
+    ``share`` is γ, the share of earlier sums that is kept. A batch with a name replaces an earlier one of this name.
     """
     part, k = data.single_part(), len(stream.centroids)
     block = part.block

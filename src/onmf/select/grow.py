@@ -24,15 +24,7 @@ EXPECTED_REFINEMENTS = 6
 
 
 class Range(NamedTuple):
-    """From which numbers of clusters to choose, and how; None for the defaults of the kind of data.
-
-    Attributes
-    ----------
-    k_min, k_max : int or None
-        Smallest and largest number of clusters.
-    criterion : str or None
-        What chooses the number.
-    """
+    """From which numbers of clusters to choose, and how; None for the defaults of the kind of data."""
 
     k_min: int | None = None
     k_max: int | None = None
@@ -59,15 +51,7 @@ def either(names: tuple[str, ...]) -> str:
 
 
 class Work:
-    """How much of the work is done. A fit takes as long as it has clusters, roughly.
-
-    Parameters
-    ----------
-    fits : int
-        Fits for each number of clusters.
-    tell : callable
-        Called with the share that is done, which never falls.
-    """
+    """How much of the work is done, told as a share that never falls. The time of a fit grows with its clusters."""
 
     def __init__(self, fits: int, tell: Callable[[float], None]) -> None:
         self.fits, self.tell = fits, tell
@@ -96,22 +80,7 @@ def largest_number(n: int) -> int:
 
 
 def check_range(k_min: int, k_max: int | None, n: int) -> int:
-    """Refuse a range that n rows do not allow.
-
-    Parameters
-    ----------
-    k_min : int
-        Smallest number of clusters.
-    k_max : int or None
-        Largest number of clusters; None for the default.
-    n : int
-        Number of rows.
-
-    Returns
-    -------
-    int
-        Largest number of clusters.
-    """
+    """The largest number of clusters to try, by default that for n rows; refuse a range that n rows do not allow."""
     if k_min < 1:
         raise ValueError(f"k_min={k_min} is not allowed: the smallest number of clusters must be at least 1.")
     if k_max is not None and k_max < k_min:
@@ -131,27 +100,12 @@ def try_numbers(
     k_max: int,
     announce: Callable[[list[int]], None] = lambda numbers: None,
 ) -> dict[int, float]:
-    """Try numbers of clusters until the best is known.
+    """Try numbers of clusters until the best is known. → the criterion for each number that was tried
 
     The numbers grow by factors of √2. The range ends at 16 at first, and doubles while the best number is in its upper
-    half. Then numbers around the best are tried.
+    half. Then numbers around the best are tried. ``score(k)`` is called once for each number; higher is better.
+    ``announce`` is told which numbers will be tried next.
 
-    Parameters
-    ----------
-    score : callable
-        Returns the criterion for a number of clusters; higher is better. It is called once for each number.
-    k_min, k_max : int
-        Bounds.
-    announce : callable, optional
-        Called with numbers that will be tried next.
-
-    Returns
-    -------
-    dict of int to float
-        The criterion for each number that was tried.
-
-    Examples
-    --------
     >>> from onmf.select import try_numbers
     >>> sorted(try_numbers(lambda k: -abs(k - 5), 2, 100))
     [2, 3, 4, 5, 6, 8, 11, 16]

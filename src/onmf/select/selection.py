@@ -14,38 +14,19 @@ from onmf.divergence import Array, FloatArray
 
 
 class Reproduced(NamedTuple):
-    """How well one clustering reproduces another.
+    """How well one clustering reproduces another, corrected for chance."""
 
-    Attributes
-    ----------
-    information : float
-        Bits that the two share, less bits that only one of them has; both are corrected for chance.
-    stability : float
-        The shared part of their information: the adjusted mutual information.
-    """
-
-    information: float
-    stability: float
+    information: float  # bits that the two share, less bits that only one of them has
+    stability: float  # the shared part of their information: the adjusted mutual information
 
 
 def reproduced(one: Array, other: Array) -> Reproduced:
-    """Compare two clusterings of the same rows.
+    """Compare two clusterings of the same rows, in any numbering.
 
     With H the mean of their entropies and A their adjusted mutual information, they share A · H bits, and (1 − A) · H
     bits depend on which of the two one asks. The difference is the information. A finer clustering raises it only if
     more than half of what it adds is reproduced.
 
-    Parameters
-    ----------
-    one, other : (n,) arrays of int
-        The clusters of the rows, in any numbering.
-
-    Returns
-    -------
-    Reproduced
-
-    Examples
-    --------
     >>> from onmf.select import reproduced
     >>> reproduced([0, 0, 1, 1], [1, 1, 0, 0])
     Reproduced(information=1.0, stability=1.0)
@@ -199,17 +180,7 @@ class Selection:
         }
 
     def notes(self, rows: str = "rows") -> list[str]:
-        """Sentences about the choice.
-
-        Parameters
-        ----------
-        rows : str, default="rows"
-            What the rows are.
-
-        Returns
-        -------
-        list of str
-        """
+        """Sentences about the choice; ``rows`` is what the rows are."""
         k, tried = self.n_clusters, self.candidates
         some = f", on {self.n_rows:,} of the {self.n_total:,} {rows}" if self.n_rows < self.n_total else ""
         # A criterion whose best number is the last one has not chosen: it might prefer larger ones.

@@ -26,22 +26,12 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up.
+    """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up."""
 
-    Attributes
-    ----------
-    starts, stops : (number,) array
-        Bounds of each stretch.
-    of_feature : (p + 1,) array
-        The first stretch of each feature.
-    number : int
-        Number of stretches.
-    """
-
-    starts: Any
+    starts: Any  # (number,) bounds of each stretch
     stops: Any
-    of_feature: Any
-    number: int
+    of_feature: Any  # (p + 1,) the first stretch of each feature
+    number: int  # of stretches
 
 
 def make_units(cupy: Any, bounds: Array) -> Units:

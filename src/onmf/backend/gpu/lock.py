@@ -20,19 +20,9 @@ _released: deque[tuple[Any, tuple[int, int]]] = deque()
 
 
 class PageLocks:
-    """Arrays that are page-locked until :meth:`release`.
+    """C-contiguous arrays that are page-locked until :meth:`release`.
 
-    Parameters
-    ----------
-    cupy : module
-        CuPy.
-    arrays : sequence of array
-        C-contiguous arrays.
-
-    Attributes
-    ----------
-    complete : bool
-        Whether all arrays are page-locked. The system refuses some, such as files mapped for reading.
+    ``complete`` says whether all are locked. The system refuses some, such as files mapped for reading.
     """
 
     def __init__(self, cupy: Any, arrays: Sequence[Array]) -> None:

@@ -34,16 +34,8 @@ class StreamedRows:
     """Rows on the host that are streamed through the GPU in blocks. The next block is copied during the work on one.
 
     Iterating gives ``(start, stop, rows)``; the rows are valid until the next iteration. A pass may begin before
-    another has ended, in the same thread or in another; it then takes memory for blocks of its own.
-
-    Parameters
-    ----------
-    cupy : module
-        CuPy.
-    source : (n, p) array or CSR
-        The rows. They must not change.
-    entries : int
-        Entries of a block, at most, unless a row has more.
+    another has ended, in the same thread or in another; it then takes memory for blocks of its own. The rows must not
+    change. A block has at most so many entries, unless a row has more.
     """
 
     def __init__(self, cupy: Any, source: Any, entries: int) -> None:

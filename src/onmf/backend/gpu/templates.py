@@ -10,18 +10,8 @@ from ..base import Templates
 
 @dataclass(frozen=True)
 class GpuTemplates(Templates):
-    """Templates on the card. For sparse rows also transposed, and in 16 bits for the screen.
+    """Templates on the card. For sparse rows also transposed, and in 16 bits for the screen."""
 
-    Attributes
-    ----------
-    BT : (p, k) array or None
-        Transposed.
-    table : (p, 8 chunks) array or None
-        In 16 bits; see ``template_table`` in kernels.cu.
-    chunks : int
-        16-byte parts of a line of the table; 0 if there is none.
-    """
-
-    BT: Any = None
-    table: Any = None
-    chunks: int = 0
+    BT: Any = None  # (p, k)
+    table: Any = None  # (p, 8 chunks) in 16 bits; see template_table in kernels.cu
+    chunks: int = 0  # 16-byte parts of a line of the table; 0 if there is none

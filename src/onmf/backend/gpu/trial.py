@@ -65,18 +65,7 @@ class FrozenRows:
 
 
 class Trial:
-    """Tries the moves of all rows of a block at once.
-
-    Parameters
-    ----------
-    block : Block
-        The rows, on the GPU or streamed through it. Their divergence has moves.
-
-    Attributes
-    ----------
-    masses, squares : (n,) array
-        Σ_j x_j and ‖x‖² of each row, without weights.
-    """
+    """Tries the moves of all rows of a block at once. Their divergence has moves."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
