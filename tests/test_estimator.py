@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from onmf import ONMF
 from onmf.data import get_engine
-from onmf.data.part_task import PartError
+from onmf.data.parts import PartError
 from onmf.data.validate import check_data
 from onmf.datasets import make_counts
 from onmf.divergence import BetaAboveOne, BetaBelowOne, KullbackLeibler, get_divergence

@@ -14,7 +14,7 @@ from onmf import ONMF, metrics, select_n_clusters, snpa
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks, Dask, Part, PartError, get_engine, intake
 from onmf.data.intake import check_parts
-from onmf.data.part_task import PartCache
+from onmf.data.parts import PartCache
 from onmf.data.validate import as_rows
 from onmf.divergence import get_divergence
 
@@ -363,7 +363,7 @@ class TestWhatStays:
         class OnCard(CpuBackend):
             takes_cupy = True
 
-        monkeypatch.setattr("onmf.data.part_task.on_gpu", lambda X: True)
+        monkeypatch.setattr("onmf.data.parts.on_gpu", lambda X: True)
         divergence, reads = get_divergence("kullback-leibler"), []
         source = check_parts(in_parts("dask", counts[0], [60]), divergence, estimator=None, reset=True)
 
@@ -380,7 +380,7 @@ class TestWhatStays:
         assert task(memo, 0, 0, lambda: other, None, None, (), stays)[0] is not first, "another object is read"
 
     def test_parts_on_a_gpu_need_its_backend(self, counts, monkeypatch):
-        monkeypatch.setattr("onmf.data.part_task.on_gpu", lambda X: True)
+        monkeypatch.setattr("onmf.data.parts.on_gpu", lambda X: True)
         with pytest.raises(ValueError, match="it is in the memory of a GPU"):
             ONMF(3).fit(in_parts("dask", counts[0], [60]))
 

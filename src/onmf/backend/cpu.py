@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 from onmf import kernels
 from onmf.arrays import read_only_view
@@ -45,12 +45,17 @@ class CpuRows:
         self._sizes: FloatArray | None = None
 
     @property
+    def csr(self) -> tuple[Array, Array, Array]:
+        """The arrays of a CSR matrix: indptr, indices and data."""
+        return self.X.indptr, self.X.indices, self.X.data
+
+    @property
     def before(self) -> Array:
         """Number of stored entries before each row, and in all. → (n + 1,)"""
         X = self.X
-        return X.indptr if isinstance(X, csr_array) else np.arange(X.shape[0] + 1) * X.shape[1]
+        return X.indptr if self.sparse else np.arange(X.shape[0] + 1) * X.shape[1]
 
-    def sizes(self, backend: CpuBackend) -> FloatArray:
+    def sizes(self, backend: Backend) -> FloatArray:
         """Σ_j |x_j| of each row. → (n,)"""
         if self._sizes is None:
             self._sizes = backend.row_term(self, lambda x, j: np.abs(x))
@@ -162,17 +167,10 @@ class CpuBackend(Backend):
     def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: Templates, *arrays: Array) -> bool:
         """Run the kernel for this kind of rows, with arrays that it reads or writes; whether a cost can be infinite."""
         assert isinstance(templates, CpuTemplates), "templates come from prepare()"
-        X, B, starts, k = rows.X, templates.stored, templates.starts, len(templates)
-        if rows.sparse:
-
-            def kernel(start: int, stop: int) -> None:
-                sparse(X.indptr, X.indices, X.data, B, starts, k, start, stop, *arrays)
-        else:
-
-            def kernel(start: int, stop: int) -> None:
-                dense(X, B, starts, k, start, stop, *arrays)
-
-        self.threads.over_blocks(kernel, rows.before, k)
+        kernel, k = sparse if rows.sparse else dense, len(templates)
+        X = rows.csr if rows.sparse else (rows.X,)
+        given = *X, templates.stored, templates.starts, k
+        self.threads.over_blocks(lambda start, stop: kernel(*given, start, stop, *arrays), rows.before, k)
         return templates.infinite
 
     def scores(self, rows: CpuRows, templates: Templates) -> FloatArray:
@@ -193,7 +191,7 @@ class CpuBackend(Backend):
             order, bounds = order_of(labels, k)
 
             def clusters(start: int, stop: int) -> None:
-                kernels.sum_by_label_csr(X.indptr, X.indices, X.data, order, bounds, weights, start, stop, sums)
+                kernels.sum_by_label_csr(*rows.csr, order, bounds, weights, start, stop, sums)
 
             self.threads.over_blocks(clusters, bounds, work)
             return sums
@@ -313,7 +311,7 @@ class CpuRun(Run):
         """Update exact sums for the rows that moved."""
         X, (sums, before, weights) = rows.X, last
         if rows.sparse:
-            kernels.move_rows_csr(X.indptr, X.indices, X.data, moved, before, labels, weights, sums)
+            kernels.move_rows_csr(*rows.csr, moved, before, labels, weights, sums)
             return
         changes = []
 

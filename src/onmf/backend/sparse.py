@@ -14,7 +14,7 @@ from onmf import kernels
 from onmf.divergence import Array, FloatArray, TemplateForm
 
 from .base import Block
-from .cpu import EMPTY, CpuRun, order_of
+from .cpu import EMPTY, CpuRows, CpuRun, order_of
 from .run import StepSums
 
 TEMPLATES_AT_A_TIME = 8
@@ -82,18 +82,17 @@ class SparseRun(CpuRun):
         """The label of each row under these centroids of these sizes. → (n,)"""
         block, k = self.block, len(centroids)
         stored = self._templates(centroids, sizes)
-        before, shifts, X = self.state.labels, self._shifts, block.rows.X
+        before, shifts = self.state.labels, self._shifts
         if before is None or self._labels is not before:
             self._leads = np.zeros(len(block), dtype=np.float32)
         labels = np.empty(len(block), dtype=np.int32) if before is None else before.copy()
-        row_sizes, leads = block.rows.sizes(block.backend), self._leads
+        rows: CpuRows = block.rows
+        row_sizes, leads = rows.sizes(block.backend), self._leads
 
         def label(start: int, stop: int) -> None:
-            kernels.label_by_int16(
-                X.indptr, X.indices, X.data, stored, k, start, stop, shifts, row_sizes, leads, labels
-            )
+            kernels.label_by_int16(*rows.csr, stored, k, start, stop, shifts, row_sizes, leads, labels)
 
-        block.backend.threads.over_blocks(label, block.rows.before, k)
+        block.backend.threads.over_blocks(label, rows.before, k)
         undecided = np.flatnonzero(leads < 0)
         if len(undecided) > MOST_UNDECIDED * len(labels):
             self.free_workspace()

@@ -5,8 +5,7 @@ from .blocks import Blocks
 from .dask import Dask
 from .intake import NAMES, get_engine, in_blocks
 from .memory import InMemory, Memory
-from .part_task import PartError
-from .parts import Source
+from .parts import PartError, Source
 
 __all__ = [
     "NAMES",

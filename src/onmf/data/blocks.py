@@ -15,8 +15,7 @@ from onmf import interrupt
 from onmf.backend import Backend
 from onmf.divergence import Array, Divergence
 
-from .part_task import PartCache, PartError, name_part_in_errors, rows_of, step_of, survey
-from .parts import InParts, PartsEngine, Source
+from .parts import InParts, PartCache, PartError, PartsEngine, Source, name_part_in_errors, rows_of, step_of, survey
 
 NO_BATCHES = "X has no rows: the callable returned no batches."
 
@@ -70,10 +69,11 @@ class InBlocks(InParts):
         other.survey()
         return other
 
-    def over_parts(self, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return list(self._each(function, args))
+
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
         results = self._each(function, args)
-        if not together:
-            return list(results)
         try:
             return reduce(iadd, results, next(results))  # each was made for this sum
         except StopIteration:

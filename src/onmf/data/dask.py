@@ -31,8 +31,7 @@ from onmf.divergence import Divergence
 
 from .base import Part
 from .dask_graph import Opaque, current_client, delayed, inlined, pick, scatter_once, tree_sum
-from .part_task import PartCache, PartError, rows_of
-from .parts import InParts, PartsEngine, Source
+from .parts import InParts, PartCache, PartError, PartsEngine, Source, rows_of
 
 WORTH_SENDING = 1 << 16
 """Bytes from which an argument, or data in a graph, is sent to the workers once instead of with every task or pass."""
@@ -107,15 +106,17 @@ class InDask(InParts):
         blocks, weights = scatter_once(self.source.blocks, self.source.weights or [], client, WORTH_SENDING)
         return replace(self.source, blocks=blocks, weights=weights or self.source.weights)
 
-    def over_parts(self, function: Callable[..., Any], args: tuple[Any, ...], together: bool) -> Any:
-        results = self._attempt(function, args, together, None)
-        return results[0] if together else results
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._attempt(function, args)
+
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self._attempt(function, args, together=True)[0]
 
     def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
-        return self._attempt(function, args, False, number)[0]
+        return self._attempt(function, args, only=number)[0]
 
     def _attempt(
-        self, function: Callable[..., Any], args: tuple[Any, ...], together: bool, only: int | None
+        self, function: Callable[..., Any], args: tuple[Any, ...], *, together: bool = False, only: int | None = None
     ) -> list[Any]:
         """Compute the results of tasks; try again if workers took data with them that only this process has."""
         for attempt in range(ATTEMPTS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -69,12 +70,7 @@ def add_up(values: list[Any]) -> Any:
 
 def pick(task: Any, place: int) -> Any:
     """One of the values that a task returns."""
-    return delayed(value_at)(task, place)
-
-
-def value_at(values: tuple[Any, ...], place: int) -> Any:
-    """A value by its place."""
-    return values[place]
+    return delayed(getitem)(task, place)
 
 
 def scatter_once(

@@ -23,8 +23,7 @@ from .blocks import Blocks, Progress
 from .dask import Dask
 from .dask_graph import as_blocks
 from .memory import Memory
-from .part_task import name_part_in_errors
-from .parts import PartsEngine, Source
+from .parts import PartsEngine, Source, name_part_in_errors
 from .validate import (
     as_numbers,
     as_rows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
@@ -48,15 +49,21 @@ __all__ = [
     "register",
 ]
 
-NAMES = (
-    "kullback-leibler",
-    "frobenius",
-    "itakura-saito",
-    "cosine",
-    "negative-binomial",
-    "bernoulli",
-    "exponential",
-)
+NAMED: dict[str, Callable[[float], Divergence]] = {
+    "kullback-leibler": KullbackLeibler,
+    "frobenius": lambda smoothing: Frobenius(),
+    "itakura-saito": lambda smoothing: ItakuraSaito(),
+    "cosine": lambda smoothing: Cosine(),
+    "negative-binomial": lambda smoothing: NegativeBinomial(smoothing=smoothing),
+    "bernoulli": Bernoulli,
+    "exponential": lambda smoothing: Exponential(),
+}
+"""Divergences by name, for a smoothing."""
+
+NAMES = tuple(NAMED)
+
+LIMITS = {2: "frobenius", 1: "kullback-leibler", 0: "itakura-saito"}
+"""β of divergences that have a name."""
 
 LARGEST_BETA = 100
 """Largest |β|. Beyond it, the powers of nearly all entries leave float64."""
@@ -121,36 +128,20 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
         raise ValueError(f"beta_loss={beta_loss.__name__} is a class: pass an object of it, {beta_loss.__name__}(...).")
     β = number(beta_loss)
     if np.isfinite(β):
-        if β == 2:
-            return Frobenius()
-        if β == 1:
-            return KullbackLeibler(smoothing)
-        if β == 0:
-            return ItakuraSaito()
+        if β in LIMITS:
+            return NAMED[LIMITS[int(β)]](smoothing)
         if abs(β) > LARGEST_BETA:
             raise ValueError(f"beta_loss={β!r} is not allowed: β must lie between -{LARGEST_BETA} and {LARGEST_BETA}.")
-        for limit, near, name in ((0, NEAR_ZERO, "itakura-saito"), (1, NEAR_ONE, "kullback-leibler")):
+        for limit, near in ((0, NEAR_ZERO), (1, NEAR_ONE)):
             if abs(β - limit) < near:
+                name = LIMITS[limit]
                 raise ValueError(
                     f"beta_loss={β!r} is too near {limit} to be computed with: use {name!r}, the limit there, or a β "
                     f"at least {near:g} away."
                 )
         return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, smoothing if β > 0 else 0.0)
-    match beta_loss:
-        case "kullback-leibler":
-            return KullbackLeibler(smoothing)
-        case "frobenius":
-            return Frobenius()
-        case "itakura-saito":
-            return ItakuraSaito()
-        case "cosine":
-            return Cosine()
-        case "negative-binomial":
-            return NegativeBinomial(smoothing=smoothing)
-        case "bernoulli":
-            return Bernoulli(smoothing)
-        case "exponential":
-            return Exponential()
+    if isinstance(beta_loss, str) and beta_loss in NAMED:
+        return NAMED[beta_loss](smoothing)
     raise ValueError(
         f"beta_loss={beta_loss!r} is not a divergence: use one of {', '.join(map(repr, NAMES))}, "
         "a finite number β, or an onmf.divergence.Divergence object."

@@ -64,13 +64,9 @@ def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArra
     return entries[:N_ROWS], entries[N_ROWS:]
 
 
+@np.errstate(all="ignore")  # clusters may be empty
 def outputs_of(divergence: Divergence, X: Any, C: Any) -> Outputs:
-    """Ask what a backend asks in a step. X and C may be CuPy arrays."""
-    with np.errstate(all="ignore"):  # clusters may be empty
-        return _outputs_of(divergence, X, C)
-
-
-def _outputs_of(divergence: Divergence, X: Any, C: Any) -> Outputs:
+    """Compute what a backend asks for in a step. X and C may be CuPy arrays."""
     like = X[0, :1]
     j = np.arange(X.shape[1], like=like)
     terms = {name: function(X, j).sum(axis=1) for name, function in divergence.row_terms.items()}

@@ -15,7 +15,7 @@ from .restarts import best_run, runs
 from .result import Agreement
 from .search import Search
 from .settings import Listener, Plan
-from .starts import Seeds, from_sums, random_partition
+from .starts import Seeds, from_sums, random_partitions
 
 VOTE_RUNS = 10
 """Number of runs over the votes; the best is used. The votes are a small matrix, so this is fast."""
@@ -63,9 +63,10 @@ def cast_votes(
 
     def voter(number: int) -> Seeds:
         listener.begin_run()
-        return random_partition(data, k, np.random.default_rng(int(seeds[number])))
+        return start(number)
 
     seeds = rng.integers(np.iinfo(np.int32).max, size=n_runs)
+    start = random_partitions(data, k, seeds)
     labels = []
     for run in runs(data, voter, seeds, plan, listener.watch, search):
         labels.append(to_host(run.labels))
@@ -81,11 +82,7 @@ def cluster_votes(block: Block, labels: Array, k: int, rng: np.random.Generator,
     votes = votes_of(labels, k)
     ballot = InMemory(block.backend.make_block(votes, KullbackLeibler(), block.weights))
     seeds = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
-
-    def start(run: int) -> Seeds:
-        return random_partition(ballot, k, np.random.default_rng(int(seeds[run])))
-
-    chosen = to_host(best_run(ballot, start, seeds, plan).labels)
+    chosen = to_host(best_run(ballot, random_partitions(ballot, k, seeds), seeds, plan).labels)
     return chosen, agreement_of(votes, chosen, k)
 
 

@@ -7,6 +7,7 @@ Reference: Gillis, Successive nonnegative projection algorithm for robust nonneg
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -178,6 +179,11 @@ def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
     centroids = from_sums(centroids)
     tie_parallel(centroids)
     return Seeds(centroids)
+
+
+def random_partitions(data: Data, k: int, seeds: Array) -> Callable[[int], Seeds]:
+    """Starts from random partitions, by the number of the run."""
+    return lambda run: random_partition(data, k, np.random.default_rng(int(seeds[run])))
 
 
 def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:

@@ -18,7 +18,7 @@ from onmf.data.validate import check_data, check_entries, check_kind
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence
 from onmf.fit import Clustering, Plan
 from onmf.fit.restarts import runs
-from onmf.fit.starts import Seeds, random_partition
+from onmf.fit.starts import random_partitions
 
 from .grow import Work, check_range, either, try_numbers
 from .selection import CRITERIA, Selection, reproduced
@@ -83,11 +83,7 @@ class Fit(NamedTuple):
         if self.divergence != data.divergence:
             data = data.with_divergence(self.divergence)
         seeds = np.random.default_rng([self.seed, *stream]).integers(np.iinfo(np.int32).max, size=self.n_init)
-
-        def start(run: int) -> Seeds:
-            return random_partition(data, k, np.random.default_rng(int(seeds[run])))
-
-        return min(runs(data, start, seeds, self.plan), key=lambda run: run.objective)
+        return min(runs(data, random_partitions(data, k, seeds), seeds, self.plan), key=lambda run: run.objective)
 
 
 @interrupt.heeding

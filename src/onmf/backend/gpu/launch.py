@@ -105,11 +105,6 @@ def long_(number: int) -> np.int64:
     return np.int64(number)
 
 
-def float_(number: float) -> np.float64:
-    """A ``double`` of CUDA."""
-    return np.float64(number)
-
-
 def null() -> np.uint64:
     """A null pointer."""
     return np.uint64(0)
