@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from onmf.arrays import to_host
+
 REMEDY = "Build it again from its entries, for example with scipy.sparse.coo_array."
 
 
@@ -19,15 +21,14 @@ def check_structure(X: Any, name: str = "X") -> None:
     """
     if not (issparse(X) or type(X).__module__.startswith("cupyx.")):
         return
-    if hasattr(X, "indptr"):
-        _check_compressed(X, name)
-    elif X.format == "coo":
-        _check_coordinates(X, name)
-    elif X.format == "dia":
-        _check_diagonals(X, name)
+    checks = {"coo": _fault_of_coordinates, "dia": _fault_of_diagonals}
+    check = _fault_of_compressed if hasattr(X, "indptr") else checks.get(X.format, lambda X: None)
+    fault = check(X)
+    if fault is not None:
+        raise ValueError(f"{name} is not a valid {X.format.upper()} matrix: {fault}. {REMEDY}")
 
 
-def _check_compressed(X: Any, name: str) -> None:
+def _fault_of_compressed(X: Any) -> str | None:
     """CSR, CSC and BSR: pointers increase from 0 to the number of entries, and indices are inside the matrix."""
     indptr, indices, data, kind = X.indptr, X.indices, X.data, X.format.upper()
     by_columns, block = kind == "CSC", getattr(X, "blocksize", (1, 1))
@@ -35,64 +36,50 @@ def _check_compressed(X: Any, name: str) -> None:
     line, across = ("column", "row") if by_columns else ("row", "column")
     for what, array in (("indptr", indptr), ("indices", indices)):
         if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name} is not a valid {kind} matrix: {what} has {array.ndim} dimensions and type {array.dtype}; it "
-                f"must be a list of integers. {REMEDY}"
-            )
+            return f"{what} has {array.ndim} dimensions and type {array.dtype}; it must be a list of integers"
     if len(indptr) != major + 1:
-        raise ValueError(
-            f"{name} is not a valid {kind} matrix: indptr has {len(indptr)} entries for {major} {line}s; it must have "
-            f"{major + 1}. {REMEDY}"
-        )
-    wrong = np.flatnonzero(_host(indptr[1:] < indptr[:-1]))
+        return f"indptr has {len(indptr)} entries for {major} {line}s; it must have {major + 1}"
+    wrong = np.flatnonzero(to_host(indptr[1:] < indptr[:-1]))
     if int(indptr[0]) != 0 or len(wrong):
         i = int(wrong[0]) if int(indptr[0]) == 0 else -1
-        raise ValueError(
-            f"{name} is not a valid {kind} matrix: indptr[{i + 1}] = {int(indptr[i + 1])}; it must be "
-            f"{'0' if i < 0 else f'at least {int(indptr[i])}, the entry before'}. {REMEDY}"
+        return (
+            f"indptr[{i + 1}] = {int(indptr[i + 1])}; it must be "
+            f"{'0' if i < 0 else f'at least {int(indptr[i])}, the entry before'}"
         )
     nnz = int(indptr[-1])
     if nnz > len(indices) or nnz > len(data):
-        raise ValueError(
-            f"{name} is not a valid {kind} matrix: indptr ends at {nnz}, but there are {len(indices)} indices and "
-            f"{len(data)} values. {REMEDY}"
-        )
+        return f"indptr ends at {nnz}, but there are {len(indices)} indices and {len(data)} values"
     if nnz and _outside(indices[:nnz], minor):
-        wrong = _host((indices[:nnz] < 0) | (indices[:nnz] >= minor))
+        wrong = to_host((indices[:nnz] < 0) | (indices[:nnz] >= minor))
         e = int(np.argmax(wrong))
-        i = int(np.searchsorted(_host(indptr), e, side="right")) - 1
-        raise ValueError(
-            f"{name} is not a valid {kind} matrix: indices[{e}] = {int(indices[e])}, in {line} {i}, is outside a "
-            f"matrix of {minor} {across}s. {REMEDY}"
-        )
+        i = int(np.searchsorted(to_host(indptr), e, side="right")) - 1
+        return f"indices[{e}] = {int(indices[e])}, in {line} {i}, is outside a matrix of {minor} {across}s"
+    return None
 
 
-def _check_coordinates(X: Any, name: str) -> None:
+def _fault_of_coordinates(X: Any) -> str | None:
     """COO: each entry has a coordinate on each axis, inside the matrix."""
     for axis, coordinates in enumerate(X.coords if hasattr(X, "coords") else (X.row, X.col)):
         if len(coordinates) != len(X.data) or coordinates.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name} is not a valid COO matrix: axis {axis} has {len(coordinates)} coordinates of type "
-                f"{coordinates.dtype} for {len(X.data)} values. {REMEDY}"
+            return (
+                f"axis {axis} has {len(coordinates)} coordinates of type {coordinates.dtype} for {len(X.data)} values"
             )
         if len(coordinates) and _outside(coordinates, X.shape[axis]):
-            e = int(np.argmax(_host((coordinates < 0) | (coordinates >= X.shape[axis]))))
-            raise ValueError(
-                f"{name} is not a valid COO matrix: entry {e} is at {int(coordinates[e])} on axis {axis}, whose "
-                f"length is {X.shape[axis]}. {REMEDY}"
-            )
+            e = int(np.argmax(to_host((coordinates < 0) | (coordinates >= X.shape[axis]))))
+            return f"entry {e} is at {int(coordinates[e])} on axis {axis}, whose length is {X.shape[axis]}"
+    return None
 
 
-def _check_diagonals(X: Any, name: str) -> None:
+def _fault_of_diagonals(X: Any) -> str | None:
     """DIA: each diagonal has an offset of at most 32 bits, the width that SciPy computes with."""
     offsets = X.offsets
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or X.data.ndim != 2 or len(offsets) != len(X.data):
-        raise ValueError(
-            f"{name} is not a valid DIA matrix: its offsets have shape {offsets.shape} and type {offsets.dtype}, and "
-            f"its diagonals shape {X.data.shape}. {REMEDY}"
+        return (
+            f"its offsets have shape {offsets.shape} and type {offsets.dtype}, and its diagonals shape {X.data.shape}"
         )
     if len(offsets) and max(int(offsets.max()), -int(offsets.min())) >= 2**31:
-        raise ValueError(f"{name} is not a valid DIA matrix: an offset needs more than 32 bits. {REMEDY}")
+        return "an offset needs more than 32 bits"
+    return None
 
 
 def _outside(indices: Any, end: int) -> bool:
@@ -100,7 +87,3 @@ def _outside(indices: Any, end: int) -> bool:
     unsigned = indices.view(f"u{indices.dtype.itemsize}") if indices.dtype.kind == "i" else indices
     return int(unsigned.max()) >= end
 
-
-def _host(array: Any) -> Any:
-    """Copy a CuPy array to NumPy."""
-    return array.get() if hasattr(array, "get") else array

@@ -9,6 +9,7 @@ Symbols: X (6, p) rows, C (3, p) centroids, S (6, 3) scores.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import fields
 from typing import Any, NamedTuple, get_args
@@ -100,27 +101,36 @@ def check_consistent(divergence: Divergence, features: int, *, sparse: bool = Fa
     global _sound
     if of_onmf(divergence) or (_sound[0] is divergence and _sound[1:] == (features, sparse)):
         return
+    for holds, what in _claims(divergence, features, sparse):
+        if not holds:
+            raise ValueError(f"{type(divergence).__name__} {what}.")
+    _sound = divergence, features, sparse
+
+
+Claims = Iterator[tuple[bool, str]]
+"""Whether each claim holds, and what is wrong if it does not. Later claims rely on earlier ones."""
+
+
+def _claims(divergence: Divergence, features: int, sparse: bool) -> Claims:
     for name, allowed in (("scale_rule", get_args(Scale)), ("domain", get_args(Domain))):
         value, names = getattr(divergence, name), ", ".join(map(repr, allowed))
-        _require(value in allowed, divergence, f"has {name}={value!r}: use one of {names}")
-    _require("features" not in divergence.row_terms, divergence, "has a row term 'features', which terms have anyway")
-    _check_fields(divergence)
+        yield value in allowed, f"has {name}={value!r}: use one of {names}"
+    yield "features" not in divergence.row_terms, "has a row term 'features', which terms have anyway"
+    yield from _fields(divergence)
     X, C = sample(divergence, features)
     if isinstance(divergence, Convex):
         check_scale(divergence.scale_rule, divergence.domain)
         check_derivatives(divergence)
-        _check_kernel_functions(divergence)
+        yield from _kernel_functions(divergence)
     if divergence.curved:
-        _require(isinstance(divergence, Convex), divergence, "is curved, and not a subclass of Convex")
-        _require(divergence.moves is None, divergence, "has moves, which need closed forms")
+        yield isinstance(divergence, Convex), "is curved, and not a subclass of Convex"
+        yield divergence.moves is None, "has moves, which need closed forms"
         for name in CLOSED_FORMS:
-            _require(
+            yield (
                 getattr(type(divergence), name) is getattr(Convex, name),
-                divergence,
                 f"overrides {name}, but with scale_rule={divergence.scale_rule!r} everything is computed from phi, "
                 "slope and curvature, and this method is never called: remove it",
             )
-        _sound = divergence, features, sparse
         return
     try:
         outputs = outputs_of(divergence, X, C)
@@ -133,34 +143,31 @@ def check_consistent(divergence: Divergence, features: int, *, sparse: bool = Fa
         for name, function in divergence.row_terms.items():
             at_zero = function(np.zeros(features), np.arange(features))
             what = f"has a row term {name!r} that is not 0 for x = 0, and sparse rows leave zeros out: pass an array"
-            _require(not np.any(at_zero), divergence, what)
-    _check_shapes(divergence, outputs, features)
-    _check_rows_apart(divergence, outputs, X, C)
-    _check_gauge(divergence, outputs, C)
-    _check_gain(divergence, outputs)
-    _check_promises(divergence, outputs, C)
-    _check_zeros(divergence, X, C)
-    _sound = divergence, features, sparse
+            yield not np.any(at_zero), what
+    yield from _shapes(divergence, outputs, features)
+    yield from _rows_apart(divergence, outputs, X, C)
+    yield from _gauge(divergence, outputs, C)
+    yield from _gain(divergence, outputs)
+    yield from _promises(divergence, outputs, C)
+    yield from _zeros(divergence, X, C)
 
 
-def _check_fields(divergence: Divergence) -> None:
+def _fields(divergence: Divergence) -> Claims:
     """Models are cloned, compared and saved by the fields of their divergence."""
     known = {field.name for field in fields(divergence)}
     more = [
         name for name in vars(divergence) if not (name in known or name[0] == "_" or hasattr(type(divergence), name))
     ]
-    _require(
+    yield (
         not more,
-        divergence,
         f"keeps {', '.join(more)} beside its fields: decorate it with @dataclass(frozen=True), and declare all of them",
     )
     try:
         same = bool(divergence == deepcopy(divergence)) and _alike(divergence, divergence.changed())
     except Exception:  # an array is neither true nor false; a lock has no copy; another __init__ takes other names
         same = False
-    _require(
+    yield (
         same,
-        divergence,
         "cannot be copied, compared and made again from its fields: make them numbers, texts or tuples, and let "
         "__init__ take what they hold",
     )
@@ -179,7 +186,7 @@ def _alike(one: Divergence, other: Divergence) -> bool:
     return all(a == b or bool(np.allclose(a, b, rtol=RTOL, atol=0)) for a, b in pairs)
 
 
-def _check_kernel_functions(divergence: Convex) -> None:
+def _kernel_functions(divergence: Convex) -> Claims:
     phi, x = divergence.kernel_functions, SAMPLES[divergence.domain]
     if phi is None:
         return
@@ -192,26 +199,21 @@ def _check_kernel_functions(divergence: Convex) -> None:
         for address, out in zip(phi, found, strict=True):
             map_entries(address, x, out)
     same = close(found[0], divergence.slope(x)) and close(found[1], divergence.curvature(x))
-    _require(same, divergence, "has kernel_functions that are not its slope and curvature: leave them out")
+    yield same, "has kernel_functions that are not its slope and curvature: leave them out"
 
 
-def _check_shapes(divergence: Divergence, outputs: Outputs, features: int) -> None:
+def _shapes(divergence: Divergence, outputs: Outputs, features: int) -> Claims:
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(BY_ROW, (N_ROWS,))
     shapes |= {"size": (N_CENTROIDS,), "templates": (N_CENTROIDS, features), "centers": (N_CENTROIDS, features)}
     for name, shape in (shapes | ({} if outputs.offsets is None else {"offsets": (N_CENTROIDS,)})).items():
         found = getattr(outputs, name)
-        _require(
-            isinstance(found, np.ndarray), divergence, f"gives {name} of type {type(found).__name__}, not an array"
-        )
-        _require(np.shape(found) == shape, divergence, f"gives {name} of shape {np.shape(found)}, not {shape}")
-        _require(
-            bool(np.isfinite(found).all()),
-            divergence,
-            f"gives {name} that is not finite for entries that its domain, {divergence.domain!r}, includes",
-        )
+        yield isinstance(found, np.ndarray), f"gives {name} of type {type(found).__name__}, not an array"
+        yield np.shape(found) == shape, f"gives {name} of shape {np.shape(found)}, not {shape}"
+        what = f"gives {name} that is not finite for entries that its domain, {divergence.domain!r}, includes"
+        yield bool(np.isfinite(found).all()), what
 
 
-def _check_rows_apart(divergence: Divergence, outputs: Outputs, X: FloatArray, C: FloatArray) -> None:
+def _rows_apart(divergence: Divergence, outputs: Outputs, X: FloatArray, C: FloatArray) -> Claims:
     """Backends ask about some rows or clusters at a time."""
     first, rest, ones = outputs_of(divergence, X[:2], C), outputs_of(divergence, X[2:], C), np.ones(N_CENTROIDS)
     of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(outputs, name)) for name in BY_ROW]
@@ -223,95 +225,86 @@ def _check_rows_apart(divergence: Divergence, outputs: Outputs, X: FloatArray, C
         of_clusters.append((divergence.offsets(C[:1]), outputs.offsets))  # type: ignore[arg-type]
     for what, pairs in (("rows", of_rows), ("centroids", of_clusters)):
         same = all(close(part, whole[: len(part)]) for part, whole in pairs)
-        _require(same, divergence, f"has methods whose results depend on the other {what}: compute each on its own")
+        yield same, f"has methods whose results depend on the other {what}: compute each on its own"
     whole = divergence.objective(C, ones, 1.0, 2.0)
-    _require(bool(np.isfinite(whole)), divergence, "has an objective that is not finite for centroids in its domain")
+    yield bool(np.isfinite(whole)), "has an objective that is not finite for centroids in its domain"
     parts = divergence.objective(C[:1], ones[:1], 1.0, 2.0) + divergence.objective(C[1:], ones[1:], 0.0, 0.0)
-    _require(
-        close(whole, parts),
-        divergence,
-        f"has an objective that is not a sum over clusters: {whole:g} for three, {parts:g} for one and two",
-    )
+    what = f"has an objective that is not a sum over clusters: {whole:g} for three, {parts:g} for one and two"
+    yield close(whole, parts), what
 
 
-def _check_gauge(divergence: Divergence, outputs: Outputs, C: FloatArray) -> None:
+def _gauge(divergence: Divergence, outputs: Outputs, C: FloatArray) -> Claims:
     """Centroids are published in the gauge H Hᵀ = I, that is at any size, unless their size counts."""
     if divergence.absolute:
-        _require(bool((outputs.scale == 1).all()), divergence, "has scale_rule='none', and a scale other than 1")
+        yield bool((outputs.scale == 1).all()), "has scale_rule='none', and a scale other than 1"
     if divergence.sized:
         rule = f"has scale_rule={divergence.scale_rule!r}"
-        _require(bool((outputs.size == 1).all()), divergence, f"{rule}, and a size other than 1: return ones")
+        yield bool((outputs.size == 1).all()), f"{rule}, and a size other than 1: return ones"
         return
     offsets = divergence.offsets(2 * C)
     same = close(divergence.templates(2 * C), outputs.templates)
     if offsets is not None and outputs.offsets is not None:
         same = same and close(offsets, outputs.offsets)
-    _require(
+    yield (
         same and close(divergence.size(2 * C), 2 * outputs.size),
-        divergence,
         "has templates, offsets or a size that do not suit centroids of any size: compute templates and offsets from "
         "normalise(centroids) with a size that doubles when the centroid does, or set scale_rule = 'none' for rows "
         "without a scale",
     )
 
 
-def _check_gain(divergence: Divergence, outputs: Outputs) -> None:
+def _gain(divergence: Divergence, outputs: Outputs) -> Claims:
     """The best score must be the lowest loss."""
     S = np.sort(outputs.scores, axis=1)
     gains = np.stack([divergence.gain(s, divergence.scale(s, outputs.terms), outputs.terms) for s in S.T], axis=1)
     rises = np.diff(gains, axis=1) >= -RTOL * (1 + np.abs(gains[:, 1:]))
-    _require(bool(rises.all()), divergence, "has a gain that falls while the score rises: rows get the worst cluster")
+    yield bool(rises.all()), "has a gain that falls while the score rises: rows get the worst cluster"
 
 
-def _check_promises(divergence: Divergence, outputs: Outputs, C: FloatArray) -> None:
+def _promises(divergence: Divergence, outputs: Outputs, C: FloatArray) -> Claims:
     best, terms = outputs.scores.max(axis=1), outputs.terms
     if divergence.fixed_weights:
         other = divergence.weight(2 * outputs.scale + 1, terms)
-        _require(
-            close(other, outputs.weight), divergence, "promises fixed_weights, and its weight depends on the scale"
-        )
+        yield close(other, outputs.weight), "promises fixed_weights, and its weight depends on the scale"
     if divergence.score_weights:
         same = close(outputs.weight, np.maximum(best, 0.0))
-        _require(same, divergence, "promises score_weights, and its weight is not the best score")
+        yield same, "promises score_weights, and its weight is not the best score"
     if divergence.fixed_scales:
-        _require(divergence.fixed_weights, divergence, "promises fixed_scales, which need fixed_weights")
+        yield divergence.fixed_weights, "promises fixed_scales, which need fixed_weights"
         same = close(divergence.scale(best - 1, terms), outputs.scale)
-        _require(same, divergence, "promises fixed_scales, and its scale depends on the score")
+        yield same, "promises fixed_scales, and its scale depends on the score"
         value = divergence.objective(C, np.ones(N_CENTROIDS), np.nan, 0.0)
-        _require(not np.isnan(value), divergence, "promises fixed_scales, and its objective depends on the loss")
+        yield not np.isnan(value), "promises fixed_scales, and its objective depends on the loss"
     if divergence.moves is not None:
-        _require(divergence.fixed_weights, divergence, "has moves, which need fixed_weights")
+        yield divergence.fixed_weights, "has moves, which need fixed_weights"
     form = divergence.template_form
     if form is not None:
         known = form.smoothing > 0 or not form.logarithms
-        _require(known, divergence, f"promises {form}, and logarithms need a smoothing")
+        yield known, f"promises {form}, and logarithms need a smoothing"
         same = outputs.offsets is None and close(outputs.templates, templates_of(form, C, outputs.size))
         same = same and np.array_equal(divergence.templates_at(C[:, :1], outputs.size), outputs.templates[:, :1])
-        alone = np.eye(1, C.shape[1])
-        same = same and bool((np.abs(C).max(axis=1) <= outputs.size).all() and divergence.size(alone)[0] >= 1)
-        _require(same, divergence, f"promises {form}, and its templates, templates_at, offsets or size are different")
+        one_entry = np.eye(1, C.shape[1])
+        same = same and bool((np.abs(C).max(axis=1) <= outputs.size).all() and divergence.size(one_entry)[0] >= 1)
+        yield same, f"promises {form}, and its templates, templates_at, offsets or size are different"
 
 
-def _check_zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> None:
+def _zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> Claims:
     """Zeros in rows and centroids give numbers; a zero in a centroid may cost infinity."""
     if divergence.domain == "positive":
         return
-    with np.errstate(all="ignore"):
-        outputs = outputs_of(divergence, *(np.where(np.eye(*each.shape), 0.0, each) for each in (X, C)))
+    outputs = outputs_of(divergence, *(np.where(np.eye(*each.shape), 0.0, each) for each in (X, C)))
     finite = bool(np.isfinite(outputs.constant).all())
-    _require(finite, divergence, "has a constant that is not finite for rows with zeros, which its domain includes")
+    yield finite, "has a constant that is not finite for rows with zeros, which its domain includes"
     for name, values in (("templates", outputs.templates), ("offsets", outputs.offsets)):
         known = values is None or bool((values < np.inf).all())
-        _require(known, divergence, f"has {name} of NaN or ∞ for centroids with zeros")
+        yield known, f"has {name} of NaN or ∞ for centroids with zeros"
     S, empty = np.where(np.eye(*C.shape), 0.0, C), np.zeros((1, C.shape[1]))
     with np.errstate(all="ignore"):
-        sums = divergence.centers(S, np.ones(N_CENTROIDS)), divergence.objective(S, np.ones(N_CENTROIDS), 0.0, 0.0)
-        known = not (
-            np.isnan(sums[0]).any() or np.isnan(sums[1]) or np.isnan(divergence.objective(empty, empty[:, 0], 0.0, 0.0))
-        )
-    _require(
-        known, divergence, "has centers or an objective of NaN for sums with zeros or an empty cluster: use divide"
-    )
+        centers = divergence.centers(S, np.ones(N_CENTROIDS))
+        value = divergence.objective(S, np.ones(N_CENTROIDS), 0.0, 0.0)
+        without_rows = divergence.objective(empty, empty[:, 0], 0.0, 0.0)
+    known = not (np.isnan(centers).any() or np.isnan(value) or np.isnan(without_rows))
+    yield known, "has centers or an objective of NaN for sums with zeros or an empty cluster: use divide"
 
 
 def templates_of(form: TemplateForm, C: FloatArray, size: FloatArray) -> FloatArray:
@@ -323,8 +316,3 @@ def templates_of(form: TemplateForm, C: FloatArray, size: FloatArray) -> FloatAr
 def close(a: Any, b: Any) -> bool:
     """Whether two arrays are equal but for rounding."""
     return bool(np.allclose(a, b, rtol=RTOL, atol=RTOL))
-
-
-def _require(holds: bool, divergence: Divergence, what: str) -> None:
-    if not holds:
-        raise ValueError(f"{type(divergence).__name__} {what}.")

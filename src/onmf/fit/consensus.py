@@ -1,4 +1,4 @@
-"""A start from many runs: rows that most runs put together start together."""
+"""Votes of many runs: which rows most runs put together."""
 
 from __future__ import annotations
 
@@ -15,34 +15,10 @@ from .restarts import best_run, runs
 from .result import Agreement
 from .search import Search
 from .settings import Listener, Plan
-from .starts import Seeds, from_sums, random_partitions
+from .starts import Seeds, random_partitions
 
 VOTE_RUNS = 10
 """Number of runs over the votes; the best is used. The votes are a small matrix, so this is fast."""
-
-
-def consensus_start(
-    data: Data,
-    k: int,
-    rng: np.random.Generator,
-    *,
-    n_runs: int,
-    plan: Plan,
-    listener: Listener,
-    search: Search | None = None,
-) -> Seeds:
-    """Cluster the data ``n_runs`` times from random partitions, then cluster the rows by the clusters they were in.
-
-    The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
-    Kullback–Leibler gives the start.
-    """
-    block = data.single_part().block
-    labels = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
-    chosen, agreement = cluster_votes(block, labels, k, rng, plan)
-    sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
-    if data.divergence.absolute:
-        counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
-    return Seeds(from_sums(sums, counts), agreement=agreement)
 
 
 def cast_votes(
@@ -56,10 +32,7 @@ def cast_votes(
     search: Search | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> Array:
-    """The labels of the rows in several runs from random partitions. → (n, runs)
-
-    The parameters are those of :func:`consensus_start`. ``done`` is called after each run.
-    """
+    """The labels of the rows in several runs from random partitions; ``done`` is called after each. → (n, runs)"""
 
     def voter(number: int) -> Seeds:
         listener.begin_run()

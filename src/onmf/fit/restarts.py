@@ -80,8 +80,8 @@ def runs(
     def prepare(number: int) -> tuple[int, LazySeeds]:
         return number, start(number)
 
-    def run(begun: tuple[int, LazySeeds], data: Data) -> Clustering:
-        number, seed = begun
+    def run(prepared: tuple[int, LazySeeds], data: Data) -> Clustering:
+        number, seed = prepared
         seed = seed() if callable(seed) else seed
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
         ended = alternate(data, first_centroids(data, seed, plan), max_iter=plan.max_iter, tol=plan.tol, watch=listener)
@@ -97,11 +97,11 @@ def runs(
 
 def first_centroids(data: Data, seeds: Seeds, plan: Plan) -> FloatArray:
     """The centroids from which the loop begins: those of the start, or the end of a loop with an easier divergence."""
-    warm_start = data.divergence.warm_start
-    if warm_start is None or seeds.given:
+    easier = data.divergence.warm_start
+    if easier is None or seeds.given:
         return seeds.centroids
-    begun = alternate(data.with_divergence(warm_start), seeds.centroids, max_iter=plan.max_iter, tol=plan.tol)
-    return to_host(begun.centroids)
+    ended = alternate(data.with_divergence(easier), seeds.centroids, max_iter=plan.max_iter, tol=plan.tol)
+    return to_host(ended.centroids)
 
 
 def in_parallel(

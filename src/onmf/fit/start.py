@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from onmf.data import Data
 from onmf.data.validate import check_centroids
 
-from .consensus import consensus_start
+from .consensus import cast_votes, cluster_votes
 from .search import Search, bisect
 from .settings import Listener, Settings
 from .starts import Seeds, from_sums, plus_plus, random_partition, random_rows, snpa_start, tie_parallel
@@ -49,10 +49,19 @@ def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Calla
 
 
 def _consensus(given: StartInput) -> Seeds:
-    data, settings, seed, listener, search = given
-    rng = np.random.default_rng(seed)
-    plan, n_runs = settings.plan, settings.n_consensus
-    return consensus_start(data, settings.n_clusters, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
+    """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
+
+    The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
+    Kullback–Leibler gives the start.
+    """
+    data, (k, plan, n_runs) = given.data, (given.settings.n_clusters, given.settings.plan, given.settings.n_consensus)
+    block, rng = data.single_part().block, np.random.default_rng(given.seed)
+    votes = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=given.listener, search=given.search)
+    chosen, agreement = cluster_votes(block, votes, k, rng, plan)
+    sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
+    if data.divergence.absolute:
+        counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
+    return Seeds(from_sums(sums, counts), agreement=agreement)
 
 
 def _bisection(given: StartInput) -> Seeds:
@@ -82,17 +91,15 @@ def get_start(init: Any) -> Start | None:
     if isinstance(init, Seeds):
         return Start(lambda given: init)
     if callable(init):
-        return Start(lambda given: _given(given, _called(init, given)), random=True)
-    return Start(lambda given: _given(given, init)) if np.ndim(init) > 0 else None
+        return Start(lambda given: _from_user(given, init), random=True)
+    return Start(lambda given: _from_user(given, init)) if np.ndim(init) > 0 else None
 
 
-def _called(init: Callable[..., Any], given: StartInput) -> Any:
-    return init(given.data.origin, given.settings.n_clusters, random_state=check_random_state(given.seed))
-
-
-def _given(given: StartInput, centroids: Any) -> Seeds:
-    """A start from centroids that a user gave."""
-    data = given.data
+def _from_user(given: StartInput, init: Any) -> Seeds:
+    """A start from centroids that a user gave, or that a user's function returns."""
+    data, centroids = given.data, init
+    if callable(init):
+        centroids = init(data.origin, given.settings.n_clusters, random_state=check_random_state(given.seed))
     checked = check_centroids(centroids, given.settings.n_clusters, data.shape[1], data.divergence)
     if not data.divergence.absolute:
         tie_parallel(checked)
