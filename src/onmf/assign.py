@@ -19,15 +19,19 @@ from onmf.data import Data
 from onmf.data.intake import prepare_data
 from onmf.data.validate import check_container, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, number
-from onmf.fit.describe import best_labels, labels_and_scales, labels_scales_and_margins, probabilities, total_loss
+from onmf.fit.describe import (
+    MIN_SMOOTHING,
+    best_labels,
+    labels_and_scales,
+    labels_scales_and_margins,
+    probabilities,
+    total_loss,
+)
 from onmf.fit.result import Assigned, Clustering, distinctiveness, membership
 from onmf.parameters import is_integer
 
 NEGLIGIBLE = 1e-12
 """Weights of features up to this may be rounding errors."""
-
-MIN_SMOOTHING = 1e-10
-"""Least smoothing of :meth:`AssignMixin.score`, which also applies to models fitted without smoothing."""
 
 
 class AssignMixin(TransformerMixin):

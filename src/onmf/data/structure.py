@@ -86,4 +86,3 @@ def _outside(indices: Any, end: int) -> bool:
     """Whether an index is negative or at least ``end``. One pass: as unsigned integers, negative ones are huge."""
     unsigned = indices.view(f"u{indices.dtype.itemsize}") if indices.dtype.kind == "i" else indices
     return int(unsigned.max()) >= end
-

@@ -11,6 +11,9 @@ from onmf.backend import Block, CentroidEntries, CurvedBlock, to_host
 from onmf.data import Part
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 
+MIN_SMOOTHING = 1e-10
+"""Least smoothing under which features that no row of a cluster has yet may occur, in models without smoothing too."""
+
 ROWS_AT_A_TIME = 1 << 18
 """Rows whose margins are computed together, which bounds the memory of intermediate results."""
 

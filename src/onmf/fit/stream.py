@@ -23,12 +23,9 @@ from onmf.backend import COUNTED, Block, CentroidEntries, CurvedBlock, StepSums,
 from onmf.data import Data
 from onmf.divergence import Array, FloatArray, divide
 
-from .describe import last_labels, margins_of
+from .describe import MIN_SMOOTHING, last_labels, margins_of
 from .loop import objective
 from .result import Clustering
-
-MIN_SMOOTHING = 1e-10
-"""Least smoothing of centroids at which sums without closed forms are computed: features may occur later."""
 
 EMPTY_MASS = 1e-12
 """A cluster whose mass falls to this fraction of its earlier mass counts as empty: the rest is rounding error."""
