@@ -19,7 +19,7 @@ def read_only_view(array: Array) -> Array:
     """The same array, which cannot be written to.
 
     Numba compiles a kernel once for arrays that can be written to, and once more for those that cannot, such as files
-    that are mapped into memory. So that it compiles only one of them, the kernels get read-only rows alone.
+    that are mapped into memory. Kernels get only read-only rows, so that it compiles them once.
     """
     array = array.view()
     array.flags.writeable = False

@@ -53,7 +53,7 @@ TEMPERATURES = (1e-300, 1e300)
 """Smallest and largest temperature in a model file. It has the unit of the losses, which depends on that of X."""
 
 PRIOR_ROWS = 20
-"""A cluster is treated as if it had so many more rows, which behave as all rows do: a small one tells little."""
+"""Every cluster counts as if it had this many more rows, which behave like all rows: a small one tells little."""
 
 ROWS_AT_A_TIME = 1 << 16
 """Rows whose confidence is computed together, which bounds the memory of intermediate results."""
@@ -70,12 +70,12 @@ class Calibration:
     def apply(self, chances: FloatArray, labels: Array) -> tuple[FloatArray, Array]:
         """The confidence of each row in its cluster, and its best other cluster, -1 if there is none. → 2 × (n,)"""
         rows = np.arange(len(labels))
-        sure = self.low[labels] + (self.high - self.low)[labels] * _probability(chances, labels, self.temperature)
+        confidence = self.low[labels] + (self.high - self.low)[labels] * _probability(chances, labels, self.temperature)
         others = chances.copy()
         others[rows, labels] = -np.inf
-        following = others.argmax(axis=1).astype(np.int32)
-        following[np.isneginf(others[rows, following])] = -1  # without smoothing, a cluster can be impossible
-        return sure, following
+        runners_up = others.argmax(axis=1).astype(np.int32)
+        runners_up[np.isneginf(others[rows, runners_up])] = -1  # without smoothing, a cluster can be impossible
+        return confidence, runners_up
 
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""
@@ -160,10 +160,10 @@ def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
 def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) -> tuple[FloatArray, Array]:
     """The confidence of rows in their clusters, and their best other clusters, -1 if there is none. → 2 × (n,)"""
     data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
-    sure, following = data.map_rows(
+    confidence, runners_up = data.map_rows(
         confidence_by_row, data.to_device(model.cluster_centers_), calibration, labels=labels
     )
-    return to_host(sure), to_host(following)
+    return to_host(confidence), to_host(runners_up)
 
 
 def confidence_by_row(
@@ -172,12 +172,12 @@ def confidence_by_row(
     """The confidence of the rows of a part in their clusters, and their best other clusters. → 2 × (n,)"""
     block, labels = part.block, to_host(labels)
     n = len(block)
-    sure, following = np.empty(n), np.empty(n, dtype=np.int32)
+    confidence, runners_up = np.empty(n), np.empty(n, dtype=np.int32)
     for start in range(0, n, ROWS_AT_A_TIME):
         rows = slice(start, min(start + ROWS_AT_A_TIME, n))
         some = block if n <= ROWS_AT_A_TIME else block.subset(np.arange(rows.start, rows.stop))
-        sure[rows], following[rows] = calibration.apply(-to_host(losses_of(some, centroids)), labels[rows])
-    return sure, following
+        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses_of(some, centroids)), labels[rows])
+    return confidence, runners_up
 
 
 def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibration:

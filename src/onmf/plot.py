@@ -175,7 +175,7 @@ def plot_selection(selection: Selection) -> Any:
     Returns
     -------
     array of matplotlib.axes.Axes
-        One for each criterion that is known, that which chooses first.
+        One for each criterion that is known; the one that chooses comes first.
     """
     plt = _pyplot()
     curves = {

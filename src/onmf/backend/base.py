@@ -148,7 +148,7 @@ class Backend(ABC):
         return kind(self, rows, X, X.shape, divergence, weights, terms, constants)
 
     def check(self, divergence: Divergence, features: int) -> None:
-        """Refuse a divergence that this backend cannot compute for rows of so many features."""
+        """Refuse a divergence that this backend cannot compute for rows of this many features."""
         if divergence.curved and self.curves is None:
             raise refused(self, divergence)
 

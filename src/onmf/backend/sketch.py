@@ -38,7 +38,7 @@ USELESS = 0.5
 """Share of open rows above which a fresh sketch is not worth keeping."""
 
 CANDIDATES = 4
-"""About as many templates of an open row are scored, with the time it takes to fetch the row."""
+"""Templates that are scored for an open row, about; the time to fetch the row is included."""
 
 DOUBLE, SINGLE = 2.0**-53, 2.0**-24
 """Relative rounding errors."""

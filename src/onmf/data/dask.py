@@ -293,7 +293,7 @@ class InDask(InParts):
                     "Start workers, then fit again."
                 )
             idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
-            if idle == IDLE_CHECKS:  # one is gone and the others have been idle for a while: tasks wait for the one
+            if idle == IDLE_CHECKS:  # the others have been idle for a while: tasks wait for the one that is gone
                 raise self._lost(client)
 
     def _lost(self, client: Any) -> RuntimeError:

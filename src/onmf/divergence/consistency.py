@@ -93,11 +93,11 @@ def of_onmf(divergence: Divergence) -> bool:
 
 
 _sound: tuple[Divergence | None, int, bool] = None, 0, False
-"""The last object that was found sound, for so many features, sparse or not: blocks of rows ask again and again."""
+"""The last object that passed, its number of features, and whether rows were sparse: every block of rows asks."""
 
 
 def check_consistent(divergence: Divergence, features: int, *, sparse: bool = False) -> None:
-    """Refuse a divergence of a user's own class that contradicts itself, for rows of so many features."""
+    """Refuse a divergence of a user's own class that contradicts itself, for rows of this many features."""
     global _sound
     if of_onmf(divergence) or (_sound[0] is divergence and _sound[1:] == (features, sparse)):
         return

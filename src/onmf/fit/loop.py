@@ -24,7 +24,7 @@ from .reseed import refill
 class Iteration:
     """What one iteration did. ``change`` is ‖H − H_prev‖_F; ``objective`` is computed only if somebody watches.
 
-    ``seconds`` is the time in which the host asked and waited. A backend that works ahead computes two iterations then.
+    ``seconds`` is the time that the host waited. A backend that works ahead computes parts of two iterations in it.
     """
 
     number: int

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 F = TypeVar("F", bound=Callable[..., Any])
 
 SIMPLE = (bool, int, float, BuiltinFunctionType)
-"""Outer variables of a user's function that are as they look: numbers, and functions such as those of math."""
+"""Types of outer variables whose value says all: numbers, and functions such as those of math."""
 
 KERNELS: list[Any] = []
 """All compiled kernels."""

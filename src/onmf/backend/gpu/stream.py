@@ -35,7 +35,7 @@ class StreamedRows:
 
     Iterating gives ``(start, stop, rows)``; the rows are valid until the next iteration. A pass may begin before
     another has ended, in the same thread or in another; it then takes memory for blocks of its own. The rows must not
-    change. A block has at most so many entries, unless a row has more.
+    change. A block has at most ``entries`` entries, unless a row has more.
     """
 
     def __init__(self, cupy: Any, source: Any, entries: int) -> None:
