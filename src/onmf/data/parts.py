@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple
@@ -41,6 +40,40 @@ from .base import Data, Engine, Part, backend_of
 
 class PartError(RuntimeError):
     """Something went wrong in one part of the data; the message says in which."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows in parts that can be read, before an engine holds them."""
+
+    blocks: Any  # the parts, or a callable that returns them in turn, the same ones each time
+    read: Callable[..., Matrix]  # read(block, features=...) -> rows as backends read them; refuses what is not allowed
+    check: Callable[..., tuple[Matrix, int]]  # the same for a part that is read for the first time: -> rows, zero rows
+    weights: Any = None  # one array, or one for each part; a number is the weight of every row
+    noun: str = "part"  # what messages call a part
+    one: Callable[[int], Any] | None = None  # returns a part by its number, without those before it
+    sizes: list[int] | None = None  # rows of each part, if known before they are read
+    features: int | None = None  # number of features, if known
+    names: Array | None = None  # of the features
+    origin: Any = None  # what the user passed
+    gpu: bool = False  # whether the parts are CuPy arrays
+
+    @property
+    def shape(self) -> tuple[Any, Any]:
+        """(rows, features), None where not known yet."""
+        return (None if self.sizes is None else sum(self.sizes), self.features)
+
+    def weights_of(self, first: int, n: int) -> Any:
+        """The weights of n rows, if there is one array for all of them."""
+        return self.weights if np.ndim(self.weights) == 0 else self.weights[first : first + n]
+
+
+class LastStep(NamedTuple):
+    """The last step of a run: its number, 0 before the first, and its templates, which give the labels again."""
+
+    number: int = 0
+    templates: FloatArray | None = None
+    offsets: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -137,12 +170,9 @@ class PartTask:
     """What is done to each part in a pass: read it, find or make what is kept of it, and call a function."""
 
     backend: Backend
-    read: Callable[..., Matrix]  # as in Source, for the known number of features
-    check: Callable[..., tuple[Matrix, int]]
-    noun: str  # what messages call a part
+    source: Source  # how to read a part; without the parts
     divergence: Divergence
-    step_number: int  # of the last step: the labels that are kept must be those of it
-    offsets: FloatArray | None  # of the last step
+    last: LastStep  # the labels that are kept must be those of this step; without its templates
     function: Callable[..., Any]  # function(part, *args)
     sizes: list[int]  # rows that each part had in the first pass; empty in that pass
     checked: bool  # whether each part was checked in an earlier pass
@@ -154,28 +184,28 @@ class PartTask:
         first: int,
         load: Callable[[], Any],
         weights: Any,
-        last: FloatArray | None,
+        templates: FloatArray | None,
         args: tuple[Any, ...],
         stays: bool = False,
     ) -> tuple[Any, int]:
         """Run the function over part ``number``, whose first row is ``first``. → its result, the number of rows
 
         ``load()`` reads the part. ``weights`` are those of its rows, one number, or a function of the number of rows.
-        ``last`` are the templates of the last step. ``stays`` says whether the part stays in the memory of this process
+        ``templates`` are those of the last step. ``stays`` says whether the part stays in the memory of this process
         anyway.
         """
-        with name_part_in_errors(self.noun, number):
+        with name_part_in_errors(self.source.noun, number):
             raw = load()
             with cache.lock(number):
                 part = self._part(cache, number, first, raw, weights)
                 resident = raw if stays and on_gpu(raw) else None
                 del raw  # the block is all that is needed of it
-                if self.step_number == 0:
+                if self.last.number == 0:
                     part.run.state, part.step_number = RunState(), 0
-                elif part.step_number != self.step_number:
-                    assert last is not None
-                    labels, scales, _ = part.block.assign(part.block.prepare_templates(last, self.offsets))
-                    part.run.state, part.step_number = RunState(labels, scales), self.step_number
+                elif part.step_number != self.last.number:
+                    assert templates is not None
+                    labels, scales, _ = part.block.assign(part.block.prepare_templates(templates, self.last.offsets))
+                    part.run.state, part.step_number = RunState(labels, scales), self.last.number
                 result = self.function(part, *args)
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
@@ -185,11 +215,14 @@ class PartTask:
 
     def _part(self, cache: PartCache, number: int, first: int, raw: Any, weights: Any) -> CachedPart:
         """The part, with what is kept of it."""
-        kept = cache.parts.get(number)
+        kept, source = cache.parts.get(number), self.source
         if kept is not None and kept.resident is raw and raw is not None:
             return self._restored(cache, number, first, kept, kept.block)
         with mention_change_in_errors(self.checked or kept is not None):
-            rows, zeros = self.check(raw) if kept is None else (self.read(raw), 0)
+            if kept is None:
+                rows, zeros = source.check(raw, features=source.features)
+            else:
+                rows, zeros = source.read(raw, features=source.features), 0
         cache.zeros += zeros
         if on_gpu(rows) and not self.backend.takes_cupy:
             raise ValueError(
@@ -248,40 +281,6 @@ def mention_change_in_errors(before: bool) -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True)
-class Source:
-    """Rows in parts that can be read, before an engine holds them."""
-
-    blocks: Any  # the parts, or a callable that returns them in turn, the same ones each time
-    read: Callable[..., Matrix]  # read(block, features=...) -> rows as backends read them; refuses what is not allowed
-    check: Callable[..., tuple[Matrix, int]]  # the same for a part that is read for the first time: -> rows, zero rows
-    weights: Any = None  # one array, or one for each part; a number is the weight of every row
-    noun: str = "part"  # what messages call a part
-    one: Callable[[int], Any] | None = None  # returns a part by its number, without those before it
-    sizes: list[int] | None = None  # rows of each part, if known before they are read
-    features: int | None = None  # number of features, if known
-    names: Array | None = None  # of the features
-    origin: Any = None  # what the user passed
-    gpu: bool = False  # whether the parts are CuPy arrays
-
-    @property
-    def shape(self) -> tuple[Any, Any]:
-        """(rows, features), None where not known yet."""
-        return (None if self.sizes is None else sum(self.sizes), self.features)
-
-    def weights_of(self, first: int, n: int) -> Any:
-        """The weights of n rows, if there is one array for all of them."""
-        return self.weights if np.ndim(self.weights) == 0 else self.weights[first : first + n]
-
-
-class LastStep(NamedTuple):
-    """The last step of a run: its number, 0 before the first, and its templates, which give the labels again."""
-
-    number: int = 0
-    templates: FloatArray | None = None
-    offsets: FloatArray | None = None
-
-
 class PartsEngine(Engine):
     """What engines for rows in parts share."""
 
@@ -327,20 +326,9 @@ class InParts(Data):
 
     def task(self, function: Callable[..., Any]) -> PartTask:
         """The task of a pass that runs this function."""
-        source, features = self.source, self.source.features
-        read, check = partial(source.read, features=features), partial(source.check, features=features)
-        return PartTask(
-            self.backend,
-            read,
-            check,
-            source.noun,
-            self.divergence,
-            self.last.number,
-            self.last.offsets,
-            function,
-            self._sizes,
-            self._checked,
-        )
+        source = replace(self.source, blocks=None, weights=None, one=None, names=None, origin=None)
+        last = self.last._replace(templates=None)
+        return PartTask(self.backend, source, self.divergence, last, function, self._sizes, self._checked)
 
     def survey(self) -> None:
         """Read all parts once, check them, and find out their sizes."""
