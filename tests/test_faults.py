@@ -173,10 +173,6 @@ class Killing(Dask):
 
 
 class KillingData(InDask):
-    def __init__(self, engine, source, divergence):
-        super().__init__(engine.backend, source, divergence, engine.patience)
-        self.engine = engine
-
     def step(self, templates, offsets=None):
         if self.iteration != 2:
             return super().step(templates, offsets)

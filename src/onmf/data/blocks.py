@@ -52,22 +52,18 @@ class Blocks(PartsEngine):
         return "it reads batches from a callable. Pass a function without arguments that returns them, one by one."
 
     def open(self, source: Source, divergence: Divergence) -> InBlocks:
-        return InBlocks(self.backend, source, divergence, self.progress)
+        return InBlocks(self, source, divergence)
 
 
 class InBlocks(InParts):
     """Rows that are read block by block."""
 
-    def __init__(self, backend: Backend, source: Source, divergence: Divergence, progress: Progress | None) -> None:
-        super().__init__(backend, source, divergence)
-        self._progress = progress
+    engine: Blocks
+
+    def __init__(self, engine: Blocks, source: Source, divergence: Divergence) -> None:
+        super().__init__(engine, source, divergence)
         self._passes = 0  # of the start
         self._memo = PartCache()
-
-    def with_divergence(self, divergence: Divergence) -> InBlocks:
-        other = InBlocks(self.backend, self.source, divergence, self._progress)
-        other.survey()
-        return other
 
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         return list(self._each(function, args))
@@ -126,7 +122,7 @@ class InBlocks(InParts):
 
     def _reporter(self, function: Callable[..., Any]) -> Callable[[int], None]:
         """A function that is told how many rows of this pass are done."""
-        progress = self._progress
+        progress = self.engine.progress
         if progress is None:
             return lambda done: None
         names = {survey: "reading", step_of: f"iteration {self.iteration}", rows_of: "looking at the clusters"}

@@ -69,23 +69,19 @@ class Dask(PartsEngine):
         )
 
     def open(self, source: Source, divergence: Divergence) -> InDask:
-        return InDask(self.backend, source, divergence, self.patience)
+        return InDask(self, source, divergence)
 
 
 class InDask(InParts):
     """Rows of a Dask collection."""
 
-    def __init__(self, backend: Backend, source: Source, divergence: Divergence, patience: float) -> None:
-        super().__init__(backend, source, divergence)
-        self._patience = patience
+    engine: Dask
+
+    def __init__(self, engine: Dask, source: Source, divergence: Divergence) -> None:
+        super().__init__(engine, source, divergence)
         self._key = ""  # under which workers keep what they know of the parts; nothing is kept without one
         self._sent: list[tuple[Any, Any]] = []
         self._pinned = True
-
-    def with_divergence(self, divergence: Divergence) -> InDask:
-        other = InDask(self.backend, self.source, divergence, self._patience)
-        other.survey()
-        return other
 
     @cached_property
     def _blocks(self) -> list[Any]:
@@ -287,10 +283,10 @@ class InDask(InParts):
                 raise self._lost(client) from error
             now = time.monotonic()
             alone_since = None if at_work else alone_since or now
-            if alone_since is not None and now - alone_since > self._patience:
+            if alone_since is not None and now - alone_since > self.engine.patience:
                 raise PartError(
-                    f"The Dask cluster has had no worker for {self._patience:g} seconds{fatal_partitions(client)}. "
-                    "Start workers, then fit again."
+                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds"
+                    f"{fatal_partitions(client)}. Start workers, then fit again."
                 )
             idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
             if idle == IDLE_CHECKS:  # the others have been idle for a while: tasks wait for the one that is gone

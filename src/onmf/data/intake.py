@@ -93,28 +93,25 @@ def _automatic(X: Any) -> str:
 
 def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
     """The engine of a name; ``gpu`` says whether it gets parts that are CuPy arrays."""
+    if name not in NAMES:
+        raise _unknown(name)
+    if name == "reference":
+        if n_threads is not None:
+            raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
+        return Memory(ReferenceBackend())
+    threads = n_threads or (1 if name == "dask" else available_cores())
     # Imported here because numba takes long to import and not every use of the package needs it.
-    match name:
-        case "dask" if gpu:
-            from onmf.backend.gpu import GpuBackend
+    if name == "gpu" or (name == "dask" and gpu):
+        from onmf.backend.gpu import GpuBackend
 
-            return Dask(GpuBackend(n_threads or 1))
-        case "cpu" | "blocks" | "dask":
-            from onmf.backend.cpu import CpuBackend
+        backend: Backend = GpuBackend(threads)
+    else:
+        from onmf.backend.cpu import CpuBackend
 
-            if name == "dask":
-                return Dask(CpuBackend(n_threads or 1))
-            backend = CpuBackend(n_threads or available_cores())
-            return Blocks(backend) if name == "blocks" else Memory(backend)
-        case "gpu":
-            from onmf.backend.gpu import GpuBackend
-
-            return Memory(GpuBackend(n_threads or available_cores()))
-        case "reference":
-            if n_threads is not None:
-                raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
-            return Memory(ReferenceBackend())
-    raise _unknown(name)
+        backend = CpuBackend(threads)
+    if name == "dask":
+        return Dask(backend)
+    return Blocks(backend) if name == "blocks" else Memory(backend)
 
 
 def _unknown(engine: object) -> ValueError:

@@ -300,8 +300,9 @@ class PartsEngine(Engine):
 class InParts(Data):
     """Rows in parts: how to read them (``source``), the last step, and the number of steps of the current run."""
 
-    def __init__(self, backend: Backend, source: Source, divergence: Divergence) -> None:
-        self.backend, self.source, self.divergence, self.origin = backend, source, divergence, source.origin
+    def __init__(self, engine: PartsEngine, source: Source, divergence: Divergence) -> None:
+        self.engine, self.backend, self.divergence = engine, engine.backend, divergence
+        self.source, self.origin = source, source.origin
         self.shape = (sum(source.sizes or []), source.features or 0)
         self.zeros = 0
         self.last = LastStep()
@@ -323,6 +324,9 @@ class InParts(Data):
     @property
     def constant(self) -> float:
         return self._constant
+
+    def with_divergence(self, divergence: Divergence) -> InParts:
+        return self.engine.make_data(self.source, divergence)
 
     def task(self, function: Callable[..., Any]) -> PartTask:
         """The task of a pass that runs this function."""
