@@ -1,136 +1,84 @@
-"""Runs the benchmark: ``python -m benchmarks [PART …] [--quick] [--repeats N] [--out DIR]``."""
+"""Runs a benchmark: ``python -m benchmarks [NAME] [OPTIONS]``; without a name, that of speed. NAME --help has options.
 
-from __future__ import annotations
+The options of a benchmark are the parameters of its function.
+"""
 
 import argparse
-import json
-import platform
+import importlib
+import inspect
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import sklearn
-
-from onmf.backend import available_cores
 
 from . import measure
-from .parts import PARTS, Row
 
-METHODS = ("KMeans", "KL", "Frobenius")
-PEERS = ("KMeans", "NMF", "plain SciPy")
+BENCHMARKS = {
+    "speed": "speed.run",
+    "gpu": "gpu.run",
+    "scale": "scale.run",
+    "image": "image.run",
+    "peers": "documents.peers",
+    "optima": "documents.optima",
+    "starts": "starts.run",
+    "steps": "steps.run",
+    "number": "number.run",
+    "divergences": "divergences.run",
+    "reliability": "reliability.run",
+    "cells": "cells.compare.run",
+}
+"""The module and the function of each benchmark."""
+
+HELP = {
+    "folder": "for files that need much space",
+    "parts": "what to measure; by default all",
+    "sets": "data sets; by default all that are on this machine",
+    "methods": "by default all",
+    "quick": "use tiny data: checks that it runs; the numbers mean nothing",
+    "repeats": "number of repeats; the median is reported",
+    "cpu": "count the time of the processor, for a machine on which other programs run",
+    "out": "folder for the results",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, and write JSON, Markdown and a figure."""
+    """Run the benchmark that is named."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    named = bool(arguments) and not arguments[0].startswith("-")
+    name = arguments.pop(0) if named else "speed"
+    if name not in BENCHMARKS:
+        sys.exit(f"There is no benchmark {name}. There are {', '.join(BENCHMARKS)}.")
+    place, _, function = BENCHMARKS[name].rpartition(".")
+    module = importlib.import_module(f"benchmarks.{place}")
+    run = getattr(module, function)
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure onmf, and compare it with other packages."
+        prog=f"python -m benchmarks {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="parts to measure; by default all")
-    parser.add_argument(
-        "--quick", action="store_true", help="use tiny data: checks that it runs; the numbers mean nothing"
-    )
-    parser.add_argument("--repeats", type=int, default=5, help="number of repeats; the median is reported")
-    parser.add_argument("--out", type=Path, default=Path("docs/performance"), help="folder for the results")
-    arguments = parser.parse_args(argv)
-    # Fits do not converge, because the number of iterations is fixed.
+    for option in inspect.signature(run).parameters.values():
+        add_option(parser, option)
+    options = vars(parser.parse_args(arguments))
+    measure.QUICK = options.get("quick", False)
+    # Fits do not converge where the number of iterations is fixed.
     warnings.filterwarnings("ignore", category=UserWarning)
     warnings.filterwarnings("ignore", category=FutureWarning, module="sib")
-    measure.QUICK = arguments.quick
-    rows: list[Row] = []
-    machine = describe_machine()
-    print(machine)
-    for part in arguments.parts or PARTS:
-        for row in PARTS[part](arguments.quick, arguments.repeats):
-            rows.append(row)
-            mark = {None: "", True: "✓", False: "✗"}[row.met]
-            print(f"  {row.what:80} {row.value:10.3g} {row.unit:4} {row.target:7} {mark}", flush=True)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    results = arguments.out / "results.json"
-    if arguments.parts and results.exists():  # keep parts that were measured earlier on the same machine
-        before = json.loads(results.read_text())
-        measured = {row.part for row in rows}
-        if before["machine"] == machine:
-            rows = [*(Row(**row) for row in before["rows"] if row["part"] not in measured), *rows]
-    content = {"machine": machine, "rows": [row.record() for row in rows]}
-    results.write_text(json.dumps(content, indent=1, default=float) + "\n")
-    write_tables(machine, rows, arguments.out)
-    print(f"Written to {arguments.out}")
+    run(**options)
 
 
-def describe_machine() -> str:
-    """Describe the machine and the versions in one line."""
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    cores = available_cores()
-    return f"{model}, {cores} cores; Python {platform.python_version()}, scikit-learn {sklearn.__version__}"
-
-
-def write_tables(machine: str, rows: list[Row], folder: Path) -> None:
-    """Write the table and the figure for users (speed), and the table for developers (targets)."""
-    (folder / "speed.md").write_text(to_speed(machine, rows))
-    (folder / "targets.md").write_text(to_targets(machine, rows))
-    plot(rows, folder / "speed.png")
-
-
-def to_speed(machine: str, rows: list[Row]) -> str:
-    """Return a table of the times of an iteration, one line for each data set, type and number of clusters."""
-    times: dict[str, dict[str, float]] = {}
-    for row in rows:
-        method, _, case = row.what.partition(", ")
-        if row.unit == "ms" and method in METHODS and case.count(", ") == 2:
-            times.setdefault(case, {})[method] = row.value
-    lines = [f"Milliseconds of an iteration, measured on {machine}. In brackets: how many times as fast as KMeans.", ""]
-    lines += ["| data | type | clusters | KMeans | KL | Frobenius |", "|---|---|---:|---:|---:|---:|"]
-    for case, measured in times.items():
-        data, kind, clusters = case.split(", ")
-        peer = measured["KMeans"]
-        ours = (f"{measured[name]:.3g} ({peer / measured[name]:.1f} ×)" for name in METHODS[1:])
-        lines.append(f"| {data} | {kind} | {clusters.removeprefix('r = ')} | {peer:.3g} | {' | '.join(ours)} |")
-    return "\n".join([*lines, ""])
-
-
-def to_targets(machine: str, rows: list[Row]) -> str:
-    """Return a table of the rows that have a target, and one of the others."""
-    lines = [f"Measured on {machine}.", ""]
-    for title, has_target in (("Targets", True), ("Other figures", False)):
-        chosen = [row for row in rows if bool(row.target) is has_target]
-        if chosen:
-            lines += [f"**{title}**", "", "| | measured | target | |", "|---|---:|---:|---|"]
-            for row in chosen:
-                mark = {None: "", True: "✓", False: "**missed**"}[row.met]
-                lines.append(f"| {row.what} | {row.value:.3g} {row.unit} | {row.target} | {mark} |")
-            lines.append("")
-    return "\n".join(lines)
-
-
-def plot(rows: list[Row], path: Path) -> None:
-    """Plot how many times as fast as its peers onmf is."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    chosen = [row for row in rows if row.unit == "×" and row.what.split(" against ")[-1].startswith(PEERS)]
-    if not chosen:
-        return
-    figure, ax = plt.subplots(figsize=(9, 0.32 * len(chosen) + 1), layout="constrained")
-    positions: Any = range(len(chosen))[::-1]
-    colours = ["#2a6f97" if row.value >= 1 else "#c1121f" for row in chosen]
-    ax.barh(positions, [row.value - 1 for row in chosen], left=1, color=colours)
-    for position, row in zip(positions, chosen, strict=True):
-        ax.text(max(row.value, 1), position, f" {row.value:.1f}", va="center", fontsize=8)
-    ax.set_ylim(-1, len(chosen))
-    ax.axvline(1, color="#1b263b", lw=1)
-    ax.set_yticks(positions, [row.what for row in chosen], fontsize=8)
-    ax.set_xscale("log")
-    ax.set_xlabel("times as fast; right of the line, onmf is faster", fontsize=9)
-    ax.tick_params(axis="y", length=0)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+def add_option(parser: argparse.ArgumentParser, option: inspect.Parameter) -> None:
+    """Add a parameter of a benchmark to a parser, by the type of its default."""
+    name, default, about = option.name, option.default, HELP.get(option.name)
+    if default is option.empty:
+        parser.add_argument(name, type=Path, help=about)
+    elif default is False:
+        parser.add_argument(f"--{name}", action="store_true", help=about)
+    elif isinstance(default, tuple):
+        choices = (default or None) if name in ("parts", "methods") else None
+        kind = type(default[0]) if default else str
+        parser.add_argument(f"--{name}", nargs="*", type=kind, default=default, choices=choices, help=about)
+    else:
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=about or f"by default {default}")
 
 
 if __name__ == "__main__":

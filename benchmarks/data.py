@@ -1,47 +1,31 @@
-"""Data sets of the benchmark."""
+"""The data sets of the benchmarks, by name."""
 
-from __future__ import annotations
-
-import functools
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from onmf.datasets import list_datasets, load_documents, load_hyperspectral, make_counts, make_scene
+from onmf.datasets import list_datasets, load_cells, load_docstrings, load_documents, make_counts
 
-TINY = "zipf-300"
-"""The corpus that ``--quick`` uses."""
+MADE = "made-"
+"""Generated sets are named after their number of clusters: made-3."""
 
-
-@functools.cache
-def corpus(name: str) -> csr_array | None:
-    """Return a documents × words matrix in float64; None if its data are not available.
-
-    ``"NG20"`` is the paper's; ``"zipf-N"`` is generated: N documents of about 110 different words out of 30,000 (50,000
-    for the largest, 1,000 below 2,000 documents), with frequencies that follow Zipf's law.
-    """
-    if name == "NG20":
-        available = any(info.name == name and info.available for info in list_datasets())
-        return load_documents(name).X.astype(np.float64) if available else None
-    n = int(name.removeprefix("zipf-"))
-    words, length = (50_000, 148) if n >= 200_000 else (30_000, 152) if n >= 2000 else (1000, 40)
-    overlap = 0.3 if n >= 5000 else 0.85  # a small corpus must be harder to need as many iterations
-    return make_counts(n, words, 20, length=length, overlap=overlap, random_state=0).X.astype(np.float64)
+DOCSTRINGS = "docstrings"
+"""SciPy's docstrings."""
 
 
-@functools.cache
-def image(name: str) -> Any:
-    """Return a pixels × bands matrix; None if its data are not available.
+def available(*kinds: str) -> list[str]:
+    """Return the names of the sets of some kinds that are on this machine."""
+    return [info.name for info in list_datasets() if info.kind in kinds and info.available]
 
-    ``"made-H×W"`` is generated: 200 bands, float32. Its pixels are mixtures, so that no method converges in two steps.
-    """
-    if name == "jasper":
-        available = any(info.name == name and info.available for info in list_datasets())
-        return load_hyperspectral(name).X if available else None
-    height, width = map(int, name.removeprefix("made-").split("×"))
-    rng = np.random.default_rng(0)
-    spectra = make_scene(10, 10, 200, 6, random_state=0).endmembers
-    mixtures = rng.dirichlet(np.ones(6), min(height, 250) * min(width, 250)) @ spectra
-    small = rng.poisson(mixtures).astype(np.float32)
-    return np.tile(small, (height * width // len(small), 1))
+
+def load(name: str) -> tuple[csr_array, Any]:
+    """Return counts and classes of documents, in float64, or of cells."""
+    if name in available("cells"):
+        return load_cells(name, return_X_y=True)
+    if name.startswith(MADE):
+        k = int(name.removeprefix(MADE))
+        documents = make_counts(120, 200, k, length=80, overlap=0.2, random_state=0)
+    else:
+        documents = load_docstrings() if name == DOCSTRINGS else load_documents(name)
+    return csr_array(documents.X.astype(np.float64)), documents.y

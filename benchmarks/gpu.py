@@ -1,53 +1,145 @@
-"""Measures the GPU engine: ``python -m benchmarks.gpu [--quick] [--only NAME ...] [--repeats N] [--out DIR]``.
+"""Measures the GPU engine.
 
 Times on the GPU are medians of the time between two events, after a warm-up. Rows are generated on the GPU. Each has
 about 100 different words out of 50,000, drawn by Zipf's law or uniformly, which is the worst case for caches.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import platform
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from scipy.sparse import csr_array, issparse
 
 from onmf import ONMF
-from onmf.backend import GpuBackend, available_cores
+from onmf.backend import Block, GpuBackend, available_cores, to_host
 from onmf.backend.gpu.rows import DenseRows, SparseRows
 from onmf.data import InMemory, get_engine
 from onmf.divergence import KullbackLeibler, get_divergence
 from onmf.fit.loop import alternate
 
-from .gpu_stream import dense_on_host, sparse_on_host
-from .gpu_tools import WORDS, Row, iteration, on_host, rows_on_card, timed, wall
+from . import measure
+from .measure import an_iteration, in_turns, medians, processor, seconds
+from .results import MISSED, Record, judged, measure_rows, publish, table
+from .speed import corpus
+
+WORDS = 50_000
+LARGE = 5e7
+"""Nonzeros from which on times have targets."""
+
+BEYOND = 3 * 10**10
+"""Entries from which on rows in host memory may use all of the card. Smaller ones get a part of it."""
+
+STARTS = {"snpa": "≥ 40 ×", "random": "≥ 60 ×", "++": "", "random-partition": ""}
+"""Starts, and how many times as fast as all cores a whole fit should be."""
 
 
-def ceilings(repeats: int) -> Iterator[Row]:
+def row(
+    what: str, milliseconds: float, floor: float | None = None, note: str = "", judge: tuple[float, str] = (0, "")
+) -> Record:
+    """Return a measured time; ``floor`` is the time that moving the necessary bytes takes at least."""
+    return {"what": what, "milliseconds": milliseconds, "floor": floor, "note": note, **judged(*judge)}
+
+
+def timed(function: Callable[[], object], repeats: int) -> float:
+    """Return the median time of a call on the GPU, in milliseconds."""
+    import cupy
+
+    def once() -> float:
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        function()
+        stop.record()
+        stop.synchronize()
+        return cupy.cuda.get_elapsed_time(start, stop)
+
+    return medians({"": once}, repeats)[""]
+
+
+def wall(function: Callable[[], object], repeats: int = 0) -> float:
+    """Return the median wall-clock time of a call in milliseconds; without repeats, that of the first call."""
+    import cupy
+
+    def once() -> None:
+        function()
+        cupy.cuda.Device().synchronize()
+
+    return 1e3 * (in_turns({"": once}, repeats)[""] if repeats else seconds(once))
+
+
+def iteration(block: Block, C: Any, iterations: int, tries: int = 3) -> float:
+    """Return the milliseconds of an iteration: the median over ``tries`` of the extra time of ``iterations`` more."""
+    start, data = to_host(C), InMemory(block)
+
+    def run(max_iter: int) -> int:
+        ended = alternate(data, start.copy(), max_iter=max_iter, tol=0.0)
+        to_host(data.part.run.collect()[0])
+        return len(ended.iterations)
+
+    return 1e3 * an_iteration({"the loop": (run, 1, 1 + iterations)}, tries)["the loop"]
+
+
+def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
+    """Generate about ``nnz`` counts in rows of about 100 different words, sorted."""
+    import cupy
+
+    rng = cupy.random.default_rng(0)
+    draws, per_row = (140, 101.3) if zipf else (100, 99.9)
+    n = int(nnz / per_row)
+    parts, lengths = [], []
+    for start in range(0, n, 250_000):
+        u = rng.random((min(250_000, n - start), draws), dtype=cupy.float32)
+        words = cupy.exp(u * np.log(WORDS + 1)) - 1 if zipf else u * WORDS
+        words = cupy.sort(cupy.minimum(words.astype(cupy.int32), WORDS - 1), axis=1)
+        if zipf:
+            words = (words.astype(cupy.int64) * 7919 % WORDS).astype(cupy.int32)  # spread the frequent words
+            words.sort(axis=1)
+        is_new = cupy.ones(words.shape, dtype=bool)
+        is_new[:, 1:] = words[:, 1:] != words[:, :-1]
+        parts.append(words[is_new])
+        lengths.append(is_new.sum(axis=1))
+    indices = cupy.concatenate(parts)
+    indptr = cupy.zeros(n + 1, dtype=cupy.int64)
+    cupy.cumsum(cupy.concatenate(lengths), out=indptr[1:])
+    data = rng.poisson(0.5, len(indices)).astype(cupy.float32) + 1
+    return SparseRows(indptr, indices, data, (n, WORDS))
+
+
+def on_host(rows: SparseRows) -> csr_array:
+    """Copy sparse rows from the card."""
+    return csr_array((to_host(rows.data), to_host(rows.indices), to_host(rows.indptr)), shape=rows.shape)
+
+
+def as_cupy(rows: SparseRows) -> Any:
+    """Return sparse rows as a matrix of CuPy."""
+    from cupyx.scipy.sparse import csr_matrix
+
+    return csr_matrix((rows.data, rows.indices, rows.indptr.astype(np.int32)), shape=rows.shape)
+
+
+def ceilings(repeats: int) -> tuple[Record, Record]:
     """Measure the limits of the GPU: copied bytes, and multiply-adds in float64."""
     import cupy
 
     a = cupy.random.random(1 << 28, dtype=cupy.float32)
     b = cupy.empty_like(a)
-    ms = timed(lambda: cupy.copyto(b, a), repeats)
-    yield Row("copy of 1 GiB on the card", ms, note=f"{2 * a.nbytes / ms / 1e9:.2f} TB/s read and written")
+    copied = timed(lambda: cupy.copyto(b, a), repeats)
     m = cupy.random.random((8192, 8192))
-    ms = timed(lambda: m @ m, 3)
-    yield Row("matrix product 8192³, float64", ms, note=f"{2 * 8192**3 / ms / 1e9:.1f} TFLOP/s")
+    multiplied = timed(lambda: m @ m, 3)
+    return (
+        row("copy of 1 GiB on the card", copied, note=f"{2 * a.nbytes / copied / 1e9:.2f} TB/s read and written"),
+        row("matrix product 8192³, float64", multiplied, note=f"{2 * 8192**3 / multiplied / 1e9:.1f} TFLOP/s"),
+    )
 
 
-def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth: float, repeats: int) -> Iterator[Row]:
-    """Measure assignment and sums over sparse rows, and cuSPARSE's product alone for comparison."""
+def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: float, repeats: int) -> Iterator[Record]:
+    """Measure assignment and sums over sparse rows, cuSPARSE's product alone, and the same iteration on the CPU."""
     import cupy
-    from cupyx.scipy.sparse import csr_matrix
 
     backend, divergence = GpuBackend(), KullbackLeibler()
     rows = rows_on_card(nnz, zipf)
@@ -58,94 +150,59 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[float, float], bandwidth
     T = block.prepare(C)
     labels, _ = backend.best_template(rows, T)
     least = (8 * entries + 20 * n) / bandwidth / 1e9
-    target = (lambda ms, at: {"target": f"< {at:g}", "met": ms < at}) if entries > 5e7 else (lambda ms, at: {})
+    assigning, summing = targets if entries > LARGE else ("", "")
     ms = timed(lambda: backend.best_template(rows, T), repeats)
     line = 16 * T.chunks + 32
     rate = entries * line / ms / 1e9
     note = f"{entries * k / ms / 1e9:.2f} T multiply-adds/s; {line} B a nonzero from the caches: {rate:.2f} TB/s"
-    yield Row(f"assignment, {what}", ms, floor=least, note=note, **target(ms, targets[0]))
-    began = perf_counter()
-    backend.sum_by_label(rows, labels, None, k)
-    cupy.cuda.Device().synchronize()
-    yield Row(f"copy by feature, once, {what}", 1e3 * (perf_counter() - began))
+    yield row(f"assignment, {what}", ms, least, note, (ms, assigning))
+    yield row(f"copy by feature, once, {what}", wall(lambda: backend.sum_by_label(rows, labels, None, k)))
     ms = timed(lambda: backend.sum_by_label(rows, labels, None, k), repeats)
-    yield Row(f"sum by label, {what}", ms, floor=least, **target(ms, targets[1]))
+    yield row(f"sum by label, {what}", ms, least, judge=(ms, summing))
     weights = cupy.random.random(n)
     ms = timed(lambda: backend.sum_by_label(rows, labels, weights, k), repeats)
-    yield Row(f"sum by label with weights, {what}", ms, floor=least)
+    yield row(f"sum by label with weights, {what}", ms, least)
     whole = iteration(block, C, repeats)
-    yield Row(f"whole iteration, {what}", whole, note=f"{whole / least / 2:.1f} × two reads of the data")
+    yield row(f"whole iteration, {what}", whole, note=f"{whole / least / 2:.1f} × two reads of the data")
     if entries < 2**31:
-        X = csr_matrix((rows.data, rows.indices, rows.indptr.astype(cupy.int32)), shape=rows.shape)
-        B = cupy.asfortranarray(T.BT.astype(cupy.float32))
-        try:
-            ms = timed(lambda: X @ B, max(3, repeats // 2))
-            yield Row(f"cuSPARSE's product alone, {what}", ms)
-        except cupy.cuda.memory.OutOfMemoryError:
-            pass
+        X, B = as_cupy(rows), cupy.asfortranarray(T.BT.astype(cupy.float32))
+        with suppress(cupy.cuda.memory.OutOfMemoryError):
+            yield row(f"cuSPARSE's product alone, {what}", timed(lambda: X @ B, max(3, repeats // 2)))
         del X, B
-    yield from on_the_cpu(rows, C.get(), k, what, whole, divergence)
-
-
-def on_the_cpu(rows: SparseRows, C: Any, k: int, what: str, whole: float, divergence: Any) -> Iterator[Row]:
-    """Measure the same iteration on the CPU of the same machine."""
-    try:
-        backend = get_engine("cpu").backend
-    except ImportError as error:
-        yield Row(f"the CPU engine: not available ({error})", float("nan"))
-        return
-    ended = alternate(InMemory(backend.make_block(on_host(rows), divergence)), C, max_iter=6, tol=0.0)
+    on_cpu = get_engine("cpu").backend.make_block(on_host(rows), divergence)
+    ended = alternate(InMemory(on_cpu), C.get(), max_iter=6, tol=0.0)
     ms = 1e3 * median(one.seconds for one in ended.iterations[1:])
-    at = 10 if k <= 20 else 15
+    target = ("≥ 10 ×" if k <= 20 else "≥ 15 ×") if entries > LARGE else ""
     note = f"the GPU is {ms / whole:.1f} times as fast"
-    target = {"target": f"≥ {at} ×", "met": ms / whole >= at} if len(rows.indices) > 5e7 else {}
-    yield Row(f"whole iteration on {available_cores()} cores, {what}", ms, note=note, **target)
+    yield row(f"whole iteration on {available_cores()} cores, {what}", ms, note=note, judge=(ms / whole, target))
 
 
-def dense(n: int, p: int, k: int, bandwidth: float, repeats: int) -> Iterator[Row]:
-    """Measure an iteration over an array."""
-    import cupy
-
-    backend = GpuBackend()
-    rng = cupy.random.default_rng(0)
-    rows = DenseRows(rng.random((n, p), dtype=cupy.float32))
-    for loss in ("kullback-leibler", "frobenius"):
-        divergence = get_divergence(loss)
-        block = backend.make_block(rows, divergence)
-        C = rng.random((k, p))
-        T = block.prepare(C)
-        least = rows.X.nbytes / bandwidth / 1e9
-        what = f"array {n} × {p}, r = {k}, {loss}"
-        assign = timed(lambda block=block, T=T: block.assign(T), repeats)
-        labels, best = backend.best_template(rows, T)
-        total = timed(lambda labels=labels, best=best: backend.sum_by_label(rows, labels, best, k), repeats)
-        yield Row(f"assignment, {what}", assign, floor=least)
-        yield Row(f"sum by label, {what}", total, floor=least)
-        run = backend.start_run(block)
-        ms = timed(lambda run=run, T=T: run.step(T), repeats)
-        yield Row(f"step, {what}", ms, floor=least, note="assigned, added up and counted")
-        ms = iteration(block, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
-        share = 2 * least / ms
-        target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
-        yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
-
-
-def widths(n: int, p: int, k: int, dtype: type, bandwidth: float, repeats: int) -> Iterator[Row]:
-    """Measure an iteration over an array of any width."""
+def dense(n: int, p: int, k: int, dtype: Any, bandwidth: float, repeats: int, steps: bool = False) -> Iterator[Record]:
+    """Measure an iteration over an array, and its steps."""
     import cupy
 
     backend, rng = GpuBackend(), cupy.random.default_rng(0)
-    X = rng.random((n, p), dtype=dtype)
-    least = X.nbytes / bandwidth / 1e9
+    rows = DenseRows(rng.random((n, p), dtype=dtype))
+    least = rows.X.nbytes / bandwidth / 1e9
     for loss in ("kullback-leibler", "frobenius"):
-        block = backend.make_block(X, get_divergence(loss))
-        ms = iteration(block, rng.random((k, p)), 2 * repeats)
-        share, what = 2 * least / ms, f"array {n} × {p}, {np.dtype(dtype)}, r = {k}, {loss}"
-        target = {"target": "≥ 70 % of two reads", "met": share >= 0.7} if n == 10**6 else {}
-        yield Row(f"whole iteration, {what}", ms, floor=2 * least, note=f"{100 * share:.0f} % of two reads", **target)
+        what = f"array {n} × {p}, {np.dtype(dtype)}, r = {k}, {loss}"
+        block, C = backend.make_block(rows, get_divergence(loss)), rng.random((k, p))
+        if steps:
+            T = block.prepare(C)
+            yield row(f"assignment, {what}", timed(partial(block.assign, T), repeats), least)
+            labels, best = backend.best_template(rows, T)
+            yield row(
+                f"sum by label, {what}", timed(partial(backend.sum_by_label, rows, labels, best, k), repeats), least
+            )
+            step = partial(backend.start_run(block).step, T)
+            yield row(f"step, {what}", timed(step, repeats), least, "assigned, added up and counted")
+        ms = iteration(block, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
+        share = 100 * 2 * least / ms
+        target = "≥ 70 % of two reads" if n == 10**6 else ""
+        yield row(f"whole iteration, {what}", ms, 2 * least, f"{share:.0f} % of two reads", (share, target))
 
 
-def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Row]:
+def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Record]:
     """Measure a step if one cluster has 90 % of the rows, against clusters of one size."""
     import cupy
 
@@ -156,89 +213,96 @@ def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Row]:
         labels = cupy.where(rng.random(n) < share, 0, rng.integers(0, k, n))
         X = (C[labels] * (0.5 + rng.random((n, p), dtype=cupy.float32))).astype(cupy.float32)
         block = backend.make_block(X, KullbackLeibler())
-        run, T = backend.start_run(block), block.prepare(C)
-        times.append(timed(lambda run=run, T=T: run.step(T), repeats))
+        times.append(timed(partial(backend.start_run(block).step, block.prepare(C)), repeats))
     ratio = times[1] / times[0]
-    target = {"target": "≤ 1.3 ×", "met": ratio <= 1.3} if n == 10**6 else {}
+    judge = (ratio, "≤ 1.3 ×" if n == 10**6 else "")
     what = f"step, 90 % of the rows in one cluster, array {n} × {p}, r = {k}"
-    yield Row(what, times[1], note=f"{ratio:.2f} × a step with clusters of one size", **target)
+    yield row(what, times[1], note=f"{ratio:.2f} × a step with clusters of one size", judge=judge)
 
 
-def search(rows: int) -> Iterator[Row]:
+def search(rows: int) -> Iterator[Record]:
     """Measure a fit with local search over rows without structure, the hardest case."""
     X = on_host(rows_on_card(int(rows * 101.3), True))
-    began = perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = ONMF(20, engine="gpu", init="random-partition", refine="local-search", random_state=0).fit(X)
-    ms = 1e3 * (perf_counter() - began)
-    yield Row(f"fit with local search, {X.shape[0]} rows, r = 20", ms, note=f"{model.clustering_.n_sweeps} sweeps")
+    model = ONMF(20, engine="gpu", init="random-partition", refine="local-search", random_state=0)
+    ms = wall(lambda: model.fit(X))
+    yield row(f"fit with local search, {X.shape[0]} rows, r = 20", ms, note=f"{model.clustering_.n_sweeps} sweeps")
 
 
-def ng20(repeats: int) -> Iterator[Row]:
+def ng20(repeats: int) -> Iterator[Record]:
     """Measure a complete fit of the paper's largest set, including SNPA."""
-    from .data import corpus
-
     X = corpus("NG20")
     if X is None:
         return
-    times = {}
-    for name in ("cpu", "gpu"):
-        try:
-            times[name] = wall(lambda name=name: ONMF(20, engine=name).fit(X), repeats)
-        except ImportError:
-            continue
-    if len(times) == 2:
-        yield Row("NG20, whole fit, CPU engine", times["cpu"])
-        met = times["gpu"] < times["cpu"]
-        yield Row("NG20, whole fit, GPU engine", times["gpu"], target="< CPU engine", met=met)
+    cpu, gpu = (wall(partial(ONMF(20, engine=engine).fit, X), repeats) for engine in ("cpu", "gpu"))
+    yield row("NG20, whole fit, CPU engine", cpu)
+    yield row("NG20, whole fit, GPU engine", gpu) | {"target": "< CPU engine", "met": gpu < cpu}
 
 
-STARTS = {"snpa": 40, "random": 60, "++": None, "random-partition": None}
-"""Starts, and how many times as fast as all cores a whole fit should be."""
-
-
-def fits(nnz: int) -> Iterator[Row]:
+def fits(nnz: int) -> Iterator[Record]:
     """Measure complete fits of 30 iterations from each start, on the GPU and on all cores."""
-    from cupyx.scipy.sparse import csr_matrix
-
     rows = rows_on_card(nnz, True)
-    X, host = csr_matrix((rows.data, rows.indices, rows.indptr.astype(np.int32)), shape=rows.shape), on_host(rows)
+    X, host = as_cupy(rows), on_host(rows)
     what = f"{host.nnz / 1e6:.0f} M nonzeros, r = 20, 30 iterations"
-    for init, at in STARTS.items():
-        settings = {"init": init, "max_iter": 30, "tol": 0, "random_state": 0}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            gpu = wall(lambda settings=settings: ONMF(20, **settings).fit(X), 3)
-            began = perf_counter()
-            ONMF(20, **settings).fit(host)
-            cpu = 1e3 * (perf_counter() - began)
-        target = {"target": f"≥ {at} ×", "met": cpu / gpu >= at} if at and host.nnz > 5e7 else {}
-        yield Row(f"whole fit from {init}, {what}", gpu, note=f"{cpu / gpu:.0f} times as fast as the CPU", **target)
-        yield Row(f"whole fit from {init} on {available_cores()} cores, {what}", cpu)
+    for init, target in STARTS.items():
+        model = ONMF(20, init=init, max_iter=30, tol=0, random_state=0)
+        gpu, cpu = wall(partial(model.fit, X), 3), wall(partial(model.fit, host))
+        judge = (cpu / gpu, target if host.nnz > LARGE else "")
+        note = f"{cpu / gpu:.0f} times as fast as the CPU"
+        yield row(f"whole fit from {init}, {what}", gpu, note=note, judge=judge)
+        yield row(f"whole fit from {init} on {available_cores()} cores, {what}", cpu)
 
 
-def measure(quick: bool, repeats: int, only: Sequence[str] = ()) -> Iterator[Row]:
-    """Run all measurements, or only those of these names."""
+def streamed(what: str, rows: Any, repeats: int) -> Iterator[Record]:
+    """Measure a step over rows in host memory."""
+    entries = rows.nnz if issparse(rows) else rows.size
+    backend = GpuBackend(memory=None if entries > BEYOND else min(2 * 10**9, 8 * entries))
+    what = f"{what} on the host, {rows.dtype}, r = 20"
+    spent, block = measure.timed(backend.hold, rows, KullbackLeibler())
+    yield row(f"locked and read once, {what}", 1e3 * spent)
+    run, C = backend.start_run(block), np.random.default_rng(0).random((20, rows.shape[1])) ** 8
+    ms = wall(lambda: run.step_from(backend.to_device(C)), max(2, repeats // 3))
+    payload = sum(array.nbytes for array in block.rows.arrays.values())
+    rate, blocks = payload / ms / 1e6, len(block.rows.cuts)
+    judge = (rate, "≥ 40 GB/s" if payload > 1e9 else "")
+    yield row(f"step, {what}", ms, note=f"{rate:.1f} GB/s from the host, {blocks} blocks", judge=judge)
+
+
+def sparse_on_host(nnz: int, dtype: type, repeats: int) -> Iterator[Record]:
+    """Measure a step over sparse rows in host memory."""
+    rows = on_host(rows_on_card(nnz, True))
+    rows.data = rows.data.astype(dtype)
+    yield from streamed(f"{rows.nnz / 1e6:.0f} M nonzeros", rows, repeats)
+
+
+def dense_on_host(n: int, p: int, dtype: type, repeats: int) -> Iterator[Record]:
+    """Measure a step over an array in host memory."""
     import cupy
 
-    first = None
-    for row in ceilings(repeats):
-        first = first or row
-        yield row
-    assert first is not None
-    bandwidth = 2 * 4 * 2**28 / first.milliseconds / 1e9
+    rows, rng = np.empty((n, p), dtype), cupy.random.default_rng(0)
+    made = (100 * rng.random((1_000_000, p), dtype=cupy.float32)).astype(dtype).get()
+
+    def fill(start: int) -> None:
+        rows[start : start + len(made)] = made[: n - start]
+
+    with ThreadPoolExecutor(available_cores()) as pool:
+        list(pool.map(fill, range(0, n, len(made))))
+    yield from streamed(f"array {n} × {p}", rows, repeats)
+
+
+def all_parts(quick: bool, repeats: int, bandwidth: float) -> dict[str, list[Iterator[Record]]]:
+    """Return all measurements by name."""
     small, large = (10**5, 5 * 10**5) if quick else (10**8, 5 * 10**8)
     number = 10**3 if quick else 10**6
     beyond = 16 * 10**4 if quick else 16 * 10**7  # times 256 bytes; in float32 more than a card has
-    parts: dict[str, list[Iterator[Row]]] = {
-        "dense": [dense(n, 200, 20, bandwidth, repeats) for n in ((number,) if quick else (number, 10 * number))],
+    sizes = (number,) if quick else (number, 10 * number)
+    return {
+        "dense": [dense(n, 200, 20, np.float32, bandwidth, repeats, steps=True) for n in sizes],
         "widths": [
-            *(widths(number, 198, k, t, bandwidth, repeats) for t in (np.float32, np.float64) for k in (4, 20, 64)),
+            *(dense(number, 198, k, t, bandwidth, repeats) for t in (np.float32, np.float64) for k in (4, 20, 64)),
             skewed(number, 200, 20, repeats),
         ],
         "ng20": [ng20(repeats)],
-        "sparse": [sparse(small, 20, zipf, (4, 6), bandwidth, repeats) for zipf in (True, False)],
+        "sparse": [sparse(small, 20, zipf, ("< 4", "< 6"), bandwidth, repeats) for zipf in (True, False)],
         "fits": [fits(small)],
         "search": [search(small // 500)],
         "streamed": [
@@ -248,9 +312,18 @@ def measure(quick: bool, repeats: int, only: Sequence[str] = ()) -> Iterator[Row
             dense_on_host(large // 25, 200, np.uint8, repeats),
         ],
         "beyond": [dense_on_host(beyond, 256, np.uint8, 6)],
-        "large": [sparse(large, 100, zipf, (25, 25), bandwidth, repeats) for zipf in (True, False)],
+        "large": [sparse(large, 100, zipf, ("< 25", "< 25"), bandwidth, repeats) for zipf in (True, False)],
     }
-    for part in (part for name, all_of_it in parts.items() if not only or name in only for part in all_of_it):
+
+
+def measured(quick: bool, repeats: int, names: tuple[str, ...]) -> Iterator[Record]:
+    """Yield the rows of the measurements of these names, or of all."""
+    import cupy
+
+    first, second = ceilings(repeats)
+    yield from (first, second)
+    parts = all_parts(quick, repeats, 2 * 4 * 2**28 / first["milliseconds"] / 1e9)
+    for part in (part for name, iterators in parts.items() if name in (names or parts) for part in iterators):
         # Not within a part: the memory that is allocated next would have to be mapped again.
         cupy.get_default_memory_pool().free_all_blocks()
         yield from part
@@ -262,52 +335,30 @@ def describe_machine() -> str:
 
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     driver = cupy.cuda.runtime.driverGetVersion()
-    cpu = next(
-        (ln.split(":")[1].strip() for ln in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in ln), "CPU"
-    )
-    versions = (
-        f"CUDA {driver // 1000}.{driver % 1000 // 10}, CuPy {cupy.__version__}, Python {platform.python_version()}"
-    )
-    return f"{name}; {available_cores()} cores of {cpu}; {versions}"
+    cuda = f"{driver // 1000}.{driver % 1000 // 10}"
+    versions = f"CUDA {cuda}, CuPy {cupy.__version__}, Python {platform.python_version()}"
+    return f"{name}; {available_cores()} cores of {processor()}; {versions}"
 
 
-def to_markdown(machine: str, rows: list[Row]) -> str:
-    """Return the rows as a table."""
-    lines = [f"Measured on {machine}.", "", "| | ms | floor, ms | target | | |", "|---|---:|---:|---:|---|---|"]
-    for row in rows:
-        mark = {None: "", True: "✓", False: "**missed**"}[row.met]
-        floor = "" if row.floor is None else f"{row.floor:.3g}"
-        lines.append(f"| {row.what} | {row.milliseconds:.3g} | {floor} | {row.target} | {mark} | {row.note} |")
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
+def run(parts: tuple[str, ...] = (), quick: bool = False, repeats: int = 9, out: Path = Path("docs/gpu")) -> None:
     """Measure, print, and write JSON and Markdown."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure the GPU engine.")
-    parser.add_argument(
-        "--quick", action="store_true", help="use tiny data: checks that it runs; the numbers mean nothing"
+    measure.REST = 0.0  # nothing else runs, and a GPU that idles slows down
+    machine = describe_machine()
+    rows = measure_rows(
+        measured(quick, repeats, parts),
+        out,
+        machine,
+        kept=bool(parts),
+        show=lambda row: f"{row['milliseconds']:9.3f} ms",
     )
-    parser.add_argument(
-        "--only", nargs="+", default=(), metavar="NAME", help="measure only these, and keep the other results"
-    )
-    parser.add_argument("--repeats", type=int, default=9, help="number of repeats; the median is reported")
-    parser.add_argument("--out", type=Path, default=Path("docs/gpu"), help="folder for the results")
-    arguments = parser.parse_args()
-    machine, rows, known = describe_machine(), list[Row](), arguments.out / "results.json"
-    if arguments.only and known.exists():
-        rows = [Row(**row) for row in json.loads(known.read_text())["rows"]]
-    print(machine, flush=True)
-    for row in measure(arguments.quick, arguments.repeats, arguments.only):
-        places = [place for place, other in enumerate(rows) if other.what == row.what]
-        rows[slice(places[0], places[0] + 1) if places else slice(len(rows), None)] = [row]
-        mark = {None: "", True: "✓", False: "✗"}[row.met]
-        print(f"  {row.what:75} {row.milliseconds:9.3f} ms {row.target:>10} {mark:1} {row.note}", flush=True)
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        content = {"machine": machine, "rows": [asdict(row) for row in rows]}
-        known.write_text(json.dumps(content, indent=1) + "\n")
-    (arguments.out / "gpu.md").write_text(to_markdown(machine, rows))
-    print(f"Written to {arguments.out}")
+    publish(out / "gpu.md", to_markdown(machine, rows))
 
 
-if __name__ == "__main__":
-    main()
+def to_markdown(machine: str, rows: list[Record]) -> list[str]:
+    """Return the rows as a table."""
+    lines = []
+    for row in rows:
+        floor = "" if row["floor"] is None else f"{row['floor']:.3g}"
+        target = [row["target"], MISSED[row["met"]], row["note"]]
+        lines.append([row["what"], f"{row['milliseconds']:.3g}", floor, *target])
+    return [f"Measured on {machine}.", "", *table(["", "ms", "floor, ms", "target", "", ""], lines, "lrrrll")]

@@ -1,15 +1,22 @@
-"""Measurements of time, after a warm-up, with the contenders in turn, as medians; and of memory, in a child process."""
-
-from __future__ import annotations
+"""Measures time, after a warm-up, with the contenders in turn, as medians; and memory, in a process of its own."""
 
 import gc
 import multiprocessing
+import platform
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
 from typing import Any
+
+import numpy as np
+
+from onmf.backend import available_cores
 
 REST = 0.3
 """Seconds between two measurements."""
@@ -31,61 +38,77 @@ def rest() -> None:
         sleep(REST)
 
 
+def timed(function: Callable[..., Any], *arguments: Any, clock: Any = perf_counter) -> tuple[float, Any]:
+    """Return the seconds of a call, and its result."""
+    rest()
+    began = clock()
+    result = function(*arguments)
+    return clock() - began, result
+
+
 def seconds(function: Callable[[], object]) -> float:
-    """Return the time of one call."""
-    rest()
-    began = perf_counter()
-    function()
-    return perf_counter() - began
+    """Return the seconds of a call."""
+    return timed(function)[0]
 
 
-def timed(run: Run, n: int) -> tuple[float, int]:
-    """Return the time of at most n iterations, and how many were done."""
-    rest()
-    began = perf_counter()
-    done = run(n)
-    return perf_counter() - began, done
+def medians(contenders: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Return the median of what each contender measures. They take turns, and the first turn warms up."""
+    measured: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats + 1):
+        for name, contender in contenders.items():
+            measured[name].append(contender())
+    return {name: median(values[1:]) for name, values in measured.items()}
+
+
+def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of a call of each contender."""
+    return medians({name: partial(seconds, function) for name, function in contenders.items()}, repeats)
 
 
 def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of one iteration of each contender; the contenders take turns.
+    """Return the median seconds of one iteration of each contender.
 
     Each contender has a small and a large number of iterations. The difference of the two times covers iterations
     only: it excludes input checks, copies and initialization.
     """
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(repeats + 1):
-        for name, (run, few, more) in contenders.items():
-            run(1)  # restore the caches, memory and threads that other contenders have used since the last turn
-            (short, done_few), (long, done_more) = timed(run, few), timed(run, more)
-            if done_more == done_few and not QUICK:
-                raise ValueError(f"{name} converged after {done_few} iterations: there are no more to measure.")
-            if repeat:  # the first turn warms up
-                times[name].append(max(long - short, TICK) / max(done_more - done_few, 1))
-    medians = {name: median(values) for name, values in times.items()}
-    for name, spent in medians.items():
+    found = medians({name: partial(_difference, name, *contender) for name, contender in contenders.items()}, repeats)
+    for name, spent in found.items():
         if spent <= TICK and not QUICK:
             raise ValueError(
                 f"The iterations of {name} are lost in noise: pass more --repeats, or wait for a quiet machine."
             )
-    return medians
+    return found
 
 
-def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of a call of each contender; the contenders take turns."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(repeats + 1):
-        for name, function in contenders.items():
-            spent = seconds(function)
-            if repeat:
-                times[name].append(spent)
-    return {name: median(values) for name, values in times.items()}
+def _difference(name: str, run: Run, few: int, more: int) -> float:
+    run(1)  # restore the caches, memory and threads that other contenders have used since the last turn
+    (short, done_few), (long, done_more) = timed(run, few), timed(run, more)
+    if done_more == done_few and not QUICK:
+        raise ValueError(f"{name} converged after {done_few} iterations: there are no more to measure.")
+    return max(long - short, TICK) / max(done_more - done_few, 1)
+
+
+def slope(times: dict[int, float]) -> float:
+    """Return the slope of log time over log size: 1 if the time is proportional to the size."""
+    return float(np.polyfit(np.log(list(times)), np.log(list(times.values())), 1)[0])
 
 
 def peak_memory() -> float:
     """Return the peak memory of this process, in GB."""
     status = Path("/proc/self/status").read_text()
     return float(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1e6
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
+
+
+def describe_machine(*packages: str) -> str:
+    """Describe the machine and the versions in one line."""
+    versions = (f"{name} {version(name)}" for name in ("scikit-learn", *packages))
+    return f"{processor()}, {available_cores()} cores; Python {platform.python_version()}, {', '.join(versions)}"
 
 
 def in_child(
@@ -101,34 +124,24 @@ def in_child(
         If it needs more than ``gigabytes``, or the system ends it.
     """
     context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_answer, args=(sender, gigabytes, function, arguments))
-    child.start()
-    sender.close()
-    try:
-        if not receiver.poll(None if minutes is None else 60 * minutes):
-            raise TimeoutError(f"more than {minutes:g} minutes")
-        answer = receiver.recv()
-    except EOFError as error:
-        raise MemoryError("ended by the system") from error
-    finally:
-        child.kill()
-        child.join()
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
+    with ProcessPoolExecutor(1, context, initializer=_limit, initargs=(gigabytes,)) as pool:
+        try:
+            return pool.submit(function, *arguments).result(None if minutes is None else 60 * minutes)
+        except BrokenProcessPool as error:
+            raise MemoryError("ended by the system") from error
+        except MemoryError as error:
+            raise MemoryError(f"more than {gigabytes:g} GB") from error
+        except TimeoutError as error:
+            for child in multiprocessing.active_children():
+                child.kill()
+            raise TimeoutError(f"more than {minutes:g} minutes") from error
 
 
-def _answer(sender: Any, gigabytes: float | None, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Send the result of a call, or its error."""
+def _limit(gigabytes: float | None) -> None:
+    """Limit the memory of this process, and show no warnings."""
+    warnings.simplefilter("ignore")
     if gigabytes is not None:
         import resource  # not on Windows
 
         bytes_ = int(gigabytes * 1e9)
         resource.setrlimit(resource.RLIMIT_DATA, (bytes_, bytes_))
-    try:
-        answer = function(*arguments)
-    except Exception as error:
-        answer = MemoryError(f"more than {gigabytes:g} GB") if isinstance(error, MemoryError) and gigabytes else error
-    with suppress(BrokenPipeError):
-        sender.send(answer)

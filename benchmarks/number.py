@@ -1,18 +1,14 @@
 """How many clusters -k auto finds, against the number that was made or the number of classes.
 
-    python -m benchmarks.number [--made] [--documents] [--images] [--seeds 2] [--threads 2] [--out docs/number]
-
 Made documents have 3 to 30 clusters, of equal or unequal sizes, with and without bursts: in a document with bursts, a
 word that occurs once is likely to occur again. Then the paper's document sets and images. No threshold is fitted to
-them; docs/guide/clusters.md says which of them were in view when the rule was found. Cells are stored in results.json,
-and those in the file are not measured again. The tables are written as number.md.
+them; docs/guide/clusters.md says which of them were in view when the rule was found. What is in results.json is not
+measured again. The tables are written as number.md.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
-import warnings
+import itertools
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -21,9 +17,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from onmf import Selection, select_n_clusters
-from onmf.datasets import list_datasets, load_documents, load_hyperspectral, make_counts
-from onmf.image import cluster_image
-from onmf.io.files import write_whole
+from onmf.datasets import load_hyperspectral, make_counts
+from onmf.image import cluster
+
+from .data import available, load
+from .measure import timed
+from .results import Record, Store, publish, section, table
 
 NUMBERS = (3, 5, 8, 12, 20, 30)
 ROWS = 60
@@ -34,6 +33,9 @@ BURSTS = {"none": None, "some": 100.0, "strong": 30.0}
 
 HALVED = 4
 """The largest of the unequal clusters has so many times the documents of the smallest."""
+
+KINDS = {"documents": "documents", "images": "hyperspectral"}
+"""The kinds of data sets of each part."""
 
 
 def made(k: int, *, unequal: bool, concentration: float | None, seed: int, rows: int = ROWS) -> csr_array:
@@ -51,8 +53,8 @@ def made(k: int, *, unequal: bool, concentration: float | None, seed: int, rows:
     return csr_array(rng.multinomial(lengths, shares / shares.sum(axis=1, keepdims=True)))
 
 
-def cell(name: str, kind: str, true: int, selection: Selection, seconds: float) -> dict[str, Any]:
-    """Return a measurement as JSON values."""
+def record_of(selection: Selection, spent: float, kind: str, true: int, name: str = "") -> Record:
+    """Return a choice of the number of clusters as a record."""
     return {
         "name": name,
         "kind": kind,
@@ -63,148 +65,112 @@ def cell(name: str, kind: str, true: int, selection: Selection, seconds: float) 
         "rows": selection.n_rows,
         "of": selection.n_total,
         "largest": int(selection.candidates[-1]),
-        "seconds": seconds,
+        "seconds": spent,
     }
 
 
-def measure_made(k: int, unequal: bool, bursts: str, seed: int, threads: int) -> dict[str, Any]:
+def measure_made(k: int, unequal: bool, bursts: str, seed: int, threads: int) -> Record:
     """Choose the number of clusters of made documents."""
     X = made(k, unequal=unequal, concentration=BURSTS[bursts], seed=seed)
-    began = process_time()
-    selection = select_n_clusters(X, random_state=seed, n_threads=threads)
-    found = cell("", "made", k, selection, process_time() - began)
-    thinned = select_n_clusters(
-        X, selection.candidates, criterion="held-out", halves="counts", n_splits=1, random_state=seed, n_threads=threads
-    )
-    return found | {"unequal": unequal, "bursts": bursts, "seed": seed, "by_halved_counts": thinned.n_clusters}
+    options: dict[str, Any] = {"random_state": seed, "n_threads": threads}
+    spent, found = timed(lambda: select_n_clusters(X, **options), clock=process_time)
+    thinned = select_n_clusters(X, found.candidates, criterion="held-out", halves="counts", n_splits=1, **options)
+    made_with = {"unequal": unequal, "bursts": bursts, "seed": seed, "by_halved_counts": thinned.n_clusters}
+    return record_of(found, spent, "made", k) | made_with
 
 
-def measure_documents(name: str, threads: int) -> dict[str, Any]:
-    """Choose the number of clusters of a document set."""
-    documents = load_documents(name)
-    X = documents.X[np.flatnonzero(np.asarray(documents.X.sum(axis=1)).ravel())]
-    began = process_time()
-    selection = select_n_clusters(X, random_state=0, n_threads=threads)
-    return cell(name, "documents", len(np.unique(documents.y)), selection, process_time() - began)
-
-
-def measure_image(name: str, threads: int) -> dict[str, Any]:
-    """Choose the number of clusters of an image."""
+def measure_set(name: str, kind: str, threads: int) -> Record:
+    """Choose the number of clusters of a document set or an image."""
+    if kind == "documents":
+        X, y = load(name)
+        X = X[np.flatnonzero(X.sum(axis=1))]
+        choose = partial(select_n_clusters, X, random_state=0, n_threads=threads)
+        spent, found = timed(choose, clock=process_time)
+        return record_of(found, spent, "documents", len(np.unique(y)), name)
     scene = load_hyperspectral(name)
     cube = scene.X.reshape(scene.height, scene.width, -1, order=scene.order)
-    assert scene.endmembers is not None
-    began = process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fit that stopped early does not matter here
-        selection = cluster_image(cube, "auto", negatives="clip", n_threads=threads).selection
-    assert selection is not None
-    return cell(name, "image", len(scene.endmembers), selection, process_time() - began)
+    choose = partial(cluster, cube, "auto", negatives="clip", n_threads=threads)
+    spent, found = timed(choose, clock=process_time)
+    return record_of(found.selection, spent, "image", len(scene.endmembers), name)
 
 
-def summary(cells: list[dict[str, Any]]) -> str:
-    """Return the tables in Markdown."""
-    lines = ["A + marks the largest number that was tried, so that the criterion may prefer more.", ""]
-    rows = [c for c in cells if c["kind"] == "made"]
-    if rows:
-        lines += [f"**Made documents,** about {ROWS} for each cluster; the choices of each seed:", ""]
-        lines += ["| clusters | sizes | bursts | chosen | by held-out words | by held-out counts | by BIC |"]
-        lines += ["|---:|---|---|---|---|---|---|"]
-        for key in sorted({(c["true"], c["unequal"], c["bursts"]) for c in rows}, key=_order):
-            some = [c for c in rows if (c["true"], c["unequal"], c["bursts"]) == key]
-            columns = (
-                [c["chosen"] for c in some],
-                [_best(c, "held-out") for c in some],
-                [_upward(c, c["by_halved_counts"]) for c in some],
-                [_best(c, "bic") for c in some],
-            )
-            texts = " | ".join(", ".join(map(str, column)) for column in columns)
-            lines.append(f"| {key[0]} | {'1 to ' + str(HALVED) if key[1] else 'equal'} | {key[2]} | {texts} |")
-        away = np.array([abs(c["chosen"] - c["true"]) for c in rows])
-        lines += [
-            "",
-            f"Exact in {np.mean(away == 0):.0%}, exact or off by one in {np.mean(away <= 1):.0%} of the cases.",
-        ]
-    for kind, title in (("documents", "Documents"), ("image", "Images")):
-        rows = sorted((c for c in cells if c["kind"] == kind), key=lambda c: str(c["name"]).lower())
-        if not rows:
-            continue
-        names = [name for name in ("information", "held-out", "stability", "bic") if name in rows[0]["by"]]
-        names = names if kind == "image" else names[1:]
-        lines += ["", f"**{title}**", "", "| set | rows | classes | chosen | runners-up | "]
-        lines[-1] += " | ".join(f"by {name}" for name in names) + " | CPU seconds |"
-        lines += ["|---|---:|---:|---:|---|" + "---:|" * (len(names) + 1)]
-        for c in rows:
-            some = f"{c['rows']:,}" + (f" of {c['of']:,}" if c["of"] > c["rows"] else "")
-            others = " | ".join(_best(c, name) for name in names)
-            runners = ", ".join(map(str, c["runners_up"]))
-            lines.append(
-                f"| {c['name']} | {some} | {c['true']} | {c['chosen']} | {runners} | {others} | {c['seconds']:.0f} |"
-            )
-    return "\n".join([*lines, ""])
-
-
-def _best(found: dict[str, Any], criterion: str) -> str:
-    """Return the choice of a criterion; with a + if it is the largest number tried."""
-    return _upward(found, found["by"][criterion])
-
-
-def _upward(found: dict[str, Any], k: int) -> str:
-    return f"{k}+" if k == found["largest"] else str(k)
-
-
-def _order(key: tuple[int, bool, str]) -> tuple[bool, int, int]:
-    return key[1], list(BURSTS).index(key[2]), key[0]
-
-
-def main(arguments: list[str] | None = None) -> None:
+def run(
+    parts: tuple[str, ...] = ("made", *KINDS),
+    numbers: tuple[int, ...] = NUMBERS,
+    sets: tuple[str, ...] = (),
+    seeds: int = 2,
+    threads: int = 2,
+    out: Path = Path("docs/number"),
+) -> None:
     """Measure what is not measured yet, and write the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.number")
-    for part in ("made", "documents", "images"):
-        parser.add_argument(f"--{part}", action="store_true", help=f"only this part: {part}")
-    parser.add_argument("--numbers", type=int, nargs="*", default=NUMBERS, help="numbers of made clusters")
-    parser.add_argument("--sets", nargs="*", help="document sets and images")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("docs/number"))
-    given = parser.parse_args(arguments)
-    all_parts = not (given.made or given.documents or given.images)
-    given.out.mkdir(parents=True, exist_ok=True)
-    file = given.out / "results.json"
-    cells: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+    store = Store(out / "results.json", ("name", "true", "unequal", "bursts", "seed"))
 
-    def add(found: dict[str, Any]) -> None:
-        cells.append(found)
-        text = json.dumps(cells, indent=0).encode()
-        write_whole(file, lambda opened: opened.write(text))
-        print(
-            found["name"] or found["kind"],
-            found["true"],
-            "→",
-            found["chosen"],
-            f"({found['seconds']:.0f} s)",
-            flush=True,
+    def add(found: Record) -> None:
+        store.add(found)
+        name = found["name"] or found["kind"]
+        print(name, found["true"], "→", found["chosen"], f"({found['seconds']:.0f} s)", flush=True)
+
+    cases = itertools.product(numbers, (False, True), BURSTS, range(seeds)) if "made" in parts else []
+    for case in cases:
+        if ("", *case) not in store:
+            add(measure_made(*case, threads))
+    known = {record["name"] for record in store.records}
+    for kind in (kind for part, kind in KINDS.items() if part in parts):
+        for name in available(kind):
+            if name not in known and name in (sets or (name,)):
+                add(measure_set(name, kind, threads))
+    publish(out / "number.md", summary(store.records))
+
+
+def summary(records: list[Record]) -> list[str]:
+    """Return the tables."""
+    lines = ["A + marks the largest number that was tried, so that the criterion may prefer more."]
+    rows = [record for record in records if record["kind"] == "made"]
+    if rows:
+        lines += ["", f"**Made documents,** about {ROWS} for each cluster; the choices of each seed:", ""]
+        columns = ["clusters", "sizes", "bursts", "chosen", "by held-out words", "by held-out counts", "by BIC"]
+        lines += table(columns, made_rows(rows), "rllllll")
+        away = np.array([abs(record["chosen"] - record["true"]) for record in rows])
+        exact, close = np.mean(away == 0), np.mean(away <= 1)
+        lines += ["", f"Exact in {exact:.0%}, exact or off by one in {close:.0%} of the cases."]
+    for kind, title in (("documents", "Documents"), ("image", "Images")):
+        rows = sorted((record for record in records if record["kind"] == kind), key=lambda r: str(r["name"]).lower())
+        if rows:
+            lines += section(title, table_of_sets(rows, kind))
+    return lines
+
+
+def made_rows(records: list[Record]) -> Iterator[list[str]]:
+    """Yield the rows of the table of made documents: the choices of all seeds."""
+    cases: dict[tuple[bool, int, int], list[Record]] = {}
+    for record in records:
+        cases.setdefault((record["unequal"], list(BURSTS).index(record["bursts"]), record["true"]), []).append(record)
+    for (unequal, _, true), some in sorted(cases.items()):
+        choices = (
+            [str(record["chosen"]) for record in some],
+            [upward(record, record["by"]["held-out"]) for record in some],
+            [upward(record, record["by_halved_counts"]) for record in some],
+            [upward(record, record["by"]["bic"]) for record in some],
         )
-
-    if given.made or all_parts:
-        known = {(c["true"], c["unequal"], c["bursts"], c["seed"]) for c in cells if c["kind"] == "made"}
-        for k in given.numbers:
-            for unequal in (False, True):
-                for bursts in BURSTS:
-                    for seed in range(given.seeds):
-                        if (k, unequal, bursts, seed) not in known:
-                            add(measure_made(k, unequal, bursts, seed, given.threads))
-    names = {c["name"] for c in cells}
-    for info in list_datasets():
-        if not info.path.exists() or info.name in names or (given.sets is not None and info.name not in given.sets):
-            continue
-        if info.kind == "documents" and (given.documents or all_parts):
-            add(measure_documents(info.name, given.threads))
-        elif info.kind == "hyperspectral" and (given.images or all_parts):
-            add(measure_image(info.name, given.threads))
-    tables = summary(cells)
-    write_whole(given.out / "number.md", lambda opened: opened.write(tables.encode()))
-    print(tables)
+        about = [str(true), f"1 to {HALVED}" if unequal else "equal", some[0]["bursts"]]
+        yield [*about, *(", ".join(choice) for choice in choices)]
 
 
-if __name__ == "__main__":
-    main()
+def table_of_sets(records: list[Record], kind: str) -> list[str]:
+    """Return the table of document sets or images."""
+    names = ("information", "held-out", "stability", "bic") if kind == "image" else ("held-out", "stability", "bic")
+    names = tuple(name for name in names if name in records[0]["by"])
+    rows = []
+    for record in records:
+        some = f"{record['rows']:,}" + (f" of {record['of']:,}" if record["of"] > record["rows"] else "")
+        runners = ", ".join(map(str, record["runners_up"]))
+        criteria = [upward(record, record["by"][name]) for name in names]
+        about = [record["name"], some, str(record["true"]), str(record["chosen"]), runners]
+        rows.append([*about, *criteria, f"{record['seconds']:.0f}"])
+    columns = ["set", "rows", "classes", "chosen", "runners-up", *(f"by {name}" for name in names), "CPU seconds"]
+    return table(columns, rows, "lrrrl" + "r" * (len(names) + 1))
+
+
+def upward(record: Record, k: int) -> str:
+    """Return a number of clusters; with a + if it is the largest that was tried."""
+    return f"{k}+" if k == record["largest"] else str(k)

@@ -1,7 +1,5 @@
 """The same algorithm in plain SciPy and NumPy, as a straightforward baseline for onmf."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

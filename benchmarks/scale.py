@@ -1,21 +1,17 @@
 """Beyond the memory of one machine: the cost of Dask, a corpus larger than the workers, an estimate for 1,000 workers.
 
-    python -m benchmarks.scale [--parts a b c d] [--gigabytes 6] [--folder DIR] [--out docs/scale]
-
 (a) two workers against one process; (b) a corpus on disk, workers limited to 1 GB each; (c) time against the number of
 partitions; (d) an estimate for 1,000 workers and 10¹² nonzeros, by formula and by simulation, from the rates that (a)
 and (c) measured. Results are stored in results.json, part by part.
 """
 
-from __future__ import annotations
-
-import argparse
 import heapq
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,9 +19,9 @@ from scipy.sparse import csr_array
 
 from onmf import ONMF
 from onmf.datasets import make_counts, open_shards, write_shards
-from onmf.io.files import write_whole
 
-from .measure import peak_memory
+from .measure import peak_memory, timed
+from .results import publish, save, table
 
 CLUSTERS, WORDS, ENTRIES = 20, 20_000, 20_000_000
 ITERATIONS = 6
@@ -47,18 +43,26 @@ def other_draw(X: csr_array, seed: int) -> csr_array:
 def per_iteration(X: Any, **options: Any) -> float:
     """Return the median seconds of an iteration, without the first two."""
     options = {"init": "random-partition", "random_state": 0, "max_iter": ITERATIONS, "tol": 0} | options
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit is stopped before it converges
-        return float(np.median(ONMF(CLUSTERS, **options).fit(X).history_["seconds"][2:]))
+    return float(np.median(ONMF(CLUSTERS, **options).fit(X).history_["seconds"][2:]))
 
 
-def cluster(workers: int = 2, memory: str = "auto") -> Any:
-    """Start a cluster of processes with one thread each."""
-    from distributed import LocalCluster
+@contextmanager
+def workers(memory: str = "auto") -> Iterator[Any]:
+    """Start two processes with one thread each."""
+    from distributed import Client, LocalCluster
 
-    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=memory)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": memory}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        yield client
+
+
+def on_workers(X: csr_array, parts: int) -> float:
+    """Return the median seconds of an iteration over ``parts`` parts, which are with the workers already."""
+    from distributed import wait
+
+    D = as_dask(X, parts).persist()
+    wait(D)
+    return per_iteration(D)
 
 
 def as_dask(X: csr_array, parts: int) -> Any:
@@ -74,32 +78,24 @@ def as_dask(X: csr_array, parts: int) -> Any:
 
 def two_workers(quick: bool) -> dict[str, Any]:
     """(a) Compare two workers with one process."""
-    from distributed import Client, wait
-
     X = corpus(ENTRIES // (20 if quick else 1))
     parts = 16
     results: dict[str, Any] = {"nonzeros": int(X.nnz), "rows": X.shape[0], "partitions": parts}
     results["one process, one thread"] = per_iteration(X, n_threads=1)
     results["one process, two threads"] = per_iteration(X, n_threads=2)
     results["Dask, threads of one process"] = per_iteration(as_dask(X, parts))
-    with cluster() as dask_cluster, Client(dask_cluster):
-        D = as_dask(X, parts).persist()
-        wait(D)
-        results["Dask, two workers"] = per_iteration(D)
+    with workers():
+        results["Dask, two workers"] = on_workers(X, parts)
     results["overhead a partition"] = (results["Dask, two workers"] - results["one process, one thread"] / 2) / parts
     return results
 
 
 def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
     """(b) Fit a corpus on disk with workers limited to 1 GB each."""
-    from distributed import Client
-
     if not folder.exists():
         base = corpus(10_000_000, words=50_000)
         number = int(np.ceil(gigabytes * 1e9 / (8 * base.nnz + 4 * base.shape[0])))
-        began = perf_counter()
         write_shards((other_draw(base, seed) for seed in range(number)), folder)
-        print(f"written in {perf_counter() - began:.0f} s", flush=True)
         del base
     shards = open_shards(folder)
     size = sum(file.stat().st_size for file in shards.files)
@@ -110,34 +106,27 @@ def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
         "shards": len(shards.files),
         "memory limit of a worker, GB": 1.0,
     }
-    began = perf_counter()
-    import warnings
-
-    with cluster(memory="1GB") as dask_cluster, Client(dask_cluster) as client, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = ONMF(10, init="random-partition", random_state=0, max_iter=3).fit(shards.to_dask())
-        results["seconds of the fit"] = perf_counter() - began
+    with workers("1GB") as client:
+        model = ONMF(10, init="random-partition", random_state=0, max_iter=3)
+        results["seconds of the fit"], _ = timed(lambda: model.fit(shards.to_dask()))
         results["seconds an iteration"] = float(np.median(model.history_["seconds"]))
         results["cluster sizes"] = np.bincount(model.labels_.compute(), minlength=10).tolist()
         peaks = client.run(peak_memory)
         results["peak memory of the workers, GB"] = [round(float(v), 3) for v in peaks.values()]
         results["workers that were there at the end"] = len(peaks)
     results["peak memory of this process, GB"] = peak_memory()
+    shutil.rmtree(folder)
     return results
 
 
 def partitions(quick: bool) -> dict[str, Any]:
     """(c) Measure time against the number of partitions, on data so small that the overhead dominates."""
-    from distributed import Client, wait
-
     X = corpus(500_000, words=2_000)
     numbers = [4, 16, 64] if quick else [4, 16, 64, 256, 1024]
     seconds = []
-    with cluster() as dask_cluster, Client(dask_cluster):
+    with workers():
         for number in numbers:
-            D = as_dask(X, number).persist()
-            wait(D)
-            seconds.append(per_iteration(D))
+            seconds.append(on_workers(X, number))
             print(number, seconds[-1], flush=True)
     slope, constant = np.polyfit(numbers, seconds, 1)
     return {"partitions": numbers, "seconds": seconds, "a partition": float(slope), "constant": float(constant)}
@@ -213,86 +202,79 @@ def simulate(
     return float(ends[0])
 
 
-def summary(results: dict[str, Any]) -> str:
-    """Return the tables in Markdown."""
-    lines: list[str] = []
-    if a := results.get("a"):
-        lines += [f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**", "", "| | seconds per iteration |"]
-        lines += ["|---|---:|"]
-        lines += [f"| {name} | {a[name]:.3f} |" for name in a if name.startswith(("one", "Dask"))]
-        lines += [
-            "",
-            f"{a['partitions']} partitions, with an overhead of {1e3 * a['overhead a partition']:.1f} ms each.",
-            "",
-        ]
-    if b := results.get("b"):
-        peaks = " and ".join(f"{v:.2f}" for v in b["peak memory of the workers, GB"])
-        lines += [
-            f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**",
-            "",
-            "| | |",
-            "|---|---:|",
-        ]
-        lines += [
-            f"| rows × words, in shards | {b['rows']:,} × {b['words']:,}, {b['shards']} |",
-            f"| seconds per iteration | {b['seconds an iteration']:.1f} |",
-            f"| seconds of a fit of 3 iterations, including start and labels | {b['seconds of the fit']:.0f} |",
-            f"| peak memory of the workers, GB | {peaks} |",
-            f"| peak memory of the process that fits, GB | {b['peak memory of this process, GB']:.2f} |",
-            "",
-        ]
-    if c := results.get("c"):
-        lines += ["**(c) Number of partitions**", "", "| partitions | seconds per iteration |", "|---:|---:|"]
-        lines += [f"| {n} | {s:.3f} |" for n, s in zip(c["partitions"], c["seconds"], strict=True)]
-        lines += ["", f"{1e3 * c['a partition']:.2f} ms for each partition.", ""]
-    if d := results.get("d"):
-        lines += [
-            f"**(d) {d['workers']:,} workers, 10¹² nonzeros, {d['clusters']} clusters, {d['features']:,.0f} features: "
-            "seconds per iteration**",
-            "",
-            "| partitions | compute | scheduler | broadcast | tree | sum | simulated | GB sent |",
-            "|---:|---:|---:|---:|---:|---:|---:|---:|",
-        ]
-        names = ("compute", "scheduler", "broadcast", "tree", "sum", "simulated", "gigabytes sent")
-        lines += [f"| {r['partitions']:,} | " + " | ".join(f"{r[n]:,.1f}" for n in names) + " |" for r in d["rows"]]
-        lines += [
-            "",
-            f"Measured above: {d['rate of a core'] / 1e6:.1f} M nonzeros per second and core with {d['clusters']} "
-            f"clusters, and {1e3 * d['overhead a partition']:.2f} ms of scheduling per partition. Assumed: "
-            f"{d['bytes a second'] / 1e9:.2f} GB per second between two machines.",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
+def run(
+    parts: tuple[str, ...] = ("a", "b", "c", "d"),
+    gigabytes: float = 6.2,
+    folder: Path = Path("/tmp/onmf-scale"),
+    quick: bool = False,
+    out: Path = Path("docs/scale"),
+) -> None:
     """Measure the chosen parts, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="*", default=list("abcd"), choices=list("abcd"))
-    parser.add_argument("--gigabytes", type=float, default=6.2)
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/onmf-scale"))
-    parser.add_argument("--out", type=Path, default=Path("docs/scale"))
-    parser.add_argument("--quick", action="store_true", help="reduce the sizes, to check that it runs")
-    options = parser.parse_args()
-    results_file = options.out / "results.json"
-    results: dict[str, Any] = json.loads(results_file.read_text()) if results_file.exists() else {}
-    measures = {
-        "a": lambda: two_workers(options.quick),
-        "b": lambda: larger_than_memory(0.2 if options.quick else options.gigabytes, options.folder),
-        "c": lambda: partitions(options.quick),
+    file = out / "results.json"
+    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "a": lambda: two_workers(quick),
+        "b": lambda: larger_than_memory(0.2 if quick else gigabytes, folder),
+        "c": lambda: partitions(quick),
         "d": lambda: estimate(
             results["a"]["nonzeros"] / results["a"]["one process, one thread"], max(results["c"]["a partition"], 1e-5)
         ),
     }
-    for part in options.parts:
+    for part in parts:
         results[part] = measures[part]()
         print(part, json.dumps(results[part]), flush=True)
-        write_whole(results_file, lambda file: file.write(json.dumps(results, indent=1).encode()))
-    if "b" in options.parts:
-        shutil.rmtree(options.folder)
-    text = summary(results)
-    write_whole(options.out / "scale.md", lambda file: file.write(text.encode()))
-    print(text)
+        save(file, json.dumps(results, indent=1))
+    publish(out / "scale.md", summary(results))
 
 
-if __name__ == "__main__":
-    main()
+def summary(results: dict[str, Any]) -> list[str]:
+    """Return the tables of the parts that were measured."""
+    return [line for part in SUMMARIES if part in results for line in SUMMARIES[part](results[part])]
+
+
+def summary_a(a: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of two workers."""
+    yield from (f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**", "")
+    rows = [[name, f"{a[name]:.3f}"] for name in a if name.startswith(("one", "Dask"))]
+    yield from table(["", "seconds per iteration"], rows)
+    overhead = 1e3 * a["overhead a partition"]
+    yield from ("", f"{a['partitions']} partitions, with an overhead of {overhead:.1f} ms each.", "")
+
+
+def summary_b(b: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of a corpus on disk."""
+    yield from (f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**", "")
+    rows = [
+        ["rows × words, in shards", f"{b['rows']:,} × {b['words']:,}, {b['shards']}"],
+        ["seconds per iteration", f"{b['seconds an iteration']:.1f}"],
+        ["seconds of a fit of 3 iterations, including start and labels", f"{b['seconds of the fit']:.0f}"],
+        ["peak memory of the workers, GB", " and ".join(f"{v:.2f}" for v in b["peak memory of the workers, GB"])],
+        ["peak memory of the process that fits, GB", f"{b['peak memory of this process, GB']:.2f}"],
+    ]
+    yield from (*table(["", ""], rows), "")
+
+
+def summary_c(c: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of partitions."""
+    yield from ("**(c) Number of partitions**", "")
+    rows = [[str(n), f"{s:.3f}"] for n, s in zip(c["partitions"], c["seconds"], strict=True)]
+    yield from table(["partitions", "seconds per iteration"], rows, "rr")
+    yield from ("", f"{1e3 * c['a partition']:.2f} ms for each partition.", "")
+
+
+def summary_d(d: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of the estimate."""
+    size = f"{d['workers']:,} workers, 10¹² nonzeros, {d['clusters']} clusters, {d['features']:,.0f} features"
+    yield from (f"**(d) {size}: seconds per iteration**", "")
+    names = ("compute", "scheduler", "broadcast", "tree", "sum", "simulated", "gigabytes sent")
+    rows = [[f"{row['partitions']:,}", *(f"{row[name]:,.1f}" for name in names)] for row in d["rows"]]
+    yield from table(["partitions", *names[:-1], "GB sent"], rows, "r" * (len(names) + 1))
+    yield ""
+    yield (
+        f"Measured above: {d['rate of a core'] / 1e6:.1f} M nonzeros per second and core with {d['clusters']} "
+        f"clusters, and {1e3 * d['overhead a partition']:.2f} ms of scheduling per partition. Assumed: "
+        f"{d['bytes a second'] / 1e9:.2f} GB per second between two machines."
+    )
+
+
+SUMMARIES = {"a": summary_a, "b": summary_b, "c": summary_c, "d": summary_d}

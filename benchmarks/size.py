@@ -4,8 +4,6 @@ A statement is one of Python's grammar. Docstrings and comments are none, and ne
 is packed onto fewer lines has as many.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What should follow the votes of a consensus of views? A choice that needs no labels.
 
-    python -m benchmarks.steps [--seeds 3] [--sets NAME ...] [--threads 2] [--out docs/optima]
-
 The distinct words of every document are halved at random, so that a burst of one word is in one half only. 24 runs in
 three views vote on each half by itself, and every candidate goes on from the same votes.
 
@@ -15,17 +13,14 @@ information times their entropy.
 
 The rule, written down before anything was measured: the gain of a candidate is divided by that of the votes as they
 are, and averaged over sets. The highest average wins. Of candidates within one standard error of it (over sets, of the
-difference), the one with more bits in common wins. Cells are kept in steps.json, and those in the file are not measured
-again. The table is written as steps.md.
+difference), the one with more bits in common wins. What is in steps.json is not measured again. The table is written as
+steps.md.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +32,17 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from onmf.backend import Block, CpuBackend
 from onmf.data import InMemory
-from onmf.datasets import list_datasets, load_docstrings, load_documents
 from onmf.divergence import Cosine, KullbackLeibler
+from onmf.door.votes import RUNS
 from onmf.fit import Listener, Plan
-from onmf.fit.consensus import cast_votes, cluster_votes, votes_of
 from onmf.fit.describe import losses_of
-from onmf.fit.restarts import best_run
+from onmf.fit.restarts import best_run, cast_votes, cluster_votes, votes_of
 from onmf.fit.starts import Seeds, from_sums
-from onmf.io.files import write_whole
-from onmf.text.bursts import reassign
-from onmf.text.consensus import RUNS, log_tfidf
+from onmf.text.consensus import log_tfidf, reassign
 
-DOCSTRINGS = "docstrings"
+from .data import DOCSTRINGS, available, load
+from .results import Grid, Record, Store, bold, publish, section, table
+
 PRIOR = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Parts of the collection to one of a cluster, when a cluster predicts."""
 
@@ -82,11 +76,6 @@ def ballot(X: Any, k: int, seed: list[int], threads: int) -> Ballot:
 # Candidates: from a ballot to labels.
 
 
-def as_elected(given: Ballot) -> Any:
-    """Do nothing after the votes."""
-    return given.elected
-
-
 def fit_on_counts(given: Ballot) -> Any:
     """Fit the counts from the elected clusters, with local search."""
     data, seeds = InMemory(given.views[0]), np.array([given.seed])
@@ -97,11 +86,12 @@ def fit_on_counts(given: Ballot) -> Any:
 def all_views(given: Ballot, whole: float | None) -> Any:
     """Assign documents by the sum of their losses per word, each view in units of its gap."""
     parts = _parts(given, whole)
+    sizes = [np.maximum(view.divergence.row_size(view.terms), 1e-12)[:, None] for view in given.views]
     gaps: list[float] = []
 
     def together(labels: Any) -> Any:
-        losses = [_losses(view, labels, given.k, w) for view, w in zip(given.views, parts, strict=True)]
-        losses = [each / _size(view) for each, view in zip(losses, given.views, strict=True)]
+        views = zip(given.views, parts, sizes, strict=True)
+        losses = [_losses(view, labels, given.k, w) / size for view, w, size in views]
         for each in losses if not gaps else ():
             first, second = np.partition(each, 1, axis=1)[:, :2].T
             gaps.append(float(np.median(second - first)) or 1.0)
@@ -140,7 +130,7 @@ def bursts(given: Ballot) -> Any:
 
 
 CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
-    "votes": ("the votes as they are", as_elected),
+    "votes": ("the votes as they are", attrgetter("elected")),
     "counts": ("a fit on counts", fit_on_counts),
     "views 0.1": ("all views, 0.1 parts of the collection", partial(all_views, whole=0.1)),
     "views 1": ("all views, 1 part", partial(all_views, whole=1.0)),
@@ -167,10 +157,6 @@ def _loop(together: Callable[[Any], Any], given: Ballot) -> Any:
 
 def _sums(block: Block, labels: Any, k: int) -> Any:
     return block.sum_by_label(labels, block.fixed_weights, k)
-
-
-def _size(block: Block) -> Any:
-    return np.maximum(block.divergence.row_size(block.terms), 1e-12)[:, None]
 
 
 def _mixed(sums: Any, whole: float) -> Any:
@@ -214,20 +200,16 @@ def _profile_without_own(block: Block, labels: Any, k: int, whole: float) -> Any
     return (others + whole * (sums.sum(axis=0) / sums.sum())[X.indices]) / (1 + whole)
 
 
-def _where(X: Any, data: Any) -> Any:
-    """The same matrix with other values, without its zeros."""
-    changed = csr_array((data, X.indices, X.indptr), shape=X.shape, copy=True)
-    changed.eliminate_zeros()
-    return changed
-
-
 # The criteria.
 
 
 def halved(X: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     """Put each distinct word of each document into one of two halves. Those in one half only are left out."""
     first = rng.random(len(X.data)) < 0.5
-    halves = [_where(X, np.where(some, X.data, 0)) for some in (first, ~first)]
+    halves = X.copy(), X.copy()
+    for half, hidden in zip(halves, (~first, first), strict=True):
+        half.data[hidden] = 0
+        half.eliminate_zeros()
     both = (np.diff(halves[0].indptr) > 0) & (np.diff(halves[1].indptr) > 0)
     return csr_array(halves[0][both]), csr_array(halves[1][both])
 
@@ -241,8 +223,7 @@ def gain(hidden: Any, labels: Any, k: int) -> float:
     lengths = np.diff(hidden.indptr)
     collection = (sums.sum(axis=0) / sums.sum())[hidden.indices]
     others = (sums[labels[row], hidden.indices] - 1) / np.maximum((sums.sum(axis=1)[labels] - lengths)[row], 1)
-    best = max(float(((np.log((others / collection + w) / (1 + w))) / lengths[row]).sum() / n) for w in PRIOR)
-    return best
+    return max(float(((np.log((others / collection + w) / (1 + w))) / lengths[row]).sum() / n) for w in PRIOR)
 
 
 def in_common(one: Any, other: Any) -> float:
@@ -252,13 +233,7 @@ def in_common(one: Any, other: Any) -> float:
     return float(adjusted_mutual_info_score(one, other) * bits)
 
 
-def load(name: str) -> tuple[Any, int]:
-    """Return the counts of a set and its number of clusters."""
-    documents = load_docstrings() if name == DOCSTRINGS else load_documents(name)
-    return csr_array(documents.X.astype(np.float64)), len(np.unique(documents.y))
-
-
-def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[dict[str, Any]]:
+def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[Record]:
     """Vote on both halves of the words of a set, and score every candidate."""
     halves = halved(X, np.random.default_rng([seed, 0]))
     ballots = [ballot(half, k, [seed, 1 + number], threads) for number, half in enumerate(halves)]
@@ -271,76 +246,39 @@ def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[dict[str
     return cells
 
 
-def summary(cells: list[dict[str, Any]]) -> str:
-    """Return the tables in Markdown."""
-    names = sorted({c["set"] for c in cells}, key=str.lower)
-    steps = [step for step in CANDIDATES if any(c["step"] == step for c in cells)]
-
-    def values(key: str) -> Any:
-        return np.array(
-            [[np.mean([c[key] for c in cells if (c["set"], c["step"]) == (n, s)]) for s in steps] for n in names]
-        )
-
-    gains, common = values("gain"), values("common")
-    relative = gains / gains[:, [0]]
-    best = int(relative.mean(axis=0).argmax())
-    behind = relative[:, [best]] - relative
-    error = behind.std(axis=0, ddof=1) / np.sqrt(len(names)) if len(names) > 1 else np.zeros(len(steps))
-    level = behind.mean(axis=0) <= error
-    chosen = max(np.flatnonzero(level), key=lambda i: common[:, i].mean())
-    lines = ["| after the votes | gain from held-out words | against the votes | behind the best | bits in common |"]
-    lines += ["|---|---:|---:|---:|---:|"]
-    for i, step in enumerate(steps):
-        text = CANDIDATES[step][0]
-        text = f"**{text}**" if i == chosen else text
-        lag = "" if i == best else f"{100 * behind[:, i].mean():.1f} ± {100 * error[i]:.1f} %"
-        lines.append(
-            f"| {text} | {gains[:, i].mean():.4f} | {100 * (relative[:, i].mean() - 1):+.1f} % | {lag} | "
-            f"{common[:, i].mean():.3f} |"
-        )
-    for title, table, form in (
-        ("Gain, nats for each 100 words", 100 * gains, ".2f"),
-        ("Bits in common", common, ".3f"),
-    ):
-        lines += ["", f"**{title}**", "", "| set | " + " | ".join(CANDIDATES[s][0] for s in steps) + " |"]
-        lines += ["|---|" + "---:|" * len(steps)]
-        lines += [
-            f"| {n} | " + " | ".join(format(v, form) for v in row) + " |" for n, row in zip(names, table, strict=True)
-        ]
-    return "\n".join(lines) + "\n"
+def run(sets: tuple[str, ...] = (), seeds: int = 3, threads: int = 2, out: Path = Path("docs/optima")) -> None:
+    """Measure what is missing, and write the tables."""
+    store = Store(out / "steps.json", ("set", "seed"))
+    for seed in range(seeds):
+        for name in sets or (*available("documents"), DOCSTRINGS):
+            known = {record["step"] for record in store.records if store.key(record) == (name, seed)}
+            if not known >= set(CANDIDATES):
+                X, y = load(name)
+                records = measure(name, X, len(np.unique(y)), seed, threads)
+                store.add(*records)
+                print(f"{name:10} {seed}  " + "  ".join(f"{record['gain']:.4f}" for record in records), flush=True)
+    publish(out / "steps.md", summary(store.records))
 
 
-def save(path: Path, text: str) -> None:
-    """Write a text file completely or not at all."""
-    write_whole(path, lambda file: file.write(text.encode()))
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Measure the missing cells, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    documents = [d.name for d in list_datasets() if d.kind == "documents" and d.available]
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sets", nargs="*", default=[*documents, DOCSTRINGS])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("docs/optima"))
-    options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    results = options.out / "steps.json"
-    cells: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
-    for seed in range(options.seeds):
-        for name in options.sets:
-            known = {c["step"] for c in cells if (c["set"], c["seed"]) == (name, seed)}
-            if known >= set(CANDIDATES):
-                continue
-            cells = [c for c in cells if (c["set"], c["seed"]) != (name, seed)] + measure(
-                name, *load(name), seed, options.threads
-            )
-            print(f"{name:10} {seed}  " + "  ".join(f"{c['gain']:.4f}" for c in cells[-len(CANDIDATES) :]), flush=True)
-            save(results, json.dumps(cells, indent=0))
-    text = summary(cells)
-    save(options.out / "steps.md", text)
-    print(text)
-
-
-if __name__ == "__main__":
-    main()
+def summary(records: list[Record]) -> list[str]:
+    """Return the tables."""
+    names = sorted({record["set"] for record in records}, key=str.lower)
+    grid = Grid(records, {step: title for step, (title, _) in CANDIDATES.items()}, names, "step")
+    gains, common = (np.array([grid.means(step, key) for step in grid.titles]) for key in ("gain", "common"))
+    relative = gains / gains[0]
+    best = int(relative.mean(axis=1).argmax())
+    behind = relative[best] - relative
+    error = behind.std(axis=1, ddof=1) / np.sqrt(len(names)) if len(names) > 1 else np.zeros(len(behind))
+    level = behind.mean(axis=1) <= error
+    chosen = max(np.flatnonzero(level), key=lambda i: common[i].mean())
+    rows = []
+    for i, title in enumerate(grid.titles.values()):
+        lag = "" if i == best else f"{100 * behind[i].mean():.1f} ± {100 * error[i]:.1f} %"
+        against = f"{100 * (relative[i].mean() - 1):+.1f} %"
+        rows.append([bold(title, i == chosen), f"{gains[i].mean():.4f}", against, lag, f"{common[i].mean():.3f}"])
+    columns = ["after the votes", "gain from held-out words", "against the votes", "behind the best", "bits in common"]
+    return [
+        *table(columns, rows),
+        *section("Gain, nats for each 100 words", grid.by_set(lambda *cell: f"{100 * grid.mean(*cell, 'gain'):.2f}")),
+        *section("Bits in common", grid.by_set(lambda *cell: f"{grid.mean(*cell, 'common'):.3f}")),
+    ]

@@ -19,8 +19,7 @@ from onmf.datasets import load_docstrings
 from onmf.estimator import fit_model
 from onmf.metrics import clustering_accuracy
 from onmf.naming import names_from_features, number_by_size
-from onmf.palette import distinct_colours
-from onmf.plot import plot_confusion, plot_top_features
+from onmf.plot import distinct_colours, plot_confusion, plot_top_features
 
 matplotlib.use("Agg")
 

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from onmf.datasets import load_hyperspectral
-from onmf.image import Cube, Truth, cluster_image
+from onmf.image import Cube, Truth, cluster
 from onmf.image.figures import composite
 
 
@@ -25,17 +25,17 @@ def cube_of(scene):
     return cube, Truth(spectra=scene.endmembers, labels=labels, names=[str(name) for name in scene.names])
 
 
-def draw(clustering, path):
+def draw(found, path):
     """Draw the image, the map and the spectra side by side."""
     figure, (left, middle, right) = plt.subplots(
         1, 3, figsize=(13, 3.6), layout="constrained", width_ratios=(1, 1.5, 1.6)
     )
-    colours = composite(clustering.cube, clustering.labels >= 0)
+    colours = composite(found.cube, found.labels >= 0)
     left.imshow(colours.picture, interpolation="nearest")
     left.set_title(colours.title, fontsize=9, loc="left")
     left.tick_params(labelsize=8)
-    clustering.plot_map(middle)
-    clustering.plot_spectra(right)
+    found.plot_map(middle)
+    found.plot_spectra(right)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -46,11 +46,11 @@ def main(folder):
     for name in ("samson", "jasper"):
         cube, truth = cube_of(load_hyperspectral(name))
         for loss in ("kullback-leibler", "frobenius"):
-            clustering = cluster_image(cube, len(truth.names), truth=truth, beta_loss=loss)
-            scores, names = clustering.comparison, np.sort(clustering.names)
+            found = cluster(cube, len(truth.names), truth=truth, beta_loss=loss)
+            scores, names = found.comparison, np.sort(found.names)
             print(f"{name:8} {loss:17} MRSA {scores.mrsa:5.2f}, accuracy {scores.accuracy:.1%}, {names}")
             if loss == "kullback-leibler":
-                draw(clustering, folder / f"{name}.png")
+                draw(found, folder / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ kinds, each with a profile of its own over 600 genes. Counts need no normalisati
 import matplotlib.pyplot as plt
 import numpy as np
 
-from onmf.cells import Cells, cluster_cells
+from onmf.cells import Cells, cluster
 from onmf.datasets import make_counts
 
 made = make_counts(1000, 600, 5, length=400, overlap=0.7, random_state=0)
 barcodes, names = [f"cell {i}" for i in range(1000)], [f"gene {j}" for j in range(600)]
 cells = Cells(made.X, barcodes, names, classes=[f"kind {c}" for c in made.y])
-found = cluster_cells(cells, 5)
+found = cluster(cells, 5)
 print(f"adjusted Rand index: {found.comparison.ari:.3f}")
 for k, name in enumerate(found.names):
     sure = found.confidence[found.labels == k].mean()

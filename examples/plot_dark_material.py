@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap
 from onmf import ONMF
 from onmf.datasets import make_scene
 from onmf.metrics import clustering_accuracy, match_clusters
-from onmf.palette import distinct_colours
+from onmf.plot import distinct_colours
 
 scene = make_scene(60, 80, 60, 4, photons=100, random_state=0)  # 4,800 pixels, 60 bands
 truth = scene.abundances.argmax(axis=0)

@@ -7,12 +7,10 @@ come with SciPy. Their subpackages are known, but the clustering does not see th
 """
 
 from onmf.datasets import docstring_texts
-from onmf.palette import distinct_colours
-from onmf.plot import plot_confusion
-from onmf.text import Text, cluster_documents
+from onmf.text import Text, cluster
 
 texts = [Text(name, text, subpackage) for name, text, subpackage in docstring_texts()]
-found = cluster_documents(texts, 13)
+found = cluster(texts, 13)
 
 # %%
 # Each cluster is described by the words that set it apart from the whole collection.
@@ -24,5 +22,5 @@ for size, words in zip(found.sizes, found.distinctive(8), strict=True):
 # Each row of the figure is a subpackage, and each column a cluster. Small subpackages are one cluster each. The two
 # largest, ``special`` and ``stats``, fall into several: tests and distributions use different words.
 
-ax = plot_confusion(found.classes, found.clusters, names=found.names, colours=distinct_colours(13))
+ax = found.plot_classes()
 ax.figure.set_size_inches(9, 6)

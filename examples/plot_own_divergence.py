@@ -16,7 +16,7 @@ from matplotlib.colors import ListedColormap
 from onmf import ONMF
 from onmf.divergence import Bregman
 from onmf.metrics import clustering_accuracy, match_clusters
-from onmf.palette import distinct_colours
+from onmf.plot import distinct_colours
 
 rng = np.random.default_rng(0)
 y = rng.integers(3, size=600)

@@ -24,7 +24,7 @@ from .runner import in_child
 from .specimens import Specimen, make_specimens
 from .stage import Stage, ignored_errors, quiet
 
-APART, SHARE = (".mat", ".tif", ".h5", ".loom", "matrix.mtx", "-apart"), 0.2
+APART, SHARE = (".mat", ".tif", ".h5", ".biom", ".loom", "matrix.mtx", "-apart"), 0.2
 """Files that a separate process reads take a hundred times as long, so they are chosen less often, by this factor."""
 
 
@@ -37,13 +37,13 @@ class Reader(NamedTuple):
 
 HEADER = """
 import numpy as np
-import onmf
+import onmf.cells
+import onmf.image
+import onmf.table
+import onmf.text
 from onmf import ONMF
-from onmf.cells import check_counts, read_cells
 from onmf.cli import app
 from onmf.datasets import open_h5ad, open_shards, open_zarr, read_documents
-from onmf.image import cluster_image, read_cube, read_truth
-from onmf.text import assign_documents, count_words, read_texts
 """
 
 FIT = "if small(X.shape): ONMF(2, max_iter=5).fit(X)"
@@ -65,23 +65,28 @@ READERS = {
     ),
     "documents": Reader(
         "model = onmf.load(PATH)",
-        (f"assign_documents(model, {TEXTS})", "command(['show', PATH, '--json'], standalone_mode=False)"),
+        (f"onmf.text.predict(model, {TEXTS})", "command(['show', PATH, '--json'], standalone_mode=False)"),
     ),
     "counts": Reader("X = read_documents(PATH).X", (FIT,)),
-    "texts": Reader("texts = list(read_texts(PATH))", ("if texts: count_words(texts)",)),
+    "texts": Reader("texts = list(onmf.text.read(PATH))", ("if texts: onmf.text.count(texts)",)),
     "image": Reader(
-        "cube = read_cube(PATH)",
+        "cube = onmf.image.read(PATH)",
         (
             "if small(cube.shape): cube.read(0, cube.shape[0])",
-            "if small(cube.shape): cluster_image(cube, 2, max_iter=5, negatives='clip')",
+            "if small(cube.shape): onmf.image.cluster(cube, 2, max_iter=5, negatives='clip')",
         ),
     ),
-    "truth": Reader("truth = read_truth(PATH, (4, 5, 6))"),
+    "truth": Reader("truth = onmf.image.read_truth(PATH, (4, 5, 6))"),
     "cells": Reader(
-        "cells = read_cells(PATH)",
-        ("if small(cells.X.shape): check_counts(cells)", "if small(cells.X.shape): ONMF(2, max_iter=5).fit(cells.X)"),
+        "cells = onmf.cells.read(PATH)",
+        (
+            "if small(cells.X.shape): onmf.cells.check_counts(cells)",
+            "if small(cells.X.shape): ONMF(2, max_iter=5).fit(cells.X)",
+        ),
     ),
-    "classes": Reader("cells = read_cells(PATH, labels='kind')"),
+    "classes": Reader("cells = onmf.cells.read(PATH, labels='kind')"),
+    "table": Reader("X = onmf.table.read(PATH, labels='kind').X", (FIT,)),
+    "long": Reader("X = onmf.table.read(PATH, row='row', column='feature', count='n').X", (FIT,)),
     "shards": Reader("X = open_shards(PATH)", ("if small(X.shape): list(X())", FIT)),
     "h5ad": Reader("X = open_h5ad(PATH)", (SOME, BRIEFLY)),
     "zarr": Reader("X = open_zarr(PATH, 'X')", (SOME, BRIEFLY)),

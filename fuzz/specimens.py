@@ -45,6 +45,7 @@ def make_specimens() -> list[Specimen]:
         warnings.simplefilter("ignore")
         root = Path(folder)
         specimens = [*models(root), *counts(root), *texts(), *tables(root), *images(root), *pieces(root), *cells(root)]
+        specimens += any_counts(root)
         return [*specimens, *paper(os.environ.get("ONMF_DATA"), root)]
 
 
@@ -75,19 +76,19 @@ def folder_of(root: Path, name: str, reader: str) -> Specimen:
 
 def models(root: Path) -> Iterator[Specimen]:
     """Make model files of a matrix, of documents and of an image."""
+    import onmf.image
+    import onmf.text
     from onmf import ONMF
-    from onmf.image import cluster_image
-    from onmf.text import cluster_documents
 
     X = small_counts()
     ONMF(3, init="++", random_state=0).fit(X).save(root / "plain.onmf", extra={"note": {"a": [1, 2]}})
     yield take_file(root, "plain.onmf", "model")
     ONMF(2, init=np.ones((2, 7)) + np.eye(2, 7), beta_loss=1.5).fit(X.toarray()).save(root / "array.onmf")
     yield take_file(root, "array.onmf", "model")
-    cluster_documents(sentences(), 3).save(root / "documents.onmf")
+    onmf.text.cluster(sentences(), 3).model.save(root / "documents.onmf")
     yield take_file(root, "documents.onmf", "documents")
     cube = np.random.default_rng(0).gamma(1, 1, (4, 5, 6))
-    cluster_image(cube, 2).save(root / "image")
+    onmf.image.cluster(cube, 2).save(root / "image")
     model = next((root / "image").rglob("*.onmf")).read_bytes()
     yield Specimen("image.onmf", "model", {"image.onmf": model})
 
@@ -179,6 +180,7 @@ def tables(root: Path) -> Iterator[Specimen]:
     lines = "\n".join(json.dumps(row) for row in rows).encode()
     yield Specimen("t.jsonl", "texts", {"t.jsonl": lines})
     yield Specimen("t.jsonl.gz", "texts", {"t.jsonl.gz": gzip.compress(lines, mtime=0)})
+    yield Specimen("t.json", "texts", {"t.json": json.dumps(rows, indent=1).encode()})
     pq.write_table(pa.Table.from_pylist(rows), root / "t.parquet")
     yield take_file(root, "t.parquet", "texts")
 
@@ -294,6 +296,37 @@ def cells(root: Path) -> Iterator[Specimen]:
     yield take_file(root, "cells.npz", "cells")
     adata.write_zarr(root / "zarr-apart")
     yield folder_of(root, "zarr-apart", "classes")
+
+
+def any_counts(root: Path) -> Iterator[Specimen]:
+    """Make tables of counts: wide, long, and both versions of BIOM."""
+    import h5py
+    import pandas as pd
+
+    X = small_counts()
+    samples, taxa, kinds = [f"s{i}" for i in range(12)], [f"t{j}" for j in range(7)], list("abc" * 4)
+    wide = pd.DataFrame(X.toarray(), index=pd.Index(samples, name="id"), columns=taxa).assign(kind=kinds)
+    yield Specimen("wide.csv", "table", {"wide.csv": wide.to_csv().encode()})
+    wide.reset_index().to_parquet(root / "wide.parquet")
+    yield take_file(root, "wide.parquet", "table")
+    i, j = X.nonzero()
+    long = pd.DataFrame({"row": np.array(samples)[i], "feature": np.array(taxa)[j], "n": X.data})
+    yield Specimen("long.csv", "long", {"long.csv": long.to_csv(index=False).encode()})
+    content = {
+        "matrix_type": "sparse",
+        "shape": [7, 12],
+        "rows": [{"id": name, "metadata": None} for name in taxa],
+        "columns": [{"id": name, "metadata": {"kind": kind}} for name, kind in zip(samples, kinds, strict=True)],
+        "data": np.column_stack([j, i, X.data]).tolist(),
+    }
+    yield Specimen("biom.json", "table", {"biom.json": json.dumps(content).encode()})
+    with h5py.File(root / "table.biom", "w") as file:
+        for axis, names, matrix in (("sample", samples, X), ("observation", taxa, csr_array(X.T))):
+            file[f"{axis}/ids"] = names
+            for part in ("data", "indices", "indptr"):
+                file[f"{axis}/matrix/{part}"] = getattr(matrix, part)
+        file["sample/metadata/kind"] = kinds
+    yield take_file(root, "table.biom", "table")
 
 
 def paper(folder: str | None, root: Path) -> Iterator[Specimen]:

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from onmf.cells import Cells, cluster_cells
+from onmf.cells import Cells, cluster
 from onmf.datasets import make_counts
 
 
@@ -22,7 +22,7 @@ def clustering_of(X, k, *, barcodes=None, genes=None, classes=None, **options):
     n, p = X.shape
     names = barcodes or [f"CELL{i}-1" for i in range(n)], genes or [f"GENE{j}" for j in range(p)]
     cells = Cells(X, *names, classes=classes, source="folder/small.h5ad", notes=["A note & more."])
-    clustering = cluster_cells(cells, k, **{"view": "counts", "n_init": 1, "n_markers": 10} | options)
+    clustering = cluster(cells, k, **{"view": "counts", "n_init": 1, "n_markers": 10} | options)
     shares = (X @ np.log(clustering.profiles + 1e-6).T) / X.sum(axis=1)[:, None]
     clustering.embedding = np.linalg.svd(shares - shares.mean(axis=0), full_matrices=False)[0][:, :2]
     clustering.map_method = "a projection for tests"

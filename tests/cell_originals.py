@@ -3,29 +3,33 @@
 import csv
 import gzip
 import io
+import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.cells import fetch
+
 from onmf.datasets import CellSet
-from onmf.datasets.catalogue import facts_of, info_of, remote_files
-from onmf.datasets.cell_files import READERS
 from r_files import S4, Environment, data_frame, dense, factor, frame, save_rda, save_rds, sparse
 
 
 def small_set(name, seed=0):
     """A set of 60 cells with the classes of the set of this name, and its facts."""
     rng = np.random.default_rng(seed)
-    classes = list(facts_of(info_of(name))["classes"])
+    classes = list(fetch.SOURCES[name]["classes"])
     X = rng.poisson(0.7, size=(60, 25))
     X[0] += X.sum(axis=0) == 0
     y = np.concatenate([np.arange(len(classes)), rng.integers(len(classes), size=60 - len(classes))])
     genes = None if name in ("worm_neuron", "pbmc4k_top2000") else np.array([f"gene{j}" for j in range(25)])
     X = csr_array(X.astype(np.uint8))
     facts = {
-        **facts_of(info_of(name)),
+        **fetch.SOURCES[name],
         **{"rows": 60, "columns": 25, "entries": X.nnz, "total": int(X.sum())},
         "classes": dict(zip(classes, np.bincount(y).tolist(), strict=True)),
     }
@@ -46,10 +50,10 @@ def write_originals(cells, folder):
 
     Skips the test if the package that converts them is not installed.
     """
-    _, package = READERS[cells.name]
+    _, package = fetch.READERS[cells.name]
     if package is not None:
         pytest.importorskip(package, reason=f"{package} is not installed")
-    paths = [folder / file.name for file in remote_files(info_of(cells.name))]
+    paths = [folder / file.name for file in fetch.remote_files(cells.name)]
     WRITERS[cells.name](cells, *paths)
     return paths
 

@@ -23,13 +23,14 @@ import pytest
 
 import onmf
 from onmf.datasets import open_shards, write_shards
-from onmf.io import system, unfinished
+from onmf.io import files
 
 STEPS = ("os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "fcntl.flock", "ctypes.dlsym", "open")
 """Audit events that count as steps."""
 
-DOCUMENTS = ["assignments.csv", "clusters.csv", "model.onmf"]
+DOCUMENTS = ["assignments.csv", "clusters.csv", "model.onmf", "summary.json"]
 IMAGE = [
+    "clusters.csv",
     "confidence.tif",
     "map.hdr",
     "map.img",
@@ -207,14 +208,14 @@ def remove(path):
 
 def serve(folder):
     """Answer requests: each line of input asks for a run, and each line of output describes how it ended."""
-    import onmf.datasets.download
-    from onmf.datasets.catalogue import RemoteFile
+    import onmf.datasets.load
+    from onmf.datasets.load import RemoteFile
 
     content = (folder.parent / "served" / "tr11.npz").read_bytes()
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     file = RemoteFile("github.com/o/r", "c" * 40, "tr11.npz", blob, hashlib.sha256(content).hexdigest())
-    onmf.datasets.download.remote_files = lambda info: [file]
-    onmf.datasets.download.RETRIES = 0
+    onmf.datasets.load.remote_files = lambda info: [file]
+    onmf.datasets.load.RETRIES = 0
     run_writer(folder, "documents", 2)
     shutil.copy(folder / "out" / "model.onmf", folder.parent)
     remove(folder / "out")
@@ -252,7 +253,7 @@ def begin(folder, request):
     try:
         os.dup2(writing_end, 2)
         if not request["exchange"]:
-            unfinished.exchange = lambda one, other: False  # as on file systems without it
+            files.exchange = lambda one, other: False  # as on file systems without it
         if request["limit"] is not None:
             import resource  # not on Windows
 
@@ -318,7 +319,7 @@ class Fault:
         if event == "ctypes.dlsym":
             return second in ("renameat2", "renamex_np")
         if event == "fcntl.flock":
-            return second != system.fcntl.LOCK_UN
+            return second != files.fcntl.LOCK_UN
         return str(first).startswith(str(self.folder)) or event in ("os.remove", "os.rmdir")
 
 

@@ -13,7 +13,6 @@ import onmf.backend
 import onmf.cells
 import onmf.data
 import onmf.datasets
-import onmf.engine
 import onmf.fit
 import onmf.plot
 import onmf.report
@@ -26,31 +25,28 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Data flows downwards: a module imports only from those before it. The modules of a package may import one another,
 # except those of onmf.io: some of them know models and some must not, so each has its own place in the list.
 LAYERS = [
-    ("_version", "io.__init__", "palette"),
+    ("_version", "io.__init__"),
     ("interrupt",),
-    ("io.csv_file", "io.limits", "io.rules", "io.system"),
-    ("io.isolate", "io.unfinished"),
-    ("io.files",),
+    ("io.csv_file", "io.isolated_readers", "io.limits", "io.rules"),
+    ("io.isolate", "io.files"),
     ("warn", "arrays"),
-    ("kernels",),
+    ("kernels", "old_names"),
     ("divergence",),
     ("backend",),
     ("data",),
     ("fit",),
     ("kinds", "callbacks"),
-    ("io.container", "io.schema"),
     ("io.model_file",),
-    ("parameters",),
-    ("assign", "save"),
     ("estimator",),
-    ("metrics", "hierarchy", "naming", "notebook", "tsne"),
+    ("metrics", "hierarchy", "naming"),
     ("plot", "confidence"),
-    ("select", "paper", "datasets", "versions"),
+    ("select", "paper", "datasets"),
     ("door",),
-    ("cells", "image", "text"),
-    ("reproduce", "report"),
+    ("report",),
+    ("cells", "image", "table", "text"),
+    ("reproduce",),
     ("cli",),
-    ("__main__", "engine"),
+    ("__main__",),
 ]
 
 
@@ -112,7 +108,7 @@ def test_the_map_names_every_module():
     rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
     for path in FILES:
         module, folder = str(path.relative_to(SOURCE)), str(path.parent.relative_to(SOURCE))
-        if path.name in ("__init__.py", "__main__.py", "_version.py") or folder == "engine":
+        if path.name in ("__init__.py", "__main__.py", "_version.py"):
             continue
         row = "".join(rows.values()) if folder == "." else rows.get(f"{folder}/", "")
         assert f"`{path.name}`" in row, f"{module} is not on the map of CONTRIBUTING.md"
@@ -192,27 +188,3 @@ def test_the_papers_orientation_of_lists_and_errors(counts):
         onmf.kl_onmf(bad, 3)
     with pytest.raises(ValueError, match="n_samples=60 should be >= n_clusters=61"):
         onmf.kl_onmf(X, 61)
-
-
-@pytest.mark.parametrize("name", onmf.engine.MOVED)
-def test_old_names_of_engines_still_work(name):
-    if name == "GpuEngine":
-        pytest.importorskip("cupy")
-    with pytest.warns(DeprecationWarning, match=f"onmf.engine.{name} is deprecated .* use onmf"):
-        assert getattr(onmf.engine, name) is not None
-
-
-def test_old_modules_of_engines_still_work(counts):
-    from onmf.engine import cpu, reference
-
-    with pytest.warns(DeprecationWarning, match=r"onmf.engine.cpu.CpuEngine is deprecated .* onmf.backend.CpuBackend"):
-        engine = cpu.CpuEngine(2)
-    with pytest.warns(DeprecationWarning, match=r"use onmf.backend.ReferenceBackend"):
-        assert reference.ReferenceEngine is onmf.backend.ReferenceBackend
-    with pytest.warns(DeprecationWarning, match=r"use onmf.data.Blocks"):
-        blocks = onmf.engine.BlocksEngine(engine)
-    expected = onmf.ONMF(3).fit(counts[0]).labels_
-    assert np.array_equal(onmf.ONMF(3, engine=engine).fit(counts[0]).labels_, expected)
-    assert np.array_equal(onmf.ONMF(3, engine=blocks).fit(lambda: iter([counts[0]])).labels_, expected)
-    with pytest.raises(AttributeError, match="has no attribute 'NoSuchEngine'"):
-        onmf.engine.NoSuchEngine  # noqa: B018

@@ -13,23 +13,95 @@ from scipy.sparse import csr_array
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import measure, number, steps  # noqa: E402
-from benchmarks.__main__ import main  # noqa: E402
-from benchmarks.cells import million, reads, sets, tables  # noqa: E402
-from benchmarks.cells.__main__ import main as cells_main  # noqa: E402
+from benchmarks import documents, gpu, measure, number, scale, speed, steps  # noqa: E402
+from benchmarks.__main__ import BENCHMARKS, main  # noqa: E402
+from benchmarks.cells import compare  # noqa: E402
+from benchmarks.data import load  # noqa: E402
 from benchmarks.plain import plain_fit, plain_snpa, project  # noqa: E402
+from benchmarks.results import Store, judged, table  # noqa: E402
 from benchmarks.scale import corpus, estimate, other_draw, simulate  # noqa: E402
 
 from onmf import ONMF, snpa  # noqa: E402
 from onmf.datasets import make_counts  # noqa: E402
 
 
-def test_every_part_runs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(measure, "QUICK", measure.QUICK)  # restored after the test
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch):
+    """Restores after each test what a benchmark sets for its process."""
+    monkeypatch.setattr(measure, "QUICK", measure.QUICK)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_a_command(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: python -m benchmarks {name}" in capsys.readouterr().out
+
+
+def test_a_wrong_name_is_answered_with_the_right_ones(capsys):
+    with pytest.raises(SystemExit, match=r"There is no benchmark peer\. There are speed, .* peers, "):
+        main(["peer"])
+    with pytest.raises(SystemExit):
+        main(["speed", "--parts", "fits"])
+    assert "invalid choice: 'fits'" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["gpu", "--parts", "dense", "--help"])
+    assert ended.value.code == 0
+
+
+def test_records_replace_those_of_the_same_key(tmp_path):
+    for part in ("", "own"):
+        path = tmp_path / f"results{part}.json"
+        store = Store(path, ("set", "seed"), part)
+        store.add({"set": "a", "seed": 0, "value": 1}, {"set": "b", "seed": 0, "value": 2})
+        Store(path, ("set", "seed"), part).add({"set": "a", "seed": 0, "value": 3})
+        again = Store(path, ("set", "seed"), part)
+        assert [record["value"] for record in again.records] == [3, 2]
+        assert ("b", 0) in again
+        assert ("b", 1) not in again
+
+
+def test_targets_and_tables():
+    assert judged(2.5, "≥ 2.5 ×") == {"target": "≥ 2.5 ×", "met": True}
+    assert judged(2.5, "< 2.5") == {"target": "< 2.5", "met": False}
+    assert judged(2.5, "") == {"target": "", "met": None}
+    assert table(["", "b"], [["x", ""]]) == ["| | b |", "|---|---:|", "| x | |"]
+
+
+def tables_of_the_docs():
+    """Yield the files of docs that are made from stored results, and their last lines. Some first name the machine."""
+
+    def stored(path):
+        return json.loads((ROOT / "docs" / path).read_text(encoding="utf-8"))
+
+    yield "optima/optima", documents.summary_of_optima(stored("optima/results.json"))
+    yield "optima/steps", steps.summary(stored("optima/steps.json"))
+    yield "number/number", number.summary(stored("number/results.json"))
+    yield "scale/scale", scale.summary(stored("scale/results.json"))
+    yield "gpu/gpu", gpu.to_markdown(**stored("gpu/results.json"))
+    for name in ("speed", "targets"):
+        yield f"performance/{name}", getattr(speed, f"to_{name}")(**stored("performance/results.json"))
+    cells = stored("cells/results.json")
+    yield "cells/results", compare.summary(cells["sets"])
+    yield "cells/reads", compare.summary_of_reads(cells["reads"])
+    yield "cells/million", compare.summary_of_million(cells["million"])
+    for name, lines in documents.tables_of_peers(stored("compare/results.json")).items():
+        yield f"compare/{name}", lines
+
+
+def test_the_tables_of_the_docs_are_those_of_the_stored_results():
+    for name, lines in tables_of_the_docs():
+        text = "\n".join(lines) + "\n"
+        assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").endswith(text), name
+
+
+def test_every_part_of_speed_runs(tmp_path, capsys):
     main(["--quick", "--repeats", "1", "--out", str(tmp_path)])
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     parts = {row["part"] for row in rows}
-    assert parts == {"iteration", "peers", "fit", "image", "threads", "growth", "floor", "memory", "start"}
+    assert parts == {"iteration", "peers", "fit", "image", "threads", "growth", "floor", "memory", "start", "bregman"}
     assert all(np.isfinite(row["value"]) for row in rows)
     for name in ("speed.md", "targets.md", "speed.png"):
         assert (tmp_path / name).stat().st_size > 500
@@ -38,8 +110,8 @@ def test_every_part_runs(tmp_path, capsys, monkeypatch):
 
 def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(number, "BURSTS", {"none": None, "strong": 30.0})
-    arguments = ["--made", "--numbers", "3", "--seeds", "1", "--out", str(tmp_path)]
-    number.main(arguments)
+    arguments = ["number", "--parts", "made", "--numbers", "3", "--seeds", "1", "--out", str(tmp_path)]
+    main(arguments)
     cells = json.loads((tmp_path / "results.json").read_text())
     assert [(cell["unequal"], cell["bursts"], cell["chosen"]) for cell in cells] == [
         (False, "none", 3),
@@ -48,7 +120,7 @@ def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
         (True, "strong", 3),
     ]
     assert "exact or off by one in 100% of the cases" in (tmp_path / "number.md").read_text()
-    number.main(arguments)
+    main(arguments)
     assert json.loads((tmp_path / "results.json").read_text()) == cells, "nothing is measured again"
     assert "| 3 | 1 to 4 | strong | 3 |" in capsys.readouterr().out
 
@@ -68,7 +140,7 @@ def test_what_follows_the_votes_is_judged_by_held_out_words():
     cells = steps.measure("made", X, 3, 0, 1)
     assert [cell["step"] for cell in cells] == list(steps.CANDIDATES)
     assert all(cell["gain"] > 0.05 for cell in cells)
-    chosen = [line for line in steps.summary(cells).splitlines() if line.startswith("| **")]
+    chosen = [line for line in steps.summary(cells) if line.startswith("| **")]
     assert len(chosen) == 1
 
 
@@ -110,13 +182,13 @@ def test_cells_side_by_side(tmp_path):
     """All contenders, in processes of their own. A second run replaces its own records, and keeps the others."""
     for needed in ("anndata", "igraph", "matplotlib", "scanpy"):
         pytest.importorskip(needed, reason=f"the contenders need {needed}")
-    cells_main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
+    main(["cells", "--parts", "sets", "--quick", "--seeds", "1", "--out", str(tmp_path)])
     records = json.loads((tmp_path / "results.json").read_text())["sets"]
     assert [record["contender"] for record in records] == ["kmeans", "leiden", "paper", "default", "consensus"]
     assert {(record["clusters"], record["ari"]) for record in records} == {(3, 1.0)}
     assert all(record["seconds"] > 0 and record["gigabytes"] > 0 for record in records)
     assert (tmp_path / "results.png").stat().st_size > 5000
-    cells_main(["--quick", "--seeds", "2", "--contenders", "default", "--out", str(tmp_path)])
+    main(["cells", "--parts", "sets", "--quick", "--seeds", "2", "--methods", "default", "--out", str(tmp_path)])
     again = json.loads((tmp_path / "results.json").read_text())["sets"]
     assert [record for record in again if record["contender"] != "default"] == [
         record for record in records if record["contender"] != "default"
@@ -124,7 +196,7 @@ def test_cells_side_by_side(tmp_path):
     assert [record["seed"] for record in again if record["contender"] == "default"] == [0, 1]
     table = (tmp_path / "results.md").read_text()
     assert table.startswith("Measured on")
-    assert "| made | **1.00** ± 0.00 |" in table
+    assert "| made-3 | **1.00** ± 0.00 |" in table
 
 
 def test_a_set_that_lacks_a_contender_has_a_gap():
@@ -134,37 +206,38 @@ def test_a_set_that_lacks_a_contender_has_a_gap():
         {"set": "a", "contender": "default", "ari": 0.75} | record,
         {"set": "b", "contender": "default", "ari": 0.5} | record,
     ]
-    lines = tables.to_markdown(records).splitlines()
+    lines = compare.summary(records)
     assert "| a | 0.25 ± 0.00 | **0.75** ± 0.00 |" in lines
     assert "| b | – | **0.50** ± 0.00 |" in lines
 
 
-def test_reads_of_molecules(tmp_path, capsys):
-    cells_main(["--reads", "--quick", "--seeds", "1", "--out", str(tmp_path)])
-    assert "| made, reads |" in (tmp_path / "reads.md").read_text()
-    X, _ = sets.load(sets.TINY)
-    found = reads.amplified(X, 0)
+def test_reads_of_molecules(tmp_path):
+    main(["cells", "--parts", "reads", "--quick", "--seeds", "1", "--out", str(tmp_path)])
+    assert "| made-3, reads |" in (tmp_path / "reads.md").read_text()
+    X, _ = load(compare.TINY)
+    found = compare.amplified(X, 0)
     assert found.shape == X.shape
     assert found.data.min() > 0
     assert found.sum() == found.multiply(X > 0).sum()  # a gene without a molecule has no reads
 
 
 def test_many_cells(tmp_path):
-    cells_main(["--million", "--quick", "--contenders", "default", "paper", "--out", str(tmp_path)])
+    main(["cells", "--parts", "million", "--quick", "--methods", "paper", "default", "--out", str(tmp_path)])
     records = json.loads((tmp_path / "results.json").read_text())["million"]
     assert [(record["cells"], record["contender"]) for record in records] == [(4000, "paper"), (4000, "default")]
-    assert {record["clusters"] for record in records} == {million.CLUSTERS}
-    X, y = million.generate(3000)
+    assert {record["clusters"] for record in records} == {compare.CLUSTERS}
+    X, y = compare.generate(3000)
     assert X.dtype == np.int32
-    assert len(np.unique(y)) == million.CLUSTERS
+    assert len(np.unique(y)) == compare.CLUSTERS
     assert 0.04 < X.nnz / np.prod(X.shape) < 0.09
-    assert "more than 20 minutes" in million.to_markdown([records[0] | {"failed": "more than 20 minutes"}])
+    lines = compare.summary_of_million([records[0] | {"failed": "more than 20 minutes"}])
+    assert lines[-1].endswith("| more than 20 minutes | | |")
 
 
 def test_the_map_of_a_set(tmp_path):
     pytest.importorskip("openTSNE", reason="the map needs openTSNE")
     pytest.importorskip("matplotlib", reason="the map needs matplotlib")
-    cells_main(["--figures", "--quick", "--out", str(tmp_path)])
+    main(["cells", "--parts", "map", "--quick", "--out", str(tmp_path)])
     assert (tmp_path / "map.png").stat().st_size > 5000
 
 

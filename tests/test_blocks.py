@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from conftest import make_counts
 from onmf import ONMF
 from onmf.data import Blocks, get_engine
-from onmf.data.dask_graph import join_columns
+from onmf.data.dask import join_columns
 from onmf.data.intake import clearly_allowed
 from onmf.data.validate import check_entries
 from onmf.divergence import get_divergence

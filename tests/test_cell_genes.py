@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import onmf.report.cell_genes
+import onmf.cells.matrix
 from cell_clusterings import small_clustering
-from onmf.report.cell_genes import pack, read_genes
+from onmf.cells.page import dot_plot, pack, read_genes
 
 
 @pytest.fixture(scope="module")
@@ -54,29 +54,36 @@ class Lazy:
 
 @pytest.mark.parametrize("kind", [csr_array, lambda X: X.toarray(), Lazy])
 def test_genes_in_blocks(small, kind, monkeypatch):
-    monkeypatch.setattr(onmf.report.cell_genes, "ROWS", 37)
+    monkeypatch.setattr(onmf.cells.matrix, "ROWS", 37)
     cells = np.random.default_rng(0).permutation(400)[:300]
-    dots = np.array([3, 1, 7])
-    found = read_genes(replace(small, X=kind(small.X)), cells, dots)
-    dense = small.X.toarray()
+    columns, packed, levels = read_genes(replace(small, table=replace(small.table, X=kind(small.table.X))), cells)
+    dense = small.table.X.toarray()
     markers = list(dict.fromkeys(small.markers.genes.T.ravel().tolist()))
-    assert found.columns[: len(markers)].tolist() == markers, "the best of each cluster, then the second best"
-    assert len(found.columns) == np.count_nonzero(dense[cells].any(axis=0))
-    for column, text in zip(found.columns, found.packed, strict=True):
+    assert columns[: len(markers)].tolist() == markers, "the best of each cluster, then the second best"
+    assert len(columns) == np.count_nonzero(dense[cells].any(axis=0))
+    for column, text in zip(columns, packed, strict=True):
         counts = dense[cells, column]
-        values = found.levels[unpacked(text, 300)]
+        values = levels[unpacked(text, 300)]
         assert values == pytest.approx(counts, rel=0.05)
         assert np.array_equal(values[counts <= 16], counts[counts <= 16])
-    scaled = np.log1p(1e4 * dense[:, dots] / small.depths[:, None])
+
+
+def test_the_dot_plot_has_means_and_shares_of_the_clusters(small):
+    found = dot_plot(small)
+    genes = [small.table.genes.index(name) for name in found["genes"]]
+    assert set(genes) == set(small.markers.genes[:, :5].ravel())
+    dense = small.table.X.toarray()
+    scaled = np.log1p(1e4 * dense[:, genes] / small.depths[:, None])
     for k in range(4):
-        assert found.means[k] == pytest.approx(scaled[small.labels == k].mean(axis=0))
-        assert found.shares[k] == pytest.approx((dense[small.labels == k][:, dots] > 0).mean(axis=0))
+        assert found["means"][k] == pytest.approx(scaled[small.labels == k].mean(axis=0), abs=0.0051)
+        assert found["shares"][k] == pytest.approx((dense[small.labels == k][:, genes] > 0).mean(axis=0), abs=0.00051)
 
 
 @pytest.mark.parametrize("factor", [1000, 0.3])
 def test_large_and_fractional_counts_are_rounded(small, factor):
-    found = read_genes(replace(small, X=small.X * factor), np.arange(400), np.array([0]))
-    assert len(found.levels) <= 256
-    for column, text in zip(found.columns[:5], found.packed, strict=False):
-        counts = (small.X * factor)[:, [column]].toarray().ravel()
-        assert found.levels[unpacked(text, 400)] == pytest.approx(counts, rel=0.05)
+    changed = replace(small, table=replace(small.table, X=small.table.X * factor))
+    columns, packed, levels = read_genes(changed, np.arange(400))
+    assert len(levels) <= 256
+    for column, text in zip(columns[:5], packed, strict=False):
+        counts = (small.table.X * factor)[:, [column]].toarray().ravel()
+        assert levels[unpacked(text, 400)] == pytest.approx(counts, rel=0.05)

@@ -10,8 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import onmf.cells
 import onmf.cells.matrix
-from onmf.cells import Cells, OnDisk, cluster, cluster_cells, deviant_genes, markers, read_cells
-from onmf.cells.views import View
+from onmf.cells import Cells, OnDisk, cluster, deviant_genes, markers, read
+from onmf.cells.genes import View
 from onmf.datasets import make_counts, open_h5ad
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")
@@ -132,12 +132,12 @@ class TestWhereTheCountsAre:
         X = made.X.toarray()
         X[:empty] = 0
         annotated(csr_matrix(X)).write_h5ad(tmp_path / "cells.h5ad")
-        in_memory = cluster_cells(read_cells(tmp_path / "cells.h5ad"), 4, n_top_genes=30)
+        in_memory = cluster(read(tmp_path / "cells.h5ad"), 4, n_top_genes=30)
         monkeypatch.setattr(onmf.cells.matrix, "LARGE", 10)
         monkeypatch.setattr(onmf.cells.matrix, "ROWS", 50)
-        cells = read_cells(tmp_path / "cells.h5ad")
+        cells = read(tmp_path / "cells.h5ad")
         assert isinstance(cells.X, OnDisk)
-        found = cluster_cells(cells, 4, n_top_genes=30)
+        found = cluster(cells, 4, n_top_genes=30)
         assert np.array_equal(found.labels, in_memory.labels)
         assert np.array_equal(found.confidence, in_memory.confidence, equal_nan=True)
         assert np.array_equal(found.profiles, in_memory.profiles)
@@ -147,10 +147,11 @@ class TestWhereTheCountsAre:
 class TestResults:
     def test_what_is_written(self, made):
         adata = annotated(csr_matrix(made.X))
-        model = cluster(adata, 4, n_top_genes=60, random_state=1)
+        found = cluster(adata, 4, n_top_genes=60, random_state=1)
+        model = found.model
         labels = adata.obs["onmf"].cat.codes.to_numpy()
         assert adjusted_rand_score(made.y, labels) > 0.95
-        assert np.array_equal(labels, model.labels_)
+        assert np.array_equal(labels, found.labels)
         assert adata.obs["onmf"].cat.categories.tolist() == ["0", "1", "2", "3"]
         assert (np.diff(np.bincount(labels)) <= 0).all()
         assert (adata.obs["onmf_margin"] >= 0).all()
@@ -211,7 +212,7 @@ class TestResults:
         out = [3, 7, 50]
         for name in ("onmf", "onmf_runner_up", "onmf_confidence", "onmf_margin", "onmf_scale"):
             assert np.flatnonzero(adata.obs[name].isna()).tolist() == out, name
-        assert "3 of 300 cells have fewer than 3 genes and were left out." in adata.uns["onmf"]["notes"]
+        assert "3 of 300 cells have fewer than 3 genes and are unassigned." in adata.uns["onmf"]["notes"]
         alone = annotated(csr_matrix(np.delete(X, out, axis=0)))
         cluster(alone, 4)
         assert adata.obs["onmf"].dropna().tolist() == alone.obs["onmf"].tolist()
@@ -235,15 +236,15 @@ class TestResults:
     def test_known_classes_are_compared(self, made):
         classes = [None if i < 10 else f"type {label}" for i, label in enumerate(made.y)]
         names = [f"cell-{i}" for i in range(300)], [f"gene-{j}" for j in range(80)]
-        found = cluster_cells(Cells(made.X, *names, classes=classes), 4, n_markers=5)
+        found = cluster(Cells(made.X, *names, classes=classes), 4, n_markers=5)
         assert found.comparison.ari == pytest.approx(adjusted_rand_score(made.y[10:], found.labels[10:]))
         assert found.comparison.classes == [f"type {c}" for c in range(4)]
         assert found.comparison.table.sum() == 290
         assert np.array_equal(found.comparison.table.sum(axis=1), np.bincount(made.y[10:]))
         assert found.sizes.tolist() == np.bincount(found.labels).tolist()
         assert found.markers.genes.shape == (4, 5)
-        assert "300 cells, 80 genes, 4 clusters" in repr(found)
-        unknown = cluster_cells(Cells(made.X, *names, classes=[None] * 300), 4)
+        assert "300 cells, 80 genes (80 used), 4 clusters" in repr(found)
+        unknown = cluster(Cells(made.X, *names, classes=[None] * 300), 4)
         assert unknown.comparison is None
 
 
@@ -252,12 +253,11 @@ class Stop(Exception):
 
 
 STEPS = (
-    "counting",
-    "choosing genes",
-    "choosing the number of clusters",
-    "clustering",
-    "measuring how sure the labels are",
-    "finding markers",
+    "Choosing genes",
+    "Choosing the number of clusters",
+    "Clustering",
+    "Measuring confidence",
+    "Finding markers",
 )
 
 
@@ -294,7 +294,7 @@ class TestRefusals:
             (4, {"layer": "raw"}, KeyError, r"adata has no layer 'raw': pass adata.raw.to_adata\(\)"),
             (4, {"key_added": ""}, ValueError, "key_added='' is not allowed"),
             (4, {"key_added": None}, ValueError, "key_added=None is not allowed"),
-            (301, {}, ValueError, "n_clusters=301, but there are only 300 cells: ask for fewer"),
+            (301, {}, ValueError, "301 clusters of 300 cells are not possible: ask for at most 300"),
             (4, {"min_genes": 81}, ValueError, "min_genes=81 leaves no cells: no cell has more than"),
             (4, {"min_genes": 2.5}, ValueError, "min_genes=2.5 is not allowed"),
             (4, {"view": None}, ValueError, "view=None is not allowed"),
@@ -311,7 +311,7 @@ class TestRefusals:
     def test_a_number_of_markers_is_needed(self, made):
         for number in (0, -3, 1.5):
             with pytest.raises(ValueError, match=f"n_markers={number} is not allowed"):
-                cluster_cells(Cells(made.X, [], []), 4, n_markers=number)
+                cluster(Cells(made.X, [], []), 4, n_markers=number)
 
     def test_no_anndata(self, made):
         with pytest.raises(TypeError, match="adata is a csr_array, not an AnnData object"):
@@ -361,7 +361,7 @@ class TestRefusals:
 def test_real_cells(cell_set, name, least):
     cells = cell_set(name)
     adata, k = cells.to_anndata(), len(cells.classes)
-    model = cluster(adata, k)
+    model = cluster(adata, k).model
     labels, sure = adata.obs["onmf"].cat.codes.to_numpy(), adata.obs["onmf_confidence"].to_numpy()
     assert adjusted_rand_score(cells.y, labels) > least
     assert (np.diff(np.bincount(labels)) <= 0).all()

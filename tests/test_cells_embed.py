@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 
 import onmf.cells.embed
-import onmf.tsne
+import onmf.plot
 from onmf.cells.embed import map_of_cells, residual_components, variable_genes
 from onmf.datasets import make_counts
 
@@ -15,6 +15,10 @@ from onmf.datasets import make_counts
 @pytest.fixture(scope="module")
 def cells():
     return make_counts(300, 80, 3, length=120, overlap=0.3, random_state=0)
+
+
+def quiet(name, share):
+    """Progress that nobody looks at."""
 
 
 def residuals(X, theta=100):
@@ -29,20 +33,20 @@ def residuals(X, theta=100):
 def test_components_are_those_of_the_dense_residuals(cells, monkeypatch):
     monkeypatch.setattr(onmf.cells.embed, "BLOCK", 80 * 37)
     X = csr_array(cells.X)
-    found = residual_components(X, 5)
+    found = residual_components(X, quiet, 5)
     R = residuals(X)
     U, s, _ = np.linalg.svd(R - R.mean(axis=0), full_matrices=False)
     expected = U[:, :5] * s[:5]
     signs = np.sign((found * expected).sum(axis=0))
     assert found == pytest.approx(signs * expected, abs=1e-3)
-    assert np.array_equal(found, residual_components(X, 5))
+    assert np.array_equal(found, residual_components(X, quiet, 5))
 
 
 def test_genes_with_the_most_variable_residuals(cells, monkeypatch):
     monkeypatch.setattr(onmf.cells.embed, "MOST_GENES", 20)
     X = csr_array(cells.X)
     expected = np.sort(np.argsort(-residuals(X).var(axis=0))[:20])
-    assert variable_genes(X).tolist() == expected.tolist()
+    assert variable_genes(X, quiet).tolist() == expected.tolist()
 
 
 def test_genes_and_cells_without_a_count_do_no_harm():
@@ -78,8 +82,8 @@ class TestWithTheLibrary:
     @pytest.fixture(autouse=True)
     def library(self, monkeypatch):
         pytest.importorskip("openTSNE", reason="openTSNE is not installed")
-        monkeypatch.setattr(onmf.tsne, "EARLY", 100)  # groups that are so clear part early
-        monkeypatch.setattr(onmf.tsne, "LATE", 100)
+        monkeypatch.setattr(onmf.plot, "EARLY", 100)  # groups that are so clear part early
+        monkeypatch.setattr(onmf.plot, "LATE", 100)
 
     def test_groups_stay_together_and_the_seed_decides(self, cells):
         seen = []

@@ -6,14 +6,24 @@ from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 from scipy.stats import nbinom
 from sklearn.metrics import adjusted_rand_score
 
-import onmf.cells.fit
+import onmf.cells.kind
 import onmf.cells.matrix
 from onmf import ONMF
-from onmf.cells import OnDisk, deviant_genes, read_cells
-from onmf.cells.fit import fit_counts, keep_cells
-from onmf.cells.genes import columns_of, deviance, top_genes
-from onmf.cells.matrix import SomeRows
-from onmf.cells.views import DEPTHS, DISPERSIONS, STEPS, UNIT, View, log_likelihood, logarithms, transform
+from onmf.cells import Cells, OnDisk, cluster, deviant_genes, read
+from onmf.cells.genes import (
+    DEPTHS,
+    DISPERSIONS,
+    STEPS,
+    UNIT,
+    View,
+    deviance,
+    log_likelihood,
+    logarithms,
+    top_genes,
+    transform,
+)
+from onmf.cells.kind import prepare_cells
+from onmf.cells.matrix import SomeRows, columns_of
 from onmf.confidence import DEFAULT_GAP, Calibration, calibrate, log_chances
 from onmf.datasets import make_counts
 from onmf.divergence import NegativeBinomial
@@ -28,6 +38,12 @@ pytestmark = [
 def made():
     """Counts with four clear clusters."""
     return make_counts(400, 120, 4, length=150, random_state=0)
+
+
+def fit_counts(X, n_clusters, **options):
+    """Cluster cells without names."""
+    n, p = X.shape
+    return cluster(Cells(X, list(map(str, range(n))), list(map(str, range(p)))), n_clusters, **options)
 
 
 def naive_deviance(X):
@@ -86,7 +102,7 @@ class TestDeviance:
         X = self.counts()
         anndata.AnnData(csr_matrix(X)).write_h5ad(tmp_path / "cells.h5ad")
         monkeypatch.setattr(onmf.cells.matrix, "LARGE", 10)
-        lazy = read_cells(tmp_path / "cells.h5ad").X
+        lazy = read(tmp_path / "cells.h5ad").X
         assert isinstance(lazy, OnDisk)
         assert deviance(lazy, rows=25) == pytest.approx(naive_deviance(X), rel=1e-9, abs=1e-9)
         backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
@@ -189,9 +205,9 @@ class TestViews:
         if amplified:
             X.data = np.maximum(np.rint(X.data * rng.lognormal(3, 1, len(X.data))), 1).astype(np.int32)
         fit = fit_counts(X, 4)
-        assert fit.view.name == ("logs" if amplified else "counts")
+        assert fit.view == ("logs" if amplified else "counts")
         assert adjusted_rand_score(cells.y, fit.model.labels_) > 0.95
-        assert f"The {fit.view.name} of" in fit.notes[-1]
+        assert f"The {fit.view} of" in fit.notes[-1]
         assert "more likely by" in fit.notes[-1]
 
 
@@ -282,13 +298,13 @@ class TestFit:
     @pytest.mark.parametrize("view", ["counts", "logs"])
     def test_the_model_predicts_its_labels(self, made, view):
         fit = fit_counts(made.X, 6, n_top_genes=70, view=view)
-        assert len(fit.view.genes) == 70
-        values = fit.view.values(made.X, np.arange(120))
+        assert len(fit.genes) == 70
+        values = View(fit.view, fit.genes).values(made.X, np.arange(120))
         assert np.array_equal(fit.model.predict(values), fit.model.labels_)
 
     @pytest.mark.parametrize("most", [60, 50_000])
     def test_clusters_by_falling_size(self, made, most, monkeypatch):
-        monkeypatch.setattr(onmf.cells.fit, "MOST", most)
+        monkeypatch.setattr(onmf.cells.kind, "MOST_CELLS", most)
         for seed in range(3):
             fit = fit_counts(made.X, 4, random_state=seed)
             assert (np.diff(np.bincount(fit.model.labels_, minlength=4)) <= 0).all()
@@ -302,8 +318,8 @@ class TestFit:
         assert fit.notes[0].startswith(f"{fit.model.n_clusters} clusters were chosen by held-out, of 2 to 30.")
         assert fit.selection.n_clusters == fit.model.n_clusters
         assert (fit.selection.n_rows, fit.selection.n_total) == made.X.shape[:1] * 2
-        assert ("choosing the number of clusters", None) in steps
-        shares = [share for name, share in steps if name == "clustering"]
+        assert ("Choosing the number of clusters", 0.0) in steps
+        shares = [share for name, share in steps if name == "Clustering"]
         assert shares == sorted(shares)
         assert shares[-1] == 1
 
@@ -325,7 +341,7 @@ class TestFit:
         assert adjusted_rand_score(made.y, fit.model.labels_) > 0.9
         assert ((fit.confidence > 0) & (fit.confidence <= 1)).all()
         if "beta_loss" in options:
-            assert fit.view.name == "counts"
+            assert fit.view == "counts"
 
     def test_the_reference_engine(self):
         X = make_counts(40, 20, 3, length=80, random_state=1).X
@@ -341,23 +357,23 @@ class TestFit:
         X = made.X.toarray()
         X[:, 7] = 0
         X[:5, 7] = 1000
-        assert 7 in fit_counts(csr_array(X), 4).view.genes
-        assert 7 not in fit_counts(csr_array(X), 4, min_cells=6).view.genes
+        assert 7 in fit_counts(csr_array(X), 4).genes
+        assert 7 not in fit_counts(csr_array(X), 4, min_cells=6).genes
 
     def test_cells_without_the_chosen_genes(self, made):
         fit = fit_counts(made.X, 4, n_top_genes=3)
-        empty = int((made.X[:, fit.view.genes].sum(axis=1) == 0).sum())
+        empty = int((made.X[:, fit.genes].sum(axis=1) == 0).sum())
         assert empty > 1
         assert f"{empty} cells have no count of the chosen genes. Their cluster means nothing." in fit.notes
 
     def test_keep_cells(self):
         X = coo_array(np.array([[1, 2, 0], [0, 0, 0], [5, 0, 0]])).tocsr()
-        kept = keep_cells(X, 1)
-        assert kept.cells.tolist() == [0, 2]
+        kept = prepare_cells(X, {}, lambda name, share: None)
+        assert kept.index.tolist() == [0, 2]
         assert kept.depths.tolist() == [3, 0, 5]
         assert kept.genes_per_cell.tolist() == [2, 0, 1]
         with pytest.raises(ValueError, match="min_genes=3 leaves no cells: no cell has more than 2 genes"):
-            keep_cells(X, 3)
+            prepare_cells(X, {}, lambda name, share: None, min_genes=3)
 
     @pytest.mark.parametrize(
         ("k", "options", "message"),

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, csr_matrix
 from scipy.stats import ttest_ind
 
 from onmf.cells import cluster, markers
-from onmf.cells.markers import LARGEST, markers_of, names_of, profiles_of
+from onmf.cells.genes import LARGEST, markers_of, names_of, profiles_of
 from onmf.datasets import make_counts
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")

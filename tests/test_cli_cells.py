@@ -16,9 +16,11 @@ from scipy.sparse import csr_matrix, save_npz
 
 import onmf
 from conftest import command
-from onmf.cells.write import OURS
 from onmf.datasets import make_counts
 
+WRITTEN = [
+    *("assignments.csv", "cells.h5ad", "clusters.csv", "markers.csv", "model.onmf", "report.html", "summary.json")
+]
 GENES = [f"GENE{j}" for j in range(60)]
 
 
@@ -61,7 +63,7 @@ def table(path):
 class TestFiles:
     def test_all_of_them_are_written(self, result):
         folder, ran = result
-        assert sorted(path.name for path in folder.iterdir()) == sorted(OURS)
+        assert sorted(path.name for path in folder.iterdir()) == WRITTEN
         assert "150 cells, 60 genes" in ran.stdout
         assert re.search(r"ARI (0.9|1.0)", ran.stdout)
         assert "GENE" in ran.stdout
@@ -69,7 +71,7 @@ class TestFiles:
 
     def test_assignments(self, result, adata):
         rows = table(result[0] / "assignments.csv")
-        assert [row["cell"] for row in rows] == adata.obs_names.tolist()
+        assert [row["id"] for row in rows] == adata.obs_names.tolist()
         assert [row["label"] for row in rows] == adata.obs["class"].tolist()
         assert {row["cluster"] for row in rows} == {"0", "1", "2"}
         assert all(row["runner_up"] != row["cluster"] for row in rows)
@@ -98,8 +100,9 @@ class TestFiles:
 
     def test_summary(self, result):
         summary = json.loads((result[0] / "summary.json").read_text())
-        assert (summary["cells"], summary["genes"], len(summary["clusters"])) == (150, 60, 3)
-        assert summary["ari"] > 0.9
+        assert (summary["n_cells"], summary["n_genes"], len(summary["clusters"])) == (150, 60, 3)
+        assert summary["n_genes_used"] == 60
+        assert summary["comparison"]["ari"] > 0.9
         assert summary["selection"] is None, "the number was given"
 
     def test_the_report_names_cells_and_genes(self, result):
@@ -113,16 +116,17 @@ class TestPredict:
     def test_the_same_cells_get_the_same_clusters(self, result, file, tmp_path):
         ran = command("predict", result[0] / "model.onmf", file, "--out", tmp_path / "new.csv")
         assert ran.returncode == 0, ran.stderr
-        known = {row["cell"]: row for row in table(result[0] / "assignments.csv")}
+        known = {row["id"]: row for row in table(result[0] / "assignments.csv")}
         for row in table(tmp_path / "new.csv"):
-            assert row["cluster"] == known[row["cell"]]["cluster"]
-            assert float(row["confidence"]) == pytest.approx(float(known[row["cell"]]["confidence"]), abs=2e-4)
-            assert row["runner_up"] == known[row["cell"]]["runner_up"]
+            assert row["cluster"] == known[row["id"]]["cluster"]
+            assert float(row["confidence"]) == pytest.approx(float(known[row["id"]]["confidence"]), abs=2e-4)
+            assert row["runner_up"] == known[row["id"]]["runner_up"]
 
     def test_a_file_that_knows_its_rows_takes_no_orientation(self, result, file):
         ran = command("predict", result[0] / "model.onmf", file, "--orientation", "genes-in-rows")
         assert ran.returncode == 2
-        assert "cells.h5ad says itself what its rows are: leave out orientation (--orientation on" in ran.stderr
+        said = "cells.h5ad has a format that says what its rows are: leave out orientation"
+        assert said in ran.stderr
 
     def test_a_note_if_most_genes_are_missing(self, result, adata, tmp_path):
         adata[:, :20].copy().write_h5ad(tmp_path / "few.h5ad")
@@ -146,7 +150,7 @@ class TestPredict:
         some.X = csr_matrix(some.X.multiply(np.array([1, 1, 0, 1, 1])[:, None]))
         some.write_h5ad(tmp_path / "some.h5ad")
         ran = command("predict", result[0] / "model.onmf", tmp_path / "some.h5ad")
-        assert "1 of 5 cells have no count of the model's genes, and no cluster." in ran.stderr
+        assert "1 cell without any of the model's genes, unassigned: CELL2-1." in ran.stderr
         assert [row["cluster"] == "" for row in csv.DictReader(ran.stdout.splitlines())] == [False] * 2 + [True] + [
             False
         ] * 2
@@ -194,7 +198,9 @@ class TestFormats:
             file.write(lines)
         with gzip.open(folder / "barcodes.tsv.gz", "wt") as file:
             file.write("".join(f"{name}\n" for name in adata.obs_names))
-        self.check(folder, tmp_path)
+        self.check(folder, tmp_path, "--genes", 50)
+        summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+        assert (summary["n_genes"], summary["n_genes_used"]) == (60, 50)
         symbols = onmf.load(tmp_path / "out" / "model.onmf").extra_["symbols"]
         assert symbols[0] == "ENSG00000000000"  # cells named by either are matched
 
@@ -233,7 +239,7 @@ class TestFormats:
         ran = command("cells", tmp_path / "counts.npz", "-k", 3, "--quick", "--json")
         assert ran.returncode == 0, ran.stderr
         summary = json.loads(ran.stdout)
-        assert summary["cells"] == 150
+        assert summary["n_cells"] == 150
         assert "set orientation='genes-in-rows' (--orientation genes-in-rows on" in summary["notes"][0]
 
     def test_labels_from_a_table(self, adata, tmp_path, file):
@@ -270,7 +276,7 @@ class TestRefusals:
         assert "--genes few is not a number" in self.refused("cells", file, "-k", 3, "--genes", "few")
         assert "--quick means one" in self.refused("cells", file, "-k", 3, "--quick", "--n-init", 4)
         assert "view='roots'" in self.refused("cells", file, "-k", 3, "--view", "roots")
-        assert "n_clusters=151" in self.refused("cells", file, "-k", 151)
+        assert "151 clusters of 150 cells are not possible" in self.refused("cells", file, "-k", 151)
         assert "min_genes=61 leaves no cells" in self.refused("cells", file, "-k", 3, "--min-genes", 61)
         assert "'nope'" in self.refused("cells", file, "-k", 3, "--labels", "nope")
         assert "'nope'" in self.refused("cells", file, "-k", 3, "--layer", "nope")

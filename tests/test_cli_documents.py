@@ -21,9 +21,9 @@ from conftest import DATA, command, needs_posix, until
 from onmf.cli import app
 from onmf.datasets import docstring_texts
 from onmf.io.model_file import read_model, write_model
-from onmf.text import make_vectorizer, read_texts
+from onmf.text import make_vectorizer, read
 
-WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html"]
+WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html", "summary.json"]
 NEWSGROUPS = Path(DATA or ".", "text", "20_newsgroups_19997.tar.xz")
 
 
@@ -73,16 +73,15 @@ def test_warning_if_no_document_has_a_class(tmp_path):
         (flat / f"{number}.txt").write_text(text)
     done = command("documents", flat, "-k", 2, "--labels", "folder")
     assert done.returncode == 0, done.stderr
-    assert "--labels folder gives no document a class" in done.stderr
+    assert "--labels folder gives none of the documents a class: nothing is compared." in done.stderr
 
 
 def test_ten_files(ten, tmp_path):
     done = onmf("documents", ten, "-k", 2, "--labels", "folder", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "10 documents, 8 words, 2 clusters" in done.stdout
+    assert done.stdout.startswith("10 documents, 8 words, 2 clusters: a vote of 24 runs in 3 views of the words\n")
     assert "accuracy 100.0%" in done.stdout
     assert "vote of 24 runs" in done.stderr
-    assert "vote of" not in done.stdout, "it was announced before"
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
     assigned = rows(tmp_path / "out" / "assignments.csv")
     assert list(assigned[0]) == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
@@ -137,7 +136,7 @@ def test_shards(docstrings, tmp_path):
     assert onmf("documents", *options, "--shards", tmp_path / "shards", "--force").exit_code == 0
     for arguments, message in (
         (("--shards", tmp_path / "a" / "b", "--out", tmp_path / "a"), "one folder contains the other"),
-        (("--shards", tmp_path / "a", "-k", "auto"), "-k auto needs all counts in memory"),
+        (("--shards", tmp_path / "a", "-k", "auto"), "(-k auto) needs all counts in memory"),
         (("--shards", tmp_path / "a", "--refine", "local-search"), "refine='local-search' needs all rows in memory"),
     ):
         done = command("documents", *options, *arguments)
@@ -250,7 +249,7 @@ def test_a_binary_file_and_a_latin_1_file_among_the_texts(ten, tmp_path):
     assert "12 documents" in done.stdout
     assert "1 file left out: tea/photo.jpg (not text)." in done.stdout
     assert "1 document not in UTF-8, read as cp1252." in done.stdout
-    assert "1 document without a word that counts, set aside: milk/blank.txt." in done.stdout
+    assert "1 document without a usable word, unassigned: milk/blank.txt." in done.stdout
     blank = next(row for row in rows(tmp_path / "out" / "assignments.csv") if row["id"] == "milk/blank.txt")
     assert {blank[name] for name in ("cluster", "confidence", "runner_up", "scale", "margin")} == {""}
     assert "käse" in package.load(tmp_path / "out" / "model.onmf").extra_["vocabulary"]
@@ -268,7 +267,7 @@ def test_one_document(tmp_path):
     (tmp_path / "a.txt").write_text("tea tea milk\n")
     done = onmf("documents", tmp_path / "a.txt", "-k", 1, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "1 document, 2 words, 1 cluster;" in done.stdout
+    assert "1 document, 2 words, 1 cluster:" in done.stdout
 
 
 def test_standard_input(tmp_path):
@@ -281,7 +280,7 @@ def test_standard_input(tmp_path):
     first, second = csv.DictReader(done.stdout.splitlines())
     assert first["cluster"] == rows(tmp_path / "out" / "assignments.csv")[0]["cluster"]
     assert (second["id"], second["cluster"]) == ("2", "")
-    assert "1 document without a word that counts, set aside: 2." in done.stderr
+    assert "1 document without any of the model's words, unassigned: 2." in done.stderr
 
 
 def test_options_reach_the_vectorizer_and_the_estimator(docstrings, tmp_path):
@@ -294,7 +293,7 @@ def test_options_reach_the_vectorizer_and_the_estimator(docstrings, tmp_path):
         "--no-report", "--out", tmp_path / "out",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert sorted(os.listdir(tmp_path / "out")) == WRITTEN[:3]
+    assert sorted(os.listdir(tmp_path / "out")) == [*WRITTEN[:3], "summary.json"]
     model = package.load(tmp_path / "out" / "model.onmf")
     expected = {"n_clusters": 5, "beta_loss": 0.5, "init": "++", "n_init": 2, "max_iter": 50, "tol": 1e-4}
     expected |= {"smoothing": 0.01, "random_state": 3, "n_threads": 1}
@@ -379,7 +378,7 @@ def check_predictions(model, first, second, columns, folder):
     loaded = package.load(model)
     vocabulary = loaded.extra_["vocabulary"]
     vectorizer = make_vectorizer(vocabulary=vocabulary)
-    X, Y = (vectorizer.transform([t.text for t in read_texts(half, text=text, id=name)]) for half in (first, second))
+    X, Y = (vectorizer.transform([t.text for t in read(half, text=text, id=name)]) for half in (first, second))
     kept = np.flatnonzero(np.diff(X.indptr))
     again = package.ONMF(**loaded.get_params()).fit(X[kept])
     order = np.argsort(-np.bincount(again.labels_), kind="stable")  # the largest cluster is the first
@@ -413,7 +412,8 @@ def test_newsgroups(tmp_path):
     result = json.loads(done.stdout)
     assert (result["n_documents"], result["n_clusters"]) == (19_997, 20)
     assert result["comparison"]["accuracy"] > 0.45
-    assert sum(result["repaired"].values()) == 73
+    assert result["notes"][0] == "73 documents not in UTF-8, read as cp1252."
+    assert result["notes"][1].startswith("Encoded attachments dropped from 46 documents: ")
     for subject in ("hockey", "encryption", "armenian", "jesus", "nasa", "motif", "scsi", "jpeg"):
         assert sum(subject in row["distinctive"].split(", ") for row in result["clusters"]) == 1
     resource = pytest.importorskip("resource", reason="this system does not report peak memory")
@@ -425,7 +425,7 @@ def test_predict_half_of_newsgroups(tmp_path):
         pytest.skip(f"{NEWSGROUPS} is not available")
     halves = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     with halves[0].open("w") as first, halves[1].open("w") as second:
-        for i, text in enumerate(read_texts(NEWSGROUPS, strip=["headers"])):
+        for i, text in enumerate(read(NEWSGROUPS, strip=["headers"])):
             (first, second)[i % 2].write(json.dumps({"name": text.id, "body": text.text}) + "\n")
     columns = ("--text", "body", "--id", "name")
     done = onmf("documents", halves[0], *columns, "-k", 20, "--quick", "--no-report", "--out", tmp_path / "out")
@@ -458,8 +458,7 @@ def test_predict_of_a_matrix_and_of_an_unknown_kind(tmp_path, counts):
     assert [int(row["cluster"]) for row in csv.DictReader(done.stdout.splitlines())] == model.labels_.tolist()
     (tmp_path / "empty.svmlight").write_text("0 1:5 24:0\n0 24:0\n")
     said = onmf("predict", tmp_path / "model.onmf", tmp_path / "empty.svmlight").stderr
-    assert said.startswith("onmf: warning: 1 of 2 rows of X are zero everywhere")
-    assert said.count("\n") == 1
+    assert said == "onmf: 1 row without any of the model's features, unassigned: 1.\n"
     model.save(tmp_path / "model.onmf", extra={"kind": "songs"})
     done = onmf("predict", tmp_path / "model.onmf", tmp_path / "rows.svmlight")
     assert done.exit_code == 2

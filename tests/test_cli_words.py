@@ -1,5 +1,6 @@
 """The words of the command line: its help, and what the first run says."""
 
+import json
 import os
 import re
 import subprocess
@@ -56,3 +57,17 @@ def test_the_first_run_says_that_it_compiles(tmp_path):
     one_kernel = "import numpy; from onmf import kernels; kernels.total_if_whole(numpy.ones(1), 0, 1)"
     subprocess.run([sys.executable, "-c", one_kernel], env=environment, check=True)
     assert said() == 0
+
+
+def test_attachments_are_named_and_can_be_kept(tmp_path):
+    picture = f"{'abcdefgh' * 8}\n" * 3
+    documents = [{"text": text} for text in ("red tea", f"green tea\n{picture}", "cow milk", "milk")]
+    path = tmp_path / "letters.json"
+    path.write_text(json.dumps(documents))
+    dropped = "Encoded attachments dropped from 1 document: 2. --keep-attachments keeps them."
+    for more in ([], ["--keep-attachments"]):
+        ran = command("documents", path, "-k", 2, "--out", tmp_path / "out", "--force", "--no-report", *more)
+        assert ran.returncode == 0, ran.stderr
+        assert (dropped in ran.stdout) == (not more)
+        predicted = command("predict", tmp_path / "out" / "model.onmf", path)
+        assert (dropped in predicted.stderr) == (not more), "new documents are read as those of the model were"

@@ -19,8 +19,8 @@ from onmf.confidence import (
     refit,
 )
 from onmf.datasets import make_counts, write_shards
-from onmf.fit.consensus import agreement_of, votes_of
-from onmf.text import assign_documents, cluster_documents
+from onmf.fit.restarts import agreement_of, votes_of
+from onmf.text import cluster, predict
 
 TEXTS = ["tea tea cup", "green tea", "milk cow", "milk of a cow", "black tea", "fresh milk", "tea with milk", "..."]
 
@@ -151,29 +151,29 @@ def test_a_sample_is_enough(blurred, monkeypatch):
 
 class TestDocuments:
     def test_in_the_result_and_for_new_documents(self, tmp_path):
-        found = cluster_documents(TEXTS, 2)
+        found = cluster(TEXTS, 2)
         assert np.isnan(found.confidence[-1])
         assert found.runners_up[-1] == -1
-        assert np.array_equal(found.runners_up[:-1], 1 - found.clusters[:-1])
+        assert np.array_equal(found.runners_up[:-1], 1 - found.labels[:-1])
         assert found.confidence[6] == found.confidence[:-1].min()  # half tea, half milk
-        found.save(tmp_path / "model.onmf")
-        again = assign_documents(onmf.load(tmp_path / "model.onmf"), TEXTS)
+        found.model.save(tmp_path / "model.onmf")
+        again = predict(onmf.load(tmp_path / "model.onmf"), TEXTS)
         assert again.confidence == pytest.approx(found.confidence, nan_ok=True)
         assert np.array_equal(again.runners_up, found.runners_up)
 
     def test_shards_give_the_same(self, tmp_path):
         whole, sharded = (
-            cluster_documents(TEXTS, 2, quick=True),
-            cluster_documents(TEXTS, 2, shards=tmp_path / "shards"),
+            cluster(TEXTS, 2, quick=True),
+            cluster(TEXTS, 2, shards=tmp_path / "shards"),
         )
         assert sharded.confidence == pytest.approx(whole.confidence, nan_ok=True)
         assert np.array_equal(sharded.runners_up, whole.runners_up)
 
     def test_a_model_of_an_earlier_version(self, tmp_path):
-        found = cluster_documents(TEXTS, 2)
+        found = cluster(TEXTS, 2)
         entries = {"kind": "documents", "vocabulary": found.words.tolist(), "vectorizer": {}}
         found.model.save(tmp_path / "model.onmf", extra=entries)
-        again = assign_documents(onmf.load(tmp_path / "model.onmf"), TEXTS)
+        again = predict(onmf.load(tmp_path / "model.onmf"), TEXTS)
         assert np.isnan(again.confidence).all()
         assert (again.runners_up == -1).all()
 
@@ -182,7 +182,7 @@ class TestDocuments:
         [("temperature", 0.0), ("confidence_low", np.array([0.5, 2.0])), ("confidence_high", np.array([1.0]))],
     )
     def test_damaged_entries_are_refused(self, tmp_path, name, value):
-        found = cluster_documents(TEXTS, 2)
+        found = cluster(TEXTS, 2)
         entries = {"kind": "documents", "vocabulary": found.words.tolist(), "vectorizer": {}}
         with pytest.raises(ValueError, match=name):
             found.model.save(tmp_path / "model.onmf", extra=entries | found.calibration.parts() | {name: value})

@@ -56,10 +56,10 @@ def test_foreign_files(content, path):
 def test_a_foreign_zip(path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("hello.txt", "hello")
-    with pytest.raises(ValueError, match=r"a zip file without metadata\.json"):
+    with pytest.raises(ValueError, match=r"a zip file without a metadata\.json that says so"):
         onmf.load(path)
     np.savez(path.with_suffix(".npz"), X=X)
-    with pytest.raises(ValueError, match=r"a zip file without metadata\.json"):
+    with pytest.raises(ValueError, match=r"a zip file without a metadata\.json that says so"):
         onmf.load(path.with_suffix(".npz"))
 
 
@@ -124,7 +124,7 @@ class Payload:
         (edit(format_version=2, onmf_version="9.1"), r"written by a newer onmf \(9\.1, format 2\).*upgrade onmf"),
         (edit(format_version="1"), "does not state its format version"),
         (edit(format_version=True), "does not state its format version"),
-        (edit(format="another thing"), r"is not an onmf model: its metadata\.json names another format"),
+        (edit(format="another thing"), r"is not an onmf model: it is a zip file without a metadata"),
         (replace("arrays/centroids.npy", npy(np.array([Payload()], dtype=object), allow_pickle=True)), "plain numbers"),
         (replace("arrays/centroids.npy", pickle.dumps(Payload())), "no valid .npy header"),
         (replace("arrays/centroids.npy", header((10**6, 10**6))), "claims the shape"),

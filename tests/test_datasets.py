@@ -24,8 +24,7 @@ from onmf.datasets import (
     read_documents,
     read_scene,
 )
-from onmf.datasets.catalogue import CELLS, DOCUMENTS, IMAGES
-from onmf.datasets.download import cut_ng3sim
+from onmf.datasets.load import CELLS, DOCUMENTS, IMAGES, cut_ng3sim
 
 
 class TestDocstrings:
@@ -437,31 +436,33 @@ class TestHostileText:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (MARKET + "array real general\n100000000 100000000\n1\n", "100000000 rows and 100000000 columns, far more"),
+            (MARKET + "array real general\n100000000 100000000\n1\n", "it is 100000000 × 100000000 with"),
             (
                 MARKET + "array real symmetric\n100000 100000\n1\n",
-                "its header says 100000 × 100000, symmetric, but it has 1 numbers",
+                "with 10000000000 entries, far more than its bytes",
             ),
-            (MARKET + "coordinate real general\n1000000000000 10 1\n1 1 1\n", "1000000000000 rows and 10 columns, far"),
-            (MARKET + "coordinate real general\n10 1000000000000 1\n1 1 1\n", "10 rows and 1000000000000 columns, far"),
+            (MARKET + "coordinate real general\n1000000000000 10 1\n1 1 1\n", "1000000000000 × 10 with 1 entries, far"),
+            (MARKET + "coordinate real general\n10 1000000000000 1\n1 1 1\n", "10 × 1000000000000 with 1 entries, far"),
             (
                 MARKET + "coordinate real general\n2 2 1000000000\n1 1 1\n",
-                "its header says 1000000000 real entries, but it has 1 lines",
+                "with 1000000000 entries, far more than its bytes",
             ),
-            (MARKET + "coordinate real general\n2 2 1\n1 9 1\n", "entry 1 is in row or column 9, but there are 2"),
+            (MARKET + "coordinate real general\n2 2 1\n1 9 1\n", "Line 3: Column index out of bounds"),
             (MARKET + "coordinate real general\n2 2 1\n-1 1 1\n", "cannot be read as matrix-market"),
             (MARKET + "coordinate real general\n2 2 1\n1 1 \0\n", "cannot be read as matrix-market"),
-            (MARKET + "coordinate real general\n2 2 1\n1 nan 1\n", "entry 1 is in row or column nan"),
-            (MARKET + "coordinate real general\n2 2 1\n1 1.5 1\n", "entry 1 is in row or column 1.5"),
-            (MARKET + "coordinate real general\n2 2 1\n1 1\n", "has 1 lines of 2 numbers"),
-            (MARKET + "coordinate real symmetric\n2 3 1\n1 1 1\n", "says symmetric, but it has 2 rows and 3"),
-            (MARKET + "array real general\n2 2\n1\n2\n3\n", "its header says 2 × 2, general, but it has 3 numbers"),
+            (MARKET + "coordinate real general\n2 2 1\n1 nan 1\n", "Line 3: Invalid integer"),
+            (MARKET + "coordinate real general\n2 2 1\n1 1\n", "Line 3: Invalid floating-point value"),
+            (MARKET + "coordinate real general\n2 2 1\n1.5 1 1\n", "Line 3: Invalid integer"),
+            (MARKET + "coordinate real general\n2 2 1\n1 1.5 1\n", "an entry in column 1.5, not a whole number"),
+            (MARKET + "coordinate pattern general\n2 2 2\n1 1\n1 1.5\n", "an entry in column 1.5, not a whole"),
+            (MARKET + "coordinate real symmetric\n2 3 1\n1 1 1\n", "says symmetric, but it has 2 rows and 3 columns"),
+            (MARKET + "array real general\n2 2\n1\n2\n3\n", "Truncated file"),
             (MARKET + "array\n2 2\n1\n2\n3\n", "cannot be read as matrix-market"),
             (MARKET + "coordinate real general\n2\n", "cannot be read as matrix-market"),
             (MARKET + "coordinate real general\n% nothing\n", "cannot be read as matrix-market"),
             (
                 MARKET + "coordinate complex general\n2 2 1\n1 1 1 1\n",
-                "it has a complex matrix: expected a real or integer matrix",
+                "it has complex128 values in 2 dimensions: expected numbers",
             ),
             (MARKET + "coordinate real general\n99999999999999999999 2 1\n1 1 1\n", "cannot be read as matrix-market"),
             (MARKET + "coordinate real general\n-2 2 1\n1 1 1\n", "cannot be read as matrix-market"),
@@ -485,9 +486,7 @@ class TestHostileText:
         with pytest.raises(ValueError, match=rf"a\.txt .*({message})"):
             read_documents(tmp_path / "a.txt")
 
-    @pytest.mark.parametrize(
-        ("head", "comment"), [(MARKET + "coordinate real general\n", b"%"), ("2 3 2\n", b"%"), ("1 1:1\n", b"#")]
-    )
+    @pytest.mark.parametrize(("head", "comment"), [("2 3 2\n", b"%"), ("1 1:1\n", b"#")])
     def test_growth(self, tmp_path, head, comment):
         with gzip.open(tmp_path / "a.gz", "wb") as file:
             file.write(head.encode())

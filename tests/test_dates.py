@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from conftest import command
-from onmf.text import cluster_documents, read_texts
-from onmf.text.dates import parse_date, parse_dates
+from onmf.text import cluster, read
+from onmf.text.words import parse_date, parse_dates
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,14 @@ def test_what_is_no_date(text):
 
 
 def test_missing_and_unread_dates_are_counted_and_named():
-    dates, found = parse_dates(["2024", None, " ", "soon", "1/2/2024"], ["a", "b", "c", "d", "e"])
+    dates, notes = parse_dates(["2024", None, " ", "soon", "1/2/2024"], ["a", "b", "c", "d", "e"])
     assert dates[0] == np.datetime64("2024-01-01")
     assert np.isnat(dates[1:]).all()
-    assert found == {"missing": 2, "unread": 2, "examples": [["soon", "d"], ["1/2/2024", "e"]]}
-    assert parse_dates([None, None], ["a", "b"]) == (None, {})
+    assert notes == [
+        "2 documents without a date.",
+        "2 dates not understood: “soon” (document d), “1/2/2024” (document e). Write dates as 2024-03-01.",
+    ]
+    assert parse_dates([None, None], ["a", "b"]) == parse_dates([], []) == (None, [])
 
 
 ROWS = "text,when\nred tea,2024-01-03\ngreen tea,2024-02-05\ncow milk,soon\nmilk of a cow,\n"
@@ -54,14 +57,14 @@ ROWS = "text,when\nred tea,2024-01-03\ngreen tea,2024-02-05\ncow milk,soon\nmilk
 def test_dates_of_a_table(tmp_path, shards):
     path = tmp_path / "a.csv"
     path.write_text(ROWS)
-    found = cluster_documents(read_texts(path, date="when"), 2, shards=tmp_path / "counts" if shards else None)
-    assert [str(day) for day in found.dates] == ["2024-01-03", "2024-02-05", "NaT", "NaT"]
-    notes = found.notes()
+    found = cluster(read(path, date="when"), 2, shards=tmp_path / "counts" if shards else None)
+    assert [str(day) for day in found.table.dates] == ["2024-01-03", "2024-02-05", "NaT", "NaT"]
+    notes = found.notes
     assert "1 document without a date." in notes
     assert "1 date not understood: “soon” (document 3). Write dates as 2024-03-01." in notes
-    assert found.counts.shape == (4, len(found.words))
-    found.save(tmp_path / "model.onmf")
-    assert cluster_documents(read_texts(path), 2).dates is None
+    assert found.table.X.shape == (4, len(found.words))
+    found.model.save(tmp_path / "model.onmf")
+    assert cluster(read(path), 2).table.dates is None
 
 
 def test_the_option_of_the_command(tmp_path):

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from benchmarks import bregman, divergences
+from benchmarks import divergences, measure
+from benchmarks.__main__ import main
 
-import onmf
+import onmf.cells
+import onmf.text
 from conftest import command
 from onmf import select_n_clusters
-from onmf.cells import cluster
 from onmf.confidence import refit
 from onmf.datasets import make_counts, make_scene
 from onmf.divergence import NegativeBinomial
 from onmf.metrics import clustering_accuracy
-from onmf.text import cluster_documents
 from pages import ROOT, blocks_of
 
 
@@ -26,14 +26,11 @@ def test_the_code_of_the_guide_finds_the_clusters(capsys):
     assert len([line for line in own.splitlines() if line]) <= 10
 
 
-def test_the_benchmarks_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["divergences", "--quick", "--out", str(tmp_path)])
-    divergences.main()
+def test_the_benchmark_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "QUICK", measure.QUICK)  # restored after the test
+    main(["divergences", "--quick", "--out", str(tmp_path)])
     lines = (tmp_path / "table.md").read_text().splitlines()
     assert len(lines) == 2 + len(divergences.DIVERGENCES)
-    monkeypatch.setattr("sys.argv", ["bregman", "--quick"])
-    bregman.main()
-    assert "slope of time over nonzeros" in capsys.readouterr().out
 
 
 def test_the_number_of_clusters_by_the_negative_binomial():
@@ -52,13 +49,13 @@ def test_the_number_is_chosen_by_the_divergence_of_the_fit(kind, monkeypatch):
 
     made = make_counts(60, 40, 3, overlap=0.1, random_state=0)
     if kind == "documents":
-        monkeypatch.setattr("onmf.text.choose.select_n_clusters", select)
+        monkeypatch.setattr("onmf.door.kind.select_n_clusters", select)
         texts = [" ".join(np.repeat([f"w{chr(97 + j)}" for j in range(20)], row[:20])) for row in made.X.toarray()]
-        cluster_documents(texts, "auto", beta_loss="negative-binomial", quick=True)
+        onmf.text.cluster(texts, "auto", beta_loss="negative-binomial", quick=True)
     else:
         anndata = pytest.importorskip("anndata")
-        monkeypatch.setattr("onmf.cells.fit.select_n_clusters", select)
-        cluster(anndata.AnnData(made.X), "auto", beta_loss="negative-binomial")
+        monkeypatch.setattr("onmf.cells.kind.select_n_clusters", select)
+        onmf.cells.cluster(anndata.AnnData(made.X), "auto", beta_loss="negative-binomial")
     assert asked == ["negative-binomial"]
 
 
@@ -91,6 +88,6 @@ def test_cells_by_the_negative_binomial():
     anndata = pytest.importorskip("anndata")
     made = make_counts(120, 80, 3, overlap=0.1, random_state=0)
     cells = anndata.AnnData(made.X)
-    model = cluster(cells, 3, beta_loss=NegativeBinomial("auto"))
+    found = onmf.cells.cluster(cells, 3, beta_loss=NegativeBinomial("auto"))
     assert clustering_accuracy(made.y, cells.obs["onmf"].astype(int)) > 0.9
-    assert model.divergence_.theta > 10  # these counts are Poisson
+    assert found.model.divergence_.theta > 10  # these counts are Poisson

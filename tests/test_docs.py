@@ -48,6 +48,13 @@ def test_the_gallery_lists_nothing_but_examples():
         assert f"\n../gallery/{page.stem}\n" in guide
 
 
+@pytest.mark.parametrize("module", ["cells", "datasets", "image", "metrics", "report", "table", "text"])
+def test_the_reference_lists_every_public_name(module):
+    listed = re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    home = importlib.import_module(f"onmf.{module}")
+    assert {f"{module}.{name}" for name in home.__all__ if callable(getattr(home, name))} <= set(listed)
+
+
 def commands(page, start):
     """The shell lines of a page that begin so."""
     lines = (line for block in blocks_of(page) if block.language in SHELL for line in block.commands)

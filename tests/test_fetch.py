@@ -13,9 +13,10 @@ import pytest
 from scipy.io import savemat
 from scipy.sparse import csr_array
 
+from cell_originals import fetch as cell_fetch
 from cell_originals import small_set, write_originals
 from onmf.datasets import DownloadError, fetch, list_datasets, load_cells, load_documents, load_hyperspectral
-from onmf.datasets.catalogue import HOST, RemoteFile, info_of, remote_files
+from onmf.datasets.load import HOST, RemoteFile, remote_files
 
 pytest.importorskip("pooch", reason="pooch is not installed")
 
@@ -116,7 +117,7 @@ def small(server, monkeypatch, tmp_path):
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     sha256 = hashlib.sha256(content).hexdigest()
     file = RemoteFile("github.com/o/r", "c" * 40, "some dir/tr11.mat", blob, sha256, len(content))
-    monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
+    monkeypatch.setattr("onmf.datasets.load.remote_files", lambda info: [file])
     server.contents["tr11.mat"] = content
     return X, y
 
@@ -164,7 +165,7 @@ class TestLimits:
         if not known:
             blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
             file = RemoteFile("github.com/o/r", "c" * 40, "tr11.mat", blob)
-            monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
+            monkeypatch.setattr("onmf.datasets.load.remote_files", lambda info: [file])
         server.trouble = [trouble]
         limit = len(content) if known else 100_000_000
         with pytest.raises(
@@ -179,15 +180,15 @@ class TestLimits:
 
     @pytest.mark.parametrize("trouble", ["drip", "endless headers"])
     def test_a_server_that_never_ends(self, server, small, tmp_path, monkeypatch, trouble):
-        monkeypatch.setattr("onmf.datasets.download.SECONDS", 2)
+        monkeypatch.setattr("onmf.datasets.load.SECONDS", 2)
         server.trouble = [trouble]
         with pytest.raises(DownloadError, match=r"tr11: http://127.0.0.1.* did not arrive within 2 seconds. Try again"):
             fetch("tr11")
         assert left_in_cache(tmp_path) == []
 
     def test_silence(self, small, tmp_path, monkeypatch):
-        monkeypatch.setattr("onmf.datasets.download.SECONDS", 1)
-        monkeypatch.setattr("onmf.datasets.download.SLOWEST", 1)
+        monkeypatch.setattr("onmf.datasets.load.SECONDS", 1)
+        monkeypatch.setattr("onmf.datasets.load.SLOWEST", 1)
         with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
             monkeypatch.setenv("ONMF_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
             with pytest.raises(DownloadError, match=r"could not be reached \(ReadTimeout\)"):
@@ -221,10 +222,10 @@ class TestLimits:
         """Every write to /dev/full fails with "no space left"."""
         if not os.path.exists("/dev/full"):
             pytest.skip("this system has no /dev/full")
-        from onmf.datasets import download
+        from onmf.datasets import load
 
-        receive = download._receive
-        monkeypatch.setattr(download, "_receive", lambda url, target, *rest: receive(url, "/dev/full", *rest))
+        receive = load._receive
+        monkeypatch.setattr(load, "_receive", lambda file, target, *rest: receive(file, "/dev/full", *rest))
         with pytest.raises(
             DownloadError, match=r"could not be written to .*No space left.*Free some space, or set ONMF_DATA"
         ):
@@ -241,7 +242,7 @@ def test_temporary_trouble(server, small, tmp_path, trouble):
 
 def test_the_others_are_downloaded_if_one_fails(server, small, tmp_path, monkeypatch):
     server.trouble = [404] * 3
-    monkeypatch.setattr("onmf.datasets.catalogue.DOCUMENTS", ("tr23", "tr11"))
+    monkeypatch.setattr("onmf.datasets.load.DOCUMENTS", ("tr23", "tr11"))
     with pytest.raises(DownloadError, match=r"^tr23: the server answered 404"):
         fetch("documents")
     assert left_in_cache(tmp_path) == ["documents/tr11.npz"]
@@ -261,11 +262,11 @@ def test_files_known_by_their_git_hash_alone(server, small, monkeypatch, tmp_pat
     content = server.contents["tr11.mat"]
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     file = RemoteFile("github.com/o/r", "c" * 40, "tr11.mat", blob if right else "0" * 40)
-    monkeypatch.setattr("onmf.datasets.download.remote_files", lambda info: [file])
+    monkeypatch.setattr("onmf.datasets.load.remote_files", lambda info: [file])
     if right:
         assert fetch("tr11")[0].exists()
     else:
-        with pytest.raises(DownloadError, match="its git hash differs"):
+        with pytest.raises(DownloadError, match="its hash differs"):
             fetch("tr11")
         assert left_in_cache(tmp_path) == []
 
@@ -327,15 +328,16 @@ def cells_server(server, monkeypatch, tmp_path):
         cells, facts = small_set(name)
         files = []
         (tmp_path / "originals").mkdir(exist_ok=True)
-        for file, path in zip(remote_files(info_of(name)), write_originals(cells, tmp_path / "originals"), strict=True):
+        for file, path in zip(
+            cell_fetch.remote_files(name), write_originals(cells, tmp_path / "originals"), strict=True
+        ):
             content = server.contents[file.name] = path.read_bytes()
             blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
             files.append({"repository": file.repository, "commit": file.commit, "path": file.path})
             files[-1] |= {"git_blob_sha1": blob if file.git_blob_sha1 else None}
         facts["files"] = files
         change(cells, facts)
-        for module in ("catalogue", "download"):
-            monkeypatch.setattr(f"onmf.datasets.{module}.facts_of", lambda info: facts)
+        monkeypatch.setitem(cell_fetch.SOURCES, name, facts)
         return cells
 
     return offer
@@ -345,19 +347,20 @@ class TestCells:
     @pytest.mark.parametrize("name", ["zheng_facs10", "sc_dropseq", "worm_neuron", "worm_embryo", "hmp_site18"])
     def test_a_set_is_downloaded_and_converted(self, server, cells_server, tmp_path, name):
         expected = cells_server(name)
+        cell_fetch.fetch_cells(name.upper())
         cells = load_cells(name)
         assert (cells.X != expected.X).nnz == 0
         assert np.array_equal(cells.y, expected.y)
         assert cells.classes.tolist() == expected.classes.tolist()
         assert (cells.genes is None) == (expected.genes is None)
-        assert len(server.requests) == len(remote_files(info_of(name)))
+        assert len(server.requests) == len(cell_fetch.remote_files(name))
         assert left_in_cache(tmp_path) == [f"cells/{name}.npz"]
 
     def test_a_wrong_hash(self, cells_server, server, tmp_path):
         cells_server("sc_celseq2")
-        server.trouble = ["wrong"]
-        with pytest.raises(DownloadError, match=r"sc_celseq2: the file from .* .its git hash differs"):
-            fetch("sc_celseq2")
+        server.trouble = ["wrong"] * 3
+        with pytest.raises(DownloadError, match=r"sc_celseq2: the file from .* .its hash differs"):
+            cell_fetch.fetch_cells("sc_celseq2")
         assert left_in_cache(tmp_path) == []
 
     def test_other_numbers_than_the_recorded_ones(self, cells_server, tmp_path):
@@ -365,10 +368,10 @@ class TestCells:
         with pytest.raises(
             DownloadError,
             match=r"worm_embryo: its files were downloaded, but could not be converted: the counts are not the "
-            r"recorded ones: there are \d+ cells of class ADL instead of 999. You can convert http.*_matrix.rds and "
+            r"recorded ones: classes .* instead of .*'ADL': 999.* You can convert http.*_matrix.rds and "
             r"http.*coldata.rds yourself: in R, readRDS .* Then put worm_embryo.npz into a folder cells/",
         ):
-            fetch("worm_embryo")
+            cell_fetch.fetch_cells("worm_embryo")
         assert left_in_cache(tmp_path) == []
 
     def test_a_file_of_another_layout(self, cells_server, server, tmp_path):
@@ -379,24 +382,35 @@ class TestCells:
         cells_server("hash_4lines", change)
         with pytest.raises(
             DownloadError,
-            match=r"hash_4lines: .* could not be converted: sce_chcl.rda cannot be read: it is not a file of R, or is",
+            match=r"hash_4lines: .* could not be converted: sce_chcl.rda cannot be read: ",
         ):
-            fetch("hash_4lines")
+            cell_fetch.fetch_cells("hash_4lines")
         assert left_in_cache(tmp_path) == []
 
-    def test_the_others_are_downloaded_if_one_fails(self, cells_server, monkeypatch, tmp_path, server):
+    def test_the_others_are_downloaded_if_one_fails(self, cells_server, tmp_path, server, capsys):
         cells_server("sc_dropseq")
-        monkeypatch.setattr("onmf.datasets.catalogue.CELLS", ("sc_celseq2", "sc_dropseq"))
         server.trouble = [404] * 3
-        with pytest.raises(DownloadError, match=r"^sc_celseq2: the server answered 404"):
-            fetch("cells")
+        assert cell_fetch.main(["sc_celseq2", "sc_dropseq", "tr11"]) == 1
+        printed = capsys.readouterr()
+        assert printed.out.strip() == str(tmp_path / "data" / "cells" / "sc_dropseq.npz")
+        failed, other = printed.err.splitlines()
+        assert failed.startswith("sc_celseq2: the server answered 404")
+        assert other.startswith("tr11 is a documents data set: download it with onmf.datasets.fetch")
         assert left_in_cache(tmp_path) == ["cells/sc_dropseq.npz"]
+
+    def test_the_library_says_how_to_get_them(self, server):
+        for name in ("cells", "worm_neuron"):
+            with pytest.raises(
+                ValueError, match=r"is not a set of the paper: run 'python -m benchmarks.cells.fetch \w"
+            ):
+                fetch(name)
+        assert server.requests == []
 
     @pytest.mark.parametrize(("name", "package"), [("zheng_facs10", "rdata"), ("worm_neuron", "h5py")])
     def test_without_the_package_that_converts(self, server, monkeypatch, name, package):
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(ImportError, match=rf"Converting {name} needs {package}: pip install 'onmf\[data\]'"):
-            fetch(name)
+        with pytest.raises(ImportError, match=f"Converting {name} needs {package}: pip install {package}"):
+            cell_fetch.fetch_cells(name)
         assert server.requests == [], "nothing is downloaded that cannot be converted"
 
 
@@ -404,7 +418,7 @@ def test_every_set_has_a_source(monkeypatch):
     monkeypatch.delenv("ONMF_MIRROR", raising=False)
     unhashed = []
     for info in list_datasets():
-        files = remote_files(info)
+        files = remote_files(info) if info.in_paper else cell_fetch.remote_files(info.name)
         assert files or info.name == "ng3sim"
         for file in files:
             assert file.url.startswith(f"{HOST}/")

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from conftest import needs_posix, until
-from onmf.io import files, system, unfinished
-from onmf.io.files import scratch_folder, whole_folder, write_whole
-from onmf.io.unfinished import discard_unfinished
+from onmf.io import files
+from onmf.io.files import discard_unfinished, scratch_folder, whole_folder, write_whole
 
-needs_locks = pytest.mark.skipif(not system.HAS_LOCKS, reason="this system has no flock: leftovers are not removed")
+needs_locks = pytest.mark.skipif(not files.HAS_LOCKS, reason="this system has no flock: leftovers are not removed")
 both_renames = pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
 
 
@@ -29,7 +28,7 @@ def no_temporary_files_are_left(tmp_path):
 def set_exchange(monkeypatch):
     def switch(exchange):
         if not exchange:
-            monkeypatch.setattr(unfinished, "exchange", lambda one, other: False)  # as on file systems without it
+            monkeypatch.setattr(files, "exchange", lambda one, other: False)  # as on file systems without it
 
     return switch
 
@@ -95,6 +94,21 @@ class TestFolders:
         assert text_of(out) == {"added": "newer", "replaced": "another run's"}[change]
         assert (out / "letter.txt").exists() == (change == "added")
         assert text_of(tmp_path / "out-2") == "newest"
+
+    @both_renames
+    def test_a_file_that_is_added_just_before_the_exchange_is_kept(self, tmp_path, monkeypatch, exchange):
+        out, atomic = tmp_path / "out", files.exchange
+
+        def late(one, other):
+            (out / "letter.txt").write_text("theirs")
+            return exchange and atomic(one, other)
+
+        fill(out, "old")
+        monkeypatch.setattr(files, "exchange", late)
+        fill(out, "new", force=True)
+        assert text_of(out) == "new"
+        assert text_of(tmp_path / "out-2") == "old"
+        assert (tmp_path / "out-2" / "letter.txt").read_text() == "theirs"
 
     def test_a_result_that_cannot_be_renamed_is_kept_under_another_name(self, tmp_path, monkeypatch):
         rename = os.rename
@@ -165,7 +179,7 @@ def test_files_added_while_a_command_runs_are_kept(tmp_path):
         f"onmf: {out} was changed by another program while this ran and was left as it is. The result is in {out}-2.\n"
     )
     assert [path.name for path in out.iterdir()] == ["letter.txt"]
-    assert sorted(os.listdir(f"{out}-2")) == ["assignments.csv", "clusters.csv", "model.onmf"]
+    assert sorted(os.listdir(f"{out}-2")) == ["assignments.csv", "clusters.csv", "model.onmf", "summary.json"]
 
 
 WRITER = """
@@ -338,7 +352,7 @@ def test_a_full_disk_is_reported_for_every_file_of_an_image(tmp_path):
     image = pytest.importorskip("onmf.image")
     pytest.importorskip("rasterio")
     write = pytest.importorskip("onmf.image.write")
-    clusters = image.cluster_image(np.random.default_rng(0).random((20, 30, 5)), 2)
+    clusters = image.cluster(np.random.default_rng(0).random((20, 30, 5)), 2)
     for name in ("map.tif", "map.img", "scales.tif", "residuals.tif", "margins.tif", "spectra.hdr", "spectra.sli"):
         folder = tmp_path / f"full {name}"
         folder.mkdir()
@@ -350,7 +364,7 @@ def test_a_full_disk_is_reported_for_every_file_of_an_image(tmp_path):
 class Interrupt:
     """Raises KeyboardInterrupt before the n-th instruction of the modules that write files."""
 
-    modules = tuple(module.__file__ for module in (files, system, unfinished))
+    modules = (files.__file__,)
 
     def __init__(self, instruction):
         self.left = instruction

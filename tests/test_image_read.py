@@ -8,6 +8,7 @@ import sys
 import threading
 import urllib.request
 import warnings
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,8 +21,9 @@ import xarray
 from scipy.io import savemat
 
 from onmf.datasets import read_documents, read_scene
-from onmf.image import Cube, cluster_image, read_cube, read_truth
-from onmf.image.cube import Lines, release
+from onmf.image import Cube, cluster, read, read_truth
+from onmf.image.cube import Lines
+from onmf.image.figures import bands_to_show
 
 TYPES = {"u1": 1, "i2": 2, "i4": 3, "f4": 4, "f8": 5, "u2": 12, "u4": 13, "i8": 14, "u8": 15}
 WAVES = [450.0, 550.0, 650.0, 850.0]
@@ -47,7 +49,7 @@ def save(path, data, **header):
 @pytest.mark.parametrize("order", [0, 1])
 def test_every_envi_layout_reads_back_equal(tmp_path, interleave, dtype, order):
     X = values(dtype)
-    cube = read_cube(save(tmp_path / "x.hdr", X, interleave=interleave, byteorder=order))
+    cube = read(save(tmp_path / "x.hdr", X, interleave=interleave, byteorder=order))
     assert np.array_equal(read_all(cube), X)
     assert read_all(cube).dtype == X.dtype
     assert read_all(cube).dtype.isnative
@@ -61,7 +63,7 @@ def test_both_namings_and_either_file(tmp_path):
     save(tmp_path / "b.img.hdr", X, ext="")
     save(tmp_path / "c.hdr", X, ext=".dat")
     for name in ("a.hdr", "a.img", "b.img.hdr", "b.img", "c.hdr", "c.dat"):
-        cube = read_cube(tmp_path / name)
+        cube = read(tmp_path / name)
         assert np.array_equal(read_all(cube), X)
         assert cube.name == name[0]
 
@@ -80,7 +82,7 @@ def test_header_fields(tmp_path):
             "map info": "{UTM, 2, 3, 1000, 2000, 10, 20, 10, North, WGS-84, units=Meters}",
         },
     )
-    cube = read_cube(path)
+    cube = read(path)
     assert cube.wavelengths.tolist() == WAVES
     assert cube.nanometres.tolist() == [450, 650, 850]
     assert cube.band_names == ["blue", "green", "red", "near"]
@@ -93,9 +95,9 @@ def test_header_fields(tmp_path):
         assert tuple(file.transform)[:6] == pytest.approx(cube.transform)
     assert np.array_equal(read_all(cube), values()[:, :, [0, 2, 3]])
     assert repr(cube) == "<Cube x: 3 lines × 5 samples × 4 bands (1 of them bad), float32>"
-    assert read_cube(path, keep_bad_bands=True).good_bands.all()
-    assert read_cube(path, drop_bands=[0, 3]).good_bands.tolist() == [False, False, True, False]
-    assert read_cube(path, ignore_value=7).ignore_value == 7
+    assert read(path, keep_bad_bands=True).good_bands.all()
+    assert read(path, drop_bands=[0, 3]).good_bands.tolist() == [False, False, True, False]
+    assert read(path, ignore_value=7).ignore_value == 7
     assert cube.pixel(1, 2) == pytest.approx(values()[1, 2, [0, 2, 3]] * 1e-4)
 
 
@@ -103,11 +105,11 @@ def test_a_rotated_image_has_the_transform_of_gdal(tmp_path):
     info = "{UTM, 1, 1, 1000, 2000, 10, 10, 10, North, WGS-84, units=Meters, rotation=30}"
     path = save(tmp_path / "x.hdr", values(), **{"map info": info})
     with rasterio.open(path.with_suffix(".img")) as file:
-        assert tuple(file.transform)[:6] == pytest.approx(read_cube(path).transform)
+        assert tuple(file.transform)[:6] == pytest.approx(read(path).transform)
 
 
 def test_map_info_replaces_a_damaged_coordinate_string(original):
-    cube = read_cube(original("samson_1.img.hdr"))
+    cube = read(original("samson_1.img.hdr"))
     assert rasterio.CRS.from_wkt(cube.crs) == UTM
     assert cube.transform == (1, 0, 612730.910, 0, -1, 4074488.708)
     assert cube.shape == (95, 95, 156)
@@ -121,33 +123,45 @@ def test_header_offset(tmp_path):
     data.write_bytes(b"seven!!" + data.read_bytes())
     header = tmp_path / "x.hdr"
     header.write_text(header.read_text().replace("header offset = 0", "header offset = 7"))
-    assert np.array_equal(read_all(read_cube(header)), X)
+    assert np.array_equal(read_all(read(header)), X)
 
 
 BROKEN = {
-    "missing keys": (lambda text: text.replace("lines = 3\n", ""), "lacks 'lines': the data cannot be read without it"),
+    "missing keys": (lambda text: text.replace("lines = 3\n", ""), '"lines" missing from header'),
     "not ENVI": (lambda text: text.replace("ENVI", "ENVY", 1), "cannot be read as an ENVI header"),
     "list not closed": (lambda text: text + "wavelength = {1, 2\n", "cannot be read as an ENVI header"),
     "wrong sizes": (lambda text: text.replace("lines = 3", "lines = 30"), r"makes 2,400 bytes, but the file has 240"),
-    "not a number": (lambda text: text.replace("lines = 3", "lines = many"), "lines = many: expected an integer"),
-    "zero": (lambda text: text.replace("samples = 5", "samples = 0"), "samples = 0: it must be at least 1"),
-    "negative": (lambda text: text.replace("bands = 4", "bands = -4"), "bands = -4: it must be at least 1"),
-    "negative offset": (lambda text: text.replace("offset = 0", "offset = -8"), "offset = -8: it must be at least 0"),
+    "not a number": (lambda text: text.replace("lines = 3", "lines = many"), "lines = many: expected a number"),
+    "zero": (lambda text: text.replace("samples = 5", "samples = 0"), "samples = 0: expected an integer of at least 1"),
+    "negative": (lambda text: text.replace("bands = 4", "bands = -4"), "bands = -4: expected an integer of at least 1"),
+    "negative offset": (
+        lambda text: text.replace("offset = 0", "offset = -8"),
+        "offset = -8: expected an integer of at least 0",
+    ),
     "too large": (
         lambda text: text.replace("lines = 3", "lines = 200000000").replace("samples = 5", "samples = 200000000"),
         "640,000,000,000,000,000 bytes, but the file has 240",
     ),
-    "far too large": (lambda text: text.replace("lines = 3", "lines = 1" + "0" * 40), "no file is that large"),
-    "type": (lambda text: text.replace("data type = 4", "data type = 7"), "data type = 7, which is not an ENVI type"),
-    "complex": (lambda text: text.replace("data type = 4", "data type = 6"), "complex numbers"),
-    "interleave": (lambda text: text.replace("= bip", "= bib"), "interleave = bib: it must be bsq, bil or bip"),
-    "byte order": (lambda text: text.replace("byte order = 0", "byte order = 2"), "byte order = 2: it must be 0"),
-    "wavelengths": (lambda text: text + "wavelength = {1, 2, 3}\n", "bands = 4, but its list wavelength has 3"),
-    "words": (lambda text: text + "wavelength = {1, 2, 3, x}\n", "list wavelength has an entry that is not a number"),
-    "bbl": (lambda text: text + "bbl = {1, 1}\n", "bands = 4, but its list bbl has 2 entries"),
+    "far too large": (lambda text: text.replace("lines = 3", "lines = 1" + "0" * 40), "bytes, but the file has 240"),
+    "type": (
+        lambda text: text.replace("data type = 4", "data type = 7"),
+        "data type = 7: it must be one of 1, 2, 3, 4, 5, 12",
+    ),
+    "complex": (
+        lambda text: text.replace("data type = 4", "data type = 6"),
+        "data type = 6: it must be one of 1, 2, 3, 4, 5, 12",
+    ),
+    "interleave": (lambda text: text.replace("= bip", "= bib"), "interleave = bib: it must be one of bsq, bil, bip"),
+    "byte order": (
+        lambda text: text.replace("byte order = 0", "byte order = 2"),
+        "byte order = 2: it must be one of 0, 1",
+    ),
+    "wavelengths": (lambda text: text + "wavelength = {1, 2, 3}\n", "wavelength with 3 entries: expected 4"),
+    "words": (lambda text: text + "wavelength = {1, 2, 3, x}\n", "wavelength = 1, 2, 3, x: expected numbers"),
+    "bbl": (lambda text: text + "bbl = {1, 1}\n", "bbl with 2 entries: expected 4"),
     "all bad": (lambda text: text + "bbl = {0, 0, 0, 0}\n", "all bands are marked as bad"),
     "ignore": (lambda text: text + "data ignore value = none\n", "data ignore value = none: expected a number"),
-    "frames": (lambda text: text + "major frame offsets = {8}\n", "frame offsets, which are not supported"),
+    "frames": (lambda text: text + "major frame offsets = {8}\n", "frame offsets are not supported"),
     "library": (lambda text: text.replace("ENVI Standard", "ENVI Spectral Library"), "is a spectral library"),
     "scale": (lambda text: text + "reflectance scale factor = 0\n", "it must be greater than 0"),
 }
@@ -161,7 +175,7 @@ def test_a_broken_header_gives_a_clear_error(tmp_path, fault):
     header.write_text(change(before))
     assert header.read_text() != before
     with pytest.raises(ValueError, match=sentence):
-        read_cube(header)
+        read(header)
 
 
 def test_files_that_are_missing_or_cut_off(tmp_path):
@@ -169,25 +183,25 @@ def test_files_that_are_missing_or_cut_off(tmp_path):
     data = tmp_path / "x.img"
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"x\.img is too short.*240 bytes, but the file has 239"):
-        read_cube(header)
+        read(header)
     data.unlink()
     with pytest.raises(FileNotFoundError, match="has no data file beside it"):
-        read_cube(header)
+        read(header)
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        read_cube(tmp_path / "nothing.hdr")
-    with pytest.raises(FileNotFoundError, match="is a folder"):
-        read_cube(tmp_path)
+        read(tmp_path / "nothing.hdr")
+    with pytest.raises(FileNotFoundError, match="is not a file"):
+        read(tmp_path)
     header.write_bytes(b"ENVI\n\xff\xfe\x00 = \x80")
     with pytest.raises(ValueError, match="cannot be read as an ENVI header"):
-        read_cube(header)
+        read(header)
     (tmp_path / "y.xyz").write_text("hello")
     with pytest.raises(ValueError, match=r"y\.xyz cannot be read\. Supported are ENVI \(with its header\), GeoTIFF"):
-        read_cube(tmp_path / "y.xyz")
+        read(tmp_path / "y.xyz")
     for name in ("a.mat", "a.npy", "a.npz", "a.tif"):
         start = {"npy": b"\x93NUMPY", "npz": b"PK\x03\x04", "tif": b"II*\0", "mat": b"MATLAB 5.0"}[name[2:]]
         (tmp_path / name).write_bytes(start + b"nonsense" * 40)
         with pytest.raises(ValueError, match=rf"a\.{name[2:]}"):
-            read_cube(tmp_path / name)
+            read(tmp_path / name)
 
 
 def write_tif(path, X, **options):
@@ -204,7 +218,7 @@ def write_tif(path, X, **options):
 
 def test_geotiff(tmp_path):
     X = values("u2")
-    cube = read_cube(write_tif(tmp_path / "x.tif", X, nodata=7))
+    cube = read(write_tif(tmp_path / "x.tif", X, nodata=7))
     assert np.array_equal(read_all(cube), X)
     assert np.array_equal(cube.read(1, 2), X[1:2])
     assert cube.wavelengths.tolist() == WAVES
@@ -215,20 +229,29 @@ def test_geotiff(tmp_path):
     assert rasterio.CRS.from_wkt(cube.crs) == UTM
 
 
+def test_band_names_of_a_geotiff(tmp_path):
+    path = write_tif(tmp_path / "x.tif", values("u2"))
+    with rasterio.open(path, "r+") as file:
+        file.descriptions = ("blue", "green", None, "near")
+    cube = read(path)
+    assert cube.band_names == ["blue", "green", "", "near"]
+    assert bands_to_show(replace(cube, wavelengths=None)) == ([2, 2, 1], "false colour (bands 3, 3, green)")
+
+
 def test_geotiff_with_scales_and_mask(tmp_path):
     X = values("i2")
     path = write_tif(tmp_path / "x.tif", X, nodata=None)
     with rasterio.open(path, "r+") as file:
         file.scales, file.offsets = [0.5] * 4, [0.0] * 4
         file.write_mask(np.arange(15).reshape(3, 5) > 2)
-    cube = read_cube(path)
+    cube = read(path)
     assert cube.scale == 0.5
     assert np.array_equal(read_all(cube), X)
     assert cube.mask.ravel().tolist() == [False] * 3 + [True] * 12
     path = write_tif(tmp_path / "y.tif", X, nodata=int(X[0, 0, 0]))
     with rasterio.open(path, "r+") as file:
         file.scales, file.offsets = [0.5, 1, 1, 1], [0.0, 0, 0, -3.0]
-    cube = read_cube(path)
+    cube = read(path)
     expected = X * np.array([0.5, 1, 1, 1]) + np.array([0, 0, 0, -3.0])
     assert np.isnan(read_all(cube)[0, 0, 0])
     fine = X[0, 0, 0] != X
@@ -260,44 +283,44 @@ def test_matlab(tmp_path, version):
         "indian": {"indian": X, "gt": np.ones((3, 5))},
         "cube": {"cube": X, "second": X},
     }.items():
-        cube = read_cube(write(**arrays))
+        cube = read(write(**arrays))
         assert np.array_equal(read_all(cube), X), name
         assert cube.variable == name
         assert np.array_equal(cube.read(1, 2), X[1:2])
     square = X[:, :3]
-    cube = read_cube(write(V=square.transpose(2, 1, 0).reshape(4, 9)))
+    cube = read(write(V=square.transpose(2, 1, 0).reshape(4, 9)))
     assert np.array_equal(read_all(cube), square)
-    cube = read_cube(write(a=X, b=2 * X, wavelength=np.array([WAVES])), variable="b")
+    cube = read(write(a=X, b=2 * X, wavelength=np.array([WAVES])), variable="b")
     assert np.array_equal(read_all(cube), 2 * X)
     assert cube.wavelengths.tolist() == WAVES
     with pytest.raises(ValueError, match=r"more than one array of three dimensions.*--variable.*a 3×5×4, b 3×5×4"):
-        read_cube(write(a=X, b=X))
+        read(write(a=X, b=X))
     with pytest.raises(ValueError, match=r"has no numeric cube or matrix 'c'\. It holds a 3×5×4"):
-        read_cube(write(a=X), variable="c")
+        read(write(a=X), variable="c")
     with pytest.raises(ValueError, match=r"no array of three dimensions.*nothing of two or three dimensions"):
-        read_cube(write(a=np.ones((1, 3))))
+        read(write(a=np.ones((1, 3))))
     with pytest.raises(ValueError, match="15 pixels are not 4 × 4: the file needs nRow and nCol"):
-        read_cube(write(V=matrix))
+        read(write(V=matrix))
 
 
 def test_npy_and_npz(tmp_path):
     X = values("u2")
     np.save(tmp_path / "x.npy", X)
-    cube = read_cube(tmp_path / "x.npy")
+    cube = read(tmp_path / "x.npy")
     assert isinstance(cube.data, Lines)
     assert np.array_equal(read_all(cube), X)
     np.savez(tmp_path / "x.npz", image=X, wavelengths=WAVES)
-    cube = read_cube(tmp_path / "x.npz")
+    cube = read(tmp_path / "x.npz")
     assert cube.variable == "image"
     assert cube.wavelengths.tolist() == WAVES
     assert np.array_equal(read_all(cube), X)
     np.savez(tmp_path / "y.npz", X=X.transpose(1, 0, 2).reshape(15, 4), height=3, width=5, order="F")
-    assert np.array_equal(read_all(read_cube(tmp_path / "y.npz")), X)
+    assert np.array_equal(read_all(read(tmp_path / "y.npz")), X)
     np.save(tmp_path / "flat.npy", X[0])
     with pytest.raises(ValueError, match=r"has shape \(5, 4\): a cube needs three non-empty dimensions"):
-        read_cube(tmp_path / "flat.npy")
+        read(tmp_path / "flat.npy")
     with pytest.raises(ValueError, match=r"has no variables\. Leave the parameter out"):
-        read_cube(tmp_path / "x.npy", variable="V")
+        read(tmp_path / "x.npy", variable="V")
 
 
 @pytest.mark.parametrize("dims", [("y", "x", "band"), ("wavelength", "line", "sample"), ("lon", "band", "lat")])
@@ -308,17 +331,17 @@ def test_xarray_by_the_names_of_its_dimensions(dims):
     coords["wavelength"] = (dims[axes.index(2)], WAVES, {"units": "nm"})
     array = xarray.DataArray(X.transpose(axes), dims=dims, coords=coords, attrs={"_FillValue": -1.0}, name="field")
     for given in (array, array.chunk({dims[0]: 1}) if has_dask() else array):
-        cube = read_cube(given)
+        cube = read(given)
         assert np.array_equal(read_all(cube), X)
         assert np.array_equal(cube.read(1, 2), X[1:2])
         assert cube.wavelengths.tolist() == WAVES
         assert cube.nanometres.tolist() == WAVES
         assert cube.transform == (2, 0, -1, 0, -10, 105)
         assert (cube.ignore_value, cube.name) == (-1, "field")
-    with pytest.raises(ValueError, match="it is not clear which are lines, samples and bands"):
-        read_cube(xarray.DataArray(X, dims=("a", "b", "c")))
+    with pytest.raises(ValueError, match=r"it needs three, lines, samples and bands\. Name them y, x and band"):
+        read(xarray.DataArray(X, dims=("a", "b", "c")))
     with pytest.raises(ValueError, match="it needs three, lines, samples and bands"):
-        read_cube(xarray.DataArray(X[0], dims=("y", "x")))
+        read(xarray.DataArray(X[0], dims=("y", "x")))
 
 
 LINES, SAMPLES, BANDS = ("y", "line", "lat"), ("x", "sample", "lon"), ("band", "wavelength")
@@ -340,9 +363,9 @@ def test_masks(tmp_path):
     envi.save_image(str(tmp_path / "mask.hdr"), inside.astype(np.uint8), force=True)
     savemat(tmp_path / "mask.mat", {"mask": inside.astype(np.uint8)})
     for mask in (inside, tmp_path / "mask.npy", tmp_path / "mask.hdr", str(tmp_path / "mask.mat")):
-        assert np.array_equal(read_cube(X, mask=mask).mask, inside == 1)
+        assert np.array_equal(read(X, mask=mask).mask, inside == 1)
     with pytest.raises(ValueError, match=r"The mask has shape \(2, 5\), but an array has 3 lines × 5 samples"):
-        read_cube(X, mask=inside[:2])
+        read(X, mask=inside[:2])
 
 
 def test_invalid_cubes():
@@ -350,17 +373,21 @@ def test_invalid_cubes():
     for arguments, sentence in {
         "wavelengths": ({"wavelengths": np.ones(3)}, "4 bands, but 3 wavelengths"),
         "names": ({"band_names": ["a"]}, "4 bands, but 1 band names"),
-        "bands": ({"good_bands": np.ones(3)}, "list of good bands has 3 entries"),
+        "bands": ({"good_bands": np.ones(3)}, "4 bands, but 3 good bands"),
         "mask": ({"mask": np.ones((2, 2))}, r"The mask has shape \(2, 2\)"),
     }.values():
         with pytest.raises(ValueError, match=sentence):
             Cube(X, **arguments)
     with pytest.raises(ValueError, match="has complex64 values"):
         Cube(X.astype(np.complex64))
-    with pytest.raises(ValueError, match="drop_bands names band 4, but an array has bands 0 to 3"):
-        read_cube(X, drop_bands=[4])
+    with pytest.raises(ValueError, match="There is no band 4 to drop: an array has bands 0 to 3, counted from 0"):
+        read(X, drop_bands=[4])
+    with pytest.raises(ValueError, match="There is no band -1 to drop") as refused:
+        read(X, drop_bands=[0, -1])
+    assert "bands 1 to 4, counted from 1" in refused.value.from_one
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
     with pytest.raises(TypeError, match="list is not an image"):
-        read_cube([1, 2])
+        read([1, 2])
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="this system does not report resident memory")
@@ -375,8 +402,6 @@ def test_pages_that_were_read_are_released(tmp_path):
 
     np.asarray(cube.data).sum()
     assert resident() > 1000
-    release(cube.data)
-    assert resident() < 100
     cube.read(0, 64)
     assert resident() < 100
 
@@ -395,16 +420,16 @@ def test_one_wrong_byte_in_a_matlab_file_gives_a_clear_error(tmp_path):
     path = tmp_path / "scene.mat"
     savemat(path, {"cube": values("f8")})
     change_byte(path, 184, 0)
-    for read in (
-        read_cube,
+    for action in (
+        read,
         read_scene,
         lambda path: read_truth(path, (3, 5, 4)),
-        lambda path: read_cube(values(), mask=path),
+        lambda path: read(values(), mask=path),
     ):
         with pytest.raises(
             ValueError, match=r"scene\.mat is damaged: reading it crashed the reader \(SIGSEGV\)\. Save it"
         ):
-            read(path)
+            action(path)
     savemat(path, {"dtm": np.ones((4, 6))})
     change_byte(path, 176, 0)
     with pytest.raises(ValueError, match=r"scene\.mat is damaged: reading it crashed the reader"):
@@ -422,17 +447,19 @@ def test_matlab_files_with_other_types(tmp_path):
     X = values("f8")
     strange = {"struct": {"a": 1.0}, "cell": np.array([np.ones(2), "x"], dtype=object), "text": "hello", "wl": "none"}
     savemat(tmp_path / "x.mat", {"cube": X, **strange})
-    cube = read_cube(tmp_path / "x.mat")
+    cube = read(tmp_path / "x.mat")
     assert np.array_equal(read_all(cube), X)
     assert cube.wavelengths is None
     savemat(tmp_path / "y.mat", {"V": np.ones((4, 15)), "nRow": "three", "nCol": 5.0})
     with pytest.raises(ValueError, match=r"y\.mat: nRow is not a number of lines or samples"):
-        read_cube(tmp_path / "y.mat")
+        read(tmp_path / "y.mat")
     savemat(tmp_path / "z.mat", {"M": strange["struct"]})
     with pytest.raises(ValueError, match=r"z\.mat: M is not a numeric array of 2 dimensions"):
         read_truth(tmp_path / "z.mat", (3, 5, 4))
     savemat(tmp_path / "z.mat", {"M": np.ones((4, 2)), "A": np.ones((15, 2, 1))})
-    with pytest.raises(ValueError, match=r"z\.mat: its abundances A have shape \(15, 2, 1\), not materials × lines"):
+    with pytest.raises(
+        ValueError, match=r"z\.mat: its abundances A have shape \(15, 2, 1\), not \(2, 3, 5\), materials × lines"
+    ):
         read_truth(tmp_path / "z.mat", (3, 5, 4))
     savemat(tmp_path / "z.mat", {"M": np.ones((4, 2)), "cood": np.array(["a", "b", "c"], dtype=object)})
     assert read_truth(tmp_path / "z.mat", (3, 5, 4)).names is None
@@ -453,8 +480,8 @@ def test_files_that_expand_too_much_are_refused(tmp_path):
         pass
     for name in ("x.mat", "x.npz", "v.mat", "w.mat", "x.tif"):
         assert (tmp_path / name).stat().st_size < 2_000_000
-        with pytest.raises(ValueError, match=rf"{name[0]}\.{name[2:]} grows to more than 250 times its length"):
-            read_cube(tmp_path / name)
+        with pytest.raises(ValueError, match=rf"{name[0]}\.{name[2:]} .*grows to more than 250 times its length"):
+            read(tmp_path / name)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
@@ -469,7 +496,7 @@ def test_an_array_that_claims_4_gigabytes(tmp_path):
     with pytest.raises(
         ValueError, match=r"x\.mat takes more than 300 MB to read, more than a file of its length should"
     ):
-        read_cube(path)
+        read(path)
 
 
 def test_a_damaged_hdf5_file_gives_a_clear_error(tmp_path):
@@ -478,7 +505,7 @@ def test_a_damaged_hdf5_file_gives_a_clear_error(tmp_path):
     path = tmp_path / "x.mat"
     with h5py.File(path, "w") as file:
         file.create_dataset("cube", data=X.transpose(2, 1, 0), chunks=(2, 3, 5), compression="gzip", shuffle=True)
-    cube = read_cube(path)
+    cube = read(path)
     assert np.array_equal(read_all(cube), X)
     assert np.array_equal(pickle.loads(pickle.dumps(cube)).read(1, 2), X[1:2])
     content = path.read_bytes()
@@ -488,11 +515,11 @@ def test_a_damaged_hdf5_file_gives_a_clear_error(tmp_path):
     for size in ([2, 3, 16_777_221, 2], [2, 3, 5, 200], [0, 3, 5, 2], [2, 2**31, 5, 2]):
         path.write_bytes(content[:offset] + np.array(size, dtype="<u4").tobytes() + content[offset + 16 :])
         with pytest.raises(ValueError, match=r"x\.mat"):
-            read_all(read_cube(path))
+            read_all(read(path))
     for n in range(0, len(content), 1000):
         path.write_bytes(content[:n])
         with pytest.raises(ValueError, match=r"x\.mat"):
-            read_all(read_cube(path))
+            read_all(read(path))
 
 
 def test_hdf5_opens_no_other_file(tmp_path):
@@ -529,8 +556,8 @@ def test_hdf5_opens_no_other_file(tmp_path):
             make(file)
         with h5py.File(path, "r") as file:
             assert np.array_equal(file["cube"][()], secret), "h5py follows it"
-        with pytest.raises(ValueError, match=rf"{number}\.mat cannot be read as a MATLAB file: .*{sentence}"):
-            read_cube(path)
+        with pytest.raises(ValueError, match=rf"{number}\.mat cannot be read: .*{sentence}"):
+            read(path)
 
 
 @pytest.fixture
@@ -583,21 +610,21 @@ def test_a_raster_opens_no_other_file_and_no_connection(tmp_path, server):
     for name, text in texts.items():
         path = tmp_path / name
         path.write_text(text)
-        for read in (
-            read_cube,
-            lambda path: cluster_image(path, 2),
-            lambda path: read_cube(values(), mask=path),
+        for action in (
+            read,
+            lambda path: cluster(path, 2),
+            lambda path: read(values(), mask=path),
             lambda path: read_truth(path, (3, 5, 4)),
         ):
             with pytest.raises(
                 ValueError, match=rf"{name[0]}\.{name[2:]} cannot be read\. Supported are ENVI .*GeoTIFF.*\. Convert"
             ):
-                read(path)
+                action(path)
     for path in (f"/vsicurl/{address}/x.tif", f"{address}/x.tif", f"GTIFF_DIR:1:{foreign}", f"vrt://{foreign}"):
         with pytest.raises(FileNotFoundError, match="does not exist"):
-            read_cube(path)
-        with pytest.raises(FileNotFoundError, match="is not a file"):
-            read_cube(values(), mask=path)
+            read(path)
+        with pytest.raises(FileNotFoundError, match="does not exist"):
+            read(values(), mask=path)
     # Beside a GeoTIFF: a mask, overviews and metadata that refer to other files.
     X = values("u2")
     for number, source in enumerate((foreign, f"/vsicurl/{address}/x.tif")):
@@ -609,7 +636,7 @@ def test_a_raster_opens_no_other_file_and_no_connection(tmp_path, server):
             path.with_name(f"{path.name}.{ending}").write_text(text)
         with rasterio.open(path, "r+") as file:
             file.update_tags(ns="OVERVIEWS", OVERVIEW_FILE=str(source))
-        cube = read_cube(path)
+        cube = read(path)
         assert np.array_equal(read_all(cube), X)
         assert cube.mask is None
     assert requests == []
@@ -630,7 +657,7 @@ def test_files_beside_a_raster_that_are_read(tmp_path):
             file.write_mask(inside)
     assert path.with_name("x.tif.msk").exists()
     (tmp_path / "x.tfw").write_text("10\n1\n2\n-20\n1006\n1990.5\n")
-    cube = read_cube(path)
+    cube = read(path)
     assert np.array_equal(cube.mask, inside)
     with rasterio.open(path) as file:
         assert cube.transform == pytest.approx(tuple(file.transform)[:6])
@@ -640,13 +667,13 @@ def test_files_beside_a_raster_that_are_read(tmp_path):
     ):
         file.write_mask(inside)
     assert not (tmp_path / "y.tif.msk").exists()
-    assert np.array_equal(read_cube(tmp_path / "y.tif").mask, inside)
+    assert np.array_equal(read(tmp_path / "y.tif").mask, inside)
     plane = (100 * inside).astype(np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with rasterio.open(tmp_path / "z.png", "w", driver="PNG", width=5, height=3, count=1, dtype="uint8") as file:
             file.write(plane, 1)
-    assert np.array_equal(read_cube(X, mask=tmp_path / "z.png").mask, inside)
+    assert np.array_equal(read(X, mask=tmp_path / "z.png").mask, inside)
 
 
 def test_a_header_opens_no_other_file(tmp_path):
@@ -656,7 +683,7 @@ def test_a_header_opens_no_other_file(tmp_path):
     header = tmp_path / "x.hdr"
     for key in ("data file", "image", "file name", "data", "path"):
         header.write_text(header.read_text() + f"{key} = {tmp_path / 'secret.img'}\n")
-    assert np.array_equal(read_all(read_cube(header)), X)
+    assert np.array_equal(read_all(read(header)), X)
 
 
 @pytest.mark.parametrize("name", ["bsq.hdr", "bil.hdr", "bip.hdr", "c.npy", "f.npy"])
@@ -670,7 +697,7 @@ def test_data_that_change_after_opening(tmp_path, name):
     else:
         save(path, X, interleave=name[:3])
         data = path.with_suffix(".img")
-    cube = read_cube(path)
+    cube = read(path)
     assert np.array_equal(read_all(cube), X)
     assert np.array_equal(np.asarray(cube.data), X)
     assert np.array_equal(pickle.loads(pickle.dumps(cube)).read(60, 64), X[60:])
@@ -679,22 +706,22 @@ def test_data_that_change_after_opening(tmp_path, name):
     assert np.array_equal(first, X[:2]), "blocks share no memory"
     content, before = data.read_bytes(), data.stat()
     os.truncate(data, 5000)
-    for read in (
+    for action in (
         read_all,
         lambda cube: cube.read(60, 64),
         lambda cube: cube.pixel(63, 0),
-        lambda cube: cluster_image(cube, 2),
+        lambda cube: cluster(cube, 2),
     ):
         with pytest.raises(ValueError, match=rf"{data.name} changed while it was read"):
-            read(cube)
+            action(cube)
     os.utime(data, ns=(before.st_atime_ns, before.st_mtime_ns))
     cube.data.state = (5000, before.st_mtime_ns)  # as if it had shrunk right after the check
-    with pytest.raises(ValueError, match=rf"{data.name} became shorter while it was read"):
+    with pytest.raises(ValueError, match=rf"{data.name} changed while it was read"):
         read_all(cube)
     data.write_bytes(content[:-1] + b"\0")
     with pytest.raises(ValueError, match=rf"{data.name} changed while it was read"):
         read_all(cube)
-    assert read_all(read_cube(path)).shape == X.shape
+    assert read_all(read(path)).shape == X.shape
 
 
 def npy(text, data=b"x" * 80):
@@ -706,9 +733,12 @@ def npy(text, data=b"x" * 80):
 @pytest.mark.parametrize(
     ("header", "sentence"),
     [
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1000, 1000)}", "is too short"),
-        ("{'descr': '<f8', 'fortran_order': True, 'shape': (10, 1, 2)}", "which makes 288 bytes.*but the file has 208"),
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 1, 1)}", "real numbers are needed"),
+        (
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1000, 1000)}",
+            "makes 8,000,000,000,000,128 bytes",
+        ),
+        ("{'descr': '<f8', 'fortran_order': True, 'shape': (10, 1, 2)}", "which makes 288 bytes, but it has 208"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 1, 1)}", "claims the shape"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (1, 1, 1)}", "has object values"),
         ("{'descr': '<c16', 'fortran_order': False, 'shape': (1, 1, 1)}", "has complex128 values"),
         (
@@ -724,9 +754,9 @@ def test_npy_files_with_invalid_headers(tmp_path, header, sentence):
     path = tmp_path / "x.npy"
     path.write_bytes(npy(header))
     with pytest.raises(ValueError, match=rf"x\.npy.*({sentence})"):
-        read_cube(path)
+        read(path)
     with pytest.raises(ValueError, match=rf"x\.npy.*({sentence})"):
-        read_cube(values(), mask=path)
+        read(values(), mask=path)
     with pytest.raises(ValueError, match=r"x\.npy"):
         read_truth(path, (3, 5, 4))
 
@@ -738,27 +768,26 @@ def test_invalid_npz_files(tmp_path):
     for arrays, sentence in (
         ({"X": pixels, "height": "three", "width": 5}, "height is not a number of lines"),
         ({"X": pixels, "height": [3, 3], "width": 5}, "height is not a number of lines"),
-        ({"X": pixels, "height": 4, "width": 5}, r"X has shape \(15, 4\), which is not 4 × 5"),
-        ({"X": X, "height": 3, "width": 5}, r"X has shape \(3, 5, 4\), which is not 3 × 5"),
+        ({"X": pixels, "height": 4, "width": 5}, r"X has shape \(15, 4\), and 15 pixels are not 4 × 5"),
         ({"X": pixels, "height": 3, "width": 5, "scale_num": 1, "scale_den": 0}, "scale_num and scale_den must"),
         ({"X": pixels, "height": 3, "width": 5, "scale_num": "a", "scale_den": 1}, "scale_num and scale_den must"),
         ({"image": pixels}, "image has shape"),
     ):
         np.savez(path, **arrays)
         with pytest.raises(ValueError, match=rf"x\.npz: {sentence}"):
-            read_cube(path)
+            read(path)
     np.savez(path, image=X, wavelengths=["a", "b"])
-    assert read_cube(path).wavelengths is None
+    assert read(path).wavelengths is None
     buffer = io.BytesIO()
     np.savez(buffer, image=X)
     content = buffer.getvalue()
     header = content.index(b"(3, 5, 4)")
     path.write_bytes(content[:header] + b"(3,5,10**)"[:9] + content[header + 9 :])
     with pytest.raises(ValueError, match=r"x\.npz cannot be read as npz"):
-        read_cube(path)
+        read(path)
     path.write_bytes(content[:-40])
-    with pytest.raises(ValueError, match=r"x\.npz is damaged, or not a zip archive"):
-        read_cube(values(), mask=path)
+    with pytest.raises(ValueError, match=r"x\.npz cannot be read as npz: it is damaged, or not a zip archive"):
+        read(values(), mask=path)
 
 
 def test_headers_that_are_long_or_odd(tmp_path):
@@ -767,15 +796,15 @@ def test_headers_that_are_long_or_odd(tmp_path):
     for more in ("\n" * 60_000, "band names = {" + "x" * 11_000_000 + "}\n"):
         header.write_text(text + more)
         with pytest.raises(ValueError, match=r"x\.hdr is not an ENVI header: it is too long for one"):
-            read_cube(header)
+            read(header)
     for info in ("rotation=north", "rotation=", "rotation=inf"):
         header.write_text(text + f"map info = {{UTM, 1, 1, 0, 0, 1, 1, 10, North, WGS-84, {info}}}\n")
-        assert read_cube(header).transform is None
+        assert read(header).transform is None
     header.write_text(text + "map info = {UTM, nan, 1, 0, 0, 1, 1, 10, North, WGS-84}\n")
-    assert read_cube(header).transform is None
+    assert read(header).transform is None
     header.write_text(text + "reflectance scale factor = inf\n")
     with pytest.raises(ValueError, match="it must be greater than 0"):
-        read_cube(header)
+        read(header)
 
 
 def test_invalid_truths(tmp_path):
@@ -788,8 +817,8 @@ def test_invalid_truths(tmp_path):
     for old, new, sentence in (
         ("lines = 2", "lines = 2000000000", r"x\.sli is too short"),
         ("lines = 2", "lines = 1", "lines = 1, but its list spectra names has another length"),
-        ("lines = 2", "lines = two", "expected an integer"),
-        ("samples = 4\n", "", "lacks 'samples'"),
+        ("lines = 2", "lines = two", "expected a number"),
+        ("samples = 4\n", "", '"samples" missing from header'),
     ):
         assert old in text
         header.write_text(text.replace(old, new))

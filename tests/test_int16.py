@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from onmf import ONMF, kernels
+from onmf import ONMF
 from onmf.backend import CpuBackend
-from onmf.backend.cpu import CpuRun
-from onmf.backend.run import COUNTED
-from onmf.backend.sparse import SparseRun, parts_of, template_steps
+from onmf.backend.base import COUNTED
+from onmf.backend.cpu import CpuRun, SparseRun, parts_of, template_steps
 from onmf.datasets import make_counts
 from onmf.divergence import Cosine, Frobenius, KullbackLeibler
-from onmf.kernels import int16
+from onmf.kernels import screen
 
 DIVERGENCES = [KullbackLeibler(), KullbackLeibler(1e-20), KullbackLeibler(1e20), Frobenius(), Cosine()]
 
@@ -101,10 +100,10 @@ def test_rows_are_spared():
         X.sum(axis=1),
         np.zeros(p, np.float32),
     )
-    kernels.label_by_int16(X.indptr, X.indices, X.data, right, 8, 0, n, unmoved, sizes, leads, labels)
+    screen.label_by_int16(X.indptr, X.indices, X.data, right, 8, 0, n, unmoved, sizes, leads, labels)
     decided, before = leads > 0, labels.copy()
     assert decided.mean() > 0.9
-    kernels.label_by_int16(X.indptr, X.indices, X.data, wrong, 8, 0, n, unmoved, sizes, leads, labels)
+    screen.label_by_int16(X.indptr, X.indices, X.data, wrong, 8, 0, n, unmoved, sizes, leads, labels)
     np.testing.assert_array_equal(labels[decided], before[decided])
 
 
@@ -134,13 +133,13 @@ def test_steps_are_those_of_all_scores(divergence, weighted):
 
 
 def test_logarithms_in_float32():
-    values = np.exp(np.random.default_rng(0).uniform(-46, 46, (500, int16.TILE_FEATURES))).astype(np.float32)
-    values[0] = np.linspace(0.5, 2.0, int16.TILE_FEATURES)
+    values = np.exp(np.random.default_rng(0).uniform(-46, 46, (500, screen.TILE_FEATURES))).astype(np.float32)
+    values[0] = np.linspace(0.5, 2.0, screen.TILE_FEATURES)
     for line in values:
-        exact, room = np.log(line.astype(np.float64)), np.empty(2 * int16.TILE_FEATURES, np.float32)
-        int16.log_of(line.copy(), room)
+        exact, room = np.log(line.astype(np.float64)), np.empty(2 * screen.TILE_FEATURES, np.float32)
+        screen.log_of(line.copy(), room)
         assert (
-            np.abs(room[: int16.TILE_FEATURES] - exact) <= 4 * int16.FLOAT32_ROUNDING * np.maximum(1, np.abs(exact))
+            np.abs(room[: screen.TILE_FEATURES] - exact) <= 4 * screen.FLOAT32_ROUNDING * np.maximum(1, np.abs(exact))
         ).all()
 
 
@@ -156,10 +155,11 @@ def test_templates_in_16_bits_are_off_by_half_a_step(divergence):
     form, sizes = template_steps(divergence.template_form), divergence.size(centroids)
     factors = np.divide(1, sizes, out=np.zeros(9), where=sizes > 0)
     found, shifts = np.zeros((1000, 16), np.int16), np.empty(1000, np.float32)
-    kernels.int16_templates(centroids, factors, *form, 0, 1000, found, shifts)
+    screen.int16_templates(centroids, factors, *form, 0, 1000, found, shifts)
     exact = divergence.templates(centroids).T
-    off = np.abs(form.middle + form.step * found[:, :9].astype(float) - exact).max() / form.step
-    assert off <= int16.TEMPLATE_ERROR / 2
+    middle, step = form[2:]
+    off = np.abs(middle + step * found[:, :9].astype(float) - exact).max() / step
+    assert off <= screen.TEMPLATE_ERROR / 2
     np.testing.assert_array_equal(shifts, np.ptp(found[:, :9].astype(int), axis=1))
 
 

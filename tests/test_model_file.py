@@ -14,14 +14,13 @@ from examples.weighted_divergence import WeightedKullbackLeibler
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 
-import onmf
+import onmf.image
+import onmf.text
 from model_files import DOCUMENTS, X, assert_same, edit, rebuild, replace, write_documents_model
 from onmf import ONMF
 from onmf.datasets import make_scene
 from onmf.divergence import REGISTERED, BetaBelowOne, KullbackLeibler, NegativeBinomial, register
-from onmf.image import Cube, cluster_image, predict_image
-from onmf.image.result import image_parts
-from onmf.text import assign_documents
+from onmf.image import Cube
 from onmf.text.words import DEFAULT, is_simple
 
 
@@ -207,8 +206,8 @@ def documents_model():
 
 
 def image_model():
-    clusters = cluster_image(IMAGE, 3)
-    return clusters.model, image_parts(clusters)
+    clusters = onmf.image.cluster(IMAGE, 3)
+    return clusters.model, clusters.entries()
 
 
 SCENE = make_scene(6, 5, 20, 3, random_state=0)
@@ -219,7 +218,7 @@ def check_prediction(model):
     """The model predicts an image, or refuses it because its bands are others."""
     message = None
     try:
-        assert len(predict_image(model, IMAGE).names) == len(model.cluster_centers_)
+        assert len(onmf.image.predict(model, IMAGE).names) == len(model.cluster_centers_)
     except ValueError as error:
         message = str(error)
     assert message is None or "other bands than the model" in message or "images of the same sensor" in message
@@ -238,9 +237,9 @@ def is_usable(path):
     kind, copy = model.extra_["kind"], path.with_name("copy.onmf")
     if kind == "documents" and not is_simple(model.extra_["vectorizer"].get("token_pattern", DEFAULT) or ""):
         with pytest.raises(ValueError, match=r"found with the pattern|does not say what a word is"):
-            assign_documents(model, ["tea"])
+            onmf.text.predict(model, ["tea"])
     elif kind == "documents":
-        assign_documents(model, ["tea worda wordb", ""])
+        onmf.text.predict(model, ["tea worda wordb", ""])
     elif kind == "image":
         check_prediction(model)
     else:
@@ -362,8 +361,8 @@ def test_other_patterns_in_a_file_are_used_only_on_request(pattern, path):
     model.save(path, extra=extra)
     loaded = onmf.load(path)
     with pytest.raises(ValueError, match=r"not used by default\. If you trust it, pass it as token_pattern"):
-        assign_documents(loaded, ["a" * 60])
+        onmf.text.predict(loaded, ["a" * 60])
     with pytest.raises(ValueError, match=r"found with the pattern .*, not with 'tea'"):
-        assign_documents(loaded, ["a" * 60], token_pattern="tea")
+        onmf.text.predict(loaded, ["a" * 60], token_pattern="tea")
     if pattern == r"\w+x":
-        assert assign_documents(loaded, ["teax tea"], token_pattern=pattern).set_aside == ["1"]
+        assert onmf.text.predict(loaded, ["teax tea"], token_pattern=pattern).unassigned == ["1"]

@@ -12,8 +12,8 @@ import pytest
 
 import onmf
 from conftest import command, needs_posix, until
-from onmf.image import cluster_image
-from onmf.image.cube import Cube
+from onmf.image import Cube
+from onmf.image import cluster as cluster_image
 from onmf.image.materials import names_of_spectra
 from onmf.naming import (
     distinct,
@@ -24,7 +24,7 @@ from onmf.naming import (
     rename_clusters,
     renamed,
 )
-from onmf.text import cluster_documents
+from onmf.text import cluster
 
 
 def refuse(centroids):
@@ -89,7 +89,7 @@ class TestNames:
 
     def test_of_documents(self):
         texts = ["tea cup tea", "green tea cup", "tea", "cow milk", "fresh milk"]
-        result = cluster_documents(texts, 2)
+        result = cluster(texts, 2)
         assert result.sizes.tolist() == [3, 2]
         assert [name.split(", ")[0] for name in result.names] == ["tea", "milk"]
 
@@ -176,8 +176,8 @@ class TestChanges:
 class TestCommand:
     @pytest.fixture
     def model(self, tmp_path):
-        result = cluster_documents(["tea cup tea", "green tea cup", "tea", "cow milk", "fresh milk"], 2)
-        result.save(tmp_path / "model.onmf")
+        result = cluster(["tea cup tea", "green tea cup", "tea", "cow milk", "fresh milk"], 2)
+        result.model.save(tmp_path / "model.onmf")
         return tmp_path / "model.onmf"
 
     def test_rename_show_and_predict(self, model, tmp_path):

@@ -12,9 +12,8 @@ from scipy.sparse import csr_array
 
 from onmf import ONMF
 from onmf.backend import on_gpu, to_host
-from onmf.backend.gpu import lock
-from onmf.backend.gpu.rows import bytes_needed, exact_float_type
-from onmf.backend.gpu.stream import BUFFERS, StreamedRows
+from onmf.backend.gpu import rows as placed
+from onmf.backend.gpu.rows import BUFFERS, StreamedRows, bytes_needed, exact_float_type
 from onmf.data import get_engine
 
 
@@ -82,7 +81,7 @@ def test_memory_that_rows_need(counts):
 @pytest.mark.parametrize("shared", [166_912, 232_448], ids=["A100", "H100"])
 def test_who_does_what_on_a_gpu(k, p, shared):
     """Every label has a warp that sums it, and a block keeps the limits of threads, registers and memory."""
-    from onmf.backend.gpu.crew import crew_for
+    from onmf.backend.gpu.dense import crew_for
 
     crew = crew_for(p, 4, k, shared)
     if crew is None:
@@ -149,7 +148,7 @@ def test_sums_fit_into_small_shared_memory(size, width):
 
 
 def test_the_share_of_a_large_cluster():
-    from onmf.backend.gpu.crew import Crew
+    from onmf.backend.gpu.dense import Crew
 
     crew = Crew(scorers=4, adders=11, labels=2, tiles=3, places=3, features=200)
     assert crew.duties == 22
@@ -187,13 +186,13 @@ def test_copies_end_before_pages_are_unlocked(card):
 def test_garbage_is_collected_while_pages_are_locked(card):
     """The collector may release pages in the thread that locks others, which must not wait for itself."""
     one, other = np.ones(3), np.ones(4)
-    first = lock.PageLocks(card, [one])
+    first = placed.PageLocks(card, [one])
 
     def register(address, size, flags):
         first.release()
         card.locked.add(address)
 
     card.cuda.runtime.hostRegister = register
-    second = lock.PageLocks(card, [other])
+    second = placed.PageLocks(card, [other])
     assert card.locked == {other.ctypes.data}
     second.release()

@@ -6,9 +6,9 @@ import pytest
 
 from cell_clusterings import small_clustering
 from onmf.datasets import make_scene
-from onmf.image import cluster_image
-from onmf.notebook import table
-from onmf.text import Text, cluster_documents
+from onmf.image import cluster as cluster_image
+from onmf.plot import table
+from onmf.text import Text, cluster
 
 matplotlib.use("Agg")
 
@@ -20,9 +20,12 @@ TEXTS = [
 ]
 
 
+SHARED = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin"]
+
+
 @pytest.fixture(scope="module")
 def result():
-    return cluster_documents(TEXTS, 2)
+    return cluster(TEXTS, 2)
 
 
 def test_everything_is_escaped_and_long_tables_are_cut():
@@ -38,9 +41,9 @@ def test_everything_is_escaped_and_long_tables_are_cut():
 def test_tables_in_notebooks(result, browser):
     scene = make_scene(10, 12, 20, 3, random_state=0)
     shown = {
-        "DocumentClusters: 5 documents, 2 clusters": result,
-        "ImageClustering of array: 10 × 12 pixels, 3 clusters": cluster_image(scene.X.reshape(10, 12, 20), 3),
-        "CellClustering of folder/small.h5ad: 400 cells": small_clustering(),
+        "DocumentClusters: 5 documents, 5 words, 2 clusters": result,
+        "ImageClusters of array: 10 × 12 pixels, 20 bands, 3 clusters": cluster_image(scene.X.reshape(10, 12, 20), 3),
+        "CellClusters of small.h5ad: 400 cells, 120 genes (120 used), 4 clusters": small_clustering(),
     }
     page = browser.new_page()
     for title, clusters in shown.items():
@@ -58,28 +61,29 @@ def test_tables_in_notebooks(result, browser):
 
 def test_frame_of_documents(result):
     frame = result.to_frame()
-    assert list(frame) == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
+    assert list(frame) == [*SHARED, "label"]
     assert frame["cluster"].tolist()[:4] == [1, 1, 1, 2]
     assert frame["cluster"].isna().tolist() == [False] * 4 + [True]
     assert frame["name"][0] == result.names[0]
     assert frame["scale"].dtype == np.float64
-    assert list(cluster_documents(["tea", "milk"], 2).to_frame()) == list(frame)[:-1]
+    assert list(cluster(["tea", "milk"], 2).to_frame()) == list(frame)[:-1]
 
 
 def test_frame_of_cells():
     cells = small_clustering()
     frame = cells.to_frame()
-    assert frame.index.tolist() == cells.barcodes
+    assert list(frame) == [*SHARED, "counts", "genes", "label"]
+    assert frame["id"].tolist() == cells.table.barcodes
     assert frame["cluster"].tolist() == cells.labels.tolist()
     assert frame["name"].tolist() == [cells.names[label] for label in cells.labels]
 
 
 def test_figures(result):
-    axes = result.plot_words(2)
+    axes = result.plot_features(2)
     assert [ax.get_title(loc="left") for ax in axes] == ["1: tea (3)", f"2: {result.names[1].split(', ')[0]} (1)"]
     ax = result.plot_classes()
     assert [text.get_text().split(":")[0] for text in ax.get_xticklabels()] == ["1", "2"]
     with pytest.raises(ValueError, match="have no classes"):
-        cluster_documents(["tea", "milk"], 2).plot_classes()
-    assert small_clustering().plot_markers(3)[0].get_title(loc="left").startswith("0: ")
+        cluster(["tea", "milk"], 2).plot_classes()
+    assert small_clustering().plot_features(3)[0].get_title(loc="left").startswith("0: ")
     matplotlib.pyplot.close("all")

@@ -10,7 +10,7 @@ from onmf import ONMF
 from onmf.backend import CpuBackend
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
-from onmf.fit.consensus import agreement_of, votes_of
+from onmf.fit.restarts import agreement_of, votes_of
 from onmf.fit.search import Search, halve, local_search
 from onmf.metrics import clustering_accuracy
 

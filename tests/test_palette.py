@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onmf.image.figures import EXPECTED, colours
-from onmf.palette import DISTINCT, distinct_colours, parts_of
+from onmf.plot import DISTINCT, distinct_colours, parts_of
 
 SEEN_BY = {
     "most people": np.eye(3),

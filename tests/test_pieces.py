@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from conftest import needs_posix
 from onmf import ONMF, load
 from onmf.datasets import count_shards, make_counts, open_h5ad, open_shards, open_zarr, write_shards
-from onmf.text import count_words
+from onmf.text import count
 
 pytest.importorskip("dask")
 
@@ -129,7 +129,7 @@ class TestShards:
         assert open_shards(tmp_path / "here").shape == X.shape
         (tmp_path / "notes").mkdir()
         (tmp_path / "notes" / "mine.txt").write_text("mine")
-        with pytest.raises(FileExistsError, match=r"notes already contains 'mine.txt': give a new folder"):
+        with pytest.raises(FileExistsError, match=r"notes already contains files: give a new folder"):
             write_shards([X], tmp_path / "notes")
         (tmp_path / "empty").mkdir()
         monkeypatch.chdir(tmp_path / "empty")
@@ -144,7 +144,7 @@ class TestShards:
         with pytest.raises(ValueError, match="batches is empty"):
             write_shards([], tmp_path / "empty")
         write_shards([X], tmp_path)
-        with pytest.raises(FileExistsError, match="already contains shards"):
+        with pytest.raises(FileExistsError, match="already contains files"):
             write_shards([X], tmp_path)
         write_shards([X[:, :20]], tmp_path / "other")
         (tmp_path / "other" / "shard-000000.npz").rename(tmp_path / "shard-000001.npz")
@@ -318,10 +318,10 @@ class TestTexts:
     @pytest.mark.parametrize("repeats", [1, 9])
     def test_by_default_the_words_of_documents_count(self, tmp_path, repeats):
         texts = [f"{text} the 42 isn't" for text in self.TEXTS * repeats] + ["ocelot"]
-        expected = count_words(texts)
+        expected = count(texts)
         shards = count_shards(iter(texts), tmp_path, documents=5)
-        assert ("ocelot" in expected.words) == (repeats == 1), "rare words are removed from larger collections"
-        assert shards.names.tolist() == expected.words.tolist()
+        assert ("ocelot" in expected.features) == (repeats == 1), "rare words are removed from larger collections"
+        assert shards.names.tolist() == expected.features.tolist()
         assert (vstack(list(shards())) != expected.X).nnz == 0
 
     def test_the_vectorizer_is_not_changed(self, tmp_path):
@@ -339,7 +339,7 @@ class TestTexts:
     def test_refusals(self, tmp_path):
         with pytest.raises(ValueError, match="There are no texts"):
             count_shards([], tmp_path)
-        with pytest.raises(ValueError, match="None of the 2 texts has a word that counts"):
+        with pytest.raises(ValueError, match="None of the 2 documents has a usable word"):
             count_shards(["a", "b"], tmp_path)
         with pytest.raises(TypeError, match="texts is one string: give a list of strings"):
             count_shards("red wine", tmp_path)
@@ -573,7 +573,7 @@ class TestHostileFiles:
     def test_a_file_on_which_hdf5_hangs(self, X, tmp_path, monkeypatch):
         """A length in the string heap points to zeros: version 2.0.0 of the library never returns."""
         pytest.importorskip("h5py")
-        monkeypatch.setattr("onmf.datasets.lazy.time_limit", lambda length: 5)
+        monkeypatch.setattr("onmf.datasets.pieces.NAMES_SECONDS", 5)
         path = self.hdf5(X, tmp_path / "cells.h5ad")
         content = bytearray(path.read_bytes())
         content[content.index(b"GCOL") + 25] = 10
@@ -583,11 +583,11 @@ class TestHostileFiles:
 
     def test_a_killed_reader_is_restarted(self, X, tmp_path):
         pytest.importorskip("h5py")
-        from onmf.datasets import lazy
+        from onmf.datasets import pieces
 
         path = self.hdf5(X, tmp_path / "cells.h5ad")
         array = open_h5ad(path, rows=77)
-        process = lazy._readers[path, path.stat().st_size]._process
+        process = pieces._reader(path, path.stat().st_size)._process
         process.kill()
         process.wait()
         assert (array.compute(scheduler="sync") != X).nnz == 0
@@ -640,13 +640,3 @@ class TestHostileFiles:
             with pytest.raises(ValueError, match=r"cells.zarr, the store itself, cannot be read"):
                 open_zarr(store).compute(scheduler="sync")
         assert not (tmp_path / "run").exists()
-        from onmf.datasets.foreign import codecs
-
-        class Old:  # like an array of zarr before version 3, whose codecs are objects
-            class Pickle:
-                def get_config(self):
-                    return {"id": "pickle"}
-
-            filters, compressor = [Pickle()], None
-
-        assert list(codecs(Old())) == ["pickle"]

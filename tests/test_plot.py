@@ -10,7 +10,7 @@ import pytest
 
 from onmf import ONMF
 from onmf.datasets import make_scene
-from onmf.image import Cube, Truth, cluster_image
+from onmf.image import Cube, Truth, cluster
 from onmf.image.figures import plot_map, plot_spectra
 from onmf.plot import plot_confusion, plot_top_features
 
@@ -30,9 +30,9 @@ def test_top_features(counts):
     model = ONMF(3).fit(counts[0])
     axes = plot_top_features(model, 4)
     assert len(axes) == 3
-    for cluster, ax in enumerate(axes):
-        assert [t.get_text() for t in ax.get_yticklabels()] == list(model.top_features(4)[cluster])
-        assert ax.get_title(loc="left") == f"cluster {cluster} · {np.sum(model.labels_ == cluster)}"
+    for k, ax in enumerate(axes):
+        assert [t.get_text() for t in ax.get_yticklabels()] == list(model.top_features(4)[k])
+        assert ax.get_title(loc="left") == f"cluster {k} · {np.sum(model.labels_ == k)}"
     titled = plot_top_features(model, 4, titles=["a", "b", "c"], columns=2)
     assert [ax.get_title(loc="left") for ax in titled] == ["a", "b", "c"]
     plt.gcf().canvas.draw()
@@ -55,7 +55,7 @@ def test_names_are_not_parsed_as_formulas(tmp_path):
     plot_confusion([name, "tea"], [0, 1])
     scene = make_scene(8, 6, 12, 2, random_state=0)
     cube = Cube(scene.X.reshape(8, 6, 12), wavelengths=scene.wavelengths, wavelength_unit=name, name=name)
-    clustering = cluster_image(cube, 2, truth=Truth(scene.endmembers, names=[name, "tea"]))
+    clustering = cluster(cube, 2, truth=Truth(scene.endmembers, names=[name, "tea"]))
     for ax in (plot_map(clustering), plot_spectra(clustering)):
         assert name in [text.get_text().partition(" (")[0] for text in ax.get_legend().get_texts()]
     for number in plt.get_fignums():

@@ -46,11 +46,11 @@ def test_documents_without_locks_limits_and_signals(tmp_path):
         (letters / f"{number}é.txt").write_text(f"{about} " * (5 + number), encoding="utf-8")
     code = AS_ON_WINDOWS + textwrap.dedent("""
         sys.argv = ["onmf", "documents", "Briefe für Zoë", "-k", "2", "--quick", "--force", "--out", "Häufchen"]
-        from onmf.io import system
+        from onmf.io import files
         from onmf.cli import main
 
-        assert not system.HAS_LOCKS
-        system.exchange = lambda one, other: False
+        assert not files.HAS_LOCKS
+        files.exchange = lambda one, other: False
         main()
     """)
     for _ in range(2):

@@ -77,7 +77,7 @@ def test_read_only_install_without_a_home(tmp_path):
         import onmf, numpy as np
         print(onmf.__file__)
         print(onmf.ONMF(2).fit(np.array([[3, 0], [0, 4], [5, 1]])).labels_.tolist())
-        from onmf.kernels import best_template_dense
+        from onmf.kernels.steps import best_template_dense
         print(type(best_template_dense._cache).__name__)
         """,
         env=environment,
@@ -109,10 +109,10 @@ def test_parts_without_dask_and_pandas(tmp_path):
         import numpy as np
         from onmf import ONMF
         from onmf.datasets import write_shards
-        from onmf.text import cluster_documents
+        from onmf.text import cluster
         shards = write_shards([np.eye(4), np.eye(4)], {str(tmp_path / "a")!r}, names=list("abcd"))
         print(ONMF(4).fit(shards).labels_.tolist())
-        print(cluster_documents(["tea", "milk", "tea"], 2, shards={str(tmp_path / "b")!r}).clusters.tolist())
+        print(cluster(["tea", "milk", "tea"], 2, shards={str(tmp_path / "b")!r}).labels.tolist())
         try:
             shards.to_dask()
         except ImportError as error:

@@ -118,7 +118,7 @@ def test_the_commands_run_where_only_the_wheel_is(installed, tmp_path):
         (letters / f"{number}.txt").write_text(f"{about} " * (5 + number), encoding="utf-8")
     run(onmf, "documents", "letters", "-k", "2", "--quick", "--out", "clusters", cwd=tmp_path)
     made = {path.name for path in (tmp_path / "clusters").iterdir()}
-    assert {"assignments.csv", "clusters.csv", "model.onmf", "report.html"} <= made
+    assert {"assignments.csv", "clusters.csv", "model.onmf", "report.html", "summary.json"} <= made
     assert "harbour" in (tmp_path / "clusters" / "clusters.csv").read_text(encoding="utf-8")
 
 

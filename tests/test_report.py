@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -12,9 +11,9 @@ import pytest
 from conftest import PATIENCE, until
 from onmf.datasets import docstring_texts
 from onmf.hierarchy import merge_clusters
-from onmf.report import documents_report, embed, render_page, write_documents_report
-from onmf.report.documents import SCRIPTS
-from onmf.text import Text, cluster_documents, make_vectorizer
+from onmf.report import embed, render_page, rows_page
+from onmf.report.rows import SCRIPTS
+from onmf.text import Text, cluster, make_vectorizer, predict
 
 WIDE = {"width": 1280, "height": 900}
 EVIL = [
@@ -27,13 +26,13 @@ EVIL = [
 
 @pytest.fixture(scope="module")
 def corpus():
-    return cluster_documents([Text(name, text, part) for name, text, part in docstring_texts()], 13, quick=True)
+    return cluster([Text(name, text, part) for name, text, part in docstring_texts()], 13, quick=True)
 
 
 @pytest.fixture(scope="module")
 def evil():
     texts = [Text(f"<script>window.hacked = 1</script> {i}", text, f"<i>{i % 2}</i>") for i, text in enumerate(EVIL)]
-    return cluster_documents([*texts, Text("empty", "1 2", None)], 2)
+    return cluster([*texts, Text("empty", "1 2", None)], 2)
 
 
 LINK = '<a href="https://example.org/">'
@@ -44,12 +43,12 @@ def links():
     """Clusters with words and classes that Plotly would turn into links."""
     word = '<a\xa0href="https://example.org/">tea</a>'
     texts = [Text(f"{LINK}{i}</a>", (word + " tea ", "milk cow ")[i % 2] * 3, f"{LINK}{i % 2}</a>") for i in range(6)]
-    return cluster_documents(texts, 2, vectorizer=make_vectorizer(token_pattern=r"[^ ]+"))
+    return cluster(texts, 2, vectorizer=make_vectorizer(token_pattern=r"[^ ]+"))
 
 
 @pytest.fixture(scope="module")
 def report(corpus):
-    return documents_report(corpus, title="SciPy")
+    return rows_page(corpus, title="SciPy")
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,7 @@ def dated():
     """Documents with dates in three years, one of which cannot be read."""
     days = ["2021-03-01", "2021-05-01", "2022-03-09", "2022-04-09", "2023-01-02", "soon"]
     texts = [("red tea and green tea", "cow milk, fresh milk")[i % 2] for i in range(6)]
-    return cluster_documents(
-        [Text(str(i), text, None, day) for i, (text, day) in enumerate(zip(texts, days, strict=True))], 2
-    )
+    return cluster([Text(str(i), text, None, day) for i, (text, day) in enumerate(zip(texts, days, strict=True))], 2)
 
 
 def count(page):
@@ -75,7 +72,7 @@ def opened(page):
 def slide(page, left, most=24):
     """Merge until so many clusters are left, and show them; the page shows so many at most at first."""
     page.locator("#level").fill(str(left))
-    page.wait_for_function("left => onmf.documents.merged.left === left", arg=left)
+    page.wait_for_function("left => onmf.rows.merged.left === left", arg=left)
     show_section(page, "clusters", "article.card", min(left, most))
 
 
@@ -90,7 +87,7 @@ def show_section(page, section, parts, number):
 class TestInTheBrowser:
     def test_cluster_search_and_filter(self, visit, corpus, report):
         page = opened(visit(report))
-        n = len(corpus.ids)
+        n = len(corpus.table.rows)
         assert page.title() == page.inner_text("h1") == "SciPy"
         assert count(page) == f"{n:,} of {n:,} documents"
         assert page.locator("article.card").count() == 13
@@ -99,8 +96,8 @@ class TestInTheBrowser:
         assert count(page) == f"{corpus.sizes[4]:,} of {n:,} documents"
         assert page.input_value("#filter") == "4"
         page.fill("#search", "SCIPY.stats")
-        texts = [f"{name} {text}".lower() for name, text in zip(corpus.ids, corpus.excerpts, strict=True)]
-        matches = sum(corpus.clusters[i] == 4 and "scipy.stats" in texts[i] for i in range(n))
+        texts = [f"{name} {text}".lower() for name, text in zip(corpus.table.rows, corpus.table.excerpts, strict=True)]
+        matches = sum(corpus.labels[i] == 4 and "scipy.stats" in texts[i] for i in range(n))
         assert count(page) == f"{matches:,} of {n:,} documents"
         page.click("#clear")
         page.select_option("#filter", "7")
@@ -112,10 +109,10 @@ class TestInTheBrowser:
 
     def test_the_search_covers_all_text_that_is_kept(self, visit, corpus, report):
         page = opened(visit(report))
-        i = max(range(len(corpus.ids)), key=lambda i: len(corpus.excerpts[i]))
-        ending = corpus.excerpts[i].rstrip("…")[-30:]
+        i = max(range(len(corpus.table.rows)), key=lambda i: len(corpus.table.excerpts[i]))
+        ending = corpus.table.excerpts[i].rstrip("…")[-30:]
         page.fill("#search", ending)
-        assert corpus.ids[i] in page.inner_text("#table")
+        assert corpus.table.rows[i] in page.inner_text("#table")
 
     def test_cards_come_by_size(self, visit, corpus, report):
         page = visit(report)
@@ -124,11 +121,11 @@ class TestInTheBrowser:
         page.click("article.card >> nth=0 >> text=Typical documents")
         page.wait_for_selector("article.card:first-child details[open] li")
         first = page.inner_text("article.card:first-child details[open] li .id >> nth=0")
-        assert corpus.clusters[corpus.ids.index(first)] == order[0]
+        assert corpus.labels[corpus.table.rows.index(first)] == order[0]
 
     def test_a_click_opens_the_document_with_the_words_that_decided(self, visit, corpus, report):
         page = opened(visit(report))
-        name = corpus.ids[100]
+        name = corpus.table.rows[100]
         page.fill("#search", name)
         page.click(f"#table button:text-is('{name}')")
         page.wait_for_selector("#reader[open]")
@@ -137,7 +134,7 @@ class TestInTheBrowser:
         B = corpus.model.divergence_.templates(corpus.model.cluster_centers_)
         x = corpus.counts[[100]].toarray().ravel()
         scores = B @ x
-        own = corpus.clusters[100]
+        own = corpus.labels[100]
         scores[own] = -np.inf
         runner = int(scores.argmax())
         assert f"for the runner-up, {runner + 1}:" in body
@@ -155,7 +152,7 @@ class TestInTheBrowser:
         page = opened(visit(report, viewport=WIDE))
         page.locator("#points").scroll_into_view_if_needed()
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # tips hide
-        at = page.evaluate("onmf.documents.map.at(17)")
+        at = page.evaluate("onmf.rows.map.at(17)")
         page.mouse.move(at["x"], at["y"])
         page.wait_for_selector("#tip", state="visible")
         hovered = page.inner_text("#tip").splitlines()[0]
@@ -169,7 +166,7 @@ class TestInTheBrowser:
         page = visit(report, viewport=size)
         labels, width, step = page.evaluate(
             "(() => { const c = document.getElementById('points');"
-            "return [onmf.documents.map.labels, c.width, 15 * c.width / c.clientWidth]; })()"
+            "return [onmf.rows.map.labels, c.width, 15 * c.width / c.clientWidth]; })()"
         )
         assert len(labels) >= 4
         for i, one in enumerate(labels):
@@ -196,26 +193,26 @@ class TestInTheBrowser:
     def test_merging(self, visit, corpus, report):
         page = opened(visit(report, viewport=WIDE))
         tree = merge_clusters(
-            np.array([corpus.counts[np.flatnonzero(corpus.clusters == k)].sum(axis=0) for k in range(13)])
+            np.array([corpus.counts[np.flatnonzero(corpus.labels == k)].sum(axis=0) for k in range(13)])
         )
         page.select_option("#filter", str(tree.pairs[0][0]))
         page.click("#fewer")
-        page.wait_for_function("() => onmf.documents.merged.left === 12")
+        page.wait_for_function("() => onmf.rows.merged.left === 12")
         show_section(page, "clusters", "article.card", 12)
         assert page.locator("#legend button").count() == 12
         assert page.input_value("#filter") == "13"
         together = corpus.sizes[tree.pairs[0]].sum()
-        assert count(page) == f"{together:,} of {len(corpus.ids):,} documents"
+        assert count(page) == f"{together:,} of {len(corpus.table.rows):,} documents"
         assert "12 of 13 clusters" in page.inner_text("#level-text")
         slide(page, 4)
         assert page.locator("article.card").count() == 4
-        groups = tree.labels(4)[corpus.clusters]
+        groups = tree.labels(4)[corpus.labels]
         sizes = sorted(np.bincount(groups), reverse=True)
         shown = page.locator("article.card .size").all_inner_texts()
         assert [int(text.split()[0].replace(",", "")) for text in shown] == sizes
-        assert page.evaluate("onmf.documents.map.labels.length") <= 4
+        assert page.evaluate("onmf.rows.map.labels.length") <= 4
         page.locator("#dendrogram circle[data-left='8']").click()
-        page.wait_for_function("() => onmf.documents.merged.left === 8")
+        page.wait_for_function("() => onmf.rows.merged.left === 8")
         assert page.input_value("#level") == "8"
         slide(page, 1)
         assert page.locator("article.card").count() == 1
@@ -242,26 +239,26 @@ class TestInTheBrowser:
         assert page.input_value("#sort") == "sure"
         page.select_option("#sort", "id")
         names = page.locator("#table tbody tr td:first-child").all_inner_texts()
-        assert names[0] == min(corpus.ids, key=str.lower)
+        assert names[0] == min(corpus.table.rows, key=str.lower)
 
     def test_classes_against_clusters(self, visit, corpus, report):
         page = opened(visit(report, viewport=WIDE))
         page.locator("#classes").scroll_into_view_if_needed()
         page.wait_for_selector("#class-table tbody tr")
         assert page.locator("#class-table tbody tr").count() == 13
-        counts = corpus.comparison.counts
+        counts = corpus.comparison.table
         assert page.locator("#class-table button").count() == np.count_nonzero(counts)
         name, size = corpus.comparison.classes[0], int(counts[0].max())
         page.click(f"#class-table button[data-pair='0 {counts[0].argmax()}']")
         page.wait_for_function("() => document.activeElement.id === 'search'")
-        assert count(page) == f"{size:,} of {len(corpus.ids):,} documents"
+        assert count(page) == f"{size:,} of {len(corpus.table.rows):,} documents"
         assert page.locator("#class-filter option:checked").inner_text() == name
         page.select_option("#class-order", "name")
         heads = page.locator("#class-table tbody th").all_inner_texts()
         assert heads == sorted(heads)
 
     def test_clusters_over_time(self, visit, dated):
-        page = opened(visit(documents_report(dated)))
+        page = opened(visit(rows_page(dated)))
         charts = page.locator("#times .time")
         assert charts.count() == 3
         assert "2021-03" in charts.first.inner_text()
@@ -275,7 +272,7 @@ class TestInTheBrowser:
         assert "2023-01-02" in page.inner_text("#table tbody tr:last-child")
 
     def test_texts_are_not_interpreted_as_html(self, visit, evil):
-        page = opened(visit(documents_report(evil, title="<script>window.hacked = 1</script>")))
+        page = opened(visit(rows_page(evil, title="<script>window.hacked = 1</script>")))
         assert page.inner_text("h1") == "<script>window.hacked = 1</script>"
         assert page.locator("main script, main img, main svg[onload], main b >> visible=true").count() == 0
         page.set_viewport_size(WIDE)
@@ -285,12 +282,12 @@ class TestInTheBrowser:
         assert "<script>window.hacked = 1</script> 0" in table
         assert "{{ 7 * 7 }}" in table
         page.select_option("#filter", "-1")
-        assert "set aside" in page.inner_text("#table")
+        assert "unassigned" in page.inner_text("#table")
         page.fill("#search", "<img src=x onerror='window.hacked = 1'>")
         page.wait_for_timeout(100)
 
     def test_names_are_not_interpreted_as_html(self, visit, links):
-        page = opened(visit(documents_report(links, title=f"{LINK}title</a>"), viewport=WIDE))
+        page = opened(visit(rows_page(links, title=f"{LINK}title</a>"), viewport=WIDE))
         page.locator("#classes").scroll_into_view_if_needed()
         page.wait_for_selector("#class-table tbody tr")
         assert sorted(page.locator("#class-table tbody th").all_inner_texts()) == [f"{LINK}0</a>", f"{LINK}1</a>"]
@@ -304,7 +301,7 @@ class TestInTheBrowser:
         assert page.evaluate(external) == 0
 
     def test_the_policy_blocks_injected_scripts(self, browser, tmp_path, evil):
-        html = documents_report(evil).replace("</main>", "<script>window.hacked = 1</script></main>")
+        html = rows_page(evil).replace("</main>", "<script>window.hacked = 1</script></main>")
         (tmp_path / "broken.html").write_text(html)
         page = browser.new_page()
         page.set_default_timeout(PATIENCE)
@@ -363,7 +360,7 @@ class TestInTheBrowser:
         assert page.locator("th[aria-sort=ascending]").count() == 1
         page.focus("#level")
         page.keyboard.press("ArrowLeft")
-        page.wait_for_function("() => onmf.documents.merged.left === 12")
+        page.wait_for_function("() => onmf.rows.merged.left === 12")
 
 
 def luminance(colour):
@@ -394,8 +391,8 @@ def test_the_page_refers_to_no_other_resource(report):
 
 
 def test_notes_and_comparison_appear_only_if_known(evil, report):
-    assert "1 document without a word that counts, set aside: empty." in documents_report(evil)
-    page = documents_report(cluster_documents(["tea", "milk"], 2))
+    assert "1 document without a usable word, unassigned: empty." in rows_page(evil)
+    page = rows_page(cluster(["tea", "milk"], 2))
     assert 'id="classes"' not in page
     assert 'id="time"' not in page
     assert 'id="classes"' in report
@@ -403,20 +400,22 @@ def test_notes_and_comparison_appear_only_if_known(evil, report):
 
 def test_the_header_says_how_the_clusters_were_made():
     texts = ["red tea", "green tea", "cow milk", "goat milk"]
-    voted = documents_report(cluster_documents(texts, 2, n_consensus=6))
-    assert "2 clusters, kullback-leibler, a vote of 6 runs in 3 views</p>" in voted
-    assert voted.count("a vote of") == 1
+    voted = rows_page(cluster(texts, 2, n_consensus=6))
+    assert "2 clusters, kullback-leibler, a vote of 6 runs in 3 views of the words</p>" in voted
+    assert "factorization: a vote of 6 runs in 3 views of the words." in voted
     assert "Iterations" not in voted
-    quick = documents_report(cluster_documents(texts, 2, quick=True))
+    quick = rows_page(cluster(texts, 2, quick=True))
     assert "2 clusters, kullback-leibler, start snpa</p>" in quick
+    assert "factorization: 2 iterations, converged." in quick
     assert "a vote of" not in quick
+    assert "2 clusters, β = 0.5, start snpa</p>" in rows_page(cluster(texts, 2, quick=True, beta_loss=0.5))
 
 
 def test_how_the_number_of_clusters_was_chosen(visit, report):
     rng = np.random.default_rng(0)
     words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]
-    found = cluster_documents([" ".join(rng.choice(words[i % 3], 30)) for i in range(60)], "auto", random_state=0)
-    page = visit(documents_report(found))
+    found = cluster([" ".join(rng.choice(words[i % 3], 30)) for i in range(60)], "auto", random_state=0)
+    page = visit(rows_page(found))
     charts = page.locator("#number svg")
     assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
         *("information", "stability", "held-out", "objective")
@@ -442,38 +441,44 @@ def test_the_size_of_twenty_thousand_documents(tmp_path, monkeypatch):
         for i in range(20_000)
     ]
     monkeypatch.setitem(sys.modules, "openTSNE", None)  # it would take half a minute
-    monkeypatch.setattr("onmf.text.embed.find_spec", lambda name: None)
-    write_documents_report(tmp_path / "report.html", cluster_documents(texts, 5, quick=True, max_iter=5, tol=1))
+    monkeypatch.setattr("onmf.report.rows.find_spec", lambda name: None)
+    cluster(texts, 5, quick=True, max_iter=5, tol=1).report(tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 12_000_000
     assert "Made by the first two singular vectors of log-tf-idf." in (tmp_path / "report.html").read_text()
 
 
 def test_of_very_many_documents_some_are_shown(visit, corpus, monkeypatch):
-    monkeypatch.setattr("onmf.report.documents.MOST_DOCUMENTS", 200)
-    page = opened(visit(documents_report(corpus)))
+    monkeypatch.setattr("onmf.report.rows.MOST_ROWS", 200)
+    page = opened(visit(rows_page(corpus)))
     assert "show 200 of the 1," in page.inner_text("#overview")
     assert count(page) == "200 of 200 documents"
-    assert page.evaluate("onmf.documents.mapped.length") == 200
-    assert f"{len(corpus.ids):,}" in page.inner_text(".facts"), "facts and sizes are of all documents"
+    assert page.evaluate("onmf.rows.mapped.length") == 200
+    assert f"{len(corpus.table.rows):,}" in page.inner_text(".facts"), "facts and sizes are of all documents"
 
 
 def test_counts_in_shards_give_the_same_page(tmp_path):
     texts = [("red tea", "green tea tea", "cow milk", "milk of a cow")[i % 4] for i in range(30)]
     pages = [
-        documents_report(cluster_documents(texts, 2, shards=folder, quick=True), title="x")
-        for folder in (None, tmp_path / "counts")
+        rows_page(cluster(texts, 2, shards=folder, quick=True), title="x") for folder in (None, tmp_path / "counts")
     ]
     assert pages[0] == pages[1]
 
 
-def test_without_counts_there_is_no_map(visit, evil):
-    page = opened(visit(documents_report(replace(evil, counts=None))))
+def test_if_all_documents_are_unassigned_there_is_no_map(visit, evil):
+    page = opened(visit(rows_page(predict(evil, ["1 2", "coffee"]))))
     assert page.locator("#points").count() == 0
     assert page.locator("article.card").count() == 2
+    assert count(page) == "2 of 2 documents"
+
+
+def test_documents_that_were_assigned_to_a_model(visit, corpus):
+    page = opened(visit(rows_page(predict(corpus, [corpus.table.excerpts[3], "1 2"]))))
+    assert count(page) == "2 of 2 documents"
+    assert "1 document without any of the model's words, unassigned: 2." in page.inner_text("#overview")
 
 
 def test_one_cluster(visit):
-    page = opened(visit(documents_report(cluster_documents(["tea", "milk"], 1))))
+    page = opened(visit(rows_page(cluster(["tea", "milk"], 1))))
     assert page.locator("#level").count() == 0
     assert page.locator("article.card").count() == 1
 
@@ -489,7 +494,7 @@ def test_one_cluster(visit):
 )
 def test_periods(dates, unit, names):
     texts = [Text(str(i), ("tea", "milk")[i % 2], None, date) for i, date in enumerate(dates)]
-    page = documents_report(cluster_documents(texts, 2))
+    page = rows_page(cluster(texts, 2))
     data = json.loads(page.split('id="onmf-data">')[1].split("</script>")[0])
     if unit is None:
         assert data["periods"] is None
@@ -502,4 +507,4 @@ def test_a_missing_value_in_a_template_is_an_error(corpus):
     from jinja2 import UndefinedError
 
     with pytest.raises(UndefinedError):
-        render_page("documents.html", title="x", script=SCRIPTS, data={})
+        render_page("rows.html", title="x", script=SCRIPTS, data={})

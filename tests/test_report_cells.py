@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import onmf.report.cell_genes
-import onmf.report.cells
+import onmf.cells.page
 from cell_clusterings import clustering_of, small_clustering
 from conftest import DATA
+from onmf.cells.page import cells_page
 from onmf.datasets import make_counts
-from onmf.palette import distinct_colours
-from onmf.report import cells_report, write_cells_report
+from onmf.plot import distinct_colours
 from onmf.select import select_n_clusters
 
 EVIL = "</script><img src=x onerror='window.hacked = 1'>"
@@ -34,7 +33,8 @@ def evil():
     names = [f"{EVIL}{j}" for j in range(20)]
     classes = [f"{EVIL} class {label}" for label in found.y]
     made = clustering_of(found.X, 2, barcodes=[f"{EVIL} {i}" for i in range(60)], genes=names, classes=classes)
-    return replace(made, notes=[EVIL], map_method=EVIL, source=f"{EVIL.replace('/', '')}.h5ad")
+    table = replace(made.table, source=f"{EVIL.replace('/', '')}.h5ad")
+    return replace(made, table=table, notes=[EVIL], map_method=EVIL)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def hover(page, i):
 
 class TestInTheBrowser:
     def test_the_map_has_the_colours_of_the_clusters(self, visit, small):
-        page = visit(cells_report(small, title="Mine"), viewport=WIDE)
+        page = visit(cells_page(small, title="Mine"), viewport=WIDE)
         assert page.title() == page.inner_text("h1") == "Mine"
         assert page.locator("#legend button").count() == 4
         expected = [tuple(int(text[i : i + 2], 16) for i in (1, 3, 5)) for text in distinct_colours(4)]
@@ -99,14 +99,14 @@ class TestInTheBrowser:
         assert counts == [str(size) for size in small.sizes]
 
     def test_a_typed_gene_colours_the_cells(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         before = painted(page)
         gene = int(small.markers.genes[1, 0])
-        name = small.gene_names[gene]
+        name = small.table.genes[gene]
         page.fill("#gene", name.lower())
         coloured_by(page, f"gene {name}")
         assert painted(page) != before
-        column = small.X[:, [gene]].toarray().ravel()
+        column = small.table.X[:, [gene]].toarray().ravel()
         answer = page.inner_text("#gene-answer")
         assert answer.startswith(f"{name}: in {np.count_nonzero(column)} of 400 cells")
         assert page.input_value("#colour") == "gene"
@@ -115,9 +115,11 @@ class TestInTheBrowser:
         assert values == pytest.approx(expected, abs=0.05), "large counts are rounded"
 
     def test_how_the_number_of_clusters_was_chosen(self, visit, small):
-        selection = select_n_clusters(small.X, [2, 3, 4, 6], criterion="held-out", n_splits=1, n_init=1, random_state=0)
+        selection = select_n_clusters(
+            small.table.X, [2, 3, 4, 6], criterion="held-out", n_splits=1, n_init=1, random_state=0
+        )
         selection = replace(selection, fewest=True)
-        page = visit(cells_report(replace(small, selection=selection)), viewport=WIDE)
+        page = visit(cells_page(replace(small, selection=selection)), viewport=WIDE)
         charts = page.locator("#number svg")
         assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
             *("held-out", "information", "stability", "objective")
@@ -132,10 +134,10 @@ class TestInTheBrowser:
         assert "The smallest number of clusters above the dotted line" in page.inner_text("#number")
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert 'id="number"' not in cells_report(small), "the number was given"
+        assert 'id="number"' not in cells_page(small), "the number was given"
 
     def test_an_unknown_gene_gets_a_sentence(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         before = painted(page)
         page.fill("#gene", "NOSUCH")
         page.wait_for_function("document.getElementById('gene-answer').textContent.includes('NOSUCH')")
@@ -151,7 +153,7 @@ class TestInTheBrowser:
 
     @pytest.mark.parametrize("what", ["class", "confidence", "depth", "gene"])
     def test_colours_to_choose(self, visit, small, what):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         before = painted(page)
         page.select_option("#colour", what)
         page.wait_for_function("what => document.getElementById('cells').dataset.colour.startsWith(what)", arg=what)
@@ -166,7 +168,7 @@ class TestInTheBrowser:
         assert painted(page) == before
 
     def test_a_click_highlights_a_cluster(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         before = painted(page)
         page.click("#legend button >> nth=2")
         assert page.locator("#legend [aria-pressed=true]").all_inner_texts()[0].startswith("2: ")
@@ -184,13 +186,13 @@ class TestInTheBrowser:
         assert chosen.count() == 1
 
     def test_the_pointer_shows_the_cell(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         rows = page_cells(small)
         places = small.embedding[rows]
         alone = int(np.argmax(np.sort(np.linalg.norm(places[:, None] - places[None], axis=2), axis=1)[:, 1]))
         hover(page, alone)
         lines, i = page.inner_text("#tip").splitlines(), rows[alone]
-        assert lines[0] == small.barcodes[i]
+        assert lines[0] == small.table.barcodes[i]
         assert lines[1] == f"Cluster {small.labels[i]}: {small.names[small.labels[i]]}"
         other = small.runners_up[i]
         assert lines[2] == f"Confidence {small.confidence[i]:.2f}; runner-up {other}: {small.names[other]}"
@@ -198,7 +200,7 @@ class TestInTheBrowser:
         page.wait_for_selector("#tip", state="hidden")
 
     def test_zoom_and_drag(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         before = painted(page)
         assert page.locator("#whole").is_hidden()
         page.click("#closer")
@@ -223,7 +225,7 @@ class TestInTheBrowser:
     @pytest.mark.parametrize("stretch", [(4, 1), (1, 1), (1, 4)])
     def test_the_points_fill_the_map_without_distortion(self, visit, small, stretch):
         places = small.embedding / np.ptp(small.embedding, axis=0) * stretch
-        page = visit(cells_report(replace(small, embedding=places)), viewport=WIDE)
+        page = visit(cells_page(replace(small, embedding=places)), viewport=WIDE)
         seen = np.array(
             page.evaluate("Array.from({ length: 400 }, (_, i) => onmf.cells.map.at(i)).map(({ x, y }) => [x, y])")
         )
@@ -249,13 +251,13 @@ class TestInTheBrowser:
         assert (moved["x"] - closer["x"], moved["y"] - closer["y"]) == pytest.approx((50, 30), abs=1)
 
     def test_the_dot_plot(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         names = page.locator("#dots thead .up").all_inner_texts()
-        assert names[:5] == [small.gene_names[j] for j in small.markers.genes[0, :5]]
+        assert names[:5] == [small.table.genes[j] for j in small.markers.genes[0, :5]]
         assert page.locator("#dots tbody tr").count() == 4
         page.hover("#dots tbody tr >> nth=1 >> td >> nth=2")
-        gene = small.gene_names.index(names[2])
-        column = small.X[:, [gene]].toarray().ravel()[small.labels == 1]
+        gene = small.table.genes.index(names[2])
+        column = small.table.X[:, [gene]].toarray().ravel()[small.labels == 1]
         mean = np.log1p(1e4 * column / small.depths[small.labels == 1]).mean()
         tip = page.inner_text("#tip")
         assert tip.splitlines()[0] == f"{names[2]} in cluster 1: {small.names[1]}"
@@ -265,7 +267,7 @@ class TestInTheBrowser:
         coloured_by(page, f"gene {names[3]}")
 
     def test_sorting_the_clusters(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         numbers = "[...document.querySelectorAll('#clusters-table tbody tr')].map((row) => Number(row.dataset.number))"
         page.click("[data-sort=size]")
         assert page.evaluate(numbers) == np.argsort(small.sizes, kind="stable").tolist()
@@ -279,11 +281,11 @@ class TestInTheBrowser:
         coloured_by(page, f"gene {name}")
 
     def test_the_doubtful_cells(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         doubtful = np.flatnonzero(small.confidence < 0.5)
         assert f"of {len(doubtful)} doubtful cells" in page.inner_text("#doubtful-count")
         first = page.locator("#doubtful tbody tr").first.locator("td").first.inner_text()
-        assert first == small.barcodes[doubtful[np.argmin(small.confidence[doubtful])]]
+        assert first == small.table.barcodes[doubtful[np.argmin(small.confidence[doubtful])]]
         button = page.locator("#pairs [data-pair]").first
         cluster, other = map(int, button.get_attribute("data-pair").split())
         count = np.count_nonzero((small.labels[doubtful] == cluster) & (small.runners_up[doubtful] == other))
@@ -295,17 +297,17 @@ class TestInTheBrowser:
         assert page.locator("#pair-clear").is_hidden()
 
     def test_the_comparison(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE)
+        page = visit(cells_page(small), viewport=WIDE)
         assert page.locator(".scores dd").first.inner_text() == f"{small.comparison.ari:.3f}"
         cells = page.locator("#class-table td").all_text_contents()
         assert sorted(map(int, cells)) == sorted(small.comparison.table.ravel().tolist())
 
     def test_names_are_not_interpreted_as_html(self, visit, evil):
-        page = visit(cells_report(evil), viewport=WIDE)
+        page = visit(cells_page(evil), viewport=WIDE)
         assert page.inner_text("h1") == f"Cells of {EVIL.replace('/', '')}.h5ad"
         assert page.inner_text(".note") == EVIL
         assert page.locator("main img").count() == 0
-        name = evil.gene_names[int(evil.markers.genes[0, 0])]
+        name = evil.table.genes[int(evil.markers.genes[0, 0])]
         page.fill("#gene", name)
         coloured_by(page, f"gene {name}")
         assert name in page.inner_text("#gene-answer")
@@ -323,7 +325,7 @@ class TestInTheBrowser:
         assert page.locator("main img, .tip img").count() == 0
 
     def test_dark(self, visit, small):
-        page = visit(cells_report(small), viewport=WIDE, color_scheme="dark")
+        page = visit(cells_page(small), viewport=WIDE, color_scheme="dark")
         dark = painted(page)
         assert colour(page, 0) != [255, 255, 255]
         page.click("#theme")
@@ -333,7 +335,7 @@ class TestInTheBrowser:
         page.wait_for_function("before => document.getElementById('cells').toDataURL() === before", arg=dark)
 
     def test_a_phone(self, visit, small):
-        page = visit(cells_report(small), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+        page = visit(cells_page(small), viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         outside = page.evaluate(
             "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, svg, .js-plotly-plot') &&"
@@ -349,7 +351,7 @@ class TestInTheBrowser:
         assert page.locator("#legend [aria-pressed=true]").count() == 1
 
     def test_the_keyboard_reaches_everything(self, visit, small):
-        page = visit(cells_report(small))
+        page = visit(cells_page(small))
         page.focus("#legend button >> nth=1")
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
@@ -359,37 +361,38 @@ class TestInTheBrowser:
         coloured_by(page, "gene GENE2")
         page.focus("#dots thead button >> nth=0")
         page.keyboard.press("Enter")
-        coloured_by(page, f"gene {small.gene_names[int(small.markers.genes[0, 0])]}")
+        coloured_by(page, f"gene {small.table.genes[int(small.markers.genes[0, 0])]}")
 
-    def test_a_page_without_map_and_classes(self, visit, small):
-        left_out = small.labels.copy()
-        left_out[:5] = -1
-        confidence = np.where(left_out < 0, np.nan, small.confidence)
-        runners_up = np.where(left_out < 0, -1, small.runners_up)
-        changes = {"labels": left_out, "confidence": confidence, "runners_up": runners_up}
-        page = visit(cells_report(replace(small, embedding=None, classes=None, comparison=None, **changes)))
+    def test_a_page_without_map_and_classes(self, visit, small, monkeypatch):
+        monkeypatch.setattr("onmf.cells.page.find_spec", lambda name: None)
+        unassigned = small.labels.copy()
+        unassigned[:5] = -1
+        confidence = np.where(unassigned < 0, np.nan, small.confidence)
+        runners_up = np.where(unassigned < 0, -1, small.runners_up)
+        changes = {"labels": unassigned, "confidence": confidence, "runners_up": runners_up}
+        page = visit(cells_page(replace(small, embedding=None, table=replace(small.table, classes=None), **changes)))
         assert page.locator("#cells, #class-table, #gene").count() == 0
         assert "395 of 400" in page.inner_text(".facts")
         page.click("#clusters-table [data-gene] >> nth=0")
         page.click("[data-sort=depth]")
 
     def test_no_doubtful_cells(self, visit, small):
-        page = visit(cells_report(replace(small, confidence=np.ones(400), view="logs")))
+        page = visit(cells_page(replace(small, confidence=np.ones(400), view="logs")))
         assert page.inner_text("#between p") == "No cell has a confidence below 0.5."
         assert page.locator("#doubtful, #pairs, #pair-clear").count() == 0
         assert "from normalised logarithms of the counts" in page.inner_text("#how")
 
     def test_real_cells(self, visit, blood):
-        page = visit(cells_report(blood), viewport=WIDE)
+        page = visit(cells_page(blood), viewport=WIDE)
         assert page.inner_text("#gene-answer").startswith("All 16,791 genes can be typed.")
         for name in ("CD3D", "NKG7", "CD79A"):
             page.fill("#gene", name)
             coloured_by(page, f"gene {name}")
-            having = np.count_nonzero(blood.X[:, [blood.gene_names.index(name)]].toarray())
+            having = np.count_nonzero(blood.table.X[:, [blood.table.genes.index(name)]].toarray())
             assert f"in {having:,} of 3,774 cells" in page.inner_text("#gene-answer")
 
     def test_fifty_thousand_cells(self, visit, large):
-        html = cells_report(large)
+        html = cells_page(large)
         assert len(html.encode()) < 12_000_000
         page = visit(html, viewport=WIDE)
         assert "50,000" in page.inner_text(".facts")
@@ -399,7 +402,7 @@ class TestInTheBrowser:
         for what in ("confidence", "depth"):
             page.select_option("#colour", what)
             seen.add(painted(page))
-        name = large.gene_names[int(large.markers.genes[3, 0])]
+        name = large.table.genes[int(large.markers.genes[3, 0])]
         page.fill("#gene", name)
         coloured_by(page, f"gene {name}")
         seen.add(painted(page))
@@ -409,8 +412,8 @@ class TestInTheBrowser:
 
     def test_a_slow_click_on_the_legend_after_a_gene_was_typed(self, visit, small):
         """Pressing the button leaves the field, which asks for the gene again before the button is released."""
-        page = visit(cells_report(small), viewport=WIDE)
-        name = small.gene_names[int(small.markers.genes[0, 0])]
+        page = visit(cells_page(small), viewport=WIDE)
+        name = small.table.genes[int(small.markers.genes[0, 0])]
         page.locator("#gene").press_sequentially(name)
         coloured_by(page, f"gene {name}")
         page.evaluate("document.getElementById('gene-answer').textContent = ''")
@@ -436,9 +439,9 @@ def large():
 
 
 def test_a_page_has_room_for_some_genes_and_cells(visit, small, monkeypatch):
-    monkeypatch.setattr(onmf.report.cell_genes, "GENES", 6_000)
-    monkeypatch.setattr(onmf.report.cells, "MOST_CELLS", 300)
-    html = cells_report(small)
+    monkeypatch.setattr(onmf.cells.page, "GENES", 6_000)
+    monkeypatch.setattr(onmf.cells.page, "MOST_CELLS", 300)
+    html = cells_page(small)
     packed = re.search(r'"packed":\[(.*?)\]', html).group(1)
     assert len(packed) - 3 * packed.count(",") <= 6_002
     page = visit(html)
@@ -450,25 +453,21 @@ def test_a_page_has_room_for_some_genes_and_cells(visit, small, monkeypatch):
 
 def test_the_largest_of_very_many_classes_are_shown(small):
     classes = [str(i % 20) if i < 300 else f"rare {i}" for i in range(400)]
-    known = sorted(set(classes))
-    table = np.zeros((len(known), 4), dtype=int)
-    np.add.at(table, ([known.index(label) for label in classes], small.labels), 1)
-    comparison = replace(small.comparison, classes=known, table=table)
-    page = cells_report(replace(small, classes=classes, comparison=comparison))
+    page = cells_page(replace(small, table=replace(small.table, classes=classes)))
     assert "The 60 largest of 120 classes are shown." in page
     assert page.count('<th scope="row" data-tip="rare') == 40
 
 
 def test_the_page_refers_to_no_other_resource(evil, small):
     for found in (evil, small):
-        head, _, rest = cells_report(found).partition('<script type="application/json"')
+        head, _, rest = cells_page(found).partition('<script type="application/json"')
         assert not re.findall(r"(?:src|href)=\"(?!#|data:)", head)
         assert "default-src 'none'" in unescape(head)
         assert rest.count("<script>") == 6
 
 
 def test_the_file_is_written(small, tmp_path):
-    write_cells_report(tmp_path / "report.html", small)
+    small.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text("utf-8")
     assert "<title>Cells of small.h5ad</title>" in text
     assert "A note &amp; more." in text
@@ -479,7 +478,7 @@ def test_the_file_is_written(small, tmp_path):
 def test_one_cluster_and_many(visit, k):
     found = make_counts(300, 80, 3, length=150, random_state=0)
     clustering = clustering_of(found.X, k, max_iter=3, tol=1e9)
-    page = visit(cells_report(clustering))
+    page = visit(cells_page(clustering))
     assert page.locator("#legend button").count() == k
     assert page.locator("#dots tbody tr").count() == np.count_nonzero(clustering.sizes)
     assert len(set(distinct_colours(60))) == 60

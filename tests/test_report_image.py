@@ -12,12 +12,10 @@ from PIL import Image
 
 from conftest import DATA
 from onmf.datasets import make_scene
-from onmf.image import Cube, Truth, cluster_image
+from onmf.image import Cube, Truth, cluster
 from onmf.image.figures import colours
-from onmf.image.result import ImageClustering
-from onmf.palette import parts_of
-from onmf.report import image_report, write_image_report
-from onmf.report.image_maps import RIGHT, WRONG, materials_of
+from onmf.image.page import RIGHT, WRONG, image_page, materials_of
+from onmf.plot import parts_of
 
 LINK = '<a href="https://example.org/">water</a>'
 TRANSFORM = (10.0, 0.0, 1000.0, 0.0, -20.0, 2000.0)
@@ -44,7 +42,7 @@ def result():
     labels = scene.to_image(scene.abundances.argmax(axis=0)).copy()
     labels[0, :10] = -1
     labels[20, 5:9] = (labels[20, 5:9] + 1) % 3
-    return unsure(cluster_image(cube, 3, truth=Truth(scene.endmembers, labels, ["tree", "rock", LINK])))
+    return unsure(cluster(cube, 3, truth=Truth(scene.endmembers, labels, ["tree", "rock", LINK])))
 
 
 def unsure(found):
@@ -52,14 +50,18 @@ def unsure(found):
     return replace(found, confidence=np.full(found.labels.shape, np.nan, np.float32))
 
 
+def with_truth(found, truth):
+    """The clustering, compared with another truth."""
+    return replace(found, table=replace(found.cube, truth=truth))
+
+
 @pytest.fixture(scope="module")
 def sure(result):
     """A clustering that knows how sure its pixels are."""
-    fields = {name: getattr(result, name) for name in ImageClustering.__dataclass_fields__}
     confidence = np.linspace(0, 1, 1200, dtype=np.float32).reshape(30, 40)
     confidence[result.labels < 0] = np.nan
     runners_up = np.where(result.labels < 0, -1, (result.labels + 1) % 3)
-    return SimpleNamespace(**fields | {"confidence": confidence, "runners_up": runners_up}, sizes=result.sizes)
+    return replace(result, confidence=confidence, runners_up=runners_up)
 
 
 def at(page, line, sample):
@@ -106,7 +108,7 @@ def runner_up(result, line, sample):
 
 class TestPixel:
     def test_pointing_shows_a_pixel_and_clicking_keeps_it(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         assert page.inner_text("#pixel").startswith("Line 15, sample 20 ")
         for line, sample in ((0, 0), (17, 31), (29, 39)):
             hover(page, line, sample)
@@ -135,28 +137,28 @@ class TestPixel:
         assert page.inner_text("#pixel").startswith("Line 17, sample 31 ")
         assert page.locator(".mark >> visible=true").count() == len(KEYS)
 
-    def test_a_pixel_outside(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+    def test_an_unassigned_pixel(self, visit, result):
+        page = visit(image_page(result), viewport=WIDE)
         click(page, 2, 3)
-        assert page.inner_text("#pixel").endswith("outside, no data")
+        assert page.inner_text("#pixel").endswith("unassigned")
         assert curves(page) == facts(page) == {}
 
     def test_the_first_pixel_is_inside(self, visit, result):
         labels = result.labels.copy()
         labels[10:20, 18:24] = -1
-        page = visit(image_report(replace(result, labels=labels)), viewport=WIDE)
+        page = visit(image_page(replace(result, labels=labels)), viewport=WIDE)
         assert page.inner_text("#pixel").startswith("Line 15, sample 17 ")
 
     @pytest.mark.parametrize("picture", KEYS)
     def test_small_maps_choose_a_pixel_too(self, visit, result, picture):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         page.locator(f"[data-picture={picture}]").scroll_into_view_if_needed()
         box = page.locator(f"[data-picture={picture}] img").bounding_box()
         page.mouse.click(box["x"] + 8.5 / 40 * box["width"], box["y"] + 4.5 / 30 * box["height"])
         assert page.inner_text("#pixel").startswith("Line 4, sample 8 ")
 
     def test_the_keyboard_moves_the_pixel(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         page.focus("#scene")
         for key in ("ArrowUp", "ArrowUp", "ArrowLeft"):
             page.keyboard.press(key)
@@ -169,7 +171,7 @@ class TestPixel:
         assert page.inner_text("#pixel").startswith("Line 23, sample 39 "), "the pixel stays inside the image"
 
     def test_confidence_and_given_runners_up(self, visit, sure):
-        page = visit(image_report(sure), viewport=WIDE)
+        page = visit(image_page(sure), viewport=WIDE)
         for line, sample in ((0, 0), (17, 31)):
             hover(page, line, sample)
             shown = facts(page)
@@ -181,14 +183,14 @@ class TestPixel:
         assert "Mean confidence" in page.inner_text("#clusters")
 
     def test_the_map_of_high_confidence_shows_differences(self, visit, sure):
-        most = SimpleNamespace(**vars(sure) | {"confidence": np.where(sure.confidence < 0.01, 0.5, 0.86).astype("f4")})
-        page = visit(image_report(most), viewport=WIDE)
+        most = replace(sure, confidence=np.where(sure.confidence < 0.01, 0.5, 0.86).astype("f4"))
+        page = visit(image_page(most), viewport=WIDE)
         assert page.locator("[data-key=confidence] .ends span").all_inner_texts() == ["≤ 0.8", "0.9", "1"]
 
 
 class TestCluster:
     def test_a_chosen_cluster_is_highlighted_in_map_and_spectra(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         painted(page, "clusters all")
         shades = [list(parts_of(colour)) for colour in colours(result.names)]
         k = int(result.labels[5, 5])
@@ -208,7 +210,7 @@ class TestCluster:
         assert page.is_disabled("#all")
 
     def test_the_table_and_the_spectra_choose_a_cluster(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         page.click("#clusters [data-cluster='1']")
         painted(page, "clusters 1")
         page.click("#all")
@@ -226,7 +228,7 @@ class TestCluster:
         painted(page, "clusters all")
 
     def test_names_are_text_in_the_colours_of_the_map(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         drawn = curves(page, "cluster-chart")
         assert list(drawn) == result.names
         assert [curve.colour for curve in drawn.values()] == colours(result.names)
@@ -246,7 +248,7 @@ class TestCluster:
 
 class TestMaps:
     def test_each_map_of_numbers_has_a_colour_bar(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         assert page.locator("#shown option").evaluate_all("(all) => all.map((one) => one.value)") == KEYS
         for key, values in (("margin", result.margins), ("brightness", result.scales), ("residual", result.residuals)):
             page.select_option("#shown", key)
@@ -259,7 +261,7 @@ class TestMaps:
         assert page.locator("#key li").all_inner_texts() == ["tree", "rock", LINK]
 
     def test_zoom_keeps_the_pixel_and_moves_the_map(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE)
+        page = visit(image_page(result), viewport=WIDE)
         click(page, 10, 30)
         before = at(page, 10, 30)
         for _ in range(3):
@@ -288,15 +290,15 @@ class TestScreens:
         rng = np.random.default_rng(0)
         names = [f"a class with a long name {i}" for i in range(100)]
         truth = Truth(labels=rng.integers(0, 100, (300, 20)), names=names)
-        found = cluster_image(rng.integers(1, 9, (300, 20, 4)), 70, init="random", random_state=0, truth=truth)
+        found = cluster(rng.integers(1, 9, (300, 20, 4)), 70, init="random", random_state=0, truth=truth)
         for options in ({"viewport": WIDE}, PHONE):
-            page = visit(image_report(found), **options)
+            page = visit(image_page(found), **options)
             assert page.evaluate("document.documentElement.scrollHeight") < 6500
             assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_a_phone(self, visit, result, scheme):
-        page = visit(image_report(result), color_scheme=scheme, **PHONE)
+        page = visit(image_page(result), color_scheme=scheme, **PHONE)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         wide = page.evaluate(
             "[...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, svg, .tip') &&"
@@ -315,11 +317,11 @@ class TestScreens:
 
     def test_map_and_spectra_are_on_one_screen(self, visit, result):
         for height in (720, 900):
-            page = visit(image_report(result), viewport={"width": 1280, "height": height})
+            page = visit(image_page(result), viewport={"width": 1280, "height": height})
             assert page.locator(".explore").bounding_box()["height"] <= height
 
     def test_themes(self, visit, result):
-        page = visit(image_report(result), viewport=WIDE, color_scheme="dark")
+        page = visit(image_page(result), viewport=WIDE, color_scheme="dark")
         page.click("#legend [data-cluster='0']")
         painted(page, "clusters 0")
         other = np.argwhere(result.labels == 1)[0].tolist()
@@ -342,7 +344,7 @@ def shaded(classes, palette):
 
 
 def test_maps_have_the_colours_of_the_clusters(result):
-    drawn, palette = pictures(image_report(result)), colours(result.names)
+    drawn, palette = pictures(image_page(result)), colours(result.names)
     assert list(drawn) == KEYS
     assert np.array_equal(drawn["clusters"], shaded(result.labels, palette))
     truth = np.where(result.labels >= 0, result.truth.labels, -1)
@@ -358,23 +360,23 @@ def test_maps_have_the_colours_of_the_clusters(result):
 def test_errors_with_more_clusters_than_materials(result):
     """Each cluster stands for the material that most of its pixels have."""
     two = np.where(result.truth.labels == 2, 1, result.truth.labels)
-    merged = replace(result, truth=Truth(labels=two, names=["a", "b"]), comparison=None)
+    merged = with_truth(result, Truth(labels=two, names=["a", "b"]))
     expected = [np.bincount(two[(result.labels == k) & (two >= 0)]).argmax() for k in range(3)]
     assert materials_of(merged).tolist() == expected
-    page = image_report(merged)
+    page = image_page(merged)
     assert "Pixels whose cluster holds mostly another material" in page
-    only = replace(merged, truth=Truth(spectra=np.ones((2, 60))))
-    assert list(pictures(image_report(only))) == KEYS[:5], "no truth by pixel"
+    only = with_truth(merged, Truth(spectra=np.ones((2, 60))))
+    assert list(pictures(image_page(only))) == KEYS[:5], "no truth by pixel"
 
 
 def test_a_truth_of_labels_only(result):
-    labelled = replace(result, truth=Truth(labels=(result.labels + 1) % 3), comparison=None)
+    labelled = with_truth(result, Truth(labels=(result.labels + 1) % 3))
     assert materials_of(labelled).tolist() == [1, 2, 0]
 
 
 def test_one_cluster_has_no_runner_up(visit, result):
-    one = cluster_image(result.cube, 1)
-    page = visit(image_report(one), viewport=WIDE)
+    one = cluster(with_truth(result, None).cube, 1)
+    page = visit(image_page(one), viewport=WIDE)
     assert list(curves(page)) == [f"{one.names[0]} × {float(facts(page)['Brightness']):.2f}", "pixel"]
     assert "Runner-up" not in facts(page)
     assert facts(page)["Margin"] == "none"
@@ -382,27 +384,27 @@ def test_one_cluster_has_no_runner_up(visit, result):
 
 def test_many_clusters(visit):
     X = np.random.default_rng(0).integers(1, 9, (20, 20, 4))
-    found = cluster_image(X, 300, init="random", random_state=0)
-    page = visit(image_report(found), viewport=WIDE)
+    found = cluster(X, 300, init="random", random_state=0)
+    page = visit(image_page(found), viewport=WIDE)
     assert page.locator("#legend button").count() == 300
-    assert np.array_equal(pictures(image_report(found))["clusters"], shaded(found.labels, colours(found.names)))
+    assert np.array_equal(pictures(image_page(found))["clusters"], shaded(found.labels, colours(found.names)))
 
 
 def test_spectra_of_a_large_image_are_subsampled(visit, result, monkeypatch, tmp_path):
-    monkeypatch.setattr("onmf.report.image.SPECTRA", 20_000)
-    page = visit(image_report(result), viewport=WIDE)
+    monkeypatch.setattr("onmf.image.page.SPECTRA", 20_000)
+    page = visit(image_page(result), viewport=WIDE)
     assert "The page contains only the spectra of every 3rd line and sample" in page.inner_text("#map")
     click(page, 16, 31)
     assert page.inner_text("#pixel").startswith("Line 15, sample 30 ")
     values = curves(page)["pixel"].y
     assert values == pytest.approx(result.cube.pixel(15, 30), abs=2e-5 * max(values))
-    write_image_report(tmp_path / "mine.html", result, title="Mine")
+    result.report(tmp_path / "mine.html", title="Mine")
     assert "<title>Mine</title>" in (tmp_path / "mine.html").read_text("utf-8")
 
 
 def test_maps_of_a_large_image_are_subsampled(visit, result, monkeypatch):
-    monkeypatch.setattr("onmf.report.image.SIDE", 15)
-    html = image_report(result)
+    monkeypatch.setattr("onmf.image.page.SIDE", 15)
+    html = image_page(result)
     assert np.array_equal(pictures(html)["clusters"], shaded(result.labels[::3, ::3], colours(result.names)))
     page = visit(html, viewport=WIDE)
     assert "The maps show every 3rd line and sample" in page.inner_text("#map")
@@ -417,8 +419,8 @@ def test_a_million_pixels(visit):
     rng = np.random.default_rng(0)
     labels = np.add.outer(np.arange(1000) // 50, np.arange(1000) // 70) % 5
     X = (rng.gamma(20, 5, (1000, 1000, 1)) * rng.dirichlet(np.ones(20), 5)[labels]).astype(np.float32)
-    found = cluster_image(X + rng.random(X.shape, np.float32), 5, truth=Truth(labels=labels))
-    html = image_report(found)
+    found = cluster(X + rng.random(X.shape, np.float32), 5, truth=Truth(labels=labels))
+    html = image_page(found)
     assert len(html.encode()) < 12_000_000
     page = visit(html, viewport=WIDE)
     painted(page, "clusters all")
@@ -433,17 +435,17 @@ def test_a_million_pixels(visit):
 
 
 def test_comparison_and_notes_appear_only_if_known(result):
-    assert "MRSA" in image_report(result)
-    page = image_report(replace(result, comparison=None, truth=None, notes=["One & two"]))
+    assert "MRSA" in image_page(result)
+    page = image_page(replace(with_truth(result, None), notes=["One & two"]))
     assert "MRSA" not in page.partition('<script type="application/json"')[0]
     assert "One &amp; two" in page
     assert list(pictures(page)) == KEYS[:5]
 
 
 def test_how_the_number_of_clusters_was_chosen(visit, result):
-    assert 'id="number"' not in image_report(result), "the number was given"
-    found = cluster_image(result.cube, "auto")
-    page = visit(image_report(found), viewport=WIDE)
+    assert 'id="number"' not in image_page(result), "the number was given"
+    found = cluster(result.cube, "auto")
+    page = visit(image_page(found), viewport=WIDE)
     charts = page.locator("#number svg")
     assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
         *("objective", "information", "stability", "held-out")
@@ -455,8 +457,8 @@ def test_how_the_number_of_clusters_was_chosen(visit, result):
 @pytest.mark.skipif(DATA is None, reason="ONMF_DATA is not set: the paper's data are not at hand")
 def test_samson(visit, original):
     """Of the pixels of a real image, as many are wrong in the map of errors as the accuracy says."""
-    found = cluster_image(original("samson_1.img.hdr"), 3, negatives="clip", truth=original("end3.mat"))
-    page = visit(image_report(found), viewport=WIDE)
+    found = cluster(original("samson_1.img.hdr"), 3, negatives="clip", truth=original("end3.mat"))
+    page = visit(image_page(found), viewport=WIDE)
     page.select_option("#shown", "errors")
     painted(page, "errors all")
     assert f"{1 - found.comparison.accuracy:.1%}" in page.inner_text("#key")

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from conftest import command
 from onmf import __version__
 from onmf.cli import app
 from onmf.datasets import load_documents, load_hyperspectral, make_scene
-from onmf.reproduce import Cell, FamilyPoint, FamilyReport, paper_tables, plot_family, reproduce_images
-from onmf.reproduce.family import lift_zeros
+from onmf.reproduce import paper_tables, reproduce_images
+from onmf.reproduce.figures import plot_family
+from onmf.reproduce.tables import agree, family_averages, family_table, lift_zeros, shown
 
 matplotlib.use("Agg")
 
@@ -23,26 +25,27 @@ def onmf(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-class TestCell:
-    @pytest.mark.parametrize(
-        ("ours", "paper", "agrees"),
-        [(26.4926, 26.5, True), (26.44, 26.5, False), (3.6377, 3.6, True), (2.7502, 2.75, True), (38, 38, True)],
-    )
-    def test_agrees_to_the_printed_digit(self, ours, paper, agrees):
-        assert Cell(ours, paper).agrees is agrees
+@pytest.mark.parametrize(
+    ("ours", "paper", "agrees"),
+    [(26.4926, 26.5, True), (26.44, 26.5, False), (3.6377, 3.6, True), (2.7502, 2.75, True), (38, 38, True)],
+)
+def test_agrees_to_the_printed_digit(ours, paper, agrees):
+    assert agree(ours, paper) is agrees
+    assert agree(ours, None) is None
 
-    def test_shows_the_paper_if_it_differs(self):
-        assert Cell(26.44, 26.5).show(1) == "26.4 ✗ 26.5"
-        assert Cell(26.4926, 26.5).show(1) == "26.5 ✓"
-        assert Cell(25.098).show(2) == "25.10"
-        assert Cell(25.098).agrees is None
+
+def test_shows_the_paper_if_it_differs():
+    assert shown({"a": 26.44, "a_paper": 26.5}, "a", 1) == "26.4 ✗ 26.5"
+    assert shown({"a": 26.4926, "a_paper": 26.5}, "a", 1) == "26.5 ✓"
+    assert shown({"a": 25.098, "a_paper": None}, "a", 2) == "25.10"
+    assert shown({}, "a", 2) == ""
 
 
 def test_paper_tables_are_complete():
     tables = paper_tables()
     assert len(tables["documents"]) == 15
     weights = [row["documents"] for row in tables["documents"].values()]
-    for short in ("frobenius", "kl"):
+    for short in ("F", "KL"):
         mean = np.average([row[f"accuracy_{short}"] for row in tables["documents"].values()], weights=weights)
         assert mean == pytest.approx(tables["documents_averages"][f"accuracy_{short}"], abs=0.06)
 
@@ -77,12 +80,12 @@ def test_images(paper_set, tmp_path):
 def test_a_different_number_fails(paper_set, tmp_path, monkeypatch):
     paper_set("tr23")
     wrong = paper_tables()
-    wrong["documents"]["tr23"]["iterations_kl"] = 17
-    monkeypatch.setattr("onmf.reproduce.documents.paper_tables", lambda: wrong)
+    wrong["documents"]["tr23"]["iterations_KL"] = 17
+    monkeypatch.setattr("onmf.reproduce.tables.paper_tables", lambda: wrong)
     done = onmf("reproduce", "documents", "--only", "tr23")
     assert done.exit_code == 1
     assert "16 ✗ 17" in done.output
-    assert "Some numbers differ from the paper's" in done.output
+    assert "some numbers differ from the paper's" in done.output
 
 
 def test_missing_data_sets(paper_set, tmp_path, monkeypatch):
@@ -90,14 +93,19 @@ def test_missing_data_sets(paper_set, tmp_path, monkeypatch):
     done = onmf("reproduce", "documents", "--only", "sports")
     assert done.exit_code == 2
     assert "sports.npz is missing. Run 'onmf fetch sports', or set ONMF_DATA" in done.output.replace("\n", " ")
-    done = onmf("reproduce", "documents", "--only", "tr99")
+    done = command("reproduce", "documents", "--only", "tr99")
+    assert done.returncode == 2
+    assert "'tr99' is not a data set: choose one of NG20" in done.stderr
+    done = onmf("reproduce", "nonsense")
     assert done.exit_code == 2
-    assert "--only tr99: there is no such data set. Choose from NG20" in done.output
+    assert "'nonsense' is not a table: choose documents, images, all or family" in done.output
     monkeypatch.setenv("ONMF_DATA", str(tmp_path))
     done = onmf("reproduce", "all")
     assert done.exit_code == 2
-    assert "No data set was found" in done.output
-    assert reproduce_images().missing == ["moffett", "samson", "jasper"]
+    assert "No documents data set was found" in done.output
+    assert "No hyperspectral data set was found" in done.output
+    with pytest.raises(FileNotFoundError, match="Run 'onmf fetch hyperspectral', or set ONMF_DATA"):
+        reproduce_images()
 
 
 def test_family(paper_set, tmp_path):
@@ -113,17 +121,20 @@ def test_family(paper_set, tmp_path):
     assert (tmp_path / "family.png").stat().st_size > 10_000
 
 
+def point(name, kind, size, beta, value):
+    return {"name": name, "kind": kind, "size": size, "beta": beta, "value": value, "converged": True}
+
+
 def test_family_average_weighs_by_documents():
-    points = [FamilyPoint(n, "documents", size, 1.0, v, None, 5, True) for n, size, v in [("a", 1, 10), ("b", 3, 50)]]
-    report = FamilyReport(points)
-    assert report.average(1.0) == 40
-    assert report.table().rows == [["1.0", "10.0", "50.0", "40.0"]]
+    records = [point("a", "documents", 1, 1.0, 10), point("b", "documents", 3, 1.0, 50)]
+    assert family_averages(records) == {1.0: 40}
+    assert family_table(records).rows == [["1.0", "10.0", "50.0", "40.0"]]
 
 
 def test_family_of_scenes_alone():
-    points = [FamilyPoint("s", "hyperspectral", 9, b, 5.0, None, 5, True) for b in (0.0, 1.0, "cosine")]
-    assert len(plot_family(FamilyReport(points))) == 1
-    assert FamilyReport(points).table().columns == ["β", "s"]
+    records = [point("s", "hyperspectral", 9, beta, 5.0) for beta in (0.0, 1.0, "cosine")]
+    assert len(plot_family(records)) == 1
+    assert family_table(records).columns == ["β", "s"]
 
 
 def test_lift_zeros():
@@ -135,8 +146,8 @@ def test_lift_zeros():
 def test_version_and_help():
     assert onmf("--version").output.strip() == f"onmf {__version__}"
     assert "reproduce" in onmf("--help").output
-    for command in ("documents", "images", "all", "family"):
-        assert "Example: onmf reproduce" in onmf("reproduce", command, "--help").output
+    for table in ("documents", "images", "all", "family"):
+        assert "Example: onmf reproduce" in onmf("reproduce", table, "--help").output
 
 
 def test_the_installed_command_prints_clear_errors(tmp_path):

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from onmf import ONMF, snpa
-from onmf.kernels import project_on_hull
+from onmf.kernels.project import project_on_hull
 
 
 def test_snpa_by_hand():

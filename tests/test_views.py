@@ -1,5 +1,7 @@
 """A consensus of views."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -9,11 +11,18 @@ import onmf
 from onmf.backend import CpuBackend
 from onmf.datasets import make_counts, open_shards, write_shards
 from onmf.divergence import KullbackLeibler
+from onmf.door.votes import Views, fit_by_vote
 from onmf.metrics import clustering_accuracy
-from onmf.text import cluster_documents, consensus_of_views
-from onmf.text.bursts import MOST_REPEATS, Bursts, estimate, log_likelihoods, reassign
-from onmf.text.consensus import independent_runs, log_tfidf
-from onmf.text.effort import Effort, choose_effort
+from onmf.text import cluster, consensus_of_views
+from onmf.text.consensus import (
+    MOST_REPEATS,
+    Bursts,
+    estimate,
+    independent_runs,
+    log_likelihoods,
+    log_tfidf,
+    reassign,
+)
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +152,33 @@ def test_independent_runs_see_every_view(made, model):
     assert all(clustering_accuracy(made.y, each) > 0.6 for each in labels)
 
 
+class Recorder:
+    """Stands for a model: it knows with which parameters it would be fitted."""
+
+    def __init__(self, n_clusters, **parameters):
+        self.parameters = parameters
+
+    def fit(self, X):
+        return self
+
+
 class TestEffort:
     """How much work a corpus gets."""
 
     X = csr_array(np.ones((40, 30)))
+
+    @pytest.fixture
+    def fit(self, monkeypatch):
+        """What is done for a corpus, and what is said before: the fit itself takes no time."""
+        monkeypatch.setattr("onmf.door.votes.ONMF", Recorder)
+        views = Views(3, "words", lambda X, n_clusters, progress, **options: Recorder(n_clusters, **options))
+
+        def run(X, n_clusters, parameters):
+            said = []
+            found = fit_by_vote(X, n_clusters, parameters, lambda share: None, said.append, views)
+            return SimpleNamespace(**vars(found), parameters=found.model.parameters, said=said)
+
+        return run
 
     def large(self, nnz):
         """An array that is large only by its number of counts."""
@@ -154,54 +186,63 @@ class TestEffort:
         X.indptr = np.array([0, 0, 0, 0, nnz])
         return X
 
-    def test_small_corpora_get_a_vote_of_views(self):
-        effort = choose_effort(self.X, 5, {"n_threads": 1})
-        assert effort.n_runs == 24
-        assert effort.parameters == {"n_threads": 1, "random_state": 0}
-        assert effort.sentence == "The clusters are a vote of 24 runs in 3 views of the words."
-        assert choose_effort(self.X, 5, {"n_consensus": 40, "random_state": 7}).n_runs == 40
+    def test_small_corpora_get_a_vote_of_views(self, fit):
+        found = fit(self.X, 5, {"n_threads": 1})
+        assert found.parameters == {"n_threads": 1, "n_runs": 24}
+        assert (found.voted, found.in_views) == (True, True)
+        assert found.how == "a vote of 24 runs in 3 views of the words"
+        assert found.said == ["The clusters are a vote of 24 runs in 3 views of the words."]
+        assert fit(self.X, 5, {"n_consensus": 40, "random_state": 7}).parameters == {"n_runs": 40, "random_state": 7}
 
-    def test_what_is_given_wins(self):
+    def test_what_is_given_wins(self, fit):
         for given in ({"init": "snpa"}, {"n_init": 3}, {"refine": "local-search"}):
-            assert choose_effort(self.X, 5, given) == Effort("", 0, given)
-        assert choose_effort(self.X, 5, {"tol": 0.1}, quick=True) == Effort("", 0, {"tol": 0.1})
+            found = fit(self.X, 5, given)
+            assert (found.parameters, found.how, found.voted, found.said) == (given, "", False, [])
+        assert fit(self.X, 5, {"tol": 0.1, "quick": True}).parameters == {"tol": 0.1}
 
-    def test_large_corpora_get_fewer_runs(self):
-        runs = [choose_effort(self.large(n), 20, {}).n_runs for n in (6_000_000, 10_000_000, 19_000_000)]
+    def test_large_corpora_get_fewer_runs(self, fit):
+        runs = [fit(self.large(n), 20, {}).parameters["n_runs"] for n in (6_000_000, 10_000_000, 19_000_000)]
         assert runs[0] == 24
         assert 24 > runs[1] > runs[2] >= 9
-        single = choose_effort(self.large(30_000_000), 20, {})
-        assert (single.n_runs, single.parameters["init"], single.parameters["refine"]) == (
-            0,
-            "bisection",
-            "local-search",
-        )
-        assert "since the corpus is large" in single.sentence
+        single = fit(self.large(30_000_000), 20, {})
+        assert single.parameters == {"init": "bisection", "refine": "local-search"}
+        assert single.how == "a single run with a local search"
+        assert single.said == ["This is a single run with a local search, since the data are large."]
+        assert not single.voted
 
-    def test_other_divergences(self):
-        cosine = choose_effort(self.X, 5, {"beta_loss": "cosine"})
-        assert (cosine.n_runs, cosine.parameters["init"], cosine.parameters["n_consensus"]) == (0, "consensus", 24)
+    def test_other_divergences(self, fit):
+        cosine = fit(self.X, 5, {"beta_loss": "cosine"})
+        assert (cosine.parameters["init"], cosine.parameters["n_consensus"]) == ("consensus", 24)
         for name in ("frobenius", "negative-binomial"):
-            effort = choose_effort(self.X, 5, {"beta_loss": name})
-            assert effort.parameters == {"beta_loss": name, "random_state": 0, "init": "consensus", "n_consensus": 24}
-            assert effort.sentence == "The clusters are a vote of 24 runs."
-        large = choose_effort(self.large(10_000_000), 20, {"beta_loss": "negative-binomial"})
-        assert (large.parameters.get("init"), "since the corpus is large" in large.sentence) == (None, True)
-        assert choose_effort(self.X, 5, {"beta_loss": 1.0}).n_runs == 24
+            found = fit(self.X, 5, {"beta_loss": name})
+            assert found.parameters == {"beta_loss": name, "init": "consensus", "n_consensus": 24}
+            assert found.said == ["The clusters are a vote of 24 runs."]
+            assert (found.voted, found.in_views) == (True, False)
+        large = fit(self.large(10_000_000), 20, {"beta_loss": "negative-binomial"})
+        assert "init" not in large.parameters
+        assert large.said == ["This is a single run from the paper's start, since the data are large."]
+        assert fit(self.X, 5, {"beta_loss": 1.0}).parameters["n_runs"] == 24
 
     def test_documents_are_clustered_by_it(self):
         texts = ["red tea", "green tea", "black tea cup", "cow milk", "goat milk", "fresh milk cow"]
         said, shares = [], []
-        found = cluster_documents(texts, 2, announce=said.append, progress=lambda name, share: shares.append(share))
-        assert found.clusters.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+        found = cluster(
+            texts,
+            2,
+            announce=said.append,
+            progress=lambda name, share: shares.append(share) if name == "Clustering" else None,
+        )
+        assert found.labels.tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
         assert said == ["The clusters are a vote of 24 runs in 3 views of the words."]
-        assert said[0] in found.notes()
+        assert said[0] == f"The clusters are {found.fitted}."
         assert shares.count(1.0) == 1
         assert found.model.agreement_ is not None
-        quick = cluster_documents(texts, 2, quick=True, announce=said.append)
+        quick = cluster(texts, 2, quick=True, announce=said.append)
         assert len(said) == 1
         assert quick.model.init == "snpa"
+        assert quick.fitted == "2 iterations, converged"
         assert np.isfinite(quick.confidence).all()
+        assert cluster(texts, 2, init="consensus", n_consensus=5).fitted == "a vote of 5 runs"
 
 
 def test_tr45(paper_set):

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onmf.image
+import onmf.text
 from onmf.datasets import docstring_texts, make_scene
-from onmf.image import Cube, ImageClustering, cluster_image
-from onmf.report import write_documents_report, write_image_report
-from onmf.text import DocumentClusters, Text, cluster_documents
 
 FOLDER = Path(__file__).parents[1] / "_build" / "live"
 
 
-def docstrings() -> DocumentClusters:
+def docstrings() -> onmf.text.DocumentClusters:
     """Cluster SciPy's docstrings."""
-    texts = [Text(*triple) for triple in docstring_texts()]
-    return cluster_documents(texts, 13, init="consensus", refine="local-search", random_state=0)
+    texts = [onmf.text.Text(*triple) for triple in docstring_texts()]
+    return onmf.text.cluster(texts, 13, init="consensus", refine="local-search", random_state=0)
 
 
-def materials() -> ImageClustering:
+def materials() -> onmf.image.ImageClusters:
     """Cluster a generated scene."""
     scene = make_scene(80, 100, 120, 4, random_state=3)
-    cube = scene.X.reshape(80, 100, 120)
-    return cluster_image(Cube(cube, wavelengths=scene.wavelengths, wavelength_unit="nm", name="scene"), 4)
+    X = scene.X.reshape(80, 100, 120)
+    return onmf.image.cluster(onmf.image.Cube(X, scene.wavelengths, "nm", name="scene"), 4)
 
 
 def write_reports() -> None:
     """Write the reports where the documentation finds them."""
-    write_documents_report(FOLDER / "report-documents.html", docstrings(), title="SciPy's docstrings")
-    write_image_report(FOLDER / "report-image.html", materials(), title="A generated scene")
+    docstrings().report(FOLDER / "report-documents.html", title="SciPy's docstrings")
+    materials().report(FOLDER / "report-image.html", title="A generated scene")

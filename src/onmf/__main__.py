@@ -1,7 +1,5 @@
 """``python -m onmf``: the command line."""
 
-from __future__ import annotations
-
 import sys
 
 

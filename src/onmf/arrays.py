@@ -3,8 +3,6 @@
 CuPy is imported only if an array of CuPy proves that it is installed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

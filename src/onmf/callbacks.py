@@ -1,13 +1,11 @@
 """scikit-learn's callbacks (progress bars, score monitors), if the installed version has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from onmf.divergence import Divergence, FloatArray
 from onmf.fit import Clustering, Iteration, Listener
-from onmf.fit.settings import Watch
+from onmf.fit.restarts import Watch
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
 
@@ -33,14 +31,9 @@ class FitReporter(Listener):
     """
 
     def __init__(self, estimator: Any, divergence: Divergence, X: Any, sample_weight: Any, n_init: int) -> None:
-        self.estimator = estimator
-        self.divergence = divergence
-        self.several = n_init > 1
+        self.estimator, self.divergence, self.several = estimator, divergence, n_init > 1
         self.listening = bool(getattr(estimator, "_skl_callbacks", None))
-        self.arguments = {
-            "X": X,
-            "metadata": {} if sample_weight is None else {"sample_weight": sample_weight},
-        }
+        self.arguments = {"X": X, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
         self.root: Any = None
         self.run: Any = None
         if hasattr(estimator, "_init_callback_context"):

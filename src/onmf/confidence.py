@@ -5,8 +5,6 @@ independent. And a row can be sure of a cluster that another fit would not find 
 starts tell how often the rows of each cluster stay together, and how much that depends on how well a row fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,20 +21,15 @@ from onmf.data import Engine, Part, get_engine, in_blocks
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.parts import PartsEngine
 from onmf.divergence import Array, FloatArray, get_divergence
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, number_of_runs, settings_of
 from onmf.fit import Clustering, Listener
-from onmf.fit.consensus import agreement_of, votes_of
 from onmf.fit.describe import losses_of
-from onmf.fit.restarts import prepare_search, runs
+from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
 from onmf.fit.solve import seeds_of_run
 from onmf.io.rules import Rule, is_array, number, optional
-from onmf.parameters import number_of_runs, settings_of
 
-REFITS = 8
-"""Fits from other random starts."""
-
-CALIBRATION_ROWS = 10_000
-"""Rows, at most, on which these fits run."""
+REFITS = 8  # fits from other random starts
+CALIBRATION_ROWS = 10_000  # at most, on which these fits run
 
 REFIT_SEED = 548_017_263
 """Seed of these fits: the same model gets the same confidence. It is one that nobody would choose for the fit itself,
@@ -46,17 +39,10 @@ DEFAULT_GAP = 4.0
 """Gap between the two best clusters of a median row, in temperatures, if nothing is known from other fits. On real
 cells it is between 1 and 12."""
 
-MAX_RATIO = 20.0
-"""The temperature is at most this many times larger or smaller than the gap of a median row."""
-
-TEMPERATURES = (1e-300, 1e300)
-"""Smallest and largest temperature in a model file. It has the unit of the losses, which depends on that of X."""
-
-PRIOR_ROWS = 20
-"""Every cluster counts as if it had this many more rows, which behave like all rows: a small one tells little."""
-
-ROWS_AT_A_TIME = 1 << 16
-"""Rows whose confidence is computed together, which bounds the memory of intermediate results."""
+MAX_RATIO = 20.0  # between the temperature and the gap of a median row, at most, in either direction
+TEMPERATURES = (1e-300, 1e300)  # in a model file; the unit is that of the losses, which depends on that of X
+PRIOR_ROWS = 20  # that every cluster counts as having more, and that behave like all rows: a small one tells little
+ROWS_AT_A_TIME = 1 << 16  # whose confidence is computed together, which bounds the memory of intermediate results
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +101,7 @@ def calibrate_model(
     again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
     some = evenly_spaced(len(labels))
     rows = X[some]
-    k = len(model.cluster_centers_)
-    enough = 1 < k <= len(some)
+    enough = 1 < len(model.cluster_centers_) <= len(some)
     voted = list(map(to_host, again(model, rows))) if enough else []
     return calibrate(log_chances(model, rows), labels[some], voted)
 

@@ -9,8 +9,6 @@ so no row is needed. The cheapest pair is merged, again and again, until one clu
 the information that the clusters hold about the features (Slonim and Tishby, NIPS 1999).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -22,11 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-DELICATE = ("importlib._bootstrap", "llvmlite.", "numba.")
-"""Prefixes of the modules in which an interrupt is delayed."""
-
-_current: heeded | None = None
-"""The active block; the outermost one if they are nested."""
+DELICATE = ("importlib._bootstrap", "llvmlite.", "numba.")  # Prefixes of the modules in which an interrupt is delayed
+_current: heeded | None = None  # The active block; the outermost one if they are nested
 
 
 class heeded:

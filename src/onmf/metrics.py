@@ -1,7 +1,6 @@
 """Measures of a clustering against the ground truth: scores against classes, spectral angles, divergence."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -14,13 +13,16 @@ from sklearn.metrics import mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from onmf import old_names
 from onmf.divergence import Array, FloatArray
 
 __all__ = [
+    "Comparison",
     "Scores",
     "SpectraMatch",
     "clustering_accuracy",
     "compare",
+    "compare_classes",
     "kl_divergence",
     "match_clusters",
     "match_spectra",
@@ -75,6 +77,58 @@ class Scores:
     def sentence(self) -> str:
         """The facts in one line."""
         return ", ".join(f"{name if name.isupper() else name.lower()} {value}" for name, value in self.facts())
+
+
+@dataclass(frozen=True)
+class Comparison(Scores):
+    """Clusters compared with known classes, over the rows that have both: scores, and the table of both.
+
+    Attributes
+    ----------
+    classes : list of str
+        The classes.
+    table : (classes, clusters) array of int
+        Rows of each class in each cluster.
+    matched : dict of int to str
+        Class of each cluster, matched one to one.
+    """
+
+    classes: list[str]
+    table: Array
+    matched: dict[int, str]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that were compared."""
+        return int(self.table.sum())
+
+    def against(self, kind: Any) -> str:
+        """What the clusters were compared with."""
+        return f"{len(self.classes)} classes ({kind.so_many(self.n_rows)})"
+
+    def record(self) -> dict[str, Any]:
+        """The comparison as JSON values."""
+        return {"n_rows": self.n_rows, **self.numbers(), "classes": self.classes, "table": self.table.tolist()}
+
+    def __getattr__(self, name: str) -> Any:
+        return old_names.attribute(self, name, old_names.COMPARISON_ATTRIBUTES)
+
+
+def compare_classes(classes: Sequence[str | None], labels: Array, n_clusters: int) -> Comparison | None:
+    """Compare clusters with known classes; None and negative labels are not known. None if no row has both."""
+    both = [i for i, name in enumerate(classes) if name is not None and labels[i] >= 0]
+    if not both:
+        return None
+    y, own = np.array([classes[i] for i in both], dtype=str), labels[both]
+    names, of_class = np.unique(y, return_inverse=True)
+    table = np.zeros((len(names), n_clusters), dtype=np.int64)
+    np.add.at(table, (of_class, own), 1)
+    return Comparison(
+        **compare(y, own, n_clusters=n_clusters).numbers(),  # type: ignore[arg-type]
+        classes=names.tolist(),
+        table=table,
+        matched={int(cluster): str(name) for cluster, name in match_clusters(y, own).items()},
+    )
 
 
 def compare(y_true: ArrayLike, y_pred: ArrayLike, *, n_clusters: int | None = None) -> Scores:

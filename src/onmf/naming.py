@@ -1,11 +1,9 @@
 """Numbers and names of clusters: one rule for documents, images and cells.
 
 Clusters are numbered by falling size. In Python they count from 0, as labels do. In what people read (files, reports,
-commands) the first number is that of the kind: :attr:`onmf.kinds.Kind.first`. Every cluster has a name, which is kept
+commands) the first number is that of the kind: :attr:`onmf.door.Kind.first`. Every cluster has a name, which is kept
 in the model file under ``"names"`` and can be changed.
 """
-
-from __future__ import annotations
 
 import csv
 import io
@@ -25,7 +23,7 @@ from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
 from onmf.io.model_file import read_model, write_model
 from onmf.io.rules import strings
-from onmf.kinds import Kind, get_kind
+from onmf.kinds import get_kind
 
 __all__ = [
     "distinct",
@@ -37,28 +35,19 @@ __all__ = [
     "read_names",
     "rename_clusters",
     "renamed",
+    "so_many",
 ]
 
-CANDIDATES = 10
-"""Features of a cluster from which its name is made."""
-
-MAX_NAME_LENGTH = 100
-"""Characters of the longest name."""
-
-REORDERINGS = 3
-"""Fits at most, if rows that belong to two clusters equally change their cluster with the order."""
+CANDIDATES = 10  # features of a cluster from which its name is made
+MAX_NAME_LENGTH = 100  # characters
+REORDERINGS = 3  # fits at most, if rows that belong to two clusters equally change their cluster with the order
 
 
 def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
-    """Number the clusters of a fitted model by falling size, the largest first, in place.
+    """Number the clusters of a model that was just fitted by falling size, the largest first, in place.
 
-    Parameters
-    ----------
-    model : ONMF
-        A model that was just fitted.
-    refit : callable
-        Fits the model again from given centroids. It is called only if a row belongs to two clusters equally: such a
-        row goes to the lower number, so its cluster depends on the order.
+    ``refit`` fits the model again from given centroids. It is called only if a row belongs to two clusters equally:
+    such a row goes to the lower number, so its cluster depends on the order.
     """
     for _ in range(REORDERINGS):
         order = order_by_size(to_host(model.labels_), len(model.cluster_centers_))
@@ -79,28 +68,21 @@ def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
     adopt_clustering(model, model.clustering_.reordered(order), model.engine_)
 
 
+def so_many(n: int, noun: str) -> str:
+    """A number of things, such as ``1 cluster`` or ``2,000 clusters``."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def order_by_size(labels: Array, k: int) -> Array:
     """The clusters by falling size; equal ones keep their order. → (k,)"""
     return np.argsort(-np.bincount(labels[labels >= 0].ravel(), minlength=k), kind="stable")
 
 
 def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3, first: int = 0) -> list[str]:
-    """Make a short name for each cluster from its distinctive features.
+    """Make a short name for each cluster from its distinctive features, as :meth:`onmf.ONMF.top_features` returns them.
 
-    Parameters
-    ----------
-    tops : list of dict
-        Weights of the features of each cluster, as :meth:`onmf.ONMF.top_features` returns them.
-    number : int, default=3
-        Features in a name, at most. Those that are strongest in this cluster come first; the others would not tell it
-        apart.
-    first : int, default=0
-        Number of the first cluster, for clusters without distinctive features.
-
-    Returns
-    -------
-    list of str
-        All different.
+    Of at most ``number`` features in a name, those that are strongest in this cluster come first; the others would not
+    tell it apart. All names differ. ``first`` is the number of the first cluster, for clusters without features.
     """
     strongest: dict[str, tuple[float, int]] = {}
     for k, top in enumerate(tops):
@@ -164,27 +146,7 @@ def names_of_model(model: ONMF) -> list[str]:
 
 
 def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) -> list[str]:
-    """Change some names.
-
-    Parameters
-    ----------
-    names : list of str
-        The names.
-    changes : dict of int to str
-        New names, by the numbers of the clusters.
-    first : int, default=0
-        Number of the first cluster.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    ValueError
-        If a cluster does not exist, a name is empty, too long or not printable, or two clusters would have the same
-        name.
-    """
+    """Change some names, by the numbers of the clusters; refuse names that are not allowed, or not different."""
     result = list(names)
     for number, name in changes.items():
         if not first <= number < first + len(names):
@@ -227,18 +189,7 @@ def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) ->
 
 
 def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
-    """Read a table of names: a CSV file with the columns ``cluster`` and ``name``; others are ignored.
-
-    Parameters
-    ----------
-    path : path
-        The table, in UTF-8.
-
-    Returns
-    -------
-    dict of int to str
-        For :func:`rename_clusters`.
-    """
+    """Read a CSV file with the columns ``cluster`` and ``name`` in UTF-8; other columns are ignored."""
     path = Path(path)
     names: dict[int, str] = {}
     try:
@@ -260,6 +211,6 @@ def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
     return names
 
 
-def numbers(kind: Kind, k: int) -> range:
+def numbers(kind: Any, k: int) -> range:
     """The numbers of k clusters in what people read."""
     return range(kind.first, kind.first + k)

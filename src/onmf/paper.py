@@ -1,7 +1,5 @@
 """The two algorithms in the paper's orientation: X is features × samples, X ≈ W H."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from conftest import make_block, needs_gpu, prepare
 from onmf import ONMF
 from onmf.backend import CpuBackend, ReferenceBackend, to_host
-from onmf.backend.cpu import exact
+from onmf.backend.cpu import CpuRun
 from onmf.data import Blocks, Dask, get_engine
 from onmf.data.validate import as_rows
 from onmf.divergence import Frobenius, get_divergence
@@ -203,11 +203,11 @@ def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
 
 def test_only_sums_of_whole_numbers_follow_moved_rows(counts):
     ones, kl = np.ones(len(counts[0])), get_divergence(1)
-    assert exact(make_block("cpu", counts[0].astype(np.float32), kl))
-    assert exact(make_block("cpu", counts[0], kl, 3 * ones))
-    assert not exact(make_block("cpu", counts[0] / 3, kl))
-    assert not exact(make_block("cpu", counts[0] * 2.0**50, kl))
-    assert not exact(make_block("cpu", counts[0], kl, ones / 3))
+    assert CpuRun(make_block("cpu", counts[0].astype(np.float32), kl)).exact
+    assert CpuRun(make_block("cpu", counts[0], kl, 3 * ones)).exact
+    assert not CpuRun(make_block("cpu", counts[0] / 3, kl)).exact
+    assert not CpuRun(make_block("cpu", counts[0] * 2.0**50, kl)).exact
+    assert not CpuRun(make_block("cpu", counts[0], kl, ones / 3)).exact
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -22,7 +22,9 @@ from conftest import make_block
 from onmf import ONMF
 from onmf.backend import CentroidEntries
 from onmf.divergence import Bernoulli, Bregman, Exponential, NegativeBinomial
-from onmf.kernels import address_of, jit, map_entries
+from onmf.kernels import jit
+from onmf.kernels.bregman import map_entries
+from onmf.kernels.jit import address_of
 
 COSH = Bregman(
     lambda x: exp(x) + exp(-x),

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, random_array
 from conftest import EXPECTED, make_block, needs_gpu, prepare
 from onmf import ONMF, load, metrics
 from onmf.backend import on_gpu, to_host
-from onmf.cells.fit import fit_counts
+from onmf.cells import Cells, cluster
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
 
@@ -140,7 +140,7 @@ def test_array_read_once_where_the_screen_is_blind(loss, scale, alike):
 
 def test_array_read_once_without_what_newer_cards_have(monkeypatch):
     """On GPUs before Hopper, threads copy rows into shared memory."""
-    from onmf.backend.gpu.crew import Crew
+    from onmf.backend.gpu.dense import Crew
 
     macros = Crew.macros.func
     monkeypatch.setattr(Crew, "macros", property(lambda crew: macros(crew) | {"HOPPER": 0}))
@@ -151,7 +151,7 @@ def test_array_read_once_without_what_newer_cards_have(monkeypatch):
 @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])
 def test_most_rows_in_one_cluster(loss):
     """Two reads are then faster than one."""
-    from onmf.backend.gpu.crew import crew_for
+    from onmf.backend.gpu.dense import crew_for
     from onmf.backend.gpu.launch import largest_shared
 
     rng = np.random.default_rng(5)
@@ -403,8 +403,9 @@ def test_rows_are_taken_from_the_card_one_by_one(sparse):
 @pytest.mark.parametrize("beta_loss", ["kullback-leibler", "frobenius"])
 def test_cells(beta_loss):
     X = make_counts(400, 120, 4, length=60, overlap=0.5, random_state=2).X
-    cpu, gpu = (fit_counts(X, 4, beta_loss=beta_loss, engine=engine) for engine in ("cpu", "gpu"))
-    assert gpu.view.name == cpu.view.name
-    assert np.array_equal(gpu.model.labels_, cpu.model.labels_)
+    cells = Cells(X, [f"CELL{i}" for i in range(400)], [f"GENE{j}" for j in range(120)])
+    cpu, gpu = (cluster(cells, 4, beta_loss=beta_loss, engine=engine) for engine in ("cpu", "gpu"))
+    assert gpu.view == cpu.view
+    assert np.array_equal(gpu.labels, cpu.labels)
     assert gpu.confidence == pytest.approx(cpu.confidence, abs=1e-6)
     assert np.array_equal(gpu.runners_up, cpu.runners_up)

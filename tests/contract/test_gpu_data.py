@@ -74,7 +74,7 @@ def test_local_search(monkeypatch, loss, kind, memory):
     rows = make_counts(120, 25, 4, length=30, overlap=0.6, random_state=3).X.toarray()
     rows[11] = 0
     if memory:
-        from onmf.backend.gpu.stream import BUFFERS
+        from onmf.backend.gpu.rows import BUFFERS
 
         assert len(GpuBackend(memory=memory).place(rows).cuts) > BUFFERS
     check_local_search(GpuBackend(memory=memory), rows, loss, kind, 0)
@@ -90,7 +90,7 @@ def test_rows_streamed_through_the_card(monkeypatch, loss, sparse, locked):
     from onmf.backend import GpuBackend
 
     if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.lock._lock", lambda runtime, array, keys: False)
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda runtime, array, keys: False)
     X = made(2000, 90, density=0.3)
     X = X if sparse else X.toarray()
     w = np.arange(2000) % 3 + 1.0
@@ -108,7 +108,7 @@ def test_rows_streamed_through_the_card(monkeypatch, loss, sparse, locked):
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float32])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 7])
 def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, number):
-    from onmf.backend.gpu.stream import StreamedRows
+    from onmf.backend.gpu.rows import StreamedRows
 
     X = csr_array(made(700, 40, density=0.3).astype(dtype))
     rows = X if sparse else X.toarray()
@@ -132,10 +132,10 @@ def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, num
 def test_a_pass_during_another(monkeypatch, sparse, locked):
     """Each has its own buffers, so neither overwrites the rows of the other."""
     from onmf.backend import GpuBackend
-    from onmf.backend.gpu.stream import BUFFERS
+    from onmf.backend.gpu.rows import BUFFERS
 
     if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.lock._lock", lambda runtime, array, keys: False)
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda runtime, array, keys: False)
     X = made(700, 40, density=0.3)
     backend = GpuBackend(memory=150_000)
     streamed = backend.place(X if sparse else X.toarray())
@@ -150,10 +150,10 @@ def test_a_pass_during_another(monkeypatch, sparse, locked):
 def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
     import cupy
 
-    from onmf.backend.gpu.stream import StreamedRows
+    from onmf.backend.gpu.rows import StreamedRows
 
     if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.lock._lock", lambda runtime, array, keys: False)
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda runtime, array, keys: False)
     X = made(700, 40, density=0.3)
     streamed = StreamedRows(cupy, X, X.nnz // 2 + 40)
     list(streamed)  # compiles what a pass needs
@@ -176,18 +176,18 @@ def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
 
 def test_pages_are_unlocked_after_use():
     from onmf.backend import GpuBackend
-    from onmf.backend.gpu import lock
+    from onmf.backend.gpu import rows as placed
 
     gc.collect()
     X = made(2000, 90, density=0.3)
     one, other = (GpuBackend(memory=1_000_000).place(X) for _ in range(2))
-    assert len(lock._locked) == 3
+    assert len(placed._locked) == 3
     del one
     gc.collect()
-    assert len(lock._locked) == 3
+    assert len(placed._locked) == 3
     del other
     gc.collect()
-    assert not lock._locked
+    assert not placed._locked
 
 
 @pytest.mark.parametrize("loss", FAMILY)

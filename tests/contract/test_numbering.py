@@ -10,7 +10,7 @@ import pytest
 import onmf
 from conftest import command
 from onmf.datasets import make_counts, make_scene
-from onmf.image.read import read_plane
+from onmf.image.files import read_plane
 from onmf.kinds import get_kind
 
 
@@ -86,13 +86,11 @@ def test_all_speak_of_the_same_clusters(door):
     assert model.extra_["names"] == list(names.values())
     for number, name in names.items():
         assert re.search(rf"^ *{number} .*{re.escape(name)}", printed, re.MULTILINE), printed
-    if kind == "documents":
-        assert {int(row["cluster"]): (row["name"], int(row["size"])) for row in rows(out / "clusters.csv")} == {
+    listed = json.loads((out / "summary.json").read_text())["clusters"]
+    for table in (rows(out / "clusters.csv"), listed):
+        assert {int(row["cluster"]): (row["name"], int(row["size"])) for row in table} == {
             number: (names[number], size) for number, size in sizes.items()
         }
-    else:
-        listed = json.loads((out / "summary.json").read_text())["clusters"]
-        assert {row["cluster"]: row["name"] for row in listed} == names
     if kind != "image":
         assert {int(row["cluster"]): row["name"] for row in rows(out / "assignments.csv")} == names
 
@@ -106,7 +104,7 @@ def test_predict_and_rename_use_these_numbers(door, tmp_path):
     assert onmf.load(path).extra_["names"][1] == "the second"
     found = json.loads(command("predict", path, source, "--json").stdout)
     if kind == "image":
-        assert {row["cluster"]: row["pixels"] for row in found["clusters"]} == by_cluster(kind, out)
+        assert {row["cluster"]: row["size"] for row in found["clusters"]} == by_cluster(kind, out)
         assert {row["cluster"]: row["name"] for row in found["clusters"]}[second] == "the second"
     else:
         assert {row["name"] for row in found if row["cluster"] == second} == {"the second"}

@@ -1,28 +1,32 @@
 """Compute on one block of rows: :class:`Backend` says what that takes, and each module beside it does it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from onmf.arrays import on_gpu, to_host
 
-from .base import Assignment, Backend, Block, Matrix, Templates
-from .curved import CentroidEntries, CurvedBlock, update_curved
-from .hull import EXHAUSTED, TIE, Hull
-from .reference import ReferenceBackend
-from .run import (
+from .base import (
     COUNTED,
+    EXHAUSTED,
     FIXED,
+    TIE,
+    Assignment,
+    Backend,
+    Block,
     Drift,
+    Hull,
+    Matrix,
     Run,
     RunState,
     Steps,
     StepsAhead,
     StepsInTurn,
     StepSums,
+    Templates,
     table_of,
     update_centroids,
 )
+from .curved import CentroidEntries, CurvedBlock, update_curved
+from .reference import ReferenceBackend
 from .threads import Threads, available_cores
 
 __all__ = [
@@ -59,7 +63,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # numba takes long to import, so these two modules wait until they are needed.
+    # numba takes long to import, so these two backends wait until they are needed.
     if name == "CpuBackend":
         from .cpu import CpuBackend
 

@@ -1,46 +1,75 @@
-"""The CPU backend: numba kernels over blocks of rows, in a pool of threads."""
+"""The CPU backend: numba kernels over blocks of rows, in a pool of threads, and its runs.
+
+A run over sparse rows decides most labels by templates in 16 bits, and does not score a row whose label cannot change.
+A run over an array gives most rows their labels without reading them, from sketches. The templates of a run soon change
+little, and rows of real data lie near few directions. So such a run computes once the inner products of every row with
+a few directions: that of the mean row, and those in which its templates differ most. With the columns of Q for these
+directions, z = Qᵀx for a row and t_k = Qᵀb_k for a template,
+
+    |⟨x, b_k⟩ − ⟨z, t_k⟩| ≤ ‖x − Qz‖ · ‖b_k − Qt_k‖ + rounding
+
+by Cauchy–Schwarz. A template whose lower bound exceeds the upper bounds of all others is the one that exact scores
+would choose. For the other rows, exact scores decide among the templates whose upper bounds reach the largest lower
+bound. What all templates have in common changes no comparison, and is subtracted before. Either way the labels are
+those of float64, and only the time depends on the shortcut; see :mod:`onmf.kernels.screen`.
+
+Symbols: Q (q, p) directions, Z (q + 1, n) sketches and ‖x − Qz‖, T (k, q) templates in these directions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from math import log, log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf import kernels
 from onmf.arrays import read_only_view
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, FloatArray, TemplateForm
+from onmf.kernels import screen, steps
 
-from .base import Assignment, Backend, Block, Matrix, Templates
-from .cpu_curves import CpuCurves
+from .base import COUNTED, Assignment, Backend, Block, Matrix, Run, RunState, StepSums, Templates
+from .curved import CpuCurves
 from .reference import all_scores
-from .run import COUNTED, Run, RunState, StepSums
 from .threads import Threads
 
-ENTRIES_AT_A_TIME = 1 << 18
-"""Entries whose row terms are computed together: bounds the float64 copy that :meth:`CpuBackend.row_term` makes."""
+ENTRIES_AT_A_TIME = 1 << 18  # whose row terms are computed together: bounds the float64 copy of CpuBackend.row_term
+SUMMED_APART = 8  # groups of rows of an array that are summed separately, whatever the number of threads
+EXACT = 2.0**53  # sums of integers below this are exact in float64
 
-SUMMED_APART = 8
-"""Groups of rows of an array that are summed separately, whatever the number of threads."""
-
-EXACT = 2.0**53
-"""Sums of integers below this are exact in float64."""
-
-INFINITE_SCORE = kernels.INFINITE / 1e150
+INFINITE_SCORE = steps.INFINITE / 1e150
 """Scores below this contain an infinite cost: validated entries lie far enough from the ends of float64."""
 
+TEMPLATES_AT_A_TIME = 8  # templates in 16 bits whose scores a kernel computes together, in float32
+ENTRIES_DECIDED = 1 << 16  # entries of rows times clusters that float64 decides together, or one row: bounds the memory
+MOST_UNDECIDED = 0.1  # if more of the rows are left to float64, the rest of the run does without templates in 16 bits
+INVERTIBLE = 1e-300  # sizes below this have no finite inverse, or nearly so
+SUM_PARTS = 8  # a cluster that has more than one eighth of the rows is summed in parts
+
+DIRECTIONS = 8  # of a sketch: 36 bytes for each row
+WORTHWHILE = 4_096  # rows from which on sketches are made
+USELESS = 0.5  # share of open rows above which a fresh sketch is not worth keeping
+CANDIDATES = 4  # templates that are scored for an open row, about; the time to fetch the row is included
+DOUBLE, SINGLE = 2.0**-53, 2.0**-24  # relative rounding errors
+HUGE, TINY = 1e30, 1e-37  # products of rows and templates that float32 can hold; an error that covers all underflow
+
 EMPTY = np.empty(0)
+Label = Callable[[int, int, Array], int]  # labels rows start to stop; how many of them the sketches left open
 
 
 class CpuRows:
-    """An array or CSR matrix in memory, and facts about it that are computed once."""
+    """An array or CSR matrix in memory, which kernels cannot write to, and facts about it that are computed once."""
 
     def __init__(self, X: Matrix) -> None:
-        self.X = read_only(X)
         self.sparse = issparse(X)
+        self.X: Matrix = copy(X) if self.sparse else read_only_view(X)
+        if self.sparse:  # the arrays in the copy are the same; a new csr_array might convert its indices
+            for name in ("data", "indices", "indptr"):
+                setattr(self.X, name, read_only_view(getattr(X, name)))
         self._total: float | None = None
         self._sizes: FloatArray | None = None
 
@@ -69,21 +98,11 @@ class CpuRows:
             totals = np.zeros(64)
 
             def add(start: int, stop: int) -> None:
-                totals[start] = kernels.total_if_whole(entries, cuts[start], cuts[stop])
+                totals[start] = steps.total_if_whole(entries, cuts[start], cuts[stop])
 
             threads.over_blocks(add, cuts, 1)
             self._total = float(totals.sum())
         return self._total
-
-
-def read_only(X: Matrix) -> Matrix:
-    """The same rows, which cannot be written to; see :func:`onmf.arrays.read_only_view`."""
-    if not issparse(X):
-        return read_only_view(X)
-    X = copy(X)  # the arrays inside are the same; a new csr_array might convert its indices
-    for name in ("data", "indices", "indptr"):
-        setattr(X, name, read_only_view(getattr(X, name)))
-    return X
 
 
 @dataclass(frozen=True)
@@ -133,10 +152,10 @@ class CpuBackend(Backend):
         def block(start: int, stop: int) -> None:
             part = centroids[start:stop] if templates is None else templates(centroids[start:stop])
             if rows.sparse:
-                infinite.append(kernels.transpose_templates(part, stored, start))
+                infinite.append(steps.transpose_templates(part, stored, start))
             else:
-                infinite.append(bool((part < kernels.INFINITE).any()))
-                np.maximum(part, kernels.INFINITE, out=stored[start:stop])
+                infinite.append(bool((part < steps.INFINITE).any()))
+                np.maximum(part, steps.INFINITE, out=stored[start:stop])
 
         self.threads.over_clusters(block, k, p)
         starts = np.zeros(k + k % 2)
@@ -148,7 +167,7 @@ class CpuBackend(Backend):
     def best_template(self, rows: CpuRows, templates: Templates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        infinite = self._score(kernels.best_template_csr, kernels.best_template_dense, rows, templates, labels, best)
+        infinite = self._score(steps.best_template_csr, steps.best_template_dense, rows, templates, labels, best)
         if infinite:  # a row that no template can explain is a tie
             hopeless = best < INFINITE_SCORE
             labels[hopeless], best[hopeless] = 0, -np.inf
@@ -158,7 +177,7 @@ class CpuBackend(Backend):
         n = rows.X.shape[0]
         own, following = np.empty(n), np.empty(n)
         infinite = self._score(
-            kernels.own_and_next_csr, kernels.own_and_next_dense, rows, templates, labels, own, following
+            steps.own_and_next_csr, steps.own_and_next_dense, rows, templates, labels, own, following
         )
         if infinite:
             own[own < INFINITE_SCORE] = following[following < INFINITE_SCORE] = -np.inf
@@ -177,7 +196,7 @@ class CpuBackend(Backend):
         B = templates.B
         assert isinstance(templates, CpuTemplates), "templates come from prepare()"
         if templates.infinite:
-            B = np.where(kernels.INFINITE < B, B, -np.inf)
+            B = np.where(steps.INFINITE < B, B, -np.inf)
         return all_scores(rows.X, Templates(B, templates.offsets))
 
     def sum_by_label(
@@ -191,7 +210,7 @@ class CpuBackend(Backend):
             order, bounds = order_of(labels, k)
 
             def clusters(start: int, stop: int) -> None:
-                kernels.sum_by_label_csr(*rows.csr, order, bounds, weights, start, stop, sums)
+                steps.sum_by_label_csr(*rows.csr, order, bounds, weights, start, stop, sums)
 
             self.threads.over_blocks(clusters, bounds, work)
             return sums
@@ -199,7 +218,7 @@ class CpuBackend(Backend):
         cuts = groups_of(len(labels))
 
         def add(start: int, stop: int, groups: FloatArray) -> None:
-            kernels.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
+            steps.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
 
         self.add_in_groups(add, cuts, sums)
         return sums
@@ -230,9 +249,6 @@ class CpuBackend(Backend):
         return out
 
     def start_run(self, block: Block) -> Run:
-        from .sketch import ArrayRun
-        from .sparse import SparseRun
-
         if block.divergence.curved:
             return block.start_run()
         return SparseRun(block) if block.rows.sparse else ArrayRun(block)
@@ -255,14 +271,23 @@ class CpuRun(Run):
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         self._last: Summed | None = None
-        self._exact: bool | None = None
 
-    @property
+    @cached_property
+    def weights_of_rows(self) -> tuple[FloatArray, FloatArray]:
+        """The fixed weights and the sample weights, as kernels take them: empty if there are none."""
+        block = self.block
+        return (
+            block.fixed_weights if block.divergence.fixed_weights else EMPTY,
+            EMPTY if block.weights is None else block.weights,
+        )
+
+    @cached_property
     def exact(self) -> bool:
         """Whether the sums are exact: integers that float64 can count, with weights that no step changes."""
-        if self._exact is None:
-            self._exact = self.block.divergence.fixed_weights and exact(self.block)
-        return self._exact
+        block, weights = self.block, self.weights_of_rows[0]
+        if not len(weights) or not np.isfinite(steps.total_if_whole(weights, 0, len(weights))):
+            return False
+        return bool(float(weights.max()) * block.rows.total_if_whole(block.backend.threads) < EXACT)
 
     def free_workspace(self) -> None:
         super().free_workspace()
@@ -287,15 +312,13 @@ class CpuRun(Run):
         labels, scales, losses = assignment
         before = EMPTY.astype(labels.dtype) if self.state.labels is None else self.state.labels
         scales_before = EMPTY if self.state.scales is None else self.state.scales
-        own = EMPTY if self.block.weights is None else self.block.weights
         table = np.zeros((len(COUNTED), k))
-        kernels.tally(labels, before, scales, scales_before, losses, weights, own, table)
+        steps.tally(labels, before, scales, scales_before, losses, weights, self.weights_of_rows[1], table)
         return table
 
     def sums(self, weights: FloatArray, k: int) -> FloatArray:
         labels, _ = self.collect()
-        rows: CpuRows = self.block.rows
-        last, backend = self._last, self.block.backend
+        last, rows, backend = self._last, self.block.rows, self.block.backend
         assert isinstance(backend, CpuBackend)
         if last is not None and len(last.sums) == k and weights is last.weights and self.exact:
             moved = np.flatnonzero(labels != last.labels)
@@ -311,13 +334,13 @@ class CpuRun(Run):
         """Update exact sums for the rows that moved."""
         X, (sums, before, weights) = rows.X, last
         if rows.sparse:
-            kernels.move_rows_csr(*rows.csr, moved, before, labels, weights, sums)
+            steps.move_rows_csr(*rows.csr, moved, before, labels, weights, sums)
             return
         changes = []
 
         def move(start: int, stop: int) -> None:
             change = np.zeros_like(sums)
-            kernels.move_rows_dense(X, moved[start:stop], before, labels, weights, change)
+            steps.move_rows_dense(X, moved[start:stop], before, labels, weights, change)
             changes.append(change)
 
         self.block.backend.threads.over_blocks(move, np.arange(len(moved) + 1), 2 * X.shape[1])
@@ -329,6 +352,244 @@ class CpuRun(Run):
         return None if self._last is None or len(self._last.sums) != k else self._last.sums
 
 
+class SparseRun(CpuRun):
+    """A run over a CSR matrix."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self._int16: Array | None = None  # (p, k rounded up) templates of the last step in 16 bits
+        self._shifts: Array = EMPTY  # (p,) how far they moved against each other
+        self._leads: Array = EMPTY  # (n,) by how much the best scores lead at least
+        self._labels: Array | None = None  # the labels that have these leads
+        self._pays = True
+
+    def step_from(self, centroids: FloatArray) -> StepSums:
+        divergence = self.block.divergence
+        form, known = divergence.template_form, divergence.fixed_weights or divergence.score_weights
+        summed_at_once = form is not None and not form.logarithms and known
+        sizes = self._sizes(centroids) if divergence.fixed_scales or summed_at_once else None
+        if sizes is None:
+            return super().step_from(centroids)
+        k, labels = len(centroids), self._label(centroids, sizes)
+        if divergence.fixed_scales:
+            return self.count_unscored(labels, k)
+        return self._score_and_sum(labels, centroids, sizes)
+
+    def labels_from(self, centroids: FloatArray) -> Array:
+        centroids = np.ascontiguousarray(centroids)
+        sizes = self._sizes(centroids)
+        return super().labels_from(centroids) if sizes is None else self._label(centroids, sizes)
+
+    def free_workspace(self) -> None:
+        super().free_workspace()
+        self._int16, self._shifts, self._leads, self._labels = None, EMPTY, EMPTY, None
+
+    def _sizes(self, centroids: FloatArray) -> FloatArray | None:
+        """The sizes of centroids, None if their templates cannot be computed in 16 bits. → (k,)"""
+        if self.block.divergence.template_form is None or not self._pays:
+            return None
+        sizes = np.empty(len(centroids))
+
+        def compute(start: int, stop: int) -> None:
+            sizes[start:stop] = self.block.divergence.size(centroids[start:stop])
+
+        self.block.backend.threads.over_clusters(compute, *centroids.shape)
+        return None if ((sizes > 0) & (sizes < INVERTIBLE)).any() else sizes
+
+    def _label(self, centroids: FloatArray, sizes: FloatArray) -> Array:
+        """The label of each row under these centroids of these sizes. → (n,)"""
+        block, k = self.block, len(centroids)
+        stored = self._templates(centroids, sizes)
+        before, shifts = self.state.labels, self._shifts
+        if before is None or self._labels is not before:
+            self._leads = np.zeros(len(block), dtype=np.float32)
+        labels = np.empty(len(block), dtype=np.int32) if before is None else before.copy()
+        rows: CpuRows = block.rows
+        row_sizes, leads = rows.sizes(block.backend), self._leads
+
+        def label(start: int, stop: int) -> None:
+            screen.label_by_int16(*rows.csr, stored, k, start, stop, shifts, row_sizes, leads, labels)
+
+        block.backend.threads.over_blocks(label, rows.before, k)
+        undecided = np.flatnonzero(leads < 0)
+        if len(undecided) > MOST_UNDECIDED * len(labels):
+            self.free_workspace()
+            self._pays = False
+            return super().labels_from(centroids)
+        self._decide(undecided, stored, centroids, sizes, labels)
+        self._labels = labels
+        return labels
+
+    def _templates(self, centroids: FloatArray, sizes: FloatArray) -> Array:
+        """The templates in 16 bits, in place of those of the last step. → (p, k or more)"""
+        divergence, (k, p) = self.block.divergence, centroids.shape
+        width = -(-k // TEMPLATES_AT_A_TIME) * TEMPLATES_AT_A_TIME
+        if self._int16 is None or self._int16.shape != (p, width):
+            self._int16, self._shifts, self._labels = np.zeros((p, width), np.int16), np.empty(p, np.float32), None
+        assert divergence.template_form is not None
+        stored, shifts, form = self._int16, self._shifts, template_steps(divergence.template_form)
+        factors = np.divide(1.0, sizes, out=np.zeros(k), where=sizes > 0)
+
+        def compute(start: int, stop: int) -> None:
+            first, last = start * screen.TILE_FEATURES, min(stop * screen.TILE_FEATURES, p)
+            screen.int16_templates(centroids, factors, *form, first, last, stored, shifts)
+
+        tiles = -(-p // screen.TILE_FEATURES)
+        self.block.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * screen.TILE_FEATURES)
+        return stored
+
+    def _decide(self, rows: Array, stored: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
+        """Label the rows that the templates in 16 bits have left open, among those that may be best."""
+        X, k, row_sizes = self.block.rows.X, len(centroids), self.block.rows.sizes(self.block.backend)
+        entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
+        for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
+            possible = np.empty((len(part), k), dtype=np.bool_)
+            screen.candidates_by_int16(X.indptr, X.indices, X.data, stored, part, row_sizes, possible)
+            places, clusters = np.nonzero(possible)
+            pairs = part[places]
+            lengths = X.indptr[pairs + 1] - X.indptr[pairs]
+            bounds = np.concatenate([[0], np.cumsum(lengths)])
+            gathered = np.empty((bounds[-1], 1))
+            screen.gather_entries(X.indptr, X.indices, pairs, clusters, centroids, bounds, gathered)
+            templates = self.block.divergence.templates_at(gathered, np.repeat(sizes[clusters], lengths))
+            screen.best_of_pairs(X.indptr, X.data, pairs, clusters, templates, bounds, labels)
+        self._leads[rows] = 0.0
+
+    def _score_and_sum(self, labels: Array, centroids: FloatArray, sizes: FloatArray) -> StepSums:
+        """The step that gives these labels, with rows scored against their own templates and summed in one read."""
+        block, X, k = self.block, self.block.rows.X, len(centroids)
+        best, room = np.empty(len(labels)), self.reusable_sums(k)
+        sums = np.empty((k, block.shape[1])) if room is None else room
+        order, bounds = order_of(labels, k)
+        clusters, bounds, places = parts_of(bounds)
+        further = np.empty((places.max() + 1, block.shape[1]))
+
+        def parts(start: int, stop: int) -> None:
+            steps.score_and_sum_csr(
+                *(X.indptr, X.indices, X.data, order, clusters, bounds, places, centroids, sizes),
+                *(*self.weights_of_rows, start, stop, best, sums, further),
+            )
+
+        block.backend.threads.over_blocks(parts, bounds, max(1, X.nnz // max(1, X.shape[0])))
+        for cluster, place in zip(clusters, places, strict=True):
+            if place >= 0:
+                sums[cluster] += further[place]
+        return self.count_summed(block.assignment(labels, best), sums)
+
+
+class Screening:
+    """The sketches of one run.
+
+    A sketch is made anew once the rows that it could not decide, because the templates have moved away from it, have
+    taken as long as making one. There is none if even a fresh one leaves most rows open.
+    """
+
+    def __init__(self, X: Array, threads: Threads) -> None:
+        self.X, self.threads = X, threads
+        self._Q: FloatArray | None = None  # (8, p) orthonormal directions; or zeros, if there are no more
+        self._Z: Array = EMPTY  # (9, n) sketches, and the length of what each leaves out
+        self._fresh: float | None = None
+        self._debt = self._largest = 0.0  # the latter bounds the length of a row
+        self._useless = len(X) < WORTHWHILE or X.shape[1] < 4 * DIRECTIONS
+
+    def screen(self, B: FloatArray, starts: FloatArray, k: int, sums: FloatArray) -> Label | None:
+        """Prepare to label rows by the first k templates, given the last sums; None if sketches are of no use."""
+        if self._useless:
+            return None
+        mean = B[:k].mean(axis=0)
+        if self._Q is None or self._debt >= DIRECTIONS:
+            self._Q = directions_of(sums.sum(axis=0), B[:k] - mean)
+            self._sketch_rows(self._Q)
+            self._fresh, self._debt = None, 0.0
+        T = np.empty((k, DIRECTIONS + 2), dtype=np.float32)
+        T[:, -1] = starts[:k]
+        longest, sketched, apart, inside = screen.sketch_templates(B, mean, self._Q, T)
+        offset = float(np.abs(starts).max())
+        # Float32 cannot hold all numbers of float64.
+        self._useless = not self._largest * max(apart, 1.0) + offset < HUGE
+        if self._useless:
+            return None
+        # Rounding: of exact scores; of T, which leaves a part of the rest inside the directions; and in float32.
+        fine = 4 * (len(mean) + 8) * DOUBLE * longest
+        slope = 1.01 * (fine + inside + (DIRECTIONS + 8) * SINGLE * sketched)
+        least = 1.01 * (8 * SINGLE * offset + TINY * (1 + sketched))
+        errors = np.float32(slope), np.float32(least), fine, 8 * DOUBLE * offset + np.finfo(np.float64).tiny
+        return partial(screen.label_by_sketch, self.X, B, starts, k, self._Z, T, errors)
+
+    def _sketch_rows(self, Q: FloatArray) -> None:
+        """Sketch all rows, in the memory of the sketches before."""
+        X, (n, p) = self.X, self.X.shape
+        if not len(self._Z):
+            self._Z = np.empty((DIRECTIONS + 1, n), dtype=np.float32)
+        Z, before = self._Z, np.arange(n + 1) * p
+        self.threads.over_blocks(lambda start, stop: screen.sketch_rows(X, Q, start, stop, Z), before, DIRECTIONS)
+        self._largest = len(Z) * max(float(Z.max()), -float(Z.min()))
+
+    def record_open(self, left_open: int, k: int) -> None:
+        """Take note of how many rows the last screen left open."""
+        share = left_open / len(self.X)
+        if self._fresh is None:
+            self._fresh, self._useless = share, share > USELESS
+        self._debt += max(share - self._fresh, 0.0) * min(k, CANDIDATES)
+
+
+def directions_of(total: FloatArray, apart: FloatArray) -> FloatArray:
+    """The direction of the sum of the rows, and those in which templates lie furthest apart. → (8, p)"""
+    first = total / max(float(np.sqrt(np.square(total).sum())), np.finfo(np.float64).tiny)
+    apart = apart - np.outer(np.einsum("kp,p->k", apart, first), first)
+    sizes, mixtures = np.linalg.eigh(np.einsum("ap,bp->ab", apart, apart))  # ascending
+    chosen = np.flatnonzero(sizes > 1e-12 * sizes[-1])[::-1][: DIRECTIONS - 1]
+    found = np.einsum("kd,kp->dp", mixtures[:, chosen], apart)
+    Q = np.zeros((DIRECTIONS, len(total)))
+    Q[: len(found) + 1] = np.linalg.qr(np.vstack([first, found]).T)[0].T
+    return Q
+
+
+class ArrayRun(CpuRun):
+    """A run over an array. After its first step it labels rows by sketches, if these decide most of them."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self._screening = Screening(block.rows.X, block.backend.threads)
+
+    def step(self, templates: Templates) -> StepSums:
+        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
+        screen = None
+        if self._last is not None and not templates.infinite:
+            screen = self._screening.screen(templates.stored, templates.starts, len(templates), self._last.sums)
+        if screen is None:
+            return super().step(templates)
+        return (self._step_unread if self.block.divergence.fixed_scales else self._step_read)(templates, screen)
+
+    def _step_unread(self, templates: CpuTemplates, label: Label) -> StepSums:
+        """A step that needs no scores, and reads only rows that are open or move."""
+        n, k, left_open = len(self.block), len(templates), list[int]()
+        labels, threads = np.empty(n, dtype=np.int32), self.block.backend.threads
+        threads.over_blocks(lambda start, stop: left_open.append(label(start, stop, labels)), np.arange(n + 1), 4 * k)
+        self._screening.record_open(sum(left_open), k)
+        return self.count_unscored(labels, k)
+
+    def _step_read(self, templates: CpuTemplates, label: Label) -> StepSums:
+        """A step that scores each row against its own template and sums in one read, if the weights are known then."""
+        block, divergence, k, left_open = self.block, self.block.divergence, len(templates), list[int]()
+        labels, best = np.empty(len(block), dtype=np.int32), np.empty(len(block))
+        known = divergence.fixed_weights or divergence.score_weights
+        given = block.rows.X, templates.stored, templates.starts, labels, *self.weights_of_rows, known
+        sums, cuts = np.zeros((k, block.shape[1])), groups_of(len(block))
+
+        def read(start: int, stop: int, groups: FloatArray) -> None:
+            left_open.append(label(cuts[start], cuts[stop], labels))
+            steps.score_and_sum(*given, cuts, start, stop, best, groups)
+
+        backend: Any = block.backend
+        backend.add_in_groups(read, cuts, sums)
+        self._screening.record_open(sum(left_open), k)
+        assignment = block.assignment(labels, best)
+        if not known:
+            return self.count(assignment, k)
+        return self.count_summed(assignment, sums)
+
+
 def groups_of(n: int) -> Array:
     """Where the groups begin in which n rows of an array are summed: always the same. → (groups + 1,)"""
     return np.linspace(0, n, SUMMED_APART + 1).astype(np.int64)
@@ -338,13 +599,29 @@ def order_of(labels: Array, k: int) -> tuple[Array, Array]:
     """Rows sorted by label, and where each label begins. → (n,), (k + 1,)"""
     order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
     bounds = np.zeros(k + 1, dtype=np.int64)
-    kernels.order_by_label(labels, bounds, order)
+    steps.order_by_label(labels, bounds, order)
     return order, bounds
 
 
-def exact(block: Block) -> bool:
-    """Whether sums of the rows with their fixed weights are integers that float64 can count."""
-    weights = block.fixed_weights
-    if not np.isfinite(kernels.total_if_whole(weights, 0, len(weights))):
-        return False
-    return bool(float(weights.max()) * block.rows.total_if_whole(block.backend.threads) < EXACT)
+def template_steps(form: TemplateForm) -> tuple[float, bool, float, float]:
+    """How templates of this form are stored in 16 bits: smoothing, whether they are logarithms, middle and step."""
+    if not form.logarithms:
+        return 0.0, False, 0.0, 1.0 / screen.INT16_LIMIT
+    low, high = log(form.smoothing), log1p(form.smoothing)
+    step = max((high - low) / 2 / screen.INT16_LIMIT, screen.MIN_STEP * max(1.0, -low, high))
+    return form.smoothing, True, (low + high) / 2, step
+
+
+def parts_of(bounds: Array) -> tuple[Array, Array, Array]:
+    """Cut large clusters into parts, for threads to share; the same parts for any number of threads.
+
+    ``bounds`` (k + 1,) tells where each label begins in an order of the rows. Returns the label of each part (m,),
+    where it begins (m + 1,), and a number (m,) for those that are not the first of their label, −1 for the others.
+    """
+    rows = np.diff(bounds)
+    pieces = np.maximum(1, -(-rows * SUM_PARTS // max(1, int(bounds[-1]))))
+    clusters = np.repeat(np.arange(len(rows)), pieces)
+    number = np.arange(len(clusters)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begins = bounds[clusters] + rows[clusters] * number // pieces[clusters]
+    places = np.where(number > 0, np.cumsum(number > 0) - 1, -1)
+    return clusters, np.append(begins, bounds[-1]), places

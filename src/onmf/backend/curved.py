@@ -4,8 +4,16 @@
     centroid: Σ_i w_i a_i φ''(a_i c_j) (a_i c_j − x_ij) = 0 for each cluster and feature
 
 Zeros of the rows occur in sums of ψ and of μ² φ''(μ) over all features, or over all rows of a cluster. :class:`Curves`
-computes these and the sums over the nonzeros: :class:`PlainCurves` directly, the oracle, and
-:mod:`onmf.backend.cpu_curves` at the cost of the nonzeros.
+computes these and the sums over the nonzeros: :class:`PlainCurves` directly, the oracle, and :class:`CpuCurves` at the
+cost of the nonzeros. Sums over all features are one function of log a for each cluster, and sums over all rows of a
+cluster one function of log c: sums of one function over products of two sets of numbers.
+
+    F(t) = Σ_j w_j f(e^t c_j) = Σ_j w_j g(t + s_j),   g(u) = f(e^u),   s_j = log c_j
+
+is a convolution on the logarithmic axis. The axis is cut into panels of equal width. On a panel g is a Chebyshev series
+of a few terms, so all that F needs of the points s_j are the Chebyshev moments of each panel. F itself is again smooth,
+and comes as series on panels of t. If g is analytic in a strip of half-width π, as for the negative binomial, the error
+is at rounding level; for other functions the panels are halved until it is.
 
 Symbols: C (k, p) centroids, μ = a·c, a (n,) scales, w (n,) sample weights, s = log c.
 """
@@ -15,22 +23,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf.divergence import Array, Convex, Divergence, FloatArray
+from onmf.divergence import Array, Convex, Divergence, Entries, FloatArray
 
-from .base import Assignment, Block, Templates
-from .run import Drift, Run, StepSums, largest_change
+from .base import Assignment, Block, Drift, Run, StepSums, Templates, largest_change
 
-ROWS_AT_A_TIME = 4096
-"""Rows whose scores are held together."""
-
-ENTRIES_AT_A_TIME = 1 << 20
-"""Entries of rows, zeros included, that are held together."""
+ROWS_AT_A_TIME = 4096  # rows whose scores are held together
+ENTRIES_AT_A_TIME = 1 << 20  # entries of rows, zeros included, that are held together
+REACH = 14.0  # how far the logarithm of the best scale may lie from that of the row's size
 
 PASSES = (2, 4)
 """Evaluations of the centroids in an update, while rows move and when none does any more.
@@ -38,24 +44,34 @@ PASSES = (2, 4)
 The first is at the old centroids; each of the others follows a step.
 """
 
-MAX_LOG_STEP = 2.0
-"""Longest step of log c."""
+MAX_LOG_STEP = 2.0  # longest step of log c
+LOG_STEP_TOL = 1e-11  # step of log c below which a centroid is found
+SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)  # least entry of a centroid besides zero: its logarithm is finite
+LOSS_ROUNDING = 1e-13  # rise of a loss, relative to the terms it is computed from, that counts as rounding
 
-LOG_STEP_TOL = 1e-11
-"""Step of log c below which a centroid is found."""
+TERMS = 12  # of a series on a panel
+MAX_WIDTH, MIN_WIDTH = 0.5, 0.5 / 64  # of the panels
+SERIES_ROUNDING = 1e-13  # error of the series, relative to the largest term of g on a panel, that counts as rounding
 
-SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
-"""Least entry of a centroid that is not zero: its logarithm is finite."""
+_ANGLES = np.pi * (np.arange(TERMS) + 0.5) / TERMS
+NODES: FloatArray = np.cos(_ANGLES)  # Chebyshev nodes on a panel from −1 to 1
+_TO_SERIES = np.cos(np.outer(_ANGLES, np.arange(TERMS))) * np.where(np.arange(TERMS) == 0, 1, 2) / TERMS
+_BETWEEN: FloatArray = np.cos(np.pi * np.arange(TERMS + 1) / TERMS)
+_AT_BETWEEN = np.cos(np.outer(np.arange(TERMS), np.arccos(_BETWEEN)))
 
-LOSS_ROUNDING = 1e-13
-"""Rise of a loss, relative to the terms it is computed from, that counts as rounding."""
+NOWHERE = np.empty(0, dtype=np.int64)
+
+Function = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
 class CurvedTemplates(Templates):
-    """Smoothed centroids; ``prepared`` is what the curves compute from them once."""
+    """Smoothed centroids, and what :class:`CpuCurves` computes from them once for all rows."""
 
-    prepared: object = None
+    CT: Any = None  # (p, k) their transpose; θ / c for the kernel of counts
+    largest: float = 0.0  # its largest entry
+    coefficients: Any = None  # series of Ψ, or those of Ψ and its derivative
+    targets: Any = None  # the axis of the series
 
 
 class CentroidEntries(NamedTuple):
@@ -119,7 +135,8 @@ class PlainCurves(Curves):
         X, sizes = block.dense(np.arange(start, stop)), block.sizes[start:stop]
         scores, scales = (np.empty((len(X), len(templates))) for _ in range(2))
         for k, c in enumerate(templates.B):
-            scales[:, k] = a = best_scales(block.convex, X, c, sizes)
+            a = sizes if block.convex.scale_rule == "size" else best_scales(block.convex, X, c, sizes)
+            scales[:, k] = a
             μ = a[:, None] * c
             scores[:, k] = np.sum(times(X, block.convex.slope, μ) - block.convex.psi(μ), axis=1)
         return scores, scales
@@ -140,9 +157,7 @@ class PlainCurves(Curves):
 
 
 def best_scales(convex: Convex, X: FloatArray, c: FloatArray, sizes: FloatArray) -> FloatArray:
-    """The scales of rows against one centroid: their sizes, or by bisection the roots of pull = push. → (n,)"""
-    if convex.scale_rule == "size":
-        return sizes
+    """The best scales of rows against one centroid: by bisection, the roots of pull = push. → (n,)"""
     t = np.log(np.where(sizes > 0, sizes, 1.0))
     low, high = t - REACH, t + REACH
     used = c > 0
@@ -155,14 +170,199 @@ def best_scales(convex: Convex, X: FloatArray, c: FloatArray, sizes: FloatArray)
     return np.where(sizes > 0, np.exp(t), 0.0)
 
 
-REACH = 14.0
-"""How far the logarithm of the best scale may lie from that of the row's size."""
-
-
 def times(x: FloatArray, slope: Callable[[FloatArray], FloatArray], μ: FloatArray) -> FloatArray:
     """The products x φ'(μ), in which 0 · (−∞) counts as 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x == 0, 0.0, x * slope(μ))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Panels of a part of the logarithmic axis: panel i goes from (first + i) · width to (first + i + 1) · width."""
+
+    first: int
+    panels: int
+    width: float = MAX_WIDTH
+
+    @classmethod
+    def over(cls, ends: FloatArray, width: float = MAX_WIDTH, margin: float = 0.0) -> Axis:
+        """The panels between two ends, and more on both sides if there is a margin."""
+        low, high = float(ends[0]) - margin, float(ends[1]) + margin
+        first = int(np.floor(low / width))
+        return cls(first, int(np.floor(high / width)) - first + 1, width)
+
+    @property
+    def nodes(self) -> FloatArray:
+        """The nodes of all panels. → (panels · terms,)"""
+        starts = self.first + np.arange(self.panels)
+        return ((starts[:, None] + (NODES + 1) / 2) * self.width).ravel()
+
+    def moments(self, points: FloatArray, weights: FloatArray, rows: Array, number: int) -> FloatArray:
+        """Chebyshev moments of points in each of ``number`` rows; empty ``weights`` or ``rows`` are ones or zeros.
+
+        → (number, panels, terms)
+        """
+        from onmf.kernels.bregman import add_moments  # numba takes long to import
+
+        moments = np.zeros((number, self.panels, TERMS))
+        add_moments(points, weights, rows, self.width, self.first, moments)
+        return moments
+
+
+def series_of(values: FloatArray) -> FloatArray:
+    """Chebyshev coefficients on each panel, from values at its nodes: (..., panels · terms) → (..., panels, terms)"""
+    split = values.reshape(*values.shape[:-1], -1, TERMS)
+    return np.asarray(split @ _TO_SERIES)
+
+
+def convolve(function: Function, moments: FloatArray, points: Axis, targets: Axis) -> FloatArray:
+    """Σ_j w_j f(e^t c_j) as series on the panels of ``targets``, from the moments of log c on those of ``points``.
+
+    (rows, panels of points, terms) → (rows, panels of targets, terms)
+
+    The panels of both axes have one width, so g depends on the sum of two panels only, and is computed once for each
+    sum. Panels without points are left out. Time and memory are bounded by the range of both axes, not its square.
+    """
+    used = np.flatnonzero(moments.any(axis=(0, 2)))
+    sums = Axis(points.first + targets.first, points.panels + targets.panels - 1, points.width)
+    starts = (sums.first + np.arange(sums.panels))[:, None, None]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # g at the nodes of a panel of targets and of one of points, by their sum: (sums, terms, terms)
+        grid = function(np.exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width))
+    grid = grid @ _TO_SERIES
+    held, out = moments[:, used].reshape(len(moments), -1), np.empty((len(moments), targets.panels, TERMS))
+    for t in range(targets.panels):
+        out[:, t] = np.einsum("rs,ns->rn", held, grid[t + used].transpose(1, 0, 2).reshape(TERMS, -1))
+    return series_of(out.reshape(len(out), -1))
+
+
+def _error(function: Function, size: Function, axis: Axis) -> float:
+    """The largest error of the series of f(e^u) between the nodes, relative to the largest size on a panel."""
+    starts = axis.first + np.arange(axis.panels)
+    between = (starts[:, None] + (_BETWEEN + 1) / 2) * axis.width
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        exact, nodes, sizes = function(np.exp(between)), function(np.exp(axis.nodes)), size(np.exp(between))
+    if not (np.isfinite(exact).all() and np.isfinite(nodes).all()):
+        return np.inf
+    found = series_of(nodes) @ _AT_BETWEEN
+    largest = np.maximum(np.abs(exact), sizes).max(axis=1)
+    return float(np.max(np.abs(found - exact).max(axis=1) / np.where(largest > 0, largest, 1.0)))
+
+
+class CpuCurves(Curves):
+    """Sums over nonzeros by kernels, and over zeros by series."""
+
+    def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
+        fitted = block.convex.scale_rule == "fit"
+        sizes = block.sizes[block.sizes > 0]
+        functions, margin = functions_of(block.convex), REACH if fitted else 0.0
+        points = [logs_of_entries(c) for c in C]
+        places, entries = ends(np.log(sizes)), ends(*(each for each, _ in points))
+        width = width_on(block.convex, Axis.over(places, margin=margin), entries)
+        targets, axis = Axis.over(places, width, margin), Axis.over(entries, width)
+        moments = np.concatenate([axis.moments(each, counts, NOWHERE, 1) for each, counts in points])
+        series = [convolve(function, moments, axis, targets) for function in functions[: 1 + fitted]]
+        # The kernel for sizes adds one term to all clusters at a time.
+        coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
+        CT = np.ascontiguousarray(C.T)
+        phi = block.convex.kernel_functions
+        if isinstance(phi, float) and not fitted:  # θ
+            with np.errstate(divide="ignore", over="ignore"):  # the kernel reads infinity as a large number
+                np.divide(phi, CT, out=CT)
+        return CurvedTemplates(C, None, CT, float(CT.max()), coefficients, targets)
+
+    def scores(
+        self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
+    ) -> tuple[FloatArray, FloatArray]:
+        from onmf.kernels import bregman as kernels
+
+        scores, entries = np.empty((stop - start, len(templates))), Entries.of(block.source)
+        phi, sizes, CT = block.convex.kernel_functions, block.sizes, templates.CT
+        series = templates.coefficients, templates.targets.width, templates.targets.first
+        if block.convex.scale_rule == "fit":
+            scales = np.empty_like(scores)
+            kernels.scores_and_scales(*entries, CT, *series, phi, REACH, start, stop, sizes, scores, scales)
+            return scores, scales
+        if isinstance(phi, float):
+            kernels.counts_at_sizes(*entries, CT, templates.largest, *series, start, stop, sizes, scores)
+        else:
+            kernels.scores_at_sizes(*entries, CT, *series, phi, start, stop, sizes, scores)
+        return scores, np.broadcast_to(sizes[start:stop, None], scores.shape)
+
+    def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
+        from onmf.kernels import bregman as kernels
+        from onmf.kernels.steps import order_by_label
+
+        starts, k, weights = centroids.starts, len(centroids.starts) - 1, block.host_weights
+        order, bounds = np.empty(len(labels), dtype=np.int64), np.zeros(k + 1, dtype=np.int64)
+        order_by_label(labels, bounds, order)
+        entries, phi = Entries.of(block.source), block.convex.kernel_functions
+        points = np.log(centroids.values)
+        with np.errstate(divide="ignore"):
+            places = np.log(scales)  # −∞ of 0
+        functions, entries_between, rows_between = functions_of(block.convex), ends(points), ends(places)
+        width = width_on(block.convex, Axis.over(rows_between), entries_between)
+        axis, targets = Axis.over(rows_between, width), Axis.over(entries_between, width)
+        moments = axis.moments(places, weights, labels.astype(np.int64), k)
+        series = [convolve(function, moments, axis, targets) for function in functions]
+        out, slopes = np.empty((3, len(points))), np.empty(len(points))
+        loss, pulls, push = out
+
+        def clusters(start: int, stop: int) -> None:
+            kernels.pulls_by_label(
+                *entries, order, bounds, scales, weights, *centroids, phi, start, stop, slopes, pulls
+            )
+            for c in range(start, stop):
+                own = slice(starts[c], starts[c + 1])
+                one, other = (coefficients[c] for coefficients in series)
+                kernels.series_at(points[own], one, other, width, targets.first, loss[own], push[own])
+
+        work = max(1, block.source.size // max(1, len(block)))
+        block.backend.threads.over_blocks(clusters, bounds, 4 * work)
+        loss -= slopes
+        return out
+
+
+def logs_of_entries(centroid: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of the positive entries of a centroid, and how often each occurs.
+
+    The smallest entry of a smoothed centroid is that of all features which do not occur in the cluster.
+    """
+    least = centroid.min(where=centroid > 0, initial=np.inf)
+    larger = centroid[centroid > least]
+    counts = np.ones(len(larger) + 1)
+    counts[-1] = np.count_nonzero(centroid == least)
+    return np.log(np.append(larger, least if counts[-1] else 1.0)), counts
+
+
+def ends(*points: FloatArray) -> FloatArray:
+    """The smallest and the largest finite number. → (2,)"""
+    finite = [each if np.isfinite(each).all() else each[np.isfinite(each)] for each in points]
+    known = [each for each in finite if len(each)]
+    return np.array([min(each.min() for each in known), max(each.max() for each in known)] if known else [0.0, 0.0])
+
+
+def functions_of(convex: Convex) -> list[Function]:
+    """ψ(μ) and μ² φ''(μ)."""
+    return [convex.psi, lambda μ: μ * convex.moment(μ)]
+
+
+def width_on(convex: Convex, axis: Axis, between: FloatArray) -> float:
+    """The width of panels on which series are exact for products of numbers on an axis and between two ends."""
+    other = Axis.over(between)
+    low = (axis.first + other.first) * axis.width
+    reach = np.array([low, low + (axis.panels + other.panels) * axis.width])
+    psi, push = functions_of(convex)
+    sized, width = ((psi, convex.terms_of_psi), (push, push)), MAX_WIDTH  # with the size of the terms of each
+    while width >= MIN_WIDTH:
+        panels = Axis.over(reach, width)
+        if all(_error(function, size, panels) <= SERIES_ROUNDING for function, size in sized):
+            return width
+        width /= 2
+    raise ValueError(
+        "phi changes too fast to be interpolated between the smallest and the largest product of a scale and a "
+        "centroid's entry: use scale='none', or bring the entries of X near 1."
+    )
 
 
 @dataclass(frozen=True)
@@ -246,7 +446,6 @@ class CurvedBlock(Block):
     def _over_rows(self, templates: Templates, keep: Callable[[slice, FloatArray, FloatArray], None]) -> None:
         """Call ``keep(rows, scores, scales)`` for some rows at a time."""
         assert isinstance(templates, CurvedTemplates), "templates come from prepare()"
-
         curves = self.curves
         at_a_time = curves.rows_at_a_time(self.shape[1])
 
@@ -263,20 +462,17 @@ class CurvedBlock(Block):
     def _forbid(self, templates: Templates, start: int, stop: int, scores: FloatArray) -> None:
         """Scores of −∞ where a row is positive and the centroid is zero, if that costs infinity."""
         zero = templates.B == 0
-        if not zero.any() or not np.isneginf(slope_at_zero(self.convex)):
+        if not zero.any():
             return
-        rows = self.source[start:stop]
-        scores[(rows != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
+        with np.errstate(divide="ignore"):
+            infinite = np.isneginf(self.convex.slope(np.zeros(1))[0])
+        if infinite:
+            rows = self.source[start:stop]
+            scores[(rows != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
 
     def evaluate(self, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         """As :meth:`Curves.evaluate`. → (3, entries)"""
         return self.curves.evaluate(self, labels, scales, centroids)
-
-
-def slope_at_zero(convex: Convex) -> float:
-    """φ'(0)."""
-    with np.errstate(divide="ignore"):
-        return float(convex.slope(np.zeros(1))[0])
 
 
 Evaluate = Callable[[CentroidEntries], FloatArray]
@@ -291,12 +487,8 @@ class CurvedRun(Run):
     def step_from(self, centroids: FloatArray) -> StepSums:
         return self.step(self.block.prepare(centroids))
 
-    def evaluate(self, centroids: CentroidEntries) -> FloatArray:
-        """Sums over the rows with their labels and scales. → (3, entries)"""
-        return self.block.evaluate(*self.collect(), centroids)
-
     def update(self, step: StepSums, W: FloatArray) -> Drift:
-        return update_curved(self.block.divergence, step, W, self.evaluate)
+        return update_curved(self.block.divergence, step, W, partial(self.block.evaluate, *self.collect()))
 
 
 def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluate: Evaluate) -> Drift:
@@ -323,37 +515,30 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     return lambda: change
 
 
-class Point(NamedTuple):
-    """Places s = log c of the entries of all centroids, with their losses and h = log(pull / push)."""
-
-    s: FloatArray
-    loss: FloatArray
-    h: FloatArray
-    size: FloatArray
-
-
 def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> CentroidEntries:
     """Centroids of lower loss, in each entry that is not the best already."""
 
-    def at(s: FloatArray) -> Point:
+    def at(s: FloatArray) -> FloatArray:
+        """Places s = log c, their losses, h = log(pull / push), and the size of the terms of a loss. → (4, entries)"""
         loss, pull, push = evaluate(centroids._replace(values=np.maximum(np.exp(s), SMALLEST_NORMAL)))
         known = (pull > 0) & (push > 0)
         h = np.where(known, np.log(np.where(known, pull, 1.0) / np.where(known, push, 1.0)), 0.0)
-        return Point(s, loss, h, np.abs(loss) + pull + push)
+        return np.stack([s, loss, h, np.abs(loss) + pull + push])
 
     best = at(np.log(centroids.values))
-    step = np.clip(best.h, -MAX_LOG_STEP, MAX_LOG_STEP)
+    step = np.clip(best[2], -MAX_LOG_STEP, MAX_LOG_STEP)
     for _ in range(passes - 1):
         if not np.any(np.abs(step) > LOG_STEP_TOL):
             break
-        tried = at(best.s + step)
-        lower = tried.loss <= best.loss + LOSS_ROUNDING * best.size
+        s, loss, h, size = best
+        tried = at(s + step)
+        lower = tried[1] <= loss + LOSS_ROUNDING * size
         with np.errstate(divide="ignore", invalid="ignore"):
-            tangent = (tried.h - best.h) / step
+            tangent = (tried[2] - h) / step
         tangent = np.where(np.isfinite(tangent) & (tangent < -0.1), tangent, -1.0)
-        step = np.where(lower, np.clip(-tried.h / tangent, -MAX_LOG_STEP, MAX_LOG_STEP), step / 4)
-        best = Point(*(np.where(lower, new, old) for new, old in zip(tried, best, strict=True)))
-    return centroids._replace(values=unless_converged(centroids.values, np.exp(best.s)))
+        step = np.where(lower, np.clip(-tried[2] / tangent, -MAX_LOG_STEP, MAX_LOG_STEP), step / 4)
+        best = np.where(lower, tried, best)
+    return centroids._replace(values=unless_converged(centroids.values, np.exp(best[0])))
 
 
 def unless_converged(before: FloatArray, after: FloatArray) -> FloatArray:

@@ -1,7 +1,5 @@
 """The reference backend: plain NumPy and SciPy, short enough to be checked by eye. The oracle of the others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A pool of threads that share one loop over rows, clusters or entries."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable
@@ -13,14 +11,9 @@ import numpy as np
 
 from onmf.divergence import Array
 
-WORTH_A_THREAD = 200_000
-"""Units of work below which a block is not worth handing to a thread."""
-
-CLUSTERS_AT_A_TIME = 4
-"""Clusters whose templates or centroids are computed together: half a cache line of their transpose."""
-
-ENTRIES_IN_ONE_CALL = 1 << 14
-"""Entries of templates or centroids that are computed in one call."""
+WORTH_A_THREAD = 200_000  # units of work below which a block is not worth handing to a thread
+CLUSTERS_AT_A_TIME = 4  # whose templates or centroids are computed together: half a cache line of their transpose
+ENTRIES_IN_ONE_CALL = 1 << 14  # of templates or centroids
 
 Kernel = Callable[[int, int], None]
 

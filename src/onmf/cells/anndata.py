@@ -5,22 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from onmf.backend import to_host
+from onmf.door.write import write_table
+from onmf.io.isolate import Isolated
 
+from .annotate import add_results
 from .counts import check_counts, whole_layers_of
-from .matrix import canonical
-from .orientation import notes_if_transposed
-from .read import Cells
-from .result import CellClustering, Markers
+from .files import Cells, notes_if_transposed
+from .matrix import as_csr, canonical
+
+if TYPE_CHECKING:
+    from .genes import Markers
+    from .kind import CellClusters
+
+MARKERS = 25  # marker genes of each cluster in the table
 
 
-def check_anndata(adata: Any) -> None:
-    """Refuse what is not an AnnData object that results can be written to."""
+def cells_of(adata: Any, layer: str | None) -> Cells:
+    """The counts of an AnnData object, which are checked, and its names. The arrays of the object are not changed."""
     if isinstance(adata, str | os.PathLike):
         raise TypeError(f"adata is a path, not an AnnData object: pass anndata.read_h5ad({os.fspath(adata)!r}).")
     if not (hasattr(adata, "obs") and hasattr(adata, "varm")):
@@ -33,11 +40,6 @@ def check_anndata(adata: Any) -> None:
             "adata is a view of a backed object, and nothing can be written into it: pass the whole object, or "
             "adata.to_memory()."
         )
-
-
-def cells_of(adata: Any, layer: str | None) -> Cells:
-    """The counts of an AnnData object, which are checked, and its names. The arrays of the object are not changed."""
-    check_anndata(adata)
     if layer is not None and layer not in adata.layers:
         layers = ", ".join(repr(name) for name in adata.layers if name is not None)  # None is X, since anndata 0.13
         remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"it has {layers or 'no layers'}"
@@ -53,26 +55,19 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
 
 
 def write_results(
-    adata: Any,
-    result: CellClustering,
-    key: str,
-    *,
-    layer: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    adata: Any, result: CellClusters, key: str, *, layer: str | None, parameters: Mapping[str, Any]
 ) -> None:
     """Write clusters, how sure they are, genes and markers into an AnnData object. See :func:`onmf.cells.cluster`."""
     import pandas as pd
 
     model, k = result.model, len(result.names)
     categories = [str(number) for number in range(k)]
-    scales = np.full(len(result.labels), np.nan)
-    scales[result.labels >= 0] = to_host(model.scales_)
     of_cells = {
         key: pd.Categorical.from_codes(result.labels, categories=categories),
         f"{key}_confidence": result.confidence,
         f"{key}_runner_up": pd.Categorical.from_codes(result.runners_up, categories=categories),
         f"{key}_margin": result.margins,
-        f"{key}_scale": scales,
+        f"{key}_scale": result.scales,
     }
     of_genes = {
         "deviance": result.deviance,
@@ -80,7 +75,7 @@ def write_results(
     }
     about = {
         "params": {"n_clusters": k, "layer": layer or "X", "beta_loss": str(model.beta_loss), "view": result.view}
-        | {name: value for name, value in (parameters or {}).items() if isinstance(value, str | Real)},
+        | {name: value for name, value in parameters.items() if isinstance(value, str | Real)},
         "names": np.array(result.names, dtype=object),
         "n_iter": int(model.n_iter_),
         "objective": float(model.reconstruction_err_),
@@ -126,3 +121,66 @@ def scanpy_markers(
         name: np.rec.fromarrays(list(values), dtype=[(group, dtype) for group in groups])
         for name, (values, dtype) in tables.items()
     }
+
+
+def write_markers(clusters: CellClusters, path: Path) -> None:
+    """Write a row for each cluster and marker gene, the best first."""
+    found, k = clusters.markers, clusters.n_clusters
+    shown = min(MARKERS, found.genes.shape[1])
+
+    def digits(values: Any, format: str) -> list[float]:
+        return [float(f"{value:{format}}") for value in values[:, :shown].ravel()]
+
+    columns: dict[str, Sequence[Any]] = {
+        "cluster": np.repeat(np.arange(k), shown).tolist(),
+        "name": [name for name in clusters.names for _ in range(shown)],
+        "rank": list(range(1, shown + 1)) * k,
+        "gene": [clusters.table.symbols_or_genes[j] for j in found.genes[:, :shown].ravel()],
+        "effect": digits(found.scores, ".4g"),
+        "share_inside": digits(found.share_inside, ".4f"),
+        "share_outside": digits(found.share_outside, ".4f"),
+        "log2_fold_change": digits(found.log_fold_changes, ".4g"),
+        "p_adjusted": digits(found.adjusted, ".3g"),
+    }
+    write_table(path, [columns])
+
+
+def write_h5ad(clusters: CellClusters, path: Path) -> None:
+    """Write the input with the results. An AnnData file is copied with all it holds; others are written anew."""
+    import h5py
+    from anndata import AnnData
+    from anndata.io import sparse_dataset, write_elem
+    from pandas import DataFrame
+    from scipy.sparse import csr_matrix
+
+    cells = clusters.table
+    n, p = cells.X.shape
+    adata = AnnData(obs=DataFrame(index=cells.barcodes), var=DataFrame(index=cells.genes))
+    write_results(adata, clusters, "onmf", layer=None if cells.place == "X" else cells.place, parameters={})
+    if clusters.embedding is not None:
+        adata.obsm["X_tsne"] = clusters.embedding
+    source = Path(cells.source)
+    if source.suffix == ".h5ad" and source.is_file():
+        part = path.with_suffix(".results")
+        adata.write_h5ad(part)
+        try:
+            with Isolated.for_file(source) as reader:
+                if reader(add_results, str(source.resolve()), str(part), str(path), n, p):
+                    return
+        finally:
+            part.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # tables as AnnData wrote them before version 0.7: nothing can be added
+    if cells.classes is not None:
+        adata.obs["label"] = [name or "" for name in cells.classes]
+    if cells.symbols or cells.ids:
+        adata.var["symbol" if cells.symbols else "id"] = cells.symbols or cells.ids
+    in_memory = hasattr(cells.X, "indptr")
+    adata.X = csr_matrix(cells.X if in_memory else (n, p))
+    adata.write_h5ad(path, compression="gzip")
+    if not in_memory:  # counts that are larger than memory are added in batches
+        options = {"compression": "gzip", "chunks": (1 << 16,), "indptr_dtype": np.int64}
+        with h5py.File(path, "r+") as file:
+            write_elem(file, "X", csr_matrix((0, p), dtype=cells.X.dtype), dataset_kwargs=options)
+            stored = sparse_dataset(file["X"])
+            for batch in as_csr(cells.X):
+                stored.append(batch)

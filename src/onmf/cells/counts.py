@@ -1,7 +1,5 @@
 """Checks that counts are counts. If they are not, says what they look like and where the counts may be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,19 +8,12 @@ from scipy.sparse import csr_array, vstack
 
 from onmf.datasets.pieces import ROWS
 
+from .files import Cells, setting, whole_layers
 from .matrix import are_whole, canonical
-from .read import Cells, whole_layers
-from .wording import setting
 
-LOGARITHMS = 20
-"""Largest value that logarithms have: even to base 2, it stands for a million counts."""
-
-SAMPLE = 2_000
-"""Number of cells that are looked at to say what the entries are, if they are not whole."""
-
-EQUAL = 1e-3
-"""Largest relative difference between sums of cells that were made equal; half-precision numbers need it."""
-
+LOGARITHMS = 20  # largest value that logarithms have: even to base 2, it stands for a million counts
+SAMPLE = 2_000  # number of cells that are looked at to say what the entries are, if they are not whole
+EQUAL = 1e-3  # largest relative difference between sums of cells that were made equal; half-precision numbers need it
 POWERS: dict[str, Callable[[Any], Any]] = {
     "natural logarithm": np.expm1,
     "logarithm to base 2": lambda x: np.exp2(x) - 1,
@@ -89,19 +80,9 @@ def check_counts(
 
 
 def whole_layers_of(adata: Any, besides: str | None = None) -> list[str]:
-    """Layers of an AnnData object whose first rows hold whole numbers.
+    """Layers of an AnnData object, in memory or backed, whose first rows hold whole numbers.
 
-    Parameters
-    ----------
-    adata : AnnData
-        In memory or backed.
-    besides : str, optional
-        A layer that is not looked at; None for ``X``.
-
-    Returns
-    -------
-    list of str
-        ``"X"``, names of layers, ``"raw"``.
+    The layer ``besides``, or ``X`` if that is None, is not looked at.
     """
     places = {} if besides is None or adata.X is None else {"X": adata.X}
     if besides != "raw" and getattr(adata, "raw", None) is not None:
@@ -111,15 +92,9 @@ def whole_layers_of(adata: Any, besides: str | None = None) -> list[str]:
 
 
 class CountCheck:
-    """Checks counts in batches of cells, as they are read.
+    """Checks counts in batches of cells, with the parameters of :func:`check_counts`.
 
-    Parameters
-    ----------
-    place, elsewhere, barcodes, genes
-        As for :func:`check_counts`.
-    in_file : bool, default=False
-        Whether the counts are read from a file, where ``layer`` can name every place. Otherwise they are those of an
-        AnnData object.
+    In a file (``in_file``), ``layer`` can name every place; in an AnnData object it cannot.
     """
 
     def __init__(
@@ -131,11 +106,9 @@ class CountCheck:
         *,
         in_file: bool = False,
     ) -> None:
-        self.in_file = in_file
-        self.place, self.elsewhere, self.barcodes, self.genes = place, elsewhere, barcodes, genes
-        self.seen = 0
-        self.largest = 0.0
-        self.example = ""
+        self.place, self.elsewhere, self.in_file = place, elsewhere, in_file
+        self.barcodes, self.genes = barcodes, genes
+        self.seen, self.largest, self.example = 0, 0.0, ""
         self.sample: list[csr_array] = []
 
     def add(self, batch: Any) -> None:
@@ -149,20 +122,18 @@ class CountCheck:
         if not (np.isfinite(low) and np.isfinite(high)):
             entry = int(np.argmin(np.isfinite(data)))
             kind = "missing (NaN)" if np.isnan(data[entry]) else "infinite"
-            raise ValueError(self._sentence(f"an entry is {kind}, {self._where(X, entry)}."))
+            raise self._error(f"an entry is {kind}, {self._where(X, entry)}.")
         if low < 0:
             entry = int(np.argmin(data))
             value = f"{data[entry]:.6g}, {self._where(X, entry)}"
-            raise ValueError(self._sentence(f"an entry is negative ({value}), as after scaling or batch correction."))
+            raise self._error(f"an entry is negative ({value}), as after scaling or batch correction.")
         self.largest = max(self.largest, float(high))
-        if data.dtype.kind == "f":
-            fractional = data != np.floor(data)
-            if fractional.any():
-                entry = int(np.argmax(fractional))
-                self.example = self.example or f"{data[entry]:.6g}, {self._where(X, entry)}"
-                missing = SAMPLE - sum(part.shape[0] for part in self.sample)
-                if missing > 0:
-                    self.sample.append(X[:missing].astype(np.float64))
+        if not are_whole(data):
+            entry = int(np.argmax(data != np.floor(data)))
+            self.example = self.example or f"{data[entry]:.6g}, {self._where(X, entry)}"
+            missing = SAMPLE - sum(part.shape[0] for part in self.sample)
+            if missing > 0:
+                self.sample.append(X[:missing].astype(np.float64))
 
     def finish(self) -> list[str]:
         """Judge what was seen. → notes; a ValueError if it cannot be counts"""
@@ -170,66 +141,44 @@ class CountCheck:
             raise ValueError(f"{self.place} has no counts: all entries of its {self.seen:,} cells are zero.")
         if not self.sample:
             return []
-        finding = describe(csr_array(vstack(self.sample, format="csr")), self.largest)
-        if finding:
-            raise ValueError(self._sentence(f"some entries are not whole ({self.example}), and {finding}."))
+        if finding := _describe(csr_array(vstack(self.sample, format="csr")), self.largest):
+            raise self._error(f"some entries are not whole ({self.example}), and {finding}.")
         return [f"Some counts are not whole ({self.example}): they are taken as estimates of counts."]
 
     def _where(self, X: csr_array, entry: int) -> str:
         """Cell and gene of an entry of the last batch."""
-        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1 + self.seen - X.shape[0]
-        column = int(X.indices[entry])
-        cell = f"cell {row + 1}" if self.barcodes is None else f"cell {self.barcodes[row]!r}"
-        gene = f"gene {column + 1}" if self.genes is None else f"gene {self.genes[column]!r}"
-        return f"{cell}, {gene}"
+        row, column = int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
+        row += self.seen - X.shape[0]
+        cell = row + 1 if self.barcodes is None else repr(self.barcodes[row])
+        gene = column + 1 if self.genes is None else repr(self.genes[column])
+        return f"cell {cell}, gene {gene}"
 
-    def _sentence(self, finding: str) -> str:
+    def _error(self, finding: str) -> ValueError:
+        """The refusal, with the places that hold whole numbers and how the first of them is asked for."""
+        remedy = "Use the counts as they were measured, before normalisation, logarithms and scaling."
         names = list(self.elsewhere() if callable(self.elsewhere) else self.elsewhere)
-        places = [name if name in ("X", "raw") else f"the layer {name!r}" for name in names[:5]]
-        if places:
-            *first, last = places
-            remedy = f"Whole numbers are in {', '.join(first)}{' and ' if first else ''}{last}: use "
-            remedy += f"one of these, such as {self._how(names[0])}." if first else f"{self._how(names[0])}."
-        else:
-            remedy = "Use the counts as they were measured, before normalisation, logarithms and scaling."
-        return f"{self.place} holds no counts: {finding} {remedy}"
-
-    def _how(self, name: str) -> str:
-        """How a place is asked for."""
-        if self.in_file:
-            return setting("layer", name)
-        return {"X": "layer=None", "raw": "adata.raw.to_adata()"}.get(name, f"layer={name!r}")
+        if names:
+            *first, last = [name if name in ("X", "raw") else f"the layer {name!r}" for name in names[:5]]
+            places = f"{', '.join(first)} and {last}" if first else last
+            how = {"X": "layer=None", "raw": "adata.raw.to_adata()"}.get(names[0], f"layer={names[0]!r}")
+            how = setting("layer", names[0]) if self.in_file else how
+            remedy = f"Whole numbers are in {places}: use {'one of these, such as ' if first else ''}{how}."
+        return ValueError(f"{self.place} holds no counts: {finding} {remedy}")
 
 
-def describe(X: csr_array, largest: float) -> str:
-    """Say what entries that are not whole look like.
-
-    Parameters
-    ----------
-    X : csr_array
-        Some cells, as float64.
-    largest : float
-        The largest entry of all cells.
-
-    Returns
-    -------
-    str
-        The end of a sentence; empty if they may be estimates of counts.
-    """
+def _describe(X: csr_array, largest: float) -> str:
+    """Say what entries that are not whole look like, with the largest of all; empty if they may be estimates."""
     if largest <= LOGARITHMS:
         for name, power in POWERS.items():
-            counts = X.copy()
-            counts.data = power(X.data)
+            counts = csr_array((power(X.data), X.indices, X.indptr), shape=X.shape)
             small = counts.data[counts.data < 1000]  # larger ones are not exact enough to tell
             if small.size and np.mean(np.abs(small - np.rint(small)) < 0.01) > 0.999:
                 return f"each is the {name} of one plus a whole number: the counts were log-transformed"
-            total = _equal_sums(counts)
-            if total:
+            if total := _equal_sums(counts):
                 return f"the entries of each cell were normalised to {total:,.6g} and log-transformed ({name})"
             if _multiples(counts):
                 return f"the entries of each cell were normalised and log-transformed ({name})"
-    total = _equal_sums(X)
-    if total:
+    if total := _equal_sums(X):
         return f"the entries of each cell sum to {total:,.6g}: the counts were normalised"
     if _multiples(X):
         return "the entries of each cell are multiples of one number: the counts were normalised"
@@ -250,13 +199,10 @@ def _equal_sums(X: csr_array) -> float:
 
 def _multiples(X: csr_array) -> bool:
     """Whether the entries of nearly every cell are multiples of its smallest one, as one count is the smallest."""
-    tested = multiples = 0
-    for start, stop in zip(X.indptr[:-1], X.indptr[1:], strict=True):
-        entries = X.data[start:stop]
-        if len(entries) < 10 or tested == 200:
-            continue
+    multiples = []
+    for row in np.flatnonzero(np.diff(X.indptr) >= 10)[:200]:
+        entries = X.data[X.indptr[row] : X.indptr[row + 1]]
         ratios = entries / entries.min()
         ratios = ratios[ratios < 100]  # larger ones are not exact enough to tell
-        tested += 1
-        multiples += bool(np.mean(np.abs(ratios - np.rint(ratios)) < 0.01) > 0.99)
-    return tested >= 3 and multiples >= 0.9 * tested
+        multiples.append(np.mean(np.abs(ratios - np.rint(ratios)) < 0.01) > 0.99)
+    return len(multiples) >= 3 and sum(multiples) >= 0.9 * len(multiples)

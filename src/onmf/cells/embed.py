@@ -5,8 +5,6 @@ counts, μ = s q counts are expected, and the residual of the count x is (x − 
 (Lause, Berens and Kobak, Genome Biology 2021). Residuals are dense, so they are computed in blocks of rows and dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,24 +14,18 @@ from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
 from onmf.backend.threads import available_cores
-from onmf.data.structure import check_structure
+from onmf.data.validate import check_structure
 from onmf.divergence import Array, FloatArray, divide
-from onmf.tsne import FEW, Progress, first_two, tsne
+from onmf.plot import FEW, Progress, first_two, tsne
 
-OVERDISPERSION = 100.0
-"""θ of the residuals: counts that are nearly Poisson, as molecules counted one by one are."""
-
-COMPONENTS = 50
-"""Principal components from which the map is made."""
-
+OVERDISPERSION = 100.0  # θ of the residuals: counts that are nearly Poisson, as molecules counted one by one are
+COMPONENTS = 50  # principal components from which the map is made
 MOST_GENES = 3000
 """Genes of which a covariance matrix is made. If there are more, those with the most variable residuals are used."""
 
-MOST_CELLS = 100_000
-"""Cells on a map. More cannot be told apart on a screen."""
+MOST_CELLS = 100_000  # Cells on a map. More cannot be told apart on a screen.
 
-BLOCK = 1 << 22
-"""Residuals to compute at a time."""
+BLOCK = 1 << 22  # residuals to compute at a time
 
 
 def map_of_cells(
@@ -43,11 +35,6 @@ def map_of_cells(
 
     The map is a t-SNE, made by openTSNE, of the first 50 principal components of Pearson residuals, and starts from
     the first two of them. It keeps neighbourhoods; distances between groups, and their sizes, mean little.
-
-    openTSNE was chosen over umap-learn after a comparison on two busy cores. It kept neighbours slightly better: of the
-    classes of 3,774 sorted blood cells, ten neighbours on the map found 0.87 (umap-learn 0.85, the components 0.89).
-    It took 15 s (25 to 38 s), and 66 s for 50,000 cells (52 to 117 s). Both give the same map again for the same seed,
-    but umap-learn then uses one core only, and it needs further packages.
 
     Parameters
     ----------
@@ -86,12 +73,11 @@ def map_of_cells(
     rows = np.flatnonzero(counts.sum(axis=1) > 0)
     if len(rows) > MOST_CELLS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_CELLS, replace=False))
-    embedding = np.full((n, 2), np.nan)
+    embedding, cores = np.full((n, 2), np.nan), n_threads or available_cores()
     drawn = counts if len(rows) == n else counts[rows]
-    cores = n_threads or available_cores()
     with threadpool_limits(cores):
         genes = variable_genes(drawn, report) if drawn.shape[1] > MOST_GENES else np.arange(drawn.shape[1])
-        components = residual_components(drawn[:, genes] if len(genes) < drawn.shape[1] else drawn, progress=report)
+        components = residual_components(drawn[:, genes] if len(genes) < drawn.shape[1] else drawn, report)
     source = f"Pearson residuals of {len(genes):,} gene{'s' if len(genes) != 1 else ''}"
     if len(rows) < FEW:
         embedding[rows] = first_two(components)
@@ -101,27 +87,13 @@ def map_of_cells(
     return embedding, f"t-SNE (openTSNE) of the first {components.shape[1]} principal components of {source}{left}"
 
 
-def residual_components(X: csr_array, components: int = COMPONENTS, *, progress: Progress | None = None) -> FloatArray:
-    """Return the principal components of the Pearson residuals, cells × components.
+def residual_components(X: csr_array, report: Progress, components: int = COMPONENTS) -> FloatArray:
+    """The principal components of the Pearson residuals, cells × components.
 
     They are exact: the covariance of the genes is summed over blocks of rows, and its leading eigenvectors multiply the
     residuals, which are computed a second time. The sign of each component makes its largest weight positive.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n_cells, n_genes)
-        Counts.
-    components : int, default=50
-        Number of components, if there are as many genes and cells.
-    progress : callable, optional
-        Called with the name of the step and the share of it that is done.
-
-    Returns
-    -------
-    ndarray
     """
     n, p = X.shape
-    report = progress or (lambda name, share: None)
     covariance, total = np.zeros((p, p)), np.zeros(p)
     for start, residuals in _residuals(X):
         covariance += residuals.T @ residuals
@@ -140,15 +112,14 @@ def residual_components(X: csr_array, components: int = COMPONENTS, *, progress:
     return out
 
 
-def variable_genes(X: csr_array, progress: Progress | None = None) -> Array:
-    """Return the columns whose Pearson residuals have the largest variance, in their order; ``MOST_GENES`` at most."""
+def variable_genes(X: csr_array, report: Progress) -> Array:
+    """The columns whose Pearson residuals have the largest variance, in their order; ``MOST_GENES`` at most."""
     n, p = X.shape
     total, squares = np.zeros(p), np.zeros(p)
     for start, residuals in _residuals(X):
         total += residuals.sum(axis=0, dtype=np.float64)
         squares += np.einsum("ij,ij->j", residuals, residuals, dtype=np.float64)
-        if progress is not None:
-            progress("choosing genes for the map", start / n)
+        report("choosing genes for the map", start / n)
     variance = squares - total**2 / max(n, 1)
     return np.sort(np.argsort(-variance, kind="stable")[:MOST_GENES])
 

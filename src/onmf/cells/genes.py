@@ -1,26 +1,40 @@
-"""Which genes tell cells apart: the deviance of each gene from a constant share of the counts."""
+"""Genes: which of them tell cells apart, and which mark a cluster.
 
-from __future__ import annotations
+Genes are chosen by the deviance of their counts from a constant share of the counts of each cell. Marker genes are
+those that the cells of a cluster have more of than other cells.
+"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+from scipy.stats import false_discovery_control
+from scipy.stats import t as student
 
 from onmf.datasets.pieces import ROWS
 from onmf.divergence import Array, FloatArray, divide
-from onmf.parameters import is_integer
+from onmf.estimator import is_integer
+from onmf.naming import distinct
 
-from .anndata import cells_of
+from .anndata import cells_of, scanpy_markers
 from .counts import check_counts
-from .matrix import canonical
+from .matrix import as_csr
 
-LARGEST_TABLE = 1 << 16
-"""Functions of counts below this one are looked up in a table."""
-
-N_TOP_GENES = 2_000
-"""Number of genes that clusters are computed from."""
+LARGEST_TABLE = 1 << 16  # functions of counts below this one are looked up in a table
+N_TOP_GENES = 2_000  # number of genes that clusters are computed from
+UNIT = 10_000.0  # counts to which every cell is scaled before the logarithm, as is usual for cells
+STEPS = 4  # of one unit of the logarithm: rounded logarithms are whole numbers, with which local searches are fast
+DISPERSIONS = np.geomspace(0.02, 200.0, 6)  # values of θ to try for a gene: the variance of a count is μ + μ²/θ
+DEPTHS = 16  # groups of cells of similar depth, in which the part of the likelihood that zeros have is computed once
+JUDGED = 500  # number of cells from which the likelihood of a partition is computed
+NAMES = ("counts", "logs")  # the views
+N_MARKERS = 100  # number of marker genes of each cluster
+LEAST = 1e-9  # added to mean expressions before the logarithm of their ratio, as scanpy does
+LARGEST = 1e3  # effect of a gene that does not vary within the groups
 
 
 def deviant_genes(
@@ -56,8 +70,8 @@ def deviant_genes(
     >>> deviant_genes(np.array([[5, 9, 0], [5, 0, 9], [5, 9, 1]]), 2)
     array([1, 2])
     """
-    annotated = hasattr(adata, "obs") and hasattr(adata, "var")
     check_number("n_top_genes", n_top_genes, "genes")
+    annotated = hasattr(adata, "obs") and hasattr(adata, "var")
     if annotated:
         X = cells_of(adata, layer).X
     else:
@@ -90,48 +104,28 @@ def deviance(X: Any, rows: int = ROWS) -> FloatArray:
 
 
 def deviances(X: Any, views: Sequence[Callable[[csr_array], csr_array]], rows: int = ROWS) -> list[FloatArray]:
-    """The deviances of the columns in several views of a matrix, in one pass over batches of rows.
-
-    Parameters
-    ----------
-    X : array or sparse array of shape (n, p), in memory, on disk or of Dask
-        Counts.
-    views : sequence of callables
-        Each is applied to each batch of rows.
-    rows : int, default=10000
-        Rows of a batch.
-
-    Returns
-    -------
-    list of ndarray of shape (p,)
-    """
+    """The deviances of the columns in several views of a matrix, in one pass over batches of rows. → for each, (p,)"""
     sums = [np.zeros((3, X.shape[1])) for _ in views]
     for counts in as_csr(X, rows):
         for view, (entropies, shares, totals) in zip(views, sums, strict=True):
             batch = view(counts)
             depths = batch.sum(axis=1, dtype=np.float64)
-            entropies += by_column(batch, _entropy(batch.data))
+            entropies += _by_column(batch, _looked_up(lambda x: x * np.log(np.maximum(x, 1e-300)), batch.data))
             # A product, since SciPy's sum of integers can overflow
             both = batch.T @ np.stack([np.log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
             shares += both[:, 0]
             totals += both[:, 1]
-    return [_deviance(*each) for each in sums]
+    found = []
+    for entropies, shares, totals in sums:  # Σ x log x, Σ x log s and Σ x
+        expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
+        values = 2 * (entropies - shares - expected)
+        # A column with a constant share has deviance 0, up to rounding errors of its terms.
+        least = 1e-12 * (np.abs(entropies) + np.abs(shares) + np.abs(expected))
+        found.append(np.where(values > least, values, 0.0))
+    return found
 
 
-def _deviance(entropies: FloatArray, shares: FloatArray, totals: FloatArray) -> FloatArray:
-    """The deviance from sums over the rows: Σ x log x, Σ x log s and Σ x."""
-    expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
-    # A column with a constant share has deviance 0, up to rounding errors of its terms.
-    found = 2 * (entropies - shares - expected)
-    return np.where(found > 1e-12 * (np.abs(entropies) + np.abs(shares) + np.abs(expected)), found, 0.0)
-
-
-def _entropy(x: Array) -> FloatArray:
-    """The product x log x."""
-    return looked_up(lambda t: t * np.log(np.maximum(t, 1e-300)), x)
-
-
-def looked_up(function: Callable[[FloatArray], FloatArray], x: Array) -> FloatArray:
+def _looked_up(function: Callable[[FloatArray], FloatArray], x: Array) -> FloatArray:
     """A function of numbers ≥ 0, from a table if they are small and whole, as counts are."""
     if len(x) and x.max() < LARGEST_TABLE:
         places = x if x.dtype.kind in "iu" else x.astype(np.int32)
@@ -140,20 +134,225 @@ def looked_up(function: Callable[[FloatArray], FloatArray], x: Array) -> FloatAr
     return function(x.astype(np.float64))
 
 
-def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:
-    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR."""
-    for start in range(0, X.shape[0], rows):
-        yield canonical(X[start : start + rows])
-
-
-def by_column(batch: csr_array, values: FloatArray) -> FloatArray:
+def _by_column(batch: csr_array, values: FloatArray) -> FloatArray:
     """Sum values, one for each entry of a sparse matrix, by column."""
-    sums: FloatArray = np.bincount(batch.indices, weights=values, minlength=batch.shape[1]).astype(np.float64)
-    return sums
+    return np.asarray(np.bincount(batch.indices, weights=values, minlength=batch.shape[1]), dtype=np.float64)
 
 
-def columns_of(X: Any, columns: Array, rows: int = ROWS) -> csr_array:
-    """Some columns of a matrix, in memory."""
-    if issparse(X):
-        return csr_array(canonical(X)[:, columns])
-    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, rows)], format="csr"))
+@dataclass(frozen=True)
+class View:
+    """One way to look at counts: as they are, or as their normalised logarithms."""
+
+    name: str  # one of NAMES
+    genes: Array  # columns of the counts that are used
+
+    def values(self, X: csr_array, columns: Array) -> csr_array:
+        """The values to cluster, from the counts of these columns, which include the genes of the view."""
+        if len(columns) == len(self.genes):
+            return transform(self.name, X)
+        return transform(self.name, csr_array(X[:, np.searchsorted(columns, self.genes)]))
+
+
+def transform(name: str, X: csr_array) -> csr_array:
+    """The values of a view, from counts."""
+    if name == "counts":
+        return X
+    values = np.rint(STEPS * logarithms(X)).astype(np.int32)
+    return csr_array((values, X.indices, X.indptr), shape=X.shape)
+
+
+def logarithms(X: csr_array) -> FloatArray:
+    """Normalised logarithms of the stored counts, log(1 + 10,000 x / s), with s the counts of the cell."""
+    from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel
+
+    logs = np.empty(len(X.data))
+    kernels.scaled_logs(X.indptr, X.data, UNIT, logs)
+    return logs
+
+
+def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
+    """Mean log-likelihood of a cell's counts, if each gene is negative binomial within each cluster.
+
+    The mean of gene j in cell i of cluster c is s_i C_cj, with s_i the counts of the cell. The dispersion of each gene
+    is the one of :data:`DISPERSIONS` under which its counts are most likely. X has no zeros that are stored.
+    """
+    n, p = X.shape
+    sums = X.sum(axis=1, dtype=np.float64)
+    members = _members(labels, k)
+    shares = divide((members @ X).toarray().astype(np.float64), (members @ sums)[:, None])  # (k, p)
+    rows = np.repeat(np.arange(n), np.diff(X.indptr))
+    x, means = X.data.astype(np.float64), sums[rows] * shares[labels[rows], X.indices]
+    constant = x * np.log(means) - _looked_up(lambda t: gammaln(t + 1), X.data)
+    # Mean depth, and number of cells, of groups of cells of each cluster: 2 × (k, groups)
+    edges = np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1])
+    group = np.searchsorted(edges, sums) + DEPTHS * labels
+    cells = np.bincount(group, minlength=k * DEPTHS).astype(np.float64).reshape(k, DEPTHS)
+    depths = divide(np.bincount(group, sums, k * DEPTHS).astype(np.float64).reshape(k, DEPTHS), cells)
+    single = means.astype(np.float32)  # NumPy's logarithms of float32 are several times as fast
+    best = np.full(p, -np.inf)
+    for theta in DISPERSIONS:
+        gammas = _looked_up(partial(_log_rising, theta), X.data)
+        present = _by_column(X, constant + gammas - x * np.log(single + np.float32(theta)))
+        # θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
+        absent = theta * sum(cells[c] @ np.log1p(np.outer(depths[c], shares[c]) / theta) for c in range(k))
+        best = np.maximum(best, present - absent)
+    return float(best.sum()) / max(n, 1)
+
+
+def _log_rising(theta: float, x: FloatArray) -> FloatArray:
+    """The logarithm of Γ(x + θ) / Γ(θ)."""
+    return gammaln(x + theta) - gammaln(theta)
+
+
+def _members(labels: Array, k: int) -> csr_array:
+    """The matrix that adds the rows of each cluster; rows of label -1 are left out. → (k, rows)"""
+    inside = np.flatnonzero(labels >= 0)
+    return csr_array((np.ones(len(inside)), (labels[inside], inside)), shape=(k, len(labels)))
+
+
+@dataclass(frozen=True)
+class Markers:
+    """Marker genes of each cluster, the best first. All arrays are clusters × genes shown.
+
+    Attributes
+    ----------
+    genes : ndarray of int
+        Columns of the counts.
+    scores : ndarray
+        Effect: the difference of the mean normalised logarithms, inside and outside, in standard deviations.
+    log_fold_changes : ndarray
+        Logarithm (base 2) of the ratio of the gene's mean normalised counts, inside and outside.
+    share_inside, share_outside : ndarray
+        Share of cells with at least one count of the gene, inside the cluster and outside.
+    p_values, adjusted : ndarray
+        p-values of Welch's test on normalised logarithms, as they are and adjusted (Benjamini–Hochberg).
+    """
+
+    genes: Array
+    scores: FloatArray
+    log_fold_changes: FloatArray
+    share_inside: FloatArray
+    share_outside: FloatArray
+    p_values: FloatArray
+    adjusted: FloatArray
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Sums over the cells of each cluster, all of shape (k, p) but the first."""
+
+    cells: FloatArray  # number of cells: (k,)
+    counts: FloatArray
+    logs: FloatArray  # sums of the normalised logarithms
+    squares: FloatArray  # and of their squares
+    present: FloatArray  # number of cells that have the gene
+
+
+def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
+    """Sum the counts by cluster, in one pass over batches of rows; cells of label -1 are left out."""
+    sums = [np.zeros((k, X.shape[1])) for _ in range(4)]
+    start = 0
+    for batch in as_csr(X):
+        members = _members(labels[start : start + batch.shape[0]], k)
+        start += batch.shape[0]
+        x, logs = batch.data.astype(np.float64), logarithms(batch)
+        for total, values in zip(sums, (x, logs, logs * logs, np.ones_like(x)), strict=True):
+            total += (members @ csr_array((values, batch.indices, batch.indptr), shape=batch.shape)).toarray()
+    cells = np.bincount(labels[labels >= 0], minlength=k).astype(np.float64)
+    return Profiles(cells, *sums)
+
+
+def markers_of(profiles: Profiles, n_markers: int = N_MARKERS) -> Markers:
+    """The genes of the largest effect in each cluster: how many standard deviations the mean logarithms lie apart."""
+    check_number("n_markers", n_markers, "genes")
+    n = profiles.cells.sum()
+    cells, others = profiles.cells[:, None], n - profiles.cells[:, None]
+
+    def compare(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means inside each cluster and outside. Without cells on one side, nothing differs from the other side."""
+        total = sums.sum(axis=0)
+        inside, outside = divide(sums, cells), divide(total - sums, others)
+        return np.where(cells > 0, inside, outside), np.where(others > 0, outside, inside)
+
+    inside, outside = compare(profiles.logs)
+    squares, squares_outside = compare(profiles.squares)
+    variance = np.maximum(squares - inside**2, 0.0) * divide(cells, np.maximum(cells - 1, 1))
+    variance_outside = np.maximum(squares_outside - outside**2, 0.0) * divide(others, np.maximum(others - 1, 1))
+    gap = inside - outside
+    spread = np.sqrt((variance + variance_outside) / 2)
+    effect = np.clip(np.where(spread > 0, divide(gap, spread), LARGEST * np.sign(gap)), -LARGEST, LARGEST)
+    p_values = _welch(gap, divide(variance, cells), divide(variance_outside, others), profiles.cells, n)
+    adjusted = np.stack([false_discovery_control(row) for row in p_values])
+    change = np.log2((np.expm1(inside) + LEAST) / (np.expm1(outside) + LEAST))
+    columns = np.argsort(-effect, axis=1, kind="stable")[:, : int(n_markers)]
+    shown = (effect, change, *compare(profiles.present), p_values, adjusted)
+    return Markers(columns, *(np.take_along_axis(values, columns, axis=1) for values in shown))
+
+
+def _welch(gap: FloatArray, a: FloatArray, b: FloatArray, cells: FloatArray, n: float) -> FloatArray:
+    """p-values of Welch's test, from the difference of two means and the squares of their standard errors."""
+    degrees = divide(
+        (a + b) ** 2,
+        divide(a**2, np.maximum(cells - 1, 1)[:, None]) + divide(b**2, np.maximum(n - cells - 1, 1)[:, None]),
+    )
+    t = divide(np.abs(gap), np.sqrt(a + b))
+    tested = (degrees > 0) & (t > 0)
+    return np.where(tested, np.minimum(2 * student.sf(t, np.maximum(degrees, 1e-3)), 1.0), 1.0)
+
+
+def names_of(found: Markers, gene_names: Sequence[str], genes: int = 2) -> list[str]:
+    """A short name of each cluster: its best marker genes; its number if it has none. All names differ."""
+    names = []
+    for number, (columns, above) in enumerate(zip(found.genes[:, :genes], found.scores[:, :genes] > 0, strict=True)):
+        names.append(" ".join(str(gene_names[j]) for j in columns[above]) or f"cluster {number}")
+    return distinct(names)
+
+
+def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_markers: int = N_MARKERS) -> Any:
+    """Find the marker genes of groups of cells, and write them where scanpy looks for them.
+
+    A gene is ranked by its effect: the difference between the mean normalised logarithms of its counts, inside the
+    group and outside, in standard deviations. Groups that were computed from the same counts differ by construction:
+    p-values (of Welch's test) order genes, and are no evidence that the groups exist.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells × genes, with counts. Results are written to ``adata.uns[groupby + "_markers"]``, in the form of
+        ``scanpy.tl.rank_genes_groups``: ``scanpy.get.rank_genes_groups_df(adata, None, key="onmf_markers")``.
+    groupby : str, default="onmf"
+        Column of ``adata.obs`` with the groups. Cells without one are left out.
+    layer : str, optional
+        Layer with the counts; by default ``adata.X``.
+    n_markers : int, default=100
+        Number of genes of each group.
+
+    Returns
+    -------
+    DataFrame
+        A row for each group and gene: ``group``, ``gene``, ``effect``, ``log2_fold_change``, ``share_inside``,
+        ``share_outside``, ``p_value`` and ``p_adjusted``.
+    """
+    import pandas as pd
+
+    cells = cells_of(adata, layer)
+    if groupby not in adata.obs:
+        raise KeyError(f"adata.obs has no column {groupby!r}: there are {', '.join(adata.obs) or 'none'}.")
+    groups = adata.obs[groupby].astype("category").cat
+    categories = [str(category) for category in groups.categories]
+    if len(categories) < 2:
+        raise ValueError(f"adata.obs[{groupby!r}] has {len(categories)} group: markers tell groups apart.")
+    found = markers_of(profiles_of(cells.X, np.asarray(groups.codes), len(categories)), n_markers)
+    adata.uns[f"{groupby}_markers"] = scanpy_markers(found, cells.genes, categories, groupby, layer)
+    return pd.DataFrame(
+        {
+            "group": np.repeat(np.asarray(categories, dtype=object), found.genes.shape[1]),
+            "gene": np.asarray(cells.genes, dtype=object)[found.genes.ravel()],
+            "effect": found.scores.ravel(),
+            "log2_fold_change": found.log_fold_changes.ravel(),
+            "share_inside": found.share_inside.ravel(),
+            "share_outside": found.share_outside.ravel(),
+            "p_value": found.p_values.ravel(),
+            "p_adjusted": found.adjusted.ravel(),
+        }
+    )

@@ -1,42 +1,638 @@
-"""Models of cells as a kind of model: what their files hold besides the model."""
+"""Cells as a kind of data, and how they are clustered: genes, views, trials, runs, and the choice between them."""
 
-from __future__ import annotations
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
-from collections.abc import Mapping
-from typing import Any
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 
-from onmf.confidence import TEMPERATURES, calibration_rules
+from onmf.backend import to_host
+from onmf.confidence import TEMPERATURES, Calibration, calibration_rules, every_run
+from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
+from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
+from onmf.door.kind import CLUSTERING, Fit, Rows, match_features
+from onmf.estimator import ONMF, check_parameters, fit_model
+from onmf.fit import Clustering
+from onmf.fit.restarts import check_moves
 from onmf.io.rules import Rule, number, one_of, optional, strings
-from onmf.kinds import Kind, get_kind
+from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
-from .views import NAMES
+from .anndata import cells_of, write_h5ad, write_markers, write_results
+from .counts import check_counts
+from .files import Cells, read, setting
+from .genes import (
+    JUDGED,
+    N_MARKERS,
+    N_TOP_GENES,
+    NAMES,
+    Markers,
+    Profiles,
+    View,
+    check_number,
+    deviance,
+    deviances,
+    log_likelihood,
+    markers_of,
+    names_of,
+    profiles_of,
+    top_genes,
+    transform,
+)
+from .matrix import SomeRows, as_csr, canonical, columns_of
+
+EXACT = 1e-6
+"""Smoothing of the model. With the default for documents, the model would put a quarter of the cells into other
+clusters than the local search by the exact objective does."""
+
+STARTS = 2  # runs in the chosen view
+STARTS_WITHOUT_SEARCH = 5  # runs for divergences without a local search
+BEFORE_SEARCH = 20  # iterations of a run before its local search, which goes on from there faster than the loop does
+AFTER_BISECTION = 1  # the same for a run that starts from a bisection, in which rows were moved one by one already
+MOST_CELLS = 50_000  # number of cells, chosen at random, on which runs start if there are more
+TRIED, TRIED_PER_CLUSTER = 1_000, 30  # cells, chosen at random, on which the views are tried; more for many clusters
+AUTO = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 30)  # numbers of clusters to choose from
+AUTO_CELLS, AUTO_GENES = 2_000, 1_000  # cells and genes from which the number of clusters is chosen
+Share = Callable[[float], None]  # called with the share of a step that is done
 
 
-def _rules(k: int, p: int) -> dict[str, Rule]:
-    return {
-        "genes": strings(p, distinct=True),
-        "symbols": optional(strings(p)),
-        "names": strings(k),
-        "view": one_of(*NAMES),
-        **calibration_rules(k),
-        "temperature": number(*TEMPERATURES),
-    }
+def parse_genes(value: str) -> int | None:
+    """Parse ``--genes``: a number, or ``"all"``."""
+    if value == "all":
+        return None
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError("is not a number of genes: use a whole number, at least 1, or all.")
+    return int(value)
 
 
-def _genes(extra: Mapping[str, Any]) -> list[str]:
-    return extra.get("symbols") or extra["genes"]
-
-
-CELLS = Kind(
-    predict="onmf.cli.cells:predict_new_cells",
-    rules=_rules,
-    feature_names=_genes,
-    features="genes",
-    rows="cells",
-    first=0,  # as scanpy and Seurat count, whose clusters stand beside ours in the same file
+OPTIONS = (
+    Option("layer", "Layer that holds the counts, or raw.", metavar="NAME", reading=True),
+    Option(
+        "labels",
+        "Compare the clusters with known classes: a column of the cells, or FILE.csv:COLUMN.",
+        metavar="COLUMN",
+        reading=True,
+    ),
+    Option(
+        "orientation",
+        "Orientation of a table or matrix of cells; by default it is guessed from the names.",
+        metavar="cells-in-rows|genes-in-rows",
+        reading=True,
+    ),
+    Option(
+        "n_top_genes",
+        "Number of genes to cluster by, those of the highest deviance.",
+        str,
+        str(N_TOP_GENES),
+        "NUMBER|all",
+        CLUSTERING,
+        ("--genes",),
+        parse_genes,
+    ),
+    Option("min_cells", "Ignore genes that fewer cells have.", int, 1, "NUMBER", CLUSTERING, least=1),
+    Option("min_genes", "Leave cells that have fewer genes unassigned.", int, 1, "NUMBER", CLUSTERING, least=1),
+    Option(
+        "view",
+        "Cluster the counts or their normalised logarithms; auto tries both, or takes the counts if --divergence is "
+        "not kullback-leibler.",
+        str,
+        "auto",
+        "auto|counts|logs",
+        CLUSTERING,
+    ),
 )
 
 
-def is_cells(parts: Mapping[str, Any]) -> bool:
-    """Whether the entries of a model are those of cells."""
-    return get_kind(parts.get("kind", "matrix")) is CELLS
+@dataclass
+class CellRows(Rows):
+    """The cells that are clustered, with their counts of the genes of all views."""
+
+    columns: Array = field(kw_only=True)  # these genes, as columns of the table
+    views: list[View] = field(kw_only=True)  # the views to try, each with its genes
+    deviance: FloatArray = field(kw_only=True)  # of the counts of each gene of the table
+    depths: FloatArray = field(kw_only=True)  # sum of the counts of each cell of the table
+    genes_per_cell: Array = field(kw_only=True)  # number of the genes of each
+    rng: np.random.Generator = field(kw_only=True)  # draws samples of the cells
+    n_markers: int = field(kw_only=True)  # marker genes to find for each cluster
+    chosen: View | None = None  # the view that was clustered, after the fit
+
+
+@dataclass(repr=False, eq=False)
+class CellClusters(Clusters):
+    """Clusters of cells; see :class:`onmf.door.Clusters`. Its rows are cells, its features genes.
+
+    New cells that were assigned to the clusters of a model get their markers, profiles, deviance and depths when they
+    are saved or reported.
+
+    Attributes
+    ----------
+    genes : (used genes,) array of int
+        Columns of the table that the cells were clustered by.
+    view : {"counts", "logs"}
+        What was clustered: the counts, or their normalised logarithms.
+    markers : Markers
+        Marker genes of each cluster.
+    profiles : (clusters, genes) array
+        Share of each gene in the counts of each cluster.
+    deviance : (genes,) array
+        Deviance of the counts of each gene.
+    depths, genes_per_cell : (cells,) arrays
+        Sum of the counts of each cell, and number of its genes.
+    sums : Profiles or None
+        Sums over the cells of each cluster, by gene: of counts, of normalised logarithms, and of cells with the gene.
+    embedding : (cells, 2) array or None
+        A map of the cells, once it was drawn; NaN for cells that are unassigned.
+    map_method : str
+        How the map was made, for people to read.
+    """
+
+    table: Cells
+    genes: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    view: str = "counts"
+    markers: Markers = None  # type: ignore[assignment]  # of new cells that were not saved yet
+    profiles: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    deviance: FloatArray = field(default_factory=lambda: np.empty(0))
+    depths: FloatArray = field(default_factory=lambda: np.empty(0))
+    genes_per_cell: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    sums: Profiles = None  # type: ignore[assignment]  # of clusters that were fitted
+    embedding: FloatArray | None = None
+    map_method: str = ""
+
+    @property
+    def features(self) -> Sequence[str]:
+        """Names of the genes that the cells were clustered by."""
+        if len(self.genes) < self.model.n_features_in_:  # new cells, which may lack some of the genes
+            return self.kind.feature_names(self.model.extra_) or []
+        return [self.table.symbols_or_genes[j] for j in self.genes]
+
+    def predict(self, cells: Any, *, progress: Progress | None = None) -> "CellClusters":
+        """Assign other cells to these clusters; see :func:`onmf.cells.predict`."""
+        return predict(self, cells, progress=progress)
+
+    def find_markers(self, n_markers: int = N_MARKERS) -> None:
+        """Find the marker genes and the profiles of the clusters."""
+        self.sums = profiles_of(self.table.X, self.labels, self.n_clusters)
+        self.markers = markers_of(self.sums, n_markers)
+        self.profiles = divide(self.sums.counts, self.sums.counts.sum(axis=1, keepdims=True))
+
+    def complete(self) -> None:
+        """Find what only files and the report need of new cells."""
+        if self.markers is None:
+            columns = self.kind.match(self.model, self.table)[0].columns
+            self.genes, self.deviance = columns[columns >= 0], deviance(self.table.X)
+            self.depths, self.genes_per_cell = count_cells(self.table.X)
+            self.find_markers()
+
+
+class CellKind(Kind):
+    """Cells: rows of counts of molecules, by gene."""
+
+    name = command = "cells"
+    about = "Cluster cells by their counts of molecules."
+    examples = (
+        "onmf cells pbmc.h5ad -k 10 --out clusters",
+        "onmf cells filtered_feature_bc_matrix/ -k auto --out clusters",
+        "onmf cells counts.csv.gz -k 8 --labels annotation.csv:cell_type --out clusters",
+    )
+    argument_help = "Counts of cells: .h5ad, 10x Genomics .h5 or folder, .loom, csv, tsv, mtx, npz or .zarr."
+    row, feature = "cell", "gene"
+    first = 0  # as scanpy and Seurat count, whose clusters stand beside ours in the same file
+    criteria = ("held-out", *(name for name in CRITERIA if name != "held-out"))
+    options = OPTIONS
+    files = ("markers.csv", "cells.h5ad")
+    packages: Mapping[str, str] = {"anndata": "cells"}
+    report_packages: Mapping[str, str] = {"jinja2": "report", "openTSNE": "cells"}
+    shown = ("markers",)
+    smoothing = EXACT
+    page = "onmf.cells.page:cells_page"
+
+    result = CellClusters
+
+    def rules(self, k: int, p: int) -> dict[str, Rule]:
+        return {
+            "genes": strings(p, distinct=True),
+            "symbols": optional(strings(p)),
+            "names": strings(k),
+            "view": one_of(*NAMES),
+            **calibration_rules(k),
+            "temperature": number(*TEMPERATURES),
+        }
+
+    def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
+        return extra.get("symbols") or extra["genes"]
+
+    def entries(self, clusters: Any) -> dict[str, Any]:
+        known = getattr(clusters.model, "extra_", {})
+        if known:  # the genes of new cells are others
+            return {name: known[name] for name in ("genes", "symbols", "view") if name in known}
+        cells = clusters.table
+        symbols = cells.symbols or cells.ids
+        entries = {"genes": [cells.genes[j] for j in clusters.genes], "view": clusters.view}
+        return entries if symbols is None else entries | {"symbols": [symbols[j] for j in clusters.genes]}
+
+    def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Table:
+        cells = read(path, **options)
+        cells.notes += check_counts(cells)
+        return cells
+
+    def prepare(self, table: Table, parameters: dict[str, Any], progress: Progress, **options: Any) -> CellRows:
+        return prepare_cells(table.X, parameters, progress, **options)
+
+    def choose(self, rows: Any, span: Range, parameters: Mapping[str, Any], progress: Share) -> Selection:
+        """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
+        counts, n = rows.X, rows.X.shape[0]
+        if n < 4:
+            raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
+        some = _some(n, AUTO_CELLS, rows.rng)
+        sample = csr_array(counts[some][:, top_genes(rows.deviance[rows.columns], AUTO_GENES)])
+        low, high = span.k_min or AUTO[0], span.k_max or max(span.k_min or 2, 2, n // 10)
+        candidates = [k for k in AUTO if low <= k <= high] or [low]
+        selection = select_n_clusters(
+            sample,
+            candidates,
+            criterion=span.criterion or "held-out",
+            n_splits=1,
+            n_init=2,
+            halves="counts",  # as measured for cells
+            n_rows=None,
+            beta_loss=parameters.get("beta_loss", "kullback-leibler"),
+            random_state=int(rows.rng.integers(2**31)),
+            n_threads=parameters.get("n_threads"),
+            progress=progress,
+        )
+        return replace(selection, n_total=n, fewest=selection.criterion == "held-out")
+
+    def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
+        return fit_cells(rows, n_clusters, parameters, progress)
+
+    def describe(self, clusters: Any, rows: Any, fit: Fit, progress: Progress) -> None:
+        progress("Finding markers", None)
+        clusters.genes, clusters.view, clusters.deviance = rows.chosen.genes, rows.chosen.name, rows.deviance
+        clusters.depths, clusters.genes_per_cell = rows.depths, rows.genes_per_cell
+        clusters.find_markers(rows.n_markers)
+        clusters.names = names_of(clusters.markers, clusters.table.symbols_or_genes)
+
+    def match(self, model: ONMF, table: Any) -> tuple[Any, list[str]]:
+        extra = model.extra_
+        theirs = [names for names in (table.genes, table.symbols, table.ids) if names is not None]
+        ours = [extra["genes"], extra.get("symbols") or extra["genes"]]
+        return match_features(table, ours, theirs, self, partial(transform, extra["view"]))
+
+    def assigned(
+        self, model: ONMF, table: Any, calibration: Calibration | None, progress: Progress
+    ) -> tuple[dict[str, Any], list[str]]:
+        found, notes = super().assigned(model, table, calibration, progress)
+        return found | {"view": model.extra_["view"]}, notes
+
+    def row_columns(self, clusters: Any, part: slice) -> dict[str, Any]:
+        if clusters.markers is None:
+            return {}
+        depths = [float(f"{depth:.10g}") for depth in clusters.depths[part]]
+        return {"counts": depths, "genes": clusters.genes_per_cell[part].tolist()}
+
+    def cluster_columns(self, clusters: Any) -> dict[str, Any]:
+        if clusters.markers is None:
+            return {}
+        found = clusters.markers
+        best = zip(found.genes[:, :10], found.scores[:, :10] > 0, strict=True)
+        return {"markers": [", ".join(clusters.table.symbols_or_genes[j] for j in row[up]) for row, up in best]}
+
+    def summary(self, clusters: Any) -> dict[str, Any]:
+        return {"n_genes": len(clusters.table.genes), "n_genes_used": len(clusters.features), "view": clusters.view}
+
+    def headline(self, clusters: Any) -> str:
+        p, used = len(clusters.table.genes), len(clusters.features)
+        return f"{self.so_many(clusters.labels.size)}, {p:,} genes ({used:,} used)"
+
+    def write(self, clusters: Any, folder: Path) -> None:
+        write_markers(clusters, folder / "markers.csv")
+        write_h5ad(clusters, folder / "cells.h5ad")
+
+
+CELLS = CellKind()
+
+
+def cluster(
+    cells: Any,
+    n_clusters: int | str,
+    *,
+    k_min: int | None = None,
+    k_max: int | None = None,
+    criterion: str | None = None,
+    layer: str | None = None,
+    n_top_genes: int | None = N_TOP_GENES,
+    key_added: str = "onmf",
+    min_genes: int = 1,
+    min_cells: int = 1,
+    view: str = "auto",
+    n_markers: int = N_MARKERS,
+    quick: bool = False,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> CellClusters:
+    """Cluster cells by their counts: those of an AnnData object, in place, or those that :func:`read` read.
+
+    Use raw counts, neither normalised nor log-transformed. The cells are clustered by the 2,000 genes that
+    deviate most: by their counts, or by normalised logarithms of these, whichever makes the counts more likely on some
+    of the cells. The better of two runs with local search is kept. Of backed objects and Dask arrays, only the columns
+    of these genes are read into memory.
+
+    Parameters
+    ----------
+    cells : AnnData or Cells
+        Cells × genes. The results are written into an AnnData object where scanpy looks for them:
+
+        - ``obs[key_added]``: the cluster, a category, "0" being the largest; missing for cells that are unassigned.
+          ``obs[key_added + "_confidence"]``: how sure that is, from 0 to 1; ``obs[key_added + "_runner_up"]``: the best
+          other cluster; ``obs[key_added + "_margin"]``: how much worse that is, per count;
+          ``obs[key_added + "_scale"]``: the scale of the cell.
+        - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.
+        - ``varm[key_added]``: the share of each gene in the counts of each cluster, genes × clusters.
+        - ``uns[key_added]``: parameters, view, objective, and with ``n_clusters="auto"`` the criteria for each number
+          that was tried (``pandas.DataFrame(adata.uns["onmf"]["selection"])``).
+          ``uns[key_added + "_markers"]``: marker genes, as ``scanpy.get.rank_genes_groups_df`` reads them.
+    n_clusters : int or "auto"
+        Number of clusters. ``"auto"`` takes the smallest number that predicts held-out counts nearly as well as the
+        best one.
+    k_min, k_max, criterion
+        Numbers from which ``"auto"`` chooses, and what it chooses by: ``"held-out"`` (default), ``"information"``,
+        ``"stability"`` or ``"bic"``.
+    layer : str, optional
+        Layer of an AnnData object with the counts; by default ``adata.X``.
+    n_top_genes : int or None, default=2000
+        Number of genes to cluster by, those of the highest deviance; None for all genes.
+    key_added : str, default="onmf"
+        Name under which the result is written into an AnnData object.
+    min_genes : int, default=1
+        Cells with fewer genes are unassigned.
+    min_cells : int, default=1
+        Genes in fewer cells are not clustered by.
+    view : {"auto", "counts", "logs"}, default="auto"
+        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both with Kullback–Leibler, and takes the
+        counts with other divergences. The negative binomial refuses ``"logs"``: it describes counts.
+    n_markers : int, default=100
+        Number of marker genes of each cluster.
+    quick : bool, default=False
+        Whether to run once instead of twice.
+    progress : callable, optional
+        Called with the name of a step and the share of it that is done (None if unknown).
+    **parameters
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (2 by default) or
+        ``n_threads``.
+
+    Returns
+    -------
+    CellClusters
+
+    Examples
+    --------
+    >>> import anndata, onmf.cells
+    >>> from onmf.datasets import make_counts
+    >>> adata = anndata.AnnData(make_counts(200, 50, 3, random_state=0).X)
+    >>> result = onmf.cells.cluster(adata, 3)
+    >>> adata.obs["onmf"].cat.categories.tolist()
+    ['0', '1', '2']
+    """
+    check_number("n_markers", n_markers, "genes")
+    adata = None if isinstance(cells, Cells) else cells
+    if adata is not None:
+        if not isinstance(key_added, str) or not key_added:
+            raise ValueError(
+                f"key_added={key_added!r} is not allowed: give the name under which the result is written."
+            )
+        cells = cells_of(adata, layer)
+    elif layer is not None:
+        raise ValueError(f"layer={layer!r} is about an AnnData object: read the layer of a file with read(…, layer=).")
+    options = {"n_top_genes": n_top_genes, "min_genes": min_genes, "min_cells": min_cells, "view": view}
+    result: Any = cluster_table(
+        CELLS,
+        cells,
+        n_clusters,
+        k_min=k_min,
+        k_max=k_max,
+        criterion=criterion,
+        options=options | {"n_markers": n_markers},
+        progress=progress,
+        **parameters | ({"quick": True} if quick else {}),
+    )
+    if adata is not None:
+        chosen = {"n_top_genes": n_top_genes or "all", "min_genes": min_genes, "min_cells": min_cells}
+        write_results(adata, result, key_added, layer=layer, parameters=chosen | parameters)
+    return cast(CellClusters, result)
+
+
+def predict(
+    model: ONMF | CellClusters, cells: Any, *, layer: str | None = None, progress: Progress | None = None
+) -> CellClusters:
+    """Assign new cells to the clusters of a model of cells.
+
+    Parameters
+    ----------
+    model : ONMF or CellClusters
+        The result of :func:`cluster`, or the model that it saved, as :func:`onmf.load` reads it.
+    cells : Cells or AnnData
+        New cells, from :func:`read`. Genes are matched by name; those that are missing count as 0.
+    layer : str, optional
+        Layer of an AnnData object with the counts.
+    progress : callable, optional
+        As in :func:`cluster`.
+
+    Returns
+    -------
+    CellClusters
+        Cells without a count of the model's genes are unassigned.
+    """
+    fitted = model.model if isinstance(model, CellClusters) else model
+    table = cells if isinstance(cells, Cells) else cells_of(cells, layer)
+    return cast(CellClusters, predict_table(fitted, table, kind=CELLS, progress=progress))
+
+
+def count_cells(X: Any) -> tuple[FloatArray, Array]:
+    """The sum of the counts of each cell, and the number of its genes. → 2 × (n,)"""
+    counted = [(batch.sum(axis=1, dtype=np.float64), np.diff(batch.indptr).astype(np.int64)) for batch in as_csr(X)]
+    depths, per_cell = (np.concatenate(parts) for parts in zip(*counted, strict=True))
+    return depths, per_cell
+
+
+def prepare_cells(
+    X: Any,
+    parameters: dict[str, Any],
+    progress: Progress,
+    *,
+    n_top_genes: int | None = N_TOP_GENES,
+    min_genes: int = 1,
+    min_cells: int = 1,
+    view: str = "auto",
+    n_markers: int = N_MARKERS,
+) -> CellRows:
+    """Choose the cells that take part, and the genes to cluster them by. Only these columns are read into memory."""
+    names = _views(view, parameters)
+    check_number("min_genes", min_genes, "genes")
+    check_number("min_cells", min_cells, "cells")
+    if n_top_genes is not None:
+        check_number("n_top_genes", n_top_genes, "genes")
+    _model(AUTO[0], parameters)  # refuses parameters before the genes are chosen
+    progress("Choosing genes", None)
+    X = canonical(X) if issparse(X) else X
+    depths, per_cell = count_cells(X)
+    inside, n = np.flatnonzero(per_cell >= min_genes), X.shape[0]
+    if not len(inside):
+        raise ValueError(
+            f"min_genes={min_genes} leaves no cells: no cell has more than {per_cell.max()} genes. Lower min_genes."
+        )
+    notes = []
+    if len(inside) < n:
+        few = "no counts" if min_genes == 1 else f"fewer than {min_genes} genes"
+        notes.append(f"{n - len(inside):,} of {n:,} cells have {few} and are unassigned.")
+        X = SomeRows(X, inside)
+    rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
+    seen = tuple(dict.fromkeys(("counts", *names)))
+    deviance = dict(zip(seen, deviances(X, [partial(transform, name) for name in seen]), strict=True))
+    usable = np.ones(X.shape[1], dtype=bool)
+    if min_cells > 1:
+        usable = min_cells <= np.sum([np.bincount(batch.indices, minlength=X.shape[1]) for batch in as_csr(X)], axis=0)
+    most = X.shape[1] if n_top_genes is None else n_top_genes
+    views = [View(name, top_genes(np.where(usable, deviance[name], 0.0), most)) for name in names]
+    columns = np.unique(np.concatenate([each.genes for each in views]))
+    if not len(columns):
+        where = "" if usable.all() else f" that is in {min_cells} cells"
+        raise ValueError(f"No gene{where} differs between the cells: there is nothing to cluster by.")
+    counts = columns_of(X, columns)
+    return CellRows(
+        counts,
+        inside,
+        notes,
+        columns=columns,
+        views=views,
+        deviance=deviance["counts"],
+        depths=depths,
+        genes_per_cell=per_cell,
+        rng=rng,
+        n_markers=n_markers,
+    )
+
+
+def fit_cells(rows: CellRows, n_clusters: int, parameters: dict[str, Any], progress: Share) -> Fit:
+    """Cluster cells: try the views on some of them, run several times in the better one, and end on all cells."""
+    model = _model(n_clusters, parameters)
+    counts, columns, rng = rows.X, rows.columns, rows.rng
+    sample = _some(counts.shape[0], MOST_CELLS, rng)
+    notes = []
+    if len(sample) < counts.shape[0]:
+        notes.append(
+            f"The runs started on {MOST_CELLS:,} cells, chosen at random, and the best one ended on all of them."
+        )
+    tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rng)]
+    voted, chosen, note = _try(model, rows.views, csr_array(counts[tried]), columns, rng)
+    notes.append(note)
+    progress(0.3)
+    rows.chosen = chosen
+    values = chosen.values(counts, columns)
+    chosen_values = values if len(sample) == counts.shape[0] else csr_array(values[sample])
+    clusterings = every_run(model, chosen_values, thorough=True)
+    progress(0.9)
+    best = min(clusterings, key=lambda run: run.objective)
+    model = _finish(model, values, best, {"smoothing": EXACT, "max_iter": 100} | parameters)
+    progress(1.0)
+    empty = int(np.count_nonzero(values.sum(axis=1) == 0))
+    if empty:
+        notes.append(
+            "1 cell has no count of the chosen genes. Its cluster means nothing."
+            if empty == 1
+            else f"{empty:,} cells have no count of the chosen genes. Their cluster means nothing."
+        )
+    voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
+    runs = len(clusterings)
+    how = f"the {'better' if runs == 2 else 'best'} of {runs} runs"
+    return Fit(model, values, how if runs > 1 else "", trials=(tried, voted), notes=notes)
+
+
+def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
+    """The views to try. Other divergences than Kullback–Leibler are not compared by a likelihood of counts."""
+    if view not in (*NAMES, "auto"):
+        raise ValueError(f"view={view!r} is not allowed: use 'auto', {' or '.join(map(repr, NAMES))}.")
+    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
+    if view == "logs" and isinstance(divergence, NegativeBinomial):
+        raise ValueError(
+            "view='logs' is not allowed with the negative binomial, which describes counts, and logarithms are no "
+            f"counts: use {setting('view', 'counts')}, or another divergence."
+        )
+    if view != "auto":
+        return (view,)
+    return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
+
+
+def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:
+    """The estimator, with the defaults for cells."""
+    parameters = dict(parameters)
+    if parameters.pop("quick", False):
+        parameters.setdefault("n_init", 1)
+    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
+    refine = parameters.get("refine", None if divergence.moves is None else "local-search")
+    init = parameters.get("init", "random-partition" if divergence.moves is None else "bisection")
+    check_moves(refine, init, divergence)
+    name = init if isinstance(init, str) else None
+    before_search = AFTER_BISECTION if name == "bisection" else BEFORE_SEARCH
+    given = {"max_iter": 100 if refine is None else before_search} | parameters | {"init": init, "refine": refine}
+    if name not in (None, "snpa"):
+        starts = STARTS_WITHOUT_SEARCH if refine is None else STARTS
+        given.setdefault("n_init", 1 if name == "consensus" else starts)
+    model = ONMF(n_clusters, **given)
+    check_parameters(model)
+    return model
+
+
+def _try(
+    model: ONMF, views: list[View], counts: csr_array, columns: Array, rng: np.random.Generator
+) -> tuple[list[Array], View, str]:
+    """Try each view on some cells. → the labels of each, the view under which the counts are most likely, and a note"""
+    judged = _some(counts.shape[0], JUDGED, rng)
+    sample = csr_array(counts[judged])
+    if len(views) == 1:
+        return [], views[0], f"The {views[0].name} of {len(views[0].genes):,} genes were clustered."
+    one = clone(model).set_params(n_init=1, random_state=int(rng.integers(2**31 - 1)))
+
+    def run(view: View) -> tuple[float, View, Array]:
+        labels = to_host(every_run(one, view.values(counts, columns), single_threaded=True)[0].labels)
+        return log_likelihood(sample, labels[judged], model.n_clusters), view, labels
+
+    with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(views)) as pool:
+        # Counts, which come first, win a tie.
+        (likelihood, chosen, labels), (less, other, others) = sorted(pool.map(run, views), key=lambda trial: -trial[0])
+    compared = f"more likely by {likelihood - less:.2g} nats than" if likelihood > less else "as likely as"
+    note = (
+        f"The {chosen.name} of {len(chosen.genes):,} genes were clustered: under their clusters, the counts of a cell "
+        f"are {compared} under those of the {other.name}."
+    )
+    return [labels, others], chosen, note
+
+
+def _some(n: int, most: int, rng: np.random.Generator) -> Array:
+    """At most this number of n rows, in their order."""
+    return np.sort(rng.permutation(n)[:most])
+
+
+def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[str, Any]) -> ONMF:
+    """The model from the best run, with clusters by falling size and exact templates.
+
+    It ends with the loop, not with a search, so that :meth:`onmf.ONMF.predict` gives the same labels.
+    """
+    given = {name: value for name, value in parameters.items() if name != "quick"}
+    final = ONMF(**model.get_params() | given | {"refine": None, "n_init": 1})
+    labels, centroids = to_host(best.labels), to_host(best.centroids)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")  # said in a note
+        for _ in range(3):  # cells may move so that the clusters are no longer ordered by size
+            order = np.argsort(-np.bincount(labels, minlength=model.n_clusters), kind="stable")
+            fit_model(final, values, init=centroids[order])
+            labels, centroids = to_host(final.labels_), to_host(final.cluster_centers_)
+            sizes = np.bincount(labels, minlength=model.n_clusters)
+            if (sizes[1:] <= sizes[:-1]).all():
+                break
+    return final

@@ -1,35 +1,23 @@
 """Matrices of counts, cells × genes: in memory as CSR, or on disk if they are large."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
-from onmf.data.structure import check_structure
-from onmf.datasets import foreign
-from onmf.datasets.lazy import Stored, call, check_memory, inspect, naming, read_rows
-from onmf.datasets.pieces import ROWS
-from onmf.datasets.stored import as_csr
+from onmf.data.validate import check_structure
+from onmf.datasets.pieces import ROWS, StoredMatrix, check_memory
 from onmf.divergence import Array
 from onmf.io.limits import check_growth
 
-from .store import Store
-
-LARGE = 1 << 30
-"""Bytes of a matrix above which it stays on disk, if its file allows this."""
-
-BLOCK = 1 << 22
-"""Entries that are read at a time."""
+LARGE = 1 << 30  # bytes of a matrix above which it stays on disk, if its file allows this
+BLOCK = 1 << 22  # entries that are read at a time
 
 
 def tidy(X: Any) -> csr_array:
-    """Convert a matrix to canonical CSR: sorted, duplicates added, no zeros stored, in a type that NumPy computes with.
-
-    Small integers stay small. The arrays of ``X`` may be changed.
-    """
+    """Convert a matrix to canonical CSR, in a type that NumPy computes with. The arrays of ``X`` may be changed."""
     check_structure(X, "the matrix")
     X = csr_array(X.astype(number_type(X.dtype), copy=False))
     X.sort_indices()
@@ -52,14 +40,6 @@ def canonical(X: Any) -> csr_array:
     return tidy(rows if rows.has_canonical_format and rows.data.all() else rows.copy())
 
 
-def smallest(X: csr_array) -> csr_array:
-    """Convert counts that were read as text to the smallest type that holds them, if they are whole."""
-    largest = X.data.max(initial=0)
-    if X.data.min(initial=0) >= 0 and largest < 2**32 and np.array_equal(X.data, np.floor(X.data)):
-        return X.astype(np.min_scalar_type(int(largest)))
-    return X
-
-
 def are_whole(values: Any) -> bool:
     """Whether an array holds whole numbers, none of them negative; False if it is empty."""
     values = np.asarray(values)
@@ -79,22 +59,12 @@ def number_type(dtype: Any) -> np.dtype[Any]:
 
 
 class OnDisk:
-    """Counts in a file, read by slices of rows: ``X[a:b]`` is a CSR array.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Cells and genes.
-    dtype : dtype
-        Type of the counts.
-    ndim : int
-        2, as for a matrix.
-    """
+    """Counts in a file, read by slices of rows: ``X[a:b]`` is a CSR array. It has a shape and a dtype."""
 
     ndim = 2
 
-    def __init__(self, store: Store, name: str, stored: Stored, columns: Array | None = None) -> None:
-        self.store, self.name, self.stored, self.columns = store, name, stored, columns
+    def __init__(self, stored: StoredMatrix, columns: Array | None = None) -> None:
+        self.stored, self.columns = stored, columns
         n, p = stored.shape
         self.shape = (n, p if columns is None else len(columns))
         self.dtype = number_type(stored.dtype)
@@ -108,22 +78,16 @@ class OnDisk:
         start, stop, _ = rows.indices(self.shape[0])
         if stop <= start:
             return csr_array((0, self.shape[1]), dtype=self.dtype)
-        part = tidy(read_rows(self.store.kind, self.store.path, self.name, self.stored, start, stop))
+        part = tidy(self.stored.read(start, stop))
         return part if self.columns is None else part[:, self.columns]
 
     def __repr__(self) -> str:
         n, p = self.shape
-        return f"<OnDisk {self.store.path.name}, {self.name}: {n:,} × {p:,}, {self.dtype}>"
+        return f"<OnDisk {self.stored.store.path.name}, {self.stored.name}: {n:,} × {p:,}, {self.dtype}>"
 
 
 class SomeRows:
-    """Some rows of a matrix that is read by slices of rows, read when they are needed.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Number of these rows, and of the columns.
-    """
+    """Some rows of a matrix that is read by slices of rows, read when they are needed."""
 
     def __init__(self, X: Any, rows: Array) -> None:
         self.X, self.rows = X, rows
@@ -140,80 +104,36 @@ class SomeRows:
         return csr_array(vstack(parts, format="csr"))
 
 
-def read_matrix(store: Store, name: str, *, transposed: bool = False, columns: Array | None = None) -> Any:
-    """Read a matrix; one that is large stays on disk, if rows can be read from the file.
-
-    Parameters
-    ----------
-    store : Store
-        The file.
-    name : str
-        Path of the matrix within the file.
-    transposed : bool, default=False
-        The file has genes in rows.
-    columns : ndarray of int, optional
-        Genes to keep.
-
-    Returns
-    -------
-    csr_array or OnDisk
-    """
-    try:
-        stored = inspect(store.kind, store.path, name, transposed=transposed)
-    except KeyError as error:
-        raise ValueError(error.args[0]) from error
-    lazy = OnDisk(store, name, stored, columns)
+def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
+    """Read a matrix, or some of its columns, as CSR; one that is large stays on disk if rows can be read from it."""
+    lazy = OnDisk(stored, columns)
+    size, store = stored.entries * stored.width, stored.store
     if min(lazy.shape) == 0:
         return csr_array(lazy.shape, dtype=lazy.dtype)
-    if stored.dense:
-        return _sparsify(lazy)
-    if stored.entries * stored.width > LARGE and not stored.by_columns:
+    if size > LARGE and not stored.by_columns:
         return lazy
-    with naming(store.path, name):
-        X = tidy(_read_whole(lazy))
-    return X if columns is None else X[:, columns]
-
-
-def _sparsify(lazy: OnDisk) -> Any:
-    """Read a dense matrix as CSR, some rows at a time, until it is too large for memory."""
-    n, p = lazy.stored.shape
-    check_growth(str(lazy.store.path), n * p * lazy.dtype.itemsize, lazy.stored.length)
+    lines, across = stored.shape[::-1] if stored.by_columns else stored.shape
+    if stored.dense:
+        check_growth(str(store.path), lines * across * lazy.dtype.itemsize, store.length)
+    with store.naming(stored.name):
+        check_memory(size, store.length)
+        if stored.by_columns and 2 * size > free_memory():
+            raise ValueError(
+                f"it is stored by columns (CSC), so it must be read as a whole, and its {stored.entries:,} entries do "
+                "not fit in memory: write it by rows (adata.X = adata.X.tocsr()) on a larger machine."
+            )
     parts: list[csr_array] = []
-    size, step = 0, max(1, BLOCK // p)
-    for start in range(0, n, step):
-        parts.append(lazy[start : start + step])
-        size += parts[-1].nnz * (lazy.dtype.itemsize + 4)
-        if size > LARGE:
+    step = max(1, BLOCK // across if stored.dense else BLOCK * lines // max(1, stored.entries))
+    entries = 0
+    for start in range(0, lines, step):
+        parts.append(tidy(stored.read(start, start + step)))
+        entries += parts[-1].nnz
+        if stored.dense and entries * (lazy.dtype.itemsize + 4) > LARGE:
             return lazy
-    return csr_array(vstack(parts, format="csr"))
-
-
-def _read_whole(lazy: OnDisk) -> Any:
-    """Read a sparse matrix, by rows or by columns."""
-    store, name, stored = lazy.store, lazy.name, lazy.stored
-    n, p = stored.shape
-    lines, across = (p, n) if stored.by_columns else (n, p)
-    check_memory(stored.entries * stored.width, stored.length)
-    if stored.by_columns and 2 * stored.entries * stored.width > free_memory():
-        raise ValueError(
-            f"it is stored by columns (CSC), so it must be read as a whole, and its {stored.entries:,} entries do not "
-            "fit in memory: write it by rows (adata.X = adata.X.tocsr()) on a larger machine."
-        )
-    [indptr] = call(foreign.read, store.kind, store.path, (f"{name}/indptr", 0, lines + 1))
-    end = int(indptr[-1])
-    if not 0 <= end <= stored.entries:
-        raise ValueError(f"its indptr ends at {end}, but there are {stored.entries} entries.")
-    data = np.empty(end, dtype=lazy.dtype)
-    indices = np.empty(end, dtype=np.int32 if across < 2**31 else np.int64)
-    for a in range(0, end, BLOCK):
-        b = min(a + BLOCK, end)
-        slices = [(f"{name}/{key}", a, b) for key in ("data", "indices")]
-        data[a:b], part = call(foreign.read, store.kind, store.path, *slices)
-        if part.min() < 0 or part.max() >= across:  # before the type becomes narrower
-            raise ValueError(f"one of its indices is outside a matrix of {n} × {p}.")
-        indices[a:b] = part
-    X = as_csr(data, indices, indptr, (lines, across))
-    return X.T if stored.by_columns else X
+    X = csr_array(vstack(parts, format="csr"))
+    parts.clear()  # before the conversion of columns to rows, which needs as much memory
+    X = tidy(X.T) if stored.by_columns else X
+    return X if columns is None else X[:, columns]
 
 
 def free_memory() -> float:
@@ -221,3 +141,16 @@ def free_memory() -> float:
     file = Path("/proc/meminfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), float("inf"))
+
+
+def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:
+    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR."""
+    for start in range(0, X.shape[0], rows):
+        yield canonical(X[start : start + rows])
+
+
+def columns_of(X: Any, columns: Array, rows: int = ROWS) -> csr_array:
+    """Some columns of a matrix, in memory."""
+    if issparse(X):
+        return csr_array(canonical(X)[:, columns])
+    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, rows)], format="csr"))

@@ -1,8 +1,13 @@
 """The command line. It parses arguments, calls the library and prints the results; it does no mathematics."""
 
-from __future__ import annotations
+from onmf.kinds import KINDS, get_kind
 
-from . import cells, documents, image, models, reproduce
+from . import command, models, reproduce
 from .common import app, main
 
-__all__ = ["app", "cells", "documents", "image", "main", "models", "reproduce"]
+for name in KINDS:
+    if get_kind(name).command is not None:
+        command.add_command(get_kind(name))
+models.add_predict()
+
+__all__ = ["app", "command", "main", "models", "reproduce"]

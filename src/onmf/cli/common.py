@@ -1,7 +1,5 @@
 """What all commands share: the application, its messages, and its exit."""
 
-from __future__ import annotations
-
 import errno
 import inspect
 import json
@@ -10,7 +8,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,9 +22,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from onmf import interrupt
 from onmf._version import __version__
-from onmf.io.unfinished import discard_unfinished
+from onmf.io.files import discard_unfinished
 from onmf.kernels.jit import compiled_before
-from onmf.select import Selection
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
@@ -59,7 +56,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 app = typer.Typer(
     cls=PlainGroup,
-    help="Find clusters in counts: words of documents, light of pixels, molecules of cells. For a start: "
+    help="Find clusters in counts: documents, images, cells, or any table of counts. For a start: "
     "onmf documents FOLDER -k 10 --out clusters.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -106,28 +103,11 @@ def checked_folder(out: Path | None) -> Path | None:
     return out
 
 
-def check_installed(purpose: str, *packages: str, extras: str, otherwise: str = "") -> None:
-    """Refuse before any work starts, if a package that ``purpose`` needs is missing."""
+def check_installed(purpose: str, packages: Mapping[str, str], otherwise: str = "") -> None:
+    """Refuse before any work starts, if a package that ``purpose`` needs is missing; each has the extra with it."""
     if missing := [name for name in packages if find_spec(name) is None]:
+        extras = ",".join(sorted({packages[name] for name in missing}))
         fail(f"{purpose} needs {' and '.join(missing)}: pip install 'onmf[{extras}]'{otherwise}.")
-
-
-def tell_written(out: Path | None, ours: tuple[str, ...]) -> None:
-    """Print which files a command wrote into the folder of ``--out``."""
-    if out is None:
-        say("nothing was saved: --out DIR writes tables, a model and a report.")
-        return
-    names = sorted(file.name for file in out.iterdir() if file.name in ours)
-    tell()
-    tell(f"Written to {out}: {', '.join(names)}")
-
-
-def print_selection(selection: Selection | None) -> None:
-    """Print the criteria for each number of clusters that was tried, if the number was chosen."""
-    if selection is not None:
-        tell()
-        for line in selection.lines():
-            tell(line)
 
 
 @contextmanager
@@ -243,7 +223,7 @@ def sentence(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     if isinstance(error, MemoryError):
         return str(error) or "There is not enough memory. Use fewer documents, or fewer words (--min-df)."
-    return str(error)
+    return str(getattr(error, "from_one", error))  # the command counts bands and pixels from 1
 
 
 class _Stopped(SystemExit):

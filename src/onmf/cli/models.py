@@ -3,25 +3,34 @@
 The kind of the model decides how.
 """
 
-from __future__ import annotations
-
+import inspect
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import onmf
-from onmf.kinds import KINDS, get_kind, resolve
-from onmf.naming import names_of_model, numbers, read_names, rename_clusters
-from onmf.text import assign_documents, read_texts
-from onmf.text.restore import options_of, vectorizer_of
-from onmf.text.source import no_documents
-from onmf.text.write import COLUMNS, assignments, csv_lines, write_rows
+from onmf.door import Clusters, Kind, Option, predict_table
+from onmf.door.write import assignments, csv_lines, files_of, records, summary, write_files, write_table
+from onmf.io.files import whole_folder
+from onmf.kinds import KINDS, get_kind
+from onmf.naming import names_of_model, numbers, read_names, rename_clusters, so_many
 
+from .command import (
+    FORCE,
+    JSON,
+    QUIET,
+    parameter,
+    parsed,
+    tell_clusters,
+    tell_table,
+    tell_written,
+    with_options,
+)
 from .common import (
+    check_installed,
     checked_folder,
     command,
     fail,
@@ -33,179 +42,154 @@ from .common import (
     visible,
     warnings_as_sentences,
 )
-from .documents import check_strip, print_clusters
-from .options import (
-    READING,
-    WORDS,
-    Force,
-    IdColumn,
-    InputKind,
-    Json,
-    Labels,
-    Orientation,
-    Quiet,
-    Request,
-    Strip,
-    TextColumn,
-)
-
-
-class Table(NamedTuple):
-    """Rows of a table, its columns, and notes for the user."""
-
-    rows: Iterator[dict[str, Any]]
-    columns: list[str]
-    notes: list[str]
-
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, such as DIR/model.onmf.")]
 
-ARTICLES = {"image": "of an image", "matrix": "of a matrix"}
+ARTICLES = {"image": "of an image", "matrix": "of a matrix", "table": "of a table"}
 """How to say what a model is of, where its kind alone does not read well."""
 
+PREDICT = """Assign new data to the clusters of a model.
 
-@command("predict")
-def predict(
-    model: ModelFile,
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="New data, in any format that the model could have been fitted on.")
-    ],
-    out: Annotated[
+Prints a table in CSV with a line for each row: the number and the name of its cluster, how sure that is, and the
+runner-up. A row that has none of the model's words or genes gets no cluster. With known classes (--labels), the
+clusters are compared with them. An image is mapped into the folder of --out instead.
+
+For example:
+
+onmf predict clusters/model.onmf new-letters/ > assigned.csv
+
+onmf predict clusters/model.onmf new.jsonl --text body --out assigned.parquet
+
+onmf predict materials/model.onmf other.hdr --out other-materials
+
+onmf predict cells/model.onmf new.h5ad --out assigned.csv"""
+
+OWN = (
+    Option(
+        "out",
+        "Write to this .csv or .parquet file; for an image, into this folder.",
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="Write to this .csv or .parquet file; for an image, into this folder."
-        ),
-    ] = None,
-    force: Force = False,
-    labels: Labels = None,
-    strip: Strip = None,
-    text: TextColumn = None,
-    id: IdColumn = None,
-    input: InputKind = None,
-    layer: Annotated[
-        str | None,
-        typer.Option(
-            "--layer", metavar="NAME", help="Layer of a file of cells that holds the counts.", rich_help_panel=READING
-        ),
-    ] = None,
-    orientation: Orientation = None,
-    token_pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--token-pattern",
-            metavar="REGEX",
-            help="The model's regular expression of a word. Needed only if it is not a simple one: "
-            "such a pattern from a file is not trusted.",
-            rich_help_panel=WORDS,
-        ),
-    ] = None,
-    quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of CSV.")] = False,
-    as_lines: Annotated[
-        bool, typer.Option("--jsonl", help="Print JSON Lines: one JSON object per line, each as soon as it is known.")
-    ] = False,
-) -> None:
-    """Assign new data to the clusters of a model.
+        None,
+        "FILE",
+        "",
+    ),
+    FORCE,
+    QUIET,
+    Option("as_json", "Print one JSON document instead of CSV.", bool, False, None, "", ("--json",)),
+    Option(
+        "as_lines",
+        "Print JSON Lines: one JSON object per line, each as soon as it is known.",
+        bool,
+        False,
+        None,
+        "",
+        ("--jsonl",),
+    ),
+)
 
-    Prints a table in CSV with a line for each document or cell: the number and the name of its cluster, how sure that
-    is, and the runner-up. A document or cell that has none of the model's words or genes gets no cluster. An image is
-    mapped into the folder of --out instead.
 
-    For example:
+def reading_options() -> dict[str, Option]:
+    """Options of all kinds that are about reading new data, by their names."""
+    found: dict[str, Option] = {}
+    for name in KINDS:
+        kind = get_kind(name)
+        found = kind.predict_options | found
+    return found
 
-    onmf predict clusters/model.onmf new-letters/ > assigned.csv
 
-    onmf predict clusters/model.onmf new.jsonl --text body --out assigned.parquet
-
-    onmf predict materials/model.onmf other.hdr --out other-materials
-
-    onmf predict cells/model.onmf new.h5ad --out assigned.csv
-    """
-    if as_json and as_lines:
+def predict(model: Path, path: str, **given: Any) -> None:
+    """Run ``onmf predict``."""
+    if given["as_json"] and given["as_lines"]:
         fail("--json prints one JSON document, --jsonl one for each line: use one of them.")
     fitted = onmf.load(model)
     name = fitted.extra_["kind"]
-    kind = get_kind(name)
-    if kind.predict is None:
+    if name not in KINDS:
         fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    request = Request(
-        path, out, force, labels, strip, text, id, input, layer, orientation, token_pattern, quiet, as_json, as_lines
-    )
-    resolve(kind.predict)(fitted, request)
+    kind = get_kind(name)
+    reading = {}
+    for key, option in reading_options().items():
+        if key in kind.predict_options:
+            reading[key] = parsed(kind.predict_options[key], given[key])
+        elif given[key] != option.default:
+            fail(f"--{key.replace('_', '-')} means nothing for {kind.rows_of(2)}: leave it out.")
+    if kind.assignments:
+        _print_table(kind, fitted, path, reading, given)
+    else:
+        _write_folder(kind, fitted, path, reading, given)
 
 
-def predict_documents(model: onmf.ONMF, request: Request) -> None:
-    """Assign new documents, counted with the vocabulary of the model."""
-
-    def assign() -> Table:
-        strip = options_of(model)["strip"] if request.strip is None else request.strip
-        check_strip(strip)
-        vectorizer_of(model, request.token_pattern)  # refuses the pattern before any document is read
-        with steps(request.quiet) as step:
-            texts = read_texts(
-                request.path, kind=request.input, text=request.text, id=request.id, labels=request.labels, strip=strip
-            )
-            texts.watch = lambda n, fraction: step(f"Reading and counting: {n:,} documents", fraction)
-            result = assign_documents(model, texts, token_pattern=request.token_pattern)
-        if not result.ids:
-            raise ValueError(no_documents(texts))
-        label = ["label"] if any(label is not None for label in result.classes) else []
-        notes = result.notes()
-        if result.comparison is not None:
-            notes.append(f"Compared with the classes: {result.comparison.sentence()}.")
-        return Table(assignments(result), [*COLUMNS, *label], notes)
-
-    predict_table(request, assign)
+def _assign(kind: Kind, model: onmf.ONMF, path: str, reading: dict[str, Any], step: Any) -> Clusters:
+    step("Reading")
+    table = kind.read_new(model, path, step, **reading)
+    step("Assigning")
+    return predict_table(model, table, kind=kind, progress=step)
 
 
-def predict_matrix(model: onmf.ONMF, request: Request) -> None:
-    """Assign the rows of a matrix, in any format that :func:`onmf.datasets.read_documents` reads."""
-
-    def assign() -> Table:
-        from onmf.datasets import read_documents
-
-        X = read_documents(request.path).X
-        labels, scales, margins = model.assign(X)
-        names = names_of_model(model)
-        rows = (
-            {"id": i, "cluster": int(k), "name": names[k], "scale": float(scales[i]), "margin": float(margins[i])}
-            for i, k in enumerate(labels)
-        )
-        return Table(rows, COLUMNS, [])
-
-    predict_table(request, assign)
-
-
-def predict_table(request: Request, assign: Callable[[], Table]) -> None:
-    """Print the table that ``assign`` returns, or write it to a file."""
-    out = request.out
+def _print_table(kind: Kind, model: onmf.ONMF, path: str, reading: dict[str, Any], given: dict[str, Any]) -> None:
+    """Print the clusters of the rows, or write them to a file."""
+    out, quiet = given["out"], given["quiet"]
     if out is not None:
         if out.suffix not in (".csv", ".parquet"):
             fail(f"--out {out}: the name must end with .csv or .parquet.")
         if out.is_dir():
             fail(f"--out {out} is a folder: name a file.")
-        if out.exists() and not request.force:
+        if out.exists() and not given["force"]:
             fail(f"--out {out} exists: name another file, or use --force to replace it.")
         checked_folder(out.parent)
-    with warnings_as_sentences(request.quiet):
-        table = assign()
-    if not request.quiet:
-        for note in table.notes:
+    with warnings_as_sentences(quiet), steps(quiet) as step:
+        found = _assign(kind, model, path, reading, step)
+    if not quiet:
+        for note in found.notes:
             say(note)
+        if found.comparison is not None:
+            say(f"Compared with {found.comparison.against(kind)}: {found.comparison.sentence()}.")
     if out is not None:
-        write_rows(out, table.rows, table.columns, replace=request.force)
-        if not request.quiet:
+        write_table(out, assignments(found), replace=given["force"])
+        if not quiet:
             say(f"Written to {out}.")
-    elif request.as_lines:
-        for row in table.rows:
+    elif given["as_lines"]:
+        for row in records(assignments(found)):
             tell_json(row)
-    elif request.as_json:
-        tell_json_list(table.rows)
+    elif given["as_json"]:
+        tell_json_list(records(assignments(found)))
     else:
-        lines = csv_lines(table.rows, table.columns)
+        lines = csv_lines(assignments(found))
         if sys.stdout.isatty():  # files and programs get the names unchanged
             lines = (visible(line[:-1]) + "\n" for line in lines)
         sys.stdout.writelines(lines)
+
+
+def _write_folder(kind: Kind, model: onmf.ONMF, path: str, reading: dict[str, Any], given: dict[str, Any]) -> None:
+    """Map an image into a folder, and print what was found."""
+    out, quiet = given["out"], given["quiet"]
+    if out is not None:
+        check_installed("Writing the files", kind.packages)
+        check_installed("The report", kind.report_packages)
+    with warnings_as_sentences(quiet), steps(quiet) as step:
+        if out is None:
+            found = _assign(kind, model, path, reading, step)
+        else:
+            with whole_folder(out, force=given["force"], ours=files_of(kind)) as folder:
+                found = _assign(kind, model, path, reading, step)
+                write_files(found, folder, progress=step)
+    if given["as_json"]:
+        tell_json(summary(found) | {"out": None if out is None else str(out)})
+    elif not quiet:
+        tell_clusters(found)
+        tell_written(out, kind)
+
+
+def add_predict() -> None:
+    """Add ``onmf predict``, with the reading options of all kinds."""
+    path = Annotated[
+        str, typer.Argument(metavar="PATH", help="New data, in any format that the model could have been fitted on.")
+    ]
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    first = [
+        inspect.Parameter("model", positional, annotation=ModelFile),
+        inspect.Parameter("path", positional, annotation=path),
+    ]
+    with_options(predict, "predict", PREDICT, [*first, *map(parameter, (*OWN, *reading_options().values()))])
 
 
 @command("show")
@@ -217,7 +201,7 @@ def show(
             "--top", "--words", min=1, metavar="NUMBER", help="How many words, bands or genes to print per cluster."
         ),
     ] = 10,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON.help)] = False,
 ) -> None:
     """Print the clusters of a model: their numbers, names and sizes, and what sets each apart.
 
@@ -246,15 +230,15 @@ def show(
         tell_json(facts | {"provenance": provenance, "clusters": rows})
         return
     of = ARTICLES.get(extra["kind"], f"of {extra['kind']}")
-    tell(f"A model {of}: {k} {kind.clusters} in {n:,} {kind.rows}, described by {p:,} {kind.features}")
+    tell(f"A model {of}: {so_many(k, kind.cluster)} in {kind.so_many(n)}, described by {so_many(p, kind.feature)}")
     if fitted.stop_reason_ == "batch":
         tell(f"{fitted.n_iter_} batches, objective of the last one {objective:.6g}")
     else:
-        tell(f"{fitted.n_iter_} iterations, {fitted.stop_reason_}, objective {objective:.6g}")
+        tell(f"{so_many(fitted.n_iter_, 'iteration')}, {fitted.stop_reason_}, objective {objective:.6g}")
     created, version = provenance.get("created", "at an unknown time"), provenance.get("onmf", "of unknown version")
     tell(f"Written {created} by onmf {version}")
     tell()
-    print_clusters(rows, kind.features, kind.rows)
+    tell_table(rows, kind, shown=("distinctive",))
 
 
 @command("rename")
@@ -270,7 +254,7 @@ def rename(
             "--from", metavar="FILE", help="Take the names from a csv file with the columns cluster and name."
         ),
     ] = None,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET.help)] = False,
 ) -> None:
     """Give the clusters of a model other names.
 

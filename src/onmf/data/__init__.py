@@ -1,11 +1,9 @@
 """Where rows lie, and what may come in."""
 
-from .base import Data, Engine, Part
-from .blocks import Blocks
+from .base import Data, Engine, InMemory, Memory, Part
 from .dask import Dask
 from .intake import NAMES, get_engine, in_blocks
-from .memory import InMemory, Memory
-from .parts import PartError, Source
+from .parts import Blocks, PartError, Source
 
 __all__ = [
     "NAMES",

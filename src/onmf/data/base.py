@@ -9,10 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from onmf.backend import Backend, Block, Run, Steps, Templates, to_host
+from onmf.backend import Backend, Block, Matrix, Run, Steps, on_gpu, to_host
 from onmf.divergence import Divergence, FloatArray
+
+from .validate import read_only
 
 
 @dataclass
@@ -25,10 +28,6 @@ class Part:
     first: int = 0  # index of its first row in the whole
     scratch: Any = None  # what a start keeps between passes; it can be lost, and is dropped when a run begins
 
-    def prepare(self, templates: FloatArray, offsets: FloatArray | None) -> Templates:
-        """Templates as the backend reads them."""
-        return self.block.prepare_templates(templates, offsets)
-
 
 class Data(ABC):
     """Rows in their place, to be fitted."""
@@ -36,18 +35,10 @@ class Data(ABC):
     backend: Backend
     divergence: Divergence
     shape: tuple[int, int]  # rows and features
+    sizes: list[int]  # number of rows of each part
+    constant: float  # Σ w·constant, the part of the objective that no clustering changes
     origin: Any  # what a callable start gets: parts as the user passed them; rows in memory checked and read-only
     zeros: int = 0  # rows of parts read so far that are zero everywhere; those in memory are known before
-
-    @property
-    @abstractmethod
-    def sizes(self) -> list[int]:
-        """Number of rows of each part."""
-
-    @property
-    @abstractmethod
-    def constant(self) -> float:
-        """Σ w·constant, the part of the objective that no clustering changes."""
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -100,18 +91,16 @@ class Data(ABC):
 
 
 class Engine(ABC):
-    """What the parameter ``engine`` stands for: a place for rows, and the backend that computes there.
+    """What the parameter ``engine`` stands for: a place for rows, and the backend that computes there."""
 
-    Attributes
-    ----------
-    name : str
-        Name in messages and results.
-    backend : Backend
-        Computes over each part.
-    """
+    name: str  # in messages and results
+    backend: Backend  # computes over each part
 
-    name: str
-    backend: Backend
+    def __init__(self, backend: Backend | Engine) -> None:
+        given = backend.backend if isinstance(backend, Engine) else backend
+        if not isinstance(given, Backend):
+            raise TypeError(f"{backend!r} is no backend: pass an object of onmf.backend, such as CpuBackend().")
+        self.backend = given
 
     @abstractmethod
     def refuses(self, X: Any) -> str | None:
@@ -122,9 +111,81 @@ class Engine(ABC):
         """Place rows that have been checked, and compute once what every step needs."""
 
 
-def backend_of(inner: Any) -> Backend:
-    """The backend for the parts of an engine: one that was given, or that of another engine."""
-    backend = inner.backend if isinstance(inner, Engine) else inner
-    if not isinstance(backend, Backend):
-        raise TypeError(f"{inner!r} is no backend: pass an object of onmf.backend, such as CpuBackend().")
-    return backend
+class Memory(Engine):
+    """Rows in memory.
+
+    Parameters
+    ----------
+    backend : Backend
+        Computes over them.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self.name = self.backend.name
+
+    def refuses(self, X: Any) -> str | None:
+        if hasattr(X, "blocks"):
+            return "it comes in parts, which this engine would have to hold all at once. Use engine='auto'."
+        if on_gpu(X) and not self.backend.takes_cupy:
+            return "it is in the memory of a GPU. Use engine='gpu' or 'auto', or pass X.get()."
+        return None
+
+    def make_data(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> InMemory:
+        return InMemory(self.backend.make_block(X, divergence, sample_weight))
+
+
+class InMemory(Data):
+    """Rows in memory, held by a backend."""
+
+    def __init__(self, block: Block) -> None:
+        self.part = Part(block, block.backend.start_run(block))
+        self.block, self.backend, self.divergence, self.shape = block, block.backend, block.divergence, block.shape
+        self.sizes = [len(block)]
+
+    @property
+    def origin(self) -> Any:
+        return read_only(self.block.source)
+
+    @cached_property
+    def constant(self) -> float:  # type: ignore[override]  # only fits need it
+        return self.block.constant
+
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return [function(self.part, *args)]
+
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(self.part, *args)
+
+    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        return function(self.part, *args)
+
+    def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        extra = () if labels is None else (self.backend.to_device(labels),)
+        return self.to_input_memory(*function(self.part, *args, *extra))
+
+    def to_device(self, array: Any) -> Any:
+        return self.backend.to_device(array)
+
+    def to_input_memory(self, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(map(self.backend.to_device if on_gpu(self.block.source) else to_host, arrays))
+
+    def steps(self, centroids: FloatArray) -> Steps:
+        self.part.scratch = None
+        self.part.run = self.backend.start_run(self.block)
+        return self.backend.steps(self.part.run, centroids)
+
+    def with_divergence(self, divergence: Divergence) -> InMemory:
+        return InMemory(self.backend.make_block(self.block.source, divergence, self.block.weights))
+
+    def single_part(self) -> Part:
+        return self.part
+
+    @property
+    def parallel_runs(self) -> int:
+        return 1 if self.backend.single_threaded() is None else self.backend.threads.number
+
+    def fork(self) -> InMemory:
+        if self.divergence.fixed_weights:
+            _ = self.block.fixed_weights  # computed once for all forks
+        return InMemory(self.block.with_backend(self.backend.single_threaded() or self.backend))

@@ -10,14 +10,17 @@ its fit. It is dropped with the fit, and it may be lost at any time.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import re
 import time
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from operator import getitem
 from threading import RLock
 from typing import Any
 from uuid import uuid4
@@ -27,20 +30,18 @@ import numpy as np
 
 from onmf import interrupt
 from onmf.backend import Backend
-from onmf.divergence import Divergence
+from onmf.divergence import Array, Divergence
 
 from .base import Part
-from .dask_graph import Opaque, current_client, delayed, inlined, pick, scatter_once, tree_sum
 from .parts import InParts, PartCache, PartError, PartsEngine, Source, rows_of
+from .validate import check_container
 
-WORTH_SENDING = 1 << 16
-"""Bytes from which an argument, or data in a graph, is sent to the workers once instead of with every task or pass."""
-
-IDLE_CHECKS = 3
-"""Times that all workers are found idle, two seconds apart, before an unfinished pass is tried again."""
-
-ATTEMPTS = 3
-"""Times that a pass is tried if data that were sent to the workers are lost with them."""
+WORTH_SENDING = 1 << 16  # bytes from which an argument, or data in a graph, is sent once instead of with every pass
+IDLE_CHECKS = 3  # times that all workers are found idle, two seconds apart, before an unfinished pass is tried again
+ATTEMPTS = 3  # times that a pass is tried if data that were sent to the workers are lost with them
+ADDED_AT_ONCE = 8  # parts, or sums of parts, that one task of the tree adds
+CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)  # for futures that will never be done
+FITS = 2  # that a process remembers; one more only takes longer
 
 
 class Dask(PartsEngine):
@@ -90,17 +91,13 @@ class InDask(InParts):
 
     def survey(self) -> None:
         client = current_client()
-        if client is not None:
-            self.source = self._scatter_once(client)
+        if client is not None:  # weights and data of this process go to the workers; if one dies, Dask sends them again
+            blocks, weights = scatter_once(self.source.blocks, self.source.weights or [], client)
+            self.source = replace(self.source, blocks=blocks, weights=weights or self.source.weights)
         super().survey()
         # Only now, because the first pass finds out where parts begin: what it kept would not know.
         self._key = uuid4().hex
         finalize(self, forget_everywhere, self._key, None if client is None else ref(client)).atexit = False
-
-    def _scatter_once(self, client: Any) -> Source:
-        """The source, with weights and data of this process on the workers; if one dies, Dask sends them again."""
-        blocks, weights = scatter_once(self.source.blocks, self.source.weights or [], client, WORTH_SENDING)
-        return replace(self.source, blocks=blocks, weights=weights or self.source.weights)
 
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         return self._attempt(function, args)
@@ -131,52 +128,42 @@ class InDask(InParts):
         """Dask arrays with the chunks of the input, not computed yet."""
         import dask.array as da
 
-        sizes: list[Any] = self._sizes or [np.nan] * len(self.source.blocks)
-        given = (function, *args)
-        tasks = self._tasks(rows_of, given, None, labels=labels)
-        # The results for no rows tell dtype and shape, without reading a part.
+        sizes: list[Any] = self.sizes or [np.nan] * len(self.source.blocks)
+        tasks = self._tasks(rows_of, (function, *args), None, labels=labels)
+        # The results for a part without rows, after a step, tell dtype and shape without reading a part.
+        block = self.backend.make_block(np.empty((0, self.shape[1])), self.divergence)
+        run = self.backend.start_run(block)
+        run.state = run.state._replace(labels=np.empty(0, np.int32), scales=np.empty(0))
         none = [] if labels is None else [np.empty(0, int)]
-        examples = rows_of(self._empty_part(), *given, *none)
+        examples = rows_of(Part(block, run), function, *args, *none)
         arrays = []
         for place, example in enumerate(examples):
             blocks = [
-                da.from_delayed(pick(task, place), (n, *example.shape[1:]), meta=example[:0])
+                da.from_delayed(delayed(getitem)(task, place), (n, *example.shape[1:]), meta=example[:0])
                 for task, n in zip(tasks, sizes, strict=True)
             ]
             arrays.append(da.concatenate(blocks, allow_unknown_chunksizes=True) if len(blocks) > 1 else blocks[0])
         return tuple(arrays)
 
-    def _empty_part(self) -> Part:
-        """A part without rows, after a step."""
-        block = self.backend.make_block(np.empty((0, self.shape[1])), self.divergence)
-        run = self.backend.start_run(block)
-        run.state = run.state._replace(labels=np.empty(0, np.int32), scales=np.empty(0))
-        return Part(block, run)
-
     def to_input_memory(self, *arrays: Any) -> tuple[Any, ...]:
         """Compute Dask arrays, on the workers or in this process; other arrays stay as they are."""
         import dask
 
-        lazy = [array for array in arrays if dask.is_dask_collection(array)]
-        computed = iter(self._persisted(lazy))
-        return tuple(next(computed) if dask.is_dask_collection(array) else array for array in arrays)
-
-    def _persisted(self, arrays: list[Any]) -> list[Any]:
-        import dask
-
         client = current_client()
         if client is None:
-            return list(dask.persist(*arrays))
+            return dask.persist(*arrays)
         from distributed.client import futures_of
 
         with warnings.catch_warnings():  # the templates are in the graph, so that lost arrays can be computed again
             warnings.filterwarnings("ignore", message="Sending large graph")
             before = set(client.ncores())
-            persisted = client.persist(arrays)
+            lazy = [array for array in arrays if dask.is_dask_collection(array)]
+            persisted = client.persist(lazy)
         futures = futures_of(persisted)
         self._wait(futures, client, before)
         self._gather([future for future in futures if future.status == "error"][:1], client)
-        return list(persisted)
+        computed = iter(persisted)
+        return tuple(next(computed) if dask.is_dask_collection(array) else array for array in arrays)
 
     def _tasks(
         self,
@@ -195,7 +182,7 @@ class InDask(InParts):
         firsts = self.firsts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows
             chunks = iter(labels.to_delayed().ravel())
-            labels = [next(chunks) if n else np.empty(0, np.int32) for n in self._sizes]
+            labels = [next(chunks) if n else np.empty(0, np.int32) for n in self.sizes]
         workers = sorted(client.ncores()) if client is not None and self._pinned else []
         name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
         tasks = []
@@ -203,21 +190,12 @@ class InDask(InParts):
             extra = [] if labels is None else [labels[number]]
             weights = None if given_weights is None else given_weights[number]
             where: dict[str, Any] = {}
-            if workers and isinstance(blocks[number], Opaque):
+            if workers and isinstance(blocks[number], Inlined):
                 # On the worker of the last pass, unless that is gone or busy.
                 where = {"workers": [workers[number * len(workers) // len(blocks)]], "allow_other_workers": True}
             with dask.annotate(**where):
-                tasks.append(
-                    delayed(run_part)(
-                        number,
-                        firsts[number],
-                        blocks[number],
-                        weights,
-                        *shared,
-                        *extra,
-                        dask_key_name=f"{name}-{number}",
-                    )
-                )
+                given = (number, firsts[number], blocks[number], weights, *shared, *extra)
+                tasks.append(delayed(run_part)(*given, dask_key_name=f"{name}-{number}"))
         return tasks
 
     def _shared(self, value: Any, client: Any) -> Any:
@@ -229,11 +207,9 @@ class InDask(InParts):
         for array, future in self._sent:
             if array is value:
                 return future
-        from distributed import TimeoutError as NoWorker
-
         try:
             self._sent.append((value, client.scatter(value, broadcast=True, hash=False)))
-        except (NoWorker, OSError) as error:
+        except OSError as error:  # a TimeoutError, if there is no worker, is one
             raise self._lost(client) from error
         del self._sent[:-2]  # the templates of this step and of the last one
         return self._sent[-1][1]
@@ -261,13 +237,11 @@ class InDask(InParts):
                 "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
                 "memory (memory_limit)."
             ) from error
-        except cancelled_errors() as error:
+        except CANCELLED as error:
             raise self._lost(client) from error
 
     def _wait(self, futures: list[Any], client: Any, before: set[str]) -> None:
         """Wait until all are done, or until no worker is left; ``before`` has the workers that were there at first."""
-        from distributed import TimeoutError as NoAnswer
-
         alone_since, idle = None, 0
         # Ends with the tasks. If no worker works on one any more, patience or IDLE ends it.
         while True:
@@ -275,18 +249,22 @@ class InDask(InParts):
             try:
                 if client.sync(done_within, futures, 2):
                     return
-            except cancelled_errors() as error:
+            except CANCELLED as error:
                 raise self._lost(client) from error
             try:
                 at_work = client.processing()
-            except (OSError, RuntimeError, ValueError, NoAnswer) as error:
+            except (OSError, RuntimeError, ValueError) as error:
                 raise self._lost(client) from error
             now = time.monotonic()
             alone_since = None if at_work else alone_since or now
             if alone_since is not None and now - alone_since > self.engine.patience:
+                numbers, fatal = part_numbers(most_suspicious(client)), ""
+                if numbers:
+                    fatal = f", and the last ones died at partition {numbers}: most likely they ran out of memory, so "
+                    fatal += "make it smaller"
                 raise PartError(
-                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds"
-                    f"{fatal_partitions(client)}. Start workers, then fit again."
+                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds{fatal}. Start workers, "
+                    "then fit again."
                 )
             idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
             if idle == IDLE_CHECKS:  # the others have been idle for a while: tasks wait for the one that is gone
@@ -306,12 +284,11 @@ async def done_within(futures: list[Any], seconds: float) -> bool:
     Runs in the loop of the client: the frames of Dask hold the error of a wait that took too long in a cycle, and in
     the thread of a fit they would hold the data with it, and what the workers keep, until all garbage is collected.
     """
-    from distributed import TimeoutError as NotYet
     from distributed import wait
 
     try:
         await wait(futures, timeout=seconds)
-    except NotYet:
+    except TimeoutError:
         return False
     return True
 
@@ -320,17 +297,6 @@ class Lost(RuntimeError):
     """Data that this process had sent to workers were lost with them."""
 
 
-def cancelled_errors() -> tuple[type[BaseException], ...]:
-    """What Dask raises for futures that will never be done."""
-    import asyncio
-    import concurrent.futures
-
-    return (asyncio.CancelledError, concurrent.futures.CancelledError)
-
-
-FITS = 2
-"""Fits that a process remembers; one more only takes longer."""
-
 _caches: OrderedDict[str, PartCache] = OrderedDict()
 _lock = RLock()  # reentrant, because the garbage collector may call forget() at any point
 
@@ -338,18 +304,17 @@ _lock = RLock()  # reentrant, because the garbage collector may call forget() at
 def run_part(number: int, first: int, block: Any, weights: Any, fit: Opaque, last: Any, *args: Any) -> Any:
     """The task of one part, on a worker."""
     key, task = fit.value
-    stays = not isinstance(block, Opaque)
-    load = (lambda: block) if stays else block.value.read
+    stays = not isinstance(block, Inlined)
+    load = (lambda: block) if stays else block.read
     return task(cache_of(key), number, first, load, weights, last, args, stays)[0]
 
 
 def cache_of(key: str) -> PartCache:
     """What this process keeps of the parts of a fit."""
-    cache = PartCache()
     if not key:
-        return cache
+        return PartCache()
     with _lock:
-        cache = _caches[key] = _caches.pop(key, cache)
+        cache = _caches[key] = _caches.pop(key, PartCache())
         while len(_caches) > FITS:
             _caches.popitem(last=False)
     return cache
@@ -376,14 +341,6 @@ async def forget_on_workers(client: Any, key: str) -> None:
         await client.run(forget, key, on_error="ignore", asynchronous=True)
 
 
-def fatal_partitions(client: Any) -> str:
-    """Which partitions workers had when they died, in words."""
-    numbers = part_numbers(most_suspicious(client))
-    if not numbers:
-        return ""
-    return f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it smaller"
-
-
 def most_suspicious(client: Any) -> list[str]:
     """The tasks of parts with which most workers died."""
     deaths = client.run_on_scheduler(suspicious)
@@ -400,3 +357,157 @@ def part_numbers(keys: Iterable[Any]) -> str:
     """The numbers of the parts that these tasks work on; some tasks work on none."""
     matches = (re.search(r"-[0-9a-f]{32}-(\d+)$", str(key)) for key in keys)
     return " or ".join(map(str, sorted({int(match[1]) for match in matches if match})))
+
+
+class Opaque:
+    """A value that Dask does not look into."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Inlined:
+    """A block together with the tasks that make it, to be run inside another task."""
+
+    def __init__(self, graph: dict[Any, Any], key: Any) -> None:
+        self.graph, self.key = graph, key
+
+    def read(self) -> Any:
+        """Make the block."""
+        import dask
+
+        return dask.get(self.graph, self.key)
+
+
+def delayed(value: Any, **options: Any) -> Any:
+    """``dask.delayed``, which mypy knows nothing about; never the same key twice."""
+    import dask
+
+    return dask.delayed(value, pure=False, **options)
+
+
+def current_client() -> Any:
+    """The client of the cluster that Dask would compute on now; None for threads of this process."""
+    from dask.base import get_scheduler
+
+    owner = getattr(get_scheduler(), "__self__", None)
+    return owner if hasattr(owner, "scatter") else None
+
+
+def tree_sum(tasks: list[Any]) -> list[Any]:
+    """One task that adds up the results of the others, in an order that depends on their number alone."""
+    while len(tasks) > 1:
+        groups = [tasks[i : i + ADDED_AT_ONCE] for i in range(0, len(tasks), ADDED_AT_ONCE)]
+        tasks = [delayed(add_up)(group) if len(group) > 1 else group[0] for group in groups]
+    return tasks
+
+
+def add_up(values: list[Any]) -> Any:
+    """The sum of a few values, in their order."""
+    total = values[0] + values[1]
+    for value in values[2:]:
+        total += value
+    return total
+
+
+def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[list[Any], list[Any] | None]:
+    """Blocks whose large data are on the workers already, and the weights as well if they were delayed."""
+    from dask.delayed import Delayed
+
+    graphs, data = own_graphs(blocks), dict[Any, Any]()
+    for key, node in (pair for graph in graphs for pair in graph.items()):
+        if key not in data and is_data(node) and bytes_in(node) > WORTH_SENDING:
+            data[key] = Delayed(key, {key: node})
+    lazy = [part for part in weights if hasattr(part, "__dask_graph__")]
+    if not data and not lazy:
+        return blocks, None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        persisted = client.persist([*data.values(), *lazy])
+    sent = {key: leaf.__dask_graph__()[key] for key, leaf in zip(data, persisted, strict=False)}
+    blocks = [
+        Delayed(block.key, {key: sent.get(key, node) for key, node in graph.items()})
+        for block, graph in zip(blocks, graphs, strict=True)
+    ]
+    return blocks, persisted[len(data) :] if lazy else None
+
+
+def inlined(blocks: list[Any]) -> list[Any]:
+    """The blocks, each with the tasks that make it, unless it shares tasks with others or is on a worker already.
+
+    The task that works on a part then also reads it. The part is never sent anywhere, none waits in memory for its
+    turn, and an error in reading knows its part.
+    """
+    graphs = own_graphs(blocks)
+    seen = Counter(key for graph in graphs for key in graph)
+    return [
+        block
+        if any(seen[key] > 1 or hasattr(task, "client") for key, task in graph.items())
+        else Inlined(graph, block.key)
+        for graph, block in zip(graphs, blocks, strict=True)
+    ]
+
+
+def own_graphs(blocks: list[Any]) -> list[dict[Any, Any]]:
+    """The tasks that make each block."""
+    from dask.optimization import cull
+
+    graphs, last, tasks = [], None, dict[Any, Any]()
+    for block in blocks:
+        graph = block.__dask_graph__()
+        if graph is not last:  # blocks of one array have one graph
+            last, tasks = graph, dict(graph)
+        graphs.append(dict(cull(tasks, [block.key])[0]))
+    return graphs
+
+
+def is_data(node: Any) -> bool:
+    """Whether a node of a graph is data, not a task, and on no worker yet."""
+    task = isinstance(node, tuple | list) or (hasattr(node, "dependencies") and not hasattr(node, "value"))
+    return not task and not hasattr(node, "client")
+
+
+def bytes_in(node: Any) -> int:
+    """The bytes that travel to a worker; arrays are counted and not copied."""
+    import cloudpickle
+
+    buffers: list[int] = []
+    try:
+        rest = cloudpickle.dumps(node, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw().nbytes))
+    except Exception:  # Dask will say why it cannot be sent
+        return 0
+    return len(rest) + sum(buffers)
+
+
+def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | None]:
+    """A Dask collection as delayed blocks of rows, with their sizes, the number and the names of features, if known."""
+    from dask.delayed import Delayed
+
+    if isinstance(X, Delayed):
+        return [X], None, None, None
+    if isinstance(X, list | tuple):
+        return list(X), None, None, None
+    if hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks
+        return list(X.to_delayed()), None, None, None
+    if hasattr(X, "columns"):
+        names = np.asarray(list(X.columns), dtype=object) if all(isinstance(c, str) for c in X.columns) else None
+        return list(X.to_delayed()), None, len(X.columns), names
+    if not (hasattr(X, "chunks") and hasattr(X, "to_delayed")):
+        raise TypeError(
+            f"X is a Dask {type(X).__name__}: pass a Dask array or frame, a bag of CSR blocks, or a list of delayed "
+            "ones."
+        )
+    if X.ndim != 2:
+        raise ValueError(f"X is a Dask array of {X.ndim} dimensions: reshape it to rows and features.")
+    grid = X.to_delayed(optimize_graph=False)  # optimising loses what is on workers already
+    blocks = [row[0] if len(row) == 1 else delayed(join_columns)(list(row)) for row in grid]
+    sizes, p = list(X.chunks[0]), X.shape[1]
+    return blocks, None if np.isnan(sizes).any() else [int(n) for n in sizes], None if np.isnan(p) else int(p), None
+
+
+def join_columns(blocks: list[Any]) -> Any:
+    """Blocks of the same rows and different columns as one; sparse if one of them is."""
+    from scipy.sparse import csr_array, hstack, issparse
+
+    blocks = [check_container(block, f"X.blocks[:, {number}]") for number, block in enumerate(blocks)]
+    return hstack(list(map(csr_array, blocks)), format="csr") if any(map(issparse, blocks)) else np.hstack(blocks)

@@ -4,8 +4,6 @@ Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. 
 return batches are rows in parts. Each part is checked when it is read, by the process that reads it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
@@ -13,33 +11,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
-from sklearn.utils import check_array
 
 from onmf.backend import Backend, Matrix, ReferenceBackend, available_cores, on_gpu
 from onmf.divergence import Array, Divergence, FloatArray
 
-from .base import Data, Engine
-from .blocks import Blocks, Progress
-from .dask import Dask
-from .dask_graph import as_blocks
-from .memory import Memory
-from .parts import PartsEngine, Source, name_part_in_errors
+from .base import Data, Engine, Memory
+from .dask import Dask, as_blocks
+from .parts import Blocks, PartsEngine, Progress, Source, name_part_in_errors
 from .validate import (
     as_numbers,
     as_rows,
     check_container,
     check_data,
     check_entries,
-    check_gpu_array,
     check_kind,
     check_weights,
-    explain_conversion_errors,
+    to_numbers,
     unwrap_xarray,
     warn_zero_rows,
 )
 
-MOST_THREADS = 1024
-"""No machine has more cores, and threads without a core would only use up system resources."""
+MOST_THREADS = 1024  # no machine has more cores, and threads without a core would only use up system resources
 
 NAMES = ("auto", "cpu", "gpu", "reference", "blocks", "dask")
 
@@ -69,26 +61,22 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
             f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer from 1 to {MOST_THREADS}."
         )
     if isinstance(engine, str):
-        chosen = _named(_automatic(X) if engine == "auto" else engine, n_threads, isinstance(X, Source) and X.gpu)
-    elif isinstance(engine, Backend):
-        chosen = Memory(engine)
-    elif isinstance(engine, Engine):
-        chosen = engine
-    else:
+        name = engine
+        if engine == "auto" and isinstance(X, Source):
+            name = "blocks" if callable(X.blocks) else "dask"
+        elif engine == "auto":
+            name = "gpu" if on_gpu(X) else "cpu"
+        chosen = _named(name, n_threads, isinstance(X, Source) and X.gpu)
+    elif not isinstance(engine, Backend | Engine):
         raise _unknown(engine)
-    if not isinstance(engine, str) and n_threads is not None:
+    elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
+    else:
+        chosen = Memory(engine) if isinstance(engine, Backend) else engine
     reason = None if X is None else chosen.refuses(X)
     if reason is not None:
         raise ValueError(f"engine={chosen.name!r} cannot take this data: {reason}")
     return chosen
-
-
-def _automatic(X: Any) -> str:
-    """The name of the engine that the data need."""
-    if isinstance(X, Source):
-        return "blocks" if callable(X.blocks) else "dask"
-    return "gpu" if on_gpu(X) else "cpu"
 
 
 def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
@@ -125,8 +113,7 @@ def in_blocks(engine: str | Engine | Backend, n_threads: int | None = None, prog
         raise ValueError(
             "engine='dask' takes Dask collections, and these rows come in batches: use engine='auto', 'cpu' or 'gpu'."
         )
-    known = chosen.progress if isinstance(chosen, Blocks) else None
-    return Blocks(chosen.backend, progress or known)
+    return Blocks(chosen.backend, progress or (chosen.progress if isinstance(chosen, Blocks) else None))
 
 
 class Intake(NamedTuple):
@@ -162,7 +149,13 @@ def prepare_data(
         if not reset:
             return Intake(chosen, chosen.open(source, divergence))
         data = chosen.make_data(source, divergence)
-        check_features(estimator, data.shape[1], source.names, reset=True)
+        features, names = data.shape[1], source.names
+        if names is not None and len(names) != features:
+            raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
+        estimator.n_features_in_ = features
+        estimator.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = names
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
         return Intake(chosen, data)
@@ -203,34 +196,17 @@ def check_parts(
         blocks, sizes, features, names = as_blocks(X)
         weights = None if sample_weight is None else weights_in_parts(sample_weight, sizes, len(blocks))
     if not reset:
-        n_features = features if names is None else len(names)
-        if n_features is not None:
-            check_features(estimator, n_features, names, reset=False)
-        features = estimator.n_features_in_
+        known, features = features if names is None else len(names), estimator.n_features_in_
+        if known not in (None, features):
+            raise ValueError(f"X has {known} features, but ONMF is expecting {features} features as input.")
+        expected = getattr(estimator, "feature_names_in_", None)
+        if names is not None and expected is not None and not np.array_equal(names, expected):
+            raise ValueError(
+                "The feature names should match those that were passed during fit: give X the same columns, in the "
+                "same order."
+            )
     gpu = on_gpu(getattr(X, "_meta", None))
     return Source(blocks, read, check, weights, noun, one, sizes, features, names, X, gpu)
-
-
-def check_features(estimator: Any, features: int, names: Array | None, *, reset: bool) -> None:
-    """Set the number and names of an estimator's features from data in parts, or compare them."""
-    if reset:
-        if names is not None and len(names) != features:
-            raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
-        estimator.n_features_in_ = features
-        estimator.__dict__.pop("feature_names_in_", None)
-        if names is not None:
-            estimator.feature_names_in_ = names
-        return
-    if features != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {features} features, but ONMF is expecting {estimator.n_features_in_} features as input."
-        )
-    expected = getattr(estimator, "feature_names_in_", None)
-    if names is not None and expected is not None and not np.array_equal(names, expected):
-        raise ValueError(
-            "The feature names should match those that were passed during fit: give X the same columns, in the same "
-            "order."
-        )
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
@@ -269,14 +245,10 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
     return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
 
 
-def part_weights(weights: Any) -> FloatArray:
+def part_weights(weights: Any) -> FloatArray | None:
     """Sample weights of a partition; all of them may be zero."""
     weights = as_numbers(weights, "sample_weight")
-    if not weights.any():
-        return weights
-    checked = check_weights(weights, len(weights))
-    assert checked is not None
-    return checked
+    return check_weights(weights, len(weights)) if weights.any() else weights
 
 
 def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
@@ -299,12 +271,7 @@ def read_block(block: Any, divergence: Divergence, features: int | None = None) 
 
 def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
     """Convert rows that are one array, frame or sparse matrix."""
-    X = check_container(X)
-    if on_gpu(X):
-        X = check_gpu_array(X, least_rows=0)
-    else:
-        with explain_conversion_errors():
-            X = check_array(X, accept_sparse="csr", order="C", ensure_all_finite=False, ensure_min_samples=0)
+    X = to_numbers(check_container(X), least_rows=0)
     check_kind(X, divergence)
     if features is not None and X.shape[1] != features:
         raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")

@@ -8,15 +8,19 @@ part and the templates of the last step, so a worker that dies takes nothing wit
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
+from functools import partial, reduce
+from itertools import count, islice
+from operator import iadd
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse, vstack
 
+from onmf import interrupt
 from onmf.backend import (
     Backend,
     Block,
@@ -35,7 +39,7 @@ from onmf.backend import (
 )
 from onmf.divergence import Array, Divergence, FloatArray
 
-from .base import Data, Engine, Part, backend_of
+from .base import Data, Engine, Part
 
 
 class PartError(RuntimeError):
@@ -57,11 +61,6 @@ class Source:
     names: Array | None = None  # of the features
     origin: Any = None  # what the user passed
     gpu: bool = False  # whether the parts are CuPy arrays
-
-    @property
-    def shape(self) -> tuple[Any, Any]:
-        """(rows, features), None where not known yet."""
-        return (None if self.sizes is None else sum(self.sizes), self.features)
 
     def weights_of(self, first: int, n: int) -> Any:
         """The weights of n rows, if there is one array for all of them."""
@@ -96,23 +95,18 @@ class PartCache:
     def __init__(self) -> None:
         self.parts: dict[int, PartState] = {}
         self.zeros = 0  # rows that are zero everywhere, of the parts that were checked
-        self._locks: dict[int, Lock] = {}
+        # One for each part: if a pass is tried again, a task of the first try may still be running.
+        self.locks: dict[int, Lock] = {}
         self._prepared: tuple[FloatArray, type, Templates] | None = None
-
-    def lock(self, number: int) -> Lock:
-        """The lock of a part: if a pass is tried again, a task of the first try may still be running."""
-        return self._locks.setdefault(number, Lock())
 
     def prepare(self, block: Block, templates: FloatArray, offsets: FloatArray | None) -> Templates:
         """Templates as the backend reads them, prepared once for parts that this process works on in turn."""
         if isinstance(block, CurvedBlock):  # its templates depend on the sizes of its rows
             return block.prepare_templates(templates, offsets)
         kind, last = type(block.source), self._prepared
-        if last is not None and last[0] is templates and last[1] is kind:
-            return last[2]
-        prepared = block.prepare_templates(templates, offsets)
-        self._prepared = (templates, kind, prepared)
-        return prepared
+        if last is None or last[0] is not templates or last[1] is not kind:
+            last = self._prepared = (templates, kind, block.prepare_templates(templates, offsets))
+        return last[2]
 
 
 @dataclass
@@ -120,36 +114,21 @@ class CachedPart(Part):
     """A part of a process that works on several."""
 
     cache: PartCache = field(default_factory=PartCache)
-    step_number: int = 0
-    """Number of the step that its labels are of."""
-    zeros: int = 0
-    """Rows that are zero everywhere; counted when the part is read for the first time."""
-
-    def prepare(self, templates: FloatArray, offsets: FloatArray | None) -> Templates:
-        return self.cache.prepare(self.block, templates, offsets)
+    step_number: int = 0  # of the step that its labels are of
+    zeros: int = 0  # rows that are zero everywhere; counted when the part is read for the first time
 
 
-class Survey(NamedTuple):
-    """What the first pass finds out about a part."""
-
-    rows: int
-    features: int
-    constant: float
-    weight: float
-    zeros: int
-
-
-def survey(part: CachedPart) -> Survey:
-    """What must be known of a part before anything else."""
+def survey(part: CachedPart) -> tuple[int, int, float, float, int]:
+    """What the first pass finds out about a part: rows, features, constant, weight, rows that are zero everywhere."""
     block = part.block
     weight = float(len(block) if block.weights is None else block.weights.sum())
-    return Survey(*block.shape, block.constant, weight, part.zeros)
+    return *block.shape, block.constant, weight, part.zeros
 
 
 def step_of(part: CachedPart, number: int, templates: FloatArray, offsets: FloatArray | None) -> StepSums:
     """Step ``number`` over a part."""
     part.scratch = None
-    step = part.run.step(part.prepare(templates, offsets)).map_arrays(to_host)
+    step = part.run.step(part.cache.prepare(part.block, templates, offsets)).map_arrays(to_host)
     part.step_number = number
     return step
 
@@ -196,7 +175,7 @@ class PartTask:
         """
         with name_part_in_errors(self.source.noun, number):
             raw = load()
-            with cache.lock(number):
+            with cache.locks.setdefault(number, Lock()):
                 part = self._part(cache, number, first, raw, weights)
                 resident = raw if stays and on_gpu(raw) else None
                 del raw  # the block is all that is needed of it
@@ -215,34 +194,34 @@ class PartTask:
 
     def _part(self, cache: PartCache, number: int, first: int, raw: Any, weights: Any) -> CachedPart:
         """The part, with what is kept of it."""
-        kept, source = cache.parts.get(number), self.source
+        kept, source, zeros = cache.parts.get(number), self.source, 0
         if kept is not None and kept.resident is raw and raw is not None:
-            return self._restored(cache, number, first, kept, kept.block)
-        with mention_change_in_errors(self.checked or kept is not None):
+            block = kept.block
+        else:
+            with mention_change_in_errors(self.checked or kept is not None):
+                if kept is None:
+                    rows, zeros = source.check(raw, features=source.features)
+                else:
+                    rows = source.read(raw, features=source.features)
+            cache.zeros += zeros
+            if on_gpu(rows) and not self.backend.takes_cupy:
+                raise ValueError(
+                    "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or "
+                    "pass arrays of NumPy."
+                )
+            n = rows.shape[0]
+            if self.sizes and n != self.sizes[number]:
+                raise ValueError(
+                    f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same "
+                    "rows."
+                )
             if kept is None:
-                rows, zeros = source.check(raw, features=source.features)
+                block = self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
             else:
-                rows, zeros = source.read(raw, features=source.features), 0
-        cache.zeros += zeros
-        if on_gpu(rows) and not self.backend.takes_cupy:
-            raise ValueError(
-                "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or pass "
-                "arrays of NumPy."
-            )
-        n = rows.shape[0]
-        if self.sizes and n != self.sizes[number]:
-            raise ValueError(
-                f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same rows."
-            )
-        if kept is None:
-            block = self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
-            return CachedPart(block, self.backend.start_run(block), number, first, None, cache, zeros=zeros)
-        return self._restored(cache, number, first, kept, kept.block.with_rows(rows))
-
-    def _restored(self, cache: PartCache, number: int, first: int, kept: PartState, block: Block) -> CachedPart:
-        """A part of an earlier pass, with its rows."""
-        part = CachedPart(block, self.backend.start_run(block), number, first, kept.scratch, cache, kept.step_number)
-        part.run.state = kept.state
+                block = kept.block.with_rows(rows)
+        part = CachedPart(block, self.backend.start_run(block), number, first, cache=cache, zeros=zeros)
+        if kept is not None:
+            part.run.state, part.step_number, part.scratch = kept.state, kept.step_number, kept.scratch
         return part
 
 
@@ -284,9 +263,6 @@ def mention_change_in_errors(before: bool) -> Iterator[None]:
 class PartsEngine(Engine):
     """What engines for rows in parts share."""
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend_of(backend)
-
     @abstractmethod
     def open(self, source: Source, divergence: Divergence) -> InParts:
         """The rows, before any of them is read."""
@@ -304,26 +280,17 @@ class InParts(Data):
         self.engine, self.backend, self.divergence = engine, engine.backend, divergence
         self.source, self.origin = source, source.origin
         self.shape = (sum(source.sizes or []), source.features or 0)
-        self.zeros = 0
         self.last = LastStep()
         self.iteration = 0
-        self._sizes = list(source.sizes or [])
+        self.sizes = list(source.sizes or [])
         self._checked = False
-        self._constant = 0.0
+        self.constant = 0.0
         self._step_numbers = count(1)
-
-    @property
-    def sizes(self) -> list[int]:
-        return self._sizes
 
     @property
     def firsts(self) -> list[int]:
         """Index of the first row of each part."""
-        return [0, *np.cumsum(self._sizes)[:-1].tolist()] if self._sizes else []
-
-    @property
-    def constant(self) -> float:
-        return self._constant
+        return [0, *np.cumsum(self.sizes)[:-1].tolist()] if self.sizes else []
 
     def with_divergence(self, divergence: Divergence) -> InParts:
         return self.engine.make_data(self.source, divergence)
@@ -332,32 +299,31 @@ class InParts(Data):
         """The task of a pass that runs this function."""
         source = replace(self.source, blocks=None, weights=None, one=None, names=None, origin=None)
         last = self.last._replace(templates=None)
-        return PartTask(self.backend, source, self.divergence, last, function, self._sizes, self._checked)
+        return PartTask(self.backend, source, self.divergence, last, function, self.sizes, self._checked)
 
     def survey(self) -> None:
         """Read all parts once, check them, and find out their sizes."""
-        noun, told, self._sizes = self.source.noun, self._sizes, []
-        surveys: list[Survey] = self.map(survey)
-        filled = [(number, part) for number, part in enumerate(surveys) if part.rows]
+        noun, told, self.sizes = self.source.noun, self.sizes, []
+        surveys = self.map(survey)
+        filled = [number for number, part in enumerate(surveys) if part[0]]
         if not filled:
             raise ValueError(f"X has no rows: no {noun} holds any.")
-        one, features = filled[0][0], filled[0][1].features
-        for number, part in filled:
-            if part.features != features:
+        rows, p, constants, weights, zeros = zip(*surveys, strict=True)
+        features = p[filled[0]]
+        for number in filled:
+            if p[number] != features:
                 raise ValueError(
-                    f"In {noun} {number}: {part.features} features, where {noun} {one} has {features}. All must have "
+                    f"In {noun} {number}: {p[number]} features, where {noun} {filled[0]} has {features}. All must have "
                     "the same columns."
                 )
-        sizes = [part.rows for part in surveys]
-        for number, (n, said) in enumerate(zip(sizes, told, strict=False)):
+        for number, (n, said) in enumerate(zip(rows, told, strict=False)):
             if n != said:
                 raise ValueError(f"In {noun} {number}: {n} rows, where X says that it has {said}.")
-        if self.source.weights is not None and not any(part.weight > 0 for part in surveys):
+        if self.source.weights is not None and not any(weight > 0 for weight in weights):
             raise ValueError("sample_weight is zero for every row: at least one row must count.")
-        self._sizes, self.shape = sizes, (sum(sizes), features)
+        self.sizes, self.shape, self.zeros = list(rows), (sum(rows), features), sum(zeros)
         self.source = replace(self.source, features=features)
-        self._constant = float(np.sum(np.array([part.constant for part in surveys])))
-        self.zeros = sum(part.zeros for part in surveys)
+        self.constant = float(np.sum(np.array(constants)))
         self._checked = True
 
     def steps(self, centroids: FloatArray) -> Steps:
@@ -386,12 +352,143 @@ class StepsInParts(Steps):
 
     def update(self, step: StepSums, *, more: bool) -> Drift:
         if self.data.divergence.curved:
-            return update_curved(self.data.divergence, step, self.centroids, self._evaluate)
+            return update_curved(self.data.divergence, step, self.centroids, partial(self.data.total, evaluate_part))
         return update_centroids(self.data.divergence, step, self.centroids, self.data.backend.threads)
 
     def put(self, cluster: int, centroid: FloatArray) -> None:
         self.centroids[cluster] = centroid
 
-    def _evaluate(self, centroids: CentroidEntries) -> FloatArray:
-        sums: FloatArray = self.data.total(evaluate_part, centroids)
-        return sums
+
+NO_BATCHES = "X has no rows: the callable returned no batches."
+NO_MORE = object()  # comes after the last batch
+
+Progress = Callable[[str, float], None]
+
+
+class Blocks(PartsEngine):
+    """Rows that are read block by block, one after the other, in every pass; one block is in memory at a time.
+
+    Parameters
+    ----------
+    backend : Backend
+        Computes over each block.
+    progress : callable, optional
+        Called with the name of a pass and the share of the rows that is done: 0 before the first block and, if the
+        number of rows is known, more after each.
+    """
+
+    name = "blocks"
+
+    def __init__(self, backend: Backend, progress: Progress | None = None) -> None:
+        super().__init__(backend)
+        self.progress = progress
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "progress": None}
+
+    def refuses(self, X: Any) -> str | None:
+        if isinstance(X, Source) and callable(X.blocks):
+            return None
+        return "it reads batches from a callable. Pass a function without arguments that returns them, one by one."
+
+    def open(self, source: Source, divergence: Divergence) -> InBlocks:
+        return InBlocks(self, source, divergence)
+
+
+class InBlocks(InParts):
+    """Rows that are read block by block."""
+
+    engine: Blocks
+
+    def __init__(self, engine: Blocks, source: Source, divergence: Divergence) -> None:
+        super().__init__(engine, source, divergence)
+        self._passes = 0  # of the start
+        self._memo = PartCache()
+
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return list(self._each(function, args))
+
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        results = self._each(function, args)
+        try:
+            return reduce(iadd, results, next(results))  # each was made for this sum
+        except StopIteration:
+            raise ValueError(NO_BATCHES) from None
+
+    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
+        first, source = self.firsts[number], self.source
+        load = partial(source.one or (lambda number: next(islice(self._blocks(), number, None))), number)
+        weights = partial(source.weights_of, first)
+        return self.task(function)(self._memo, number, first, load, weights, self.last.templates, args)[0]
+
+    def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
+        results = list(self._each(rows_of, (function, *args), labels))
+        if not results:
+            raise ValueError(NO_BATCHES)
+        return tuple(
+            vstack(arrays, format="csr") if issparse(arrays[0]) else np.concatenate(arrays)
+            for arrays in zip(*results, strict=True)
+        )
+
+    def _each(self, function: Callable[..., Any], args: tuple[Any, ...], labels: Array | None = None) -> Iterator[Any]:
+        """The result of the function for each block, one after the other."""
+        source, sizes = self.source, self.sizes
+        task, first = self.task(function), 0
+        several = self._checked or function is survey  # passes; else nothing needs to be kept
+        report = self._reporter(function)
+        blocks = self._blocks()
+        for number in count():  # ends with the caller's iterator
+            interrupt.check()
+            with name_part_in_errors(source.noun, number):
+                raw = next(blocks, NO_MORE)
+            if raw is NO_MORE:
+                break
+            if sizes and number >= len(sizes):
+                raise self._changed("more")
+            extra = args if labels is None else (*args, labels[first : first + sizes[number]])
+            weights = partial(source.weights_of, first)
+            load = [raw].pop  # hands the block over: one is in memory at a time
+            del raw
+            cache = self._memo if several else PartCache()
+            result, n = task(cache, number, first, load, weights, self.last.templates, extra)
+            self.zeros += 0 if several else cache.zeros
+            yield result
+            first += n
+            report(first)
+        if number < len(sizes):
+            raise self._changed("fewer")
+        if np.ndim(source.weights) and first != len(source.weights):
+            raise ValueError(f"sample_weight has {len(source.weights)} entries, but X has {first} rows.")
+
+    def _reporter(self, function: Callable[..., Any]) -> Callable[[int], None]:
+        """A function that is told how many rows of this pass are done."""
+        progress = self.engine.progress
+        if progress is None:
+            return lambda done: None
+        names = {survey: "reading", step_of: f"iteration {self.iteration}", rows_of: "looking at the clusters"}
+        self._passes = 0 if function in names else self._passes + 1
+        name = names.get(function, f"choosing a start, pass {self._passes}")
+        n = self.shape[0]
+        progress(name, 0.0)
+        return lambda done: progress(name, done / n) if n else None
+
+    def _changed(self, how: str) -> PartError:
+        return PartError(
+            f"The callable returned {how} batches than in the first pass, when there were {len(self.sizes)}: it must "
+            "return the same ones each time."
+        )
+
+    def _blocks(self) -> Iterator[Any]:
+        """The blocks, one after the other; each can be read more than once."""
+        blocks = self.source.blocks()
+        if not isinstance(blocks, Iterable) or getattr(blocks, "ndim", 0) == 2:
+            raise TypeError(
+                f"X() returned {type(blocks).__name__}, not batches: pass a function without arguments that returns "
+                "an iterator over arrays or CSR matrices, anew each time."
+            )
+        return map(_listed, blocks)  # not a generator, which would hold a block while the next one is read
+
+
+def _listed(block: Any) -> Any:
+    """A block of several pieces that can be read more than once."""
+    return list(block) if isinstance(block, Iterator) else block

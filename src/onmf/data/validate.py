@@ -1,10 +1,7 @@
 """Input checks for all entry points. Each error says what is wrong, where, and what to do."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -18,12 +15,8 @@ from onmf.backend import Matrix, on_gpu, to_host
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.warn import warn as warn_user
 
-from .structure import check_structure
-
 NO_NUMBERS = "X holds {} values: leave out, or encode, the columns that are not numbers."
-
-WEIGHT_RANGE = (1e-30, 1e30)
-"""Smallest and largest weight besides 0. These limits keep sums of weighted squares inside float64."""
+WEIGHT_RANGE = (1e-30, 1e30)  # of weights besides 0: sums of weighted squares stay inside float64
 
 
 def check_data(
@@ -37,7 +30,8 @@ def check_data(
         raise ValueError(
             f"X is a path or a text, {str(X)[:60]!r}: open it first, a folder with onmf.datasets.open_shards."
         )
-    if isinstance(first_of(X), str):
+    sequence = hasattr(X, "__len__") and not on_gpu(X) and not issparse(X) and np.ndim(X) == 1
+    if sequence and len(X) and isinstance(next(iter(X)), str):
         raise ValueError(
             "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "
             "sklearn.feature_extraction.text."
@@ -48,13 +42,7 @@ def check_data(
             f"X is a {type(X).__name__} of batches: pass a function without arguments that returns a new iterator over "
             "them at each call, or stack them into one matrix."
         )
-    options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False}
-    X = check_container(X)
-    if on_gpu(X):
-        X = check_gpu_array(X, estimator, reset)
-    else:
-        with explain_conversion_errors():
-            X = check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+    X = to_numbers(check_container(X), estimator=estimator, reset=reset)
     check_kind(X, divergence)
     X = as_rows(X)
     sizes = check_entries(X, divergence)
@@ -80,28 +68,6 @@ def check_unmasked(values: Any, name: str) -> None:
         )
 
 
-def check_columns(X: Any) -> None:
-    """Refuse a frame with a column of times: Polars would turn it into numbers, in whatever unit it has."""
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        for column, dtype in zip(X.columns, X.dtypes, strict=True):
-            if str(dtype).lower().startswith(("date", "time", "duration")):
-                raise ValueError(f"Column {column!r} of {NO_NUMBERS.format(dtype)}")
-
-
-@contextmanager
-def explain_conversion_errors() -> Iterator[None]:
-    """Add the remedy to errors of a conversion to numbers. Their type stays, because scikit-learn demands it."""
-    try:
-        yield
-    except TypeError as error:
-        if str(error).startswith("Feature names"):
-            raise
-        raise TypeError(
-            f"X holds something that is not a number: {error}. Fill in missing values, and leave out, or encode, the "
-            "columns that are not numbers."
-        ) from error
-
-
 def check_container(X: Any, name: str = "X") -> Any:
     """Return ``X``, or the array inside a DataArray, in a form that a conversion reads right.
 
@@ -109,7 +75,10 @@ def check_container(X: Any, name: str = "X") -> Any:
     """
     X = unwrap_xarray(X)
     check_unmasked(X, name)
-    check_columns(X)
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        for column, dtype in zip(X.columns, X.dtypes, strict=True):
+            if str(dtype).lower().startswith(("date", "time", "duration")):  # Polars would turn times into numbers
+                raise ValueError(f"Column {column!r} of {NO_NUMBERS.format(dtype)}")
     if issparse(X):
         if X.dtype.kind not in "buifc":  # SciPy's error does not name the type
             raise ValueError(NO_NUMBERS.format(X.dtype))
@@ -145,8 +114,21 @@ def warn_zero_rows(zeros: int, n: int) -> None:
         )
 
 
-def check_gpu_array(X: Any, estimator: Any = None, reset: bool = False, least_rows: int = 1) -> Any:
-    """Check a CuPy array as scikit-learn checks NumPy arrays, and convert sparse matrices to CSR."""
+def to_numbers(X: Any, *, estimator: Any = None, reset: bool = False, least_rows: int = 1) -> Any:
+    """Check a container as scikit-learn does, and convert it to an array or CSR. CuPy arrays get the same checks."""
+    if not on_gpu(X):
+        options = {"accept_sparse": "csr", "order": "C", "ensure_all_finite": False, "ensure_min_samples": least_rows}
+        try:
+            return (
+                check_array(X, **options) if estimator is None else validate_data(estimator, X, reset=reset, **options)
+            )
+        except TypeError as error:  # add the remedy; the type stays, because scikit-learn demands it
+            if str(error).startswith("Feature names"):
+                raise
+            raise TypeError(
+                f"X holds something that is not a number: {error}. Fill in missing values, and leave out, or encode, "
+                "the columns that are not numbers."
+            ) from error
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
     for number, least, what in zip(X.shape, (least_rows, 1), ("sample", "feature"), strict=True):
@@ -157,25 +139,26 @@ def check_gpu_array(X: Any, estimator: Any = None, reset: bool = False, least_ro
     return X.tocsr() if hasattr(X, "tocsr") else X
 
 
-def first_of(X: Any) -> Any:
-    """The first element of a sequence, or None."""
-    if on_gpu(X) or issparse(X) or not hasattr(X, "__len__") or np.ndim(X) != 1 or len(X) == 0:
-        return None
-    return next(iter(X))
-
-
 def as_rows(X: Any) -> Matrix:
     """Convert ``X`` to canonical CSR or a C-contiguous array of native numbers, 64 bits at most; avoid copies."""
-    if on_gpu(X):
-        return _gpu_rows(X)
+    if on_gpu(X) and hasattr(X, "indptr"):  # CuPy's hold no integers, so no sum of entries can wrap around
+        X = X.astype(np.float32) if X.dtype == np.bool_ else X
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        return X
     X = X.astype(_native(X.dtype), copy=False)
+    if on_gpu(X):
+        import cupy
+
+        return cupy.ascontiguousarray(X)
     if not issparse(X):
         return np.ascontiguousarray(X)
-    if X.indices.dtype not in (np.int32, np.int64) or X.indptr.dtype != X.indices.dtype:
+    indices, indptr = X.indices, X.indptr
+    if indices.dtype not in (np.int32, np.int64) or indptr.dtype != indices.dtype:
         width = np.int64 if X.nnz > np.iinfo(np.int32).max else np.int32
-        rows = csr_array((X.data, X.indices.astype(width), X.indptr.astype(width)), shape=X.shape)
-    else:
-        rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+        indices, indptr = indices.astype(width), indptr.astype(width)
+    rows = csr_array((X.data, indices, indptr), shape=X.shape)
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sort_indices()
@@ -183,20 +166,6 @@ def as_rows(X: Any) -> Matrix:
             rows.data = rows.data.astype(_sum_type(rows.dtype), copy=False)
             rows.sum_duplicates()
     return rows
-
-
-def _gpu_rows(X: Any) -> Matrix:
-    """The same for CuPy arrays. Its sparse matrices hold no integers, so no sum of entries can wrap around."""
-    import cupy
-
-    if not hasattr(X, "indptr"):
-        return cupy.ascontiguousarray(X.astype(_native(X.dtype), copy=False))
-    if X.dtype == np.bool_:
-        X = X.astype(np.float32)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
 
 
 def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -350,3 +319,81 @@ def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> F
             f"init[{int(np.argmin(sizes))}] is zero everywhere: a centroid needs a direction. Give it an entry."
         )
     return C
+
+
+def check_structure(X: Any, name: str = "X") -> None:
+    """Refuse a sparse matrix whose index arrays point outside it. The error names the first fault.
+
+    SciPy checks little of this when it creates a matrix and nothing when a matrix is changed later, and its own
+    conversions crash on such a matrix. Formats without index arrays (lists of lists, dictionaries) pass: check the
+    matrix after its conversion. Dense arrays pass, too.
+    """
+    if not (issparse(X) or type(X).__module__.startswith("cupyx.")):
+        return
+    checks = {"coo": _fault_of_coordinates, "dia": _fault_of_diagonals}
+    check = _fault_of_compressed if hasattr(X, "indptr") else checks.get(X.format)
+    if check is not None and (fault := check(X)) is not None:
+        raise ValueError(
+            f"{name} is not a valid {X.format.upper()} matrix: {fault}. Build it again from its entries, for example "
+            "with scipy.sparse.coo_array."
+        )
+
+
+def _fault_of_compressed(X: Any) -> str | None:
+    """CSR, CSC and BSR: pointers increase from 0 to the number of entries, and indices are inside the matrix."""
+    indptr, indices, data, kind = X.indptr, X.indices, X.data, X.format.upper()
+    by_columns, block = kind == "CSC", getattr(X, "blocksize", (1, 1))
+    major, minor = X.shape[by_columns] // block[by_columns], X.shape[1 - by_columns] // block[1 - by_columns]
+    line, across = ("column", "row") if by_columns else ("row", "column")
+    for what, array in (("indptr", indptr), ("indices", indices)):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            return f"{what} has {array.ndim} dimensions and type {array.dtype}; it must be a list of integers"
+    if len(indptr) != major + 1:
+        return f"indptr has {len(indptr)} entries for {major} {line}s; it must have {major + 1}"
+    wrong = np.flatnonzero(to_host(indptr[1:] < indptr[:-1]))
+    if int(indptr[0]) != 0 or len(wrong):
+        i = int(wrong[0]) if int(indptr[0]) == 0 else -1
+        return (
+            f"indptr[{i + 1}] = {int(indptr[i + 1])}; it must be "
+            f"{'0' if i < 0 else f'at least {int(indptr[i])}, the entry before'}"
+        )
+    nnz = int(indptr[-1])
+    if nnz > len(indices) or nnz > len(data):
+        return f"indptr ends at {nnz}, but there are {len(indices)} indices and {len(data)} values"
+    if nnz and _outside(indices[:nnz], minor):
+        wrong = to_host((indices[:nnz] < 0) | (indices[:nnz] >= minor))
+        e = int(np.argmax(wrong))
+        i = int(np.searchsorted(to_host(indptr), e, side="right")) - 1
+        return f"indices[{e}] = {int(indices[e])}, in {line} {i}, is outside a matrix of {minor} {across}s"
+    return None
+
+
+def _fault_of_coordinates(X: Any) -> str | None:
+    """COO: each entry has a coordinate on each axis, inside the matrix."""
+    for axis, coordinates in enumerate(X.coords if hasattr(X, "coords") else (X.row, X.col)):
+        if len(coordinates) != len(X.data) or coordinates.dtype.kind not in "iu":
+            return (
+                f"axis {axis} has {len(coordinates)} coordinates of type {coordinates.dtype} for {len(X.data)} values"
+            )
+        if len(coordinates) and _outside(coordinates, X.shape[axis]):
+            e = int(np.argmax(to_host((coordinates < 0) | (coordinates >= X.shape[axis]))))
+            return f"entry {e} is at {int(coordinates[e])} on axis {axis}, whose length is {X.shape[axis]}"
+    return None
+
+
+def _fault_of_diagonals(X: Any) -> str | None:
+    """DIA: each diagonal has an offset of at most 32 bits, the width that SciPy computes with."""
+    offsets = X.offsets
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or X.data.ndim != 2 or len(offsets) != len(X.data):
+        return (
+            f"its offsets have shape {offsets.shape} and type {offsets.dtype}, and its diagonals shape {X.data.shape}"
+        )
+    if len(offsets) and max(int(offsets.max()), -int(offsets.min())) >= 2**31:
+        return "an offset needs more than 32 bits"
+    return None
+
+
+def _outside(indices: Any, end: int) -> bool:
+    """Whether an index is negative or at least ``end``. One pass: as unsigned integers, negative ones are huge."""
+    unsigned = indices.view(f"u{indices.dtype.itemsize}") if indices.dtype.kind == "i" else indices
+    return int(unsigned.max()) >= end

@@ -1,37 +1,114 @@
-"""Counts the words of texts that do not fit in memory, and writes the counts as shards."""
+"""Count the usable words of texts, in memory or, if the counts do not fit there, in shards."""
 
-from __future__ import annotations
-
+import re
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer, TfidfVectorizer
 
 from onmf.divergence import Array
 
 from .pieces import ROWS, Shards, fill, new_folder, open_shards, read_shard, write_shard
-from .vocabulary import make_vectorizer, min_documents
 
-CHARACTERS = 1 << 25
-"""Approximate length of the texts of a shard, in characters; counting them takes about 300 MB."""
+CHARACTERS = 1 << 25  # approximate length of the texts of a shard; counting them takes about 300 MB
+
+RARE = {100: 0, 1000: 1, 10_000: 2, float("inf"): 4}
+"""Below each number of documents, a word that occurs in at most so many of them is rare."""
+
+LETTERS = r"\b[^\W\d_]{2,}\b"  # A word: two or more letters of any alphabet, without digits
+
+CONTRACTED = (
+    "ain", "aren", "can", "couldn", "didn", "doesn", "don", "hadn", "hasn", "haven", "isn", "mustn", "needn",
+    "shan", "shouldn", "wasn", "weren", "won", "wouldn", "ll", "re", "ve", "im", "ive", "id", "dont", "doesnt",
+    "didnt", "cant", "wont", "isnt", "thats", "youre",
+)  # fmt: skip
+"""Parts of contractions such as "doesn't" when only letters count."""
+
+LANGUAGES = {
+    "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "czech": "cs", "danish": "da", "dutch": "nl", "english": "en",
+    "estonian": "et", "finnish": "fi", "french": "fr", "german": "de", "greek": "el", "hebrew": "he", "hindi": "hi",
+    "hungarian": "hu", "indonesian": "id", "irish": "ga", "italian": "it", "latin": "la", "latvian": "lv",
+    "lithuanian": "lt", "norwegian": "no", "persian": "fa", "polish": "pl", "portuguese": "pt", "romanian": "ro",
+    "russian": "ru", "slovak": "sk", "slovenian": "sl", "spanish": "es", "swahili": "sw", "swedish": "sv",
+    "turkish": "tr", "ukrainian": "uk", "vietnamese": "vi",
+}  # fmt: skip
+
+
+def stop_words(language: str | None) -> list[str]:
+    """Return the stop words of a language, sorted.
+
+    The English list is scikit-learn's, with parts of contractions added. The other lists are those of the package
+    stopwordsiso.
+
+    Parameters
+    ----------
+    language : str or None
+        A name (``"german"``) or a code (``"de"``); None or ``"none"`` for no stop words.
+
+    Returns
+    -------
+    list of str
+    """
+    if language is None or language == "none":
+        return []
+    code = LANGUAGES.get(language.lower(), language.lower())
+    if code == "en":
+        words: Iterable[str] = (*ENGLISH_STOP_WORDS, *CONTRACTED)
+    else:
+        try:
+            from stopwordsiso import has_lang, stopwords
+        except ImportError as error:
+            raise ImportError(
+                f"Stop words for {language!r} need stopwordsiso: pip install 'onmf[text]'. English ones are built in."
+            ) from error
+        if not has_lang(code):
+            raise ValueError(
+                f"No stop words are known for the language {language!r}: use 'none', or the name or code of one of "
+                f"{', '.join(LANGUAGES)}."
+            )
+        words = stopwords(code)
+    return sorted({part for word in words for part in re.findall(LETTERS, word.lower())})
+
+
+def make_vectorizer(language: str | None = "english", **options: Any) -> CountVectorizer:
+    """Make a CountVectorizer with defaults for clustering: words of letters, in lower case, without stop words.
+
+    Parameters
+    ----------
+    language : str or None, default="english"
+        Language of the stop words to remove; see :func:`stop_words`.
+    **options
+        Options of CountVectorizer, which replace the defaults.
+
+    Returns
+    -------
+    CountVectorizer
+
+    Examples
+    --------
+    >>> from onmf.text import make_vectorizer
+    >>> make_vectorizer().build_analyzer()("The 2 cows don't drink tea.")
+    ['cows', 'drink', 'tea']
+    """
+    defaults = {"token_pattern": LETTERS, "stop_words": stop_words(language) or None, "dtype": np.int32}
+    return CountVectorizer(**(defaults | options))
 
 
 def count_shards(
-    texts: Iterable[str],
-    folder: str | Path,
-    vectorizer: CountVectorizer | None = None,
-    *,
-    documents: int = ROWS,
+    texts: Iterable[str], folder: str | Path, vectorizer: CountVectorizer | None = None, *, documents: int = ROWS
 ) -> Shards:
     """Count the words of a corpus that does not fit in memory, and write the counts as shards.
 
-    The texts are read once. Only the words, and the texts and counts of one shard, are in memory at a time.
+    The texts are read once. Only the words, and the counts of one shard, are in memory at a time.
 
     Parameters
     ----------
@@ -42,7 +119,7 @@ def count_shards(
     vectorizer : CountVectorizer, optional
         Defines words and selects them (``min_df``, ``max_df``, ``max_features``, ``vocabulary``). It is not changed. By
         default :func:`onmf.text.make_vectorizer`, and rare words are removed: the words and counts are those of
-        :func:`onmf.text.count_words`.
+        :func:`onmf.text.count`.
     documents : int, default=10000
         Most documents of a shard; long texts make it end earlier.
 
@@ -66,157 +143,137 @@ def count_shards(
     if isinstance(texts, str):
         raise TypeError("texts is one string: give a list of strings, or another iterable, with one for each document.")
     with new_folder(folder) as new:
-        if vectorizer is None:
-            count_pieces(texts, new, make_vectorizer(), documents=documents, enough=min_documents)
-        else:
-            count_pieces(texts, new, vectorizer, documents=documents)
+        rare = vectorizer is None
+        count_words(texts, vectorizer or make_vectorizer(), new, documents=documents, drop_rare=rare)
     return open_shards(folder)
 
 
-def count_pieces(
+def count_words(
     texts: Iterable[str],
-    folder: Path,
     vectorizer: CountVectorizer,
+    folder: Path | None = None,
     *,
     documents: int = ROWS,
-    enough: Callable[[int], int] = lambda n: 1,
-    empty: bool = True,
-    progress: Callable[[float], None] = lambda share: None,
-) -> Array:
-    """Count words in shards: first all words, then the selected ones, once the frequencies are known.
+    drop_rare: bool = False,
+    keep_empty: bool = True,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[csr_array | None, list[str], Array]:
+    """Count all words of texts; then, once their frequencies are known, keep those that are to be used.
 
-    Parameters
-    ----------
-    texts, vectorizer, documents
-        As in :func:`count_shards`.
-    folder : path
-        Folder to write into; it must exist.
-    enough : callable
-        Maps n to the number of the n documents that must have a word, in addition to the limits of the vectorizer.
-        Ignored if it would leave no word.
-    empty : bool, default=True
-        Whether documents without any of the words are rows, too.
-    progress : callable, optional
-        Called with the fraction of the shards that are written.
-
-    Returns
-    -------
-    (documents,) array of int
-        Number of words of each document, including empty documents.
+    With ``drop_rare``, words of few documents go, unless no word would be left. Without ``keep_empty``, only documents
+    with words get a row. Returns the counts (None if they are written to the folder), the words, and the number of
+    words of each document, including empty ones.
     """
     if not isinstance(vectorizer, CountVectorizer) or isinstance(vectorizer, TfidfVectorizer):
         raise TypeError(f"vectorizer is a {type(vectorizer).__name__}, which does not count: use a CountVectorizer.")
-    vectorizer = clone(vectorizer)
-    plain = clone(vectorizer).set_params(min_df=1, max_df=1.0, max_features=None)
-    lengths: list[Array] = []
-    with TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as scratch:
-        seen, files = _Words(), list[Path]()
-        for number, batch in enumerate(batched(texts, documents, CHARACTERS)):
-            files.append(Path(scratch, f"{number:06d}.npz"))
-            write_shard(files[-1], seen.add(_count(plain, batch), plain))
-        if not files:
+    counter, lengths, pieces = _Counter(vectorizer), list[Array](), list[Any]()
+    scratch = nullcontext() if folder is None else TemporaryDirectory(dir=folder, prefix=".counting.onmf-")
+    with scratch as place:
+        for X in counter.count(texts, documents):
+            pieces.append(X if place is None else write_shard(Path(place, f"{len(pieces):06d}.npz"), X))
+        words, columns = counter.select(drop_rare)
+        if not counter.n and (folder is not None or not counter.fixed):
             raise ValueError("There are no texts to count words in.")
-        words, columns = seen.select(vectorizer, enough)
-        if not empty and not seen.counts.any():
+        if not keep_empty and not counter.totals.any():
             raise ValueError(
-                f"None of the {seen.n} texts has a word of the vocabulary: give the vectorizer another one, or none."
+                f"None of the {counter.n} documents has a word of the vocabulary: give the vectorizer another one, or "
+                "none."
             )
 
-        def batches() -> Iterator[Any]:
-            for number, file in enumerate(files, 1):
-                X = _with_columns(read_shard(file), columns, len(words))
-                file.unlink()
+        def selected() -> Iterator[csr_array]:
+            for number, piece in enumerate(pieces):
+                pieces[number] = None
+                X = _with_columns(piece if place is None else read_shard(piece), columns, len(words))
+                if place is not None:
+                    piece.unlink()
                 sizes = np.asarray(X.sum(axis=1)).ravel()
                 lengths.append(sizes)
-                if empty or sizes.any():
-                    yield X if empty else X[np.flatnonzero(sizes)]
-                progress(number / len(files))
+                if keep_empty or sizes.any():
+                    yield X if keep_empty else X[np.flatnonzero(sizes)]
+                if progress is not None:
+                    progress((number + 1) / len(pieces))
 
-        fill(folder, batches(), words)
-    return np.concatenate(lengths)
-
-
-def _count(vectorizer: CountVectorizer, texts: list[str]) -> csr_array:
-    """Count all words of some texts."""
-    try:
-        return csr_array(vectorizer.fit_transform(texts))
-    except ValueError as error:
-        if "empty vocabulary" not in str(error):
-            raise
-        vectorizer.vocabulary_ = {}
-        return csr_array((len(texts), 0), dtype=vectorizer.dtype)
+        if folder is not None:
+            fill(folder, selected(), words)
+        counts = csr_array(vstack(list(selected()))) if folder is None else None
+    return counts, words, np.concatenate(lengths)
 
 
-class _Words:
-    """The words seen so far, in order of appearance, with their document frequencies and total counts."""
+class _Counter:
+    """Counts words and remembers in how many documents each occurs, and how often."""
 
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {}
-        self.frequencies = self.counts = np.zeros(0, dtype=np.int64)
+    def __init__(self, vectorizer: CountVectorizer) -> None:
+        self.fixed = vectorizer.vocabulary is not None
+        self.vectorizer = clone(vectorizer)
+        self.index: dict[str, int] = defaultdict(lambda: len(self.index))
+        if self.fixed:
+            self.index = {word: column for column, word in enumerate(self.vectorizer.get_feature_names_out())}
+        else:
+            self.vectorizer.set_params(vocabulary=["word"]).fit([])  # checks the other options
+        self.frequencies = self.totals = np.zeros(0, dtype=np.int64)
         self.n = 0
 
-    def add(self, X: csr_array, vectorizer: CountVectorizer) -> csr_array:
-        """Add the counts of more documents, and return them with a column for each word seen so far."""
-        index = self.index
-        names = vectorizer.get_feature_names_out() if X.shape[1] else []
-        columns = np.fromiter((index.setdefault(word, len(index)) for word in names), np.int64, len(names))
-        more = np.zeros(len(index) - len(self.frequencies), dtype=np.int64)
-        self.frequencies, self.counts = (np.concatenate([old, more]) for old in (self.frequencies, self.counts))
-        self.frequencies[columns] += np.bincount(X.indices, minlength=X.shape[1])
-        self.counts[columns] += np.asarray(X.sum(axis=0)).ravel().astype(np.int64)  # counts may be floats
-        self.n += X.shape[0]
-        return csr_array((X.data, columns[X.indices], X.indptr), shape=(X.shape[0], len(index)))
+    def count(self, texts: Iterable[str], documents: int) -> Iterator[csr_array]:
+        """Yield the counts of so many texts at a time, with a column for each word seen so far."""
+        analyze, texts, goes_on = self.vectorizer.build_analyzer(), iter(texts), True
+        while goes_on:
+            columns, counts, ends, size, goes_on = array("i"), array("i"), array("i", [0]), 0, False
+            for text in texts:
+                found = Counter(analyze(text))
+                if self.fixed:
+                    found = Counter({word: n for word, n in found.items() if word in self.index})
+                columns.extend(map(self.index.__getitem__, found))
+                counts.extend(found.values())
+                ends.append(len(columns))
+                size += len(text)
+                if len(ends) > documents or size >= CHARACTERS:
+                    goes_on = True
+                    break
+            if len(ends) > 1 or self.n == 0:
+                yield self._add(np.array(columns), np.array(counts), np.array(ends))
 
-    def select(self, vectorizer: CountVectorizer, enough: Callable[[int], int]) -> tuple[list[str], Array]:
+    def _add(self, columns: Array, counts: Array, ends: Array) -> csr_array:
+        if self.vectorizer.binary:
+            counts[:] = 1
+        p, n = len(self.index), len(ends) - 1
+        totals = np.bincount(columns, weights=counts, minlength=p).astype(np.int64)
+        self.frequencies = np.pad(self.frequencies, (0, p - len(self.frequencies))) + np.bincount(columns, minlength=p)
+        self.totals = np.pad(self.totals, (0, p - len(self.totals))) + totals
+        self.n += n
+        return csr_array((counts.astype(self.vectorizer.dtype), columns, ends), shape=(n, p))
+
+    def select(self, drop_rare: bool) -> tuple[list[str], Array]:
         """Select the words that the vectorizer would select from all texts at once, in sorted order.
 
         Returns these words, and for each word seen its column among them, −1 if it is not selected.
         """
-        names = vectorizer.get_feature_names_out() if vectorizer.vocabulary is not None else sorted(self.index)
-        order = np.fromiter((self.index.get(word, -1) for word in names), np.int64, len(names))
-        keep = np.ones(len(names), dtype=bool)
-        if vectorizer.vocabulary is None:
-            frequencies, counts = self.frequencies[order], self.counts[order]
-            limits = vectorizer.min_df, vectorizer.max_df
-            low, high = (float(x) if isinstance(x, Integral) else float(x) * self.n for x in limits)
-            keep = (frequencies >= low) & (frequencies <= high)
-            if vectorizer.max_features is not None and np.count_nonzero(keep) > vectorizer.max_features:
-                inside = np.flatnonzero(keep)
-                keep[:] = False
-                # Breaks ties as scikit-learn does.
-                keep[inside[(-counts[inside]).argsort()[: vectorizer.max_features]]] = True
-            if not keep.any():
-                raise ValueError(
-                    f"None of the {self.n} texts has a word that counts: lower min_df, raise max_df, choose the "
-                    "language of the stop words, or change token_pattern."
-                )
-            if (frequent := keep & (frequencies >= enough(self.n))).any():
-                keep = frequent
-        columns = np.full(len(self.index), -1, dtype=np.int64)
-        kept = np.flatnonzero(keep)
-        known = order[kept] >= 0
-        columns[order[kept[known]]] = np.flatnonzero(known)
-        return [str(names[i]) for i in kept], columns
+        if self.fixed:
+            return [str(word) for word in self.index], np.arange(len(self.index), dtype=np.int32)
+        names = sorted(self.index)
+        order = np.fromiter((self.index[name] for name in names), np.int64, len(names))
+        frequencies, totals, options = self.frequencies[order], self.totals[order], self.vectorizer
+        low, high = (float(x if isinstance(x, Integral) else x * self.n) for x in (options.min_df, options.max_df))
+        keep = np.flatnonzero((frequencies >= low) & (frequencies <= high))
+        if options.max_features is not None:
+            keep = np.sort(keep[(-totals[keep]).argsort()[: options.max_features]])  # breaks ties as scikit-learn does
+        if self.n and not len(keep):
+            raise ValueError(
+                f"None of the {self.n} documents has a usable word: lower min_df, raise max_df, choose another "
+                "language of the stop words, or change token_pattern. In a table, check that the column holds the text."
+            )
+        rare = next(words for documents, words in RARE.items() if self.n < documents)
+        if drop_rare and (frequent := frequencies[keep] > rare).any():
+            keep = keep[frequent]
+        columns = np.full(len(names), -1, dtype=np.int32)
+        columns[order[keep]] = np.arange(len(keep))
+        return [str(names[i]) for i in keep], columns
 
 
 def _with_columns(X: csr_array, columns: Array, p: int) -> csr_array:
     """Keep the counts of the words that have a column, and move them to that column."""
     indices = columns[X.indices]
     kept = indices >= 0
-    before = np.concatenate([[0], np.cumsum(kept)])
+    before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
     out = csr_array((X.data[kept], indices[kept], before[X.indptr]), shape=(X.shape[0], p))
     out.sort_indices()
     return out
-
-
-def batched(texts: Iterable[str], number: int, characters: int) -> Iterator[list[str]]:
-    """Yield lists of ``number`` texts, or fewer if they reach ``characters`` characters earlier."""
-    batch, size = list[str](), 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if len(batch) == number or size >= characters:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

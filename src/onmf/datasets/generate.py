@@ -1,7 +1,5 @@
 """Data drawn from the model, with the ground truth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,8 +7,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse import csr_array
 from sklearn.utils import check_random_state
 
-from .documents import Documents
-from .scene import Scene
+from .readers import Documents, Scene
 
 
 def make_counts(

@@ -1,33 +1,41 @@
-"""Shards: a folder of files that each hold some of the rows; one file is in memory at a time."""
-
-from __future__ import annotations
+"""Data that do not fit in memory: folders of shards, and matrices in h5ad files and Zarr stores, read when needed."""
 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from onmf.divergence import Array
+from onmf.io import isolated_readers
 from onmf.io.files import whole_folder, write_whole
+from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import MOST_GROWTH, check_shape, most
 
-from .stored import as_csr, open_npz, shape_of
+from .readers import as_csr, check_indices, check_values, open_npz, shape_of, stored_csr
 
-NAMES = "names.json"
-"""File with the names of the features, beside the shards."""
+NAMES = "names.json"  # the names of the features, beside the shards
+SHARDS = "shard-*.npz"  # the files with the rows
+ROWS = 10_000  # default number of rows of a piece
 
-SHARDS = "shard-*.npz"
-"""Pattern of the names of the files with the rows."""
+NEEDS = {"hdf5": ("h5ad files", "h5py"), "zarr": ("Zarr stores", "zarr")}  # The package that each format needs
 
-ROWS = 10_000
-"""Default number of rows of a piece."""
+NUMBERS = (isolated_readers.describe, isolated_readers.read)
+"""Readers of numbers: of Zarr stores, they read in this process."""
+
+NAMES_SECONDS = 30.0
+"""Time limit for reading names and descriptions, besides the time that the size of the file allows. HDF5 follows
+damaged texts in circles."""
 
 
 @dataclass(frozen=True)
@@ -112,33 +120,26 @@ def open_shards(folder: str | Path) -> Shards:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: give the folder that holds the shards.")
-    by_suffix = {
-        suffix: sorted(f for f in folder.glob(f"*{suffix}") if not f.name.startswith("."))
-        for suffix in (".npz", ".parquet")
-    }
-    if bool(by_suffix[".npz"]) == bool(by_suffix[".parquet"]):
-        which = "both .npz and .parquet files" if by_suffix[".npz"] else "neither .npz nor .parquet files"
+    found = [sorted(f for f in folder.glob(f"*{end}") if not f.name.startswith(".")) for end in (".npz", ".parquet")]
+    if bool(found[0]) == bool(found[1]):
+        which = "both .npz and .parquet files" if found[0] else "neither .npz nor .parquet files"
         raise ValueError(f"{folder} has {which}: it must have shards of one kind.")
-    files = tuple(by_suffix[".npz"] or by_suffix[".parquet"])
+    files = tuple(found[0] or found[1])
     _check_series(files)
-    sizes: list[tuple[int, int]] = []
-    names: list[str] | None = None
-    for file in files:
-        n, p, columns = _size(file)
-        if sizes and p != sizes[0][1]:
+    sizes, counts, names = zip(*map(_size, files), strict=True)
+    for file, p, columns in zip(files, counts, names, strict=True):
+        if p != counts[0]:
             raise ValueError(
-                f"{file} has {p} features, but {files[0]} has {sizes[0][1]}: all shards need the same number."
+                f"{file} has {p} features, but {files[0]} has {counts[0]}: all shards need the same number."
             )
-        if columns is not None and names is not None and columns != names:
+        if columns != names[0]:
             raise ValueError(
                 f"{file} has other columns than {files[0]}: all shards need the same columns, in the same order."
             )
-        names = names or columns
-        sizes.append((n, p))
-    if names is None and (folder / NAMES).exists():
-        names = _read_names(folder / NAMES, sizes[0][1])
-    labels = None if names is None else np.array(names, dtype=object)
-    return Shards(files, tuple(n for n, _ in sizes), sizes[0][1], labels)
+    labels = names[0]
+    if labels is None and (folder / NAMES).exists():
+        labels = _read_names(folder / NAMES, counts[0])
+    return Shards(files, sizes, counts[0], None if labels is None else np.array(labels, dtype=object))
 
 
 def _check_series(files: tuple[Path, ...]) -> None:
@@ -147,13 +148,13 @@ def _check_series(files: tuple[Path, ...]) -> None:
         if not file.is_file():
             raise ValueError(f"{file} is not a file: in a folder of shards, such names must belong to files.")
     numbered = {int(match[1]): file for file in files if (match := re.fullmatch(r"shard-(\d{6,})\.\w+", file.name))}
-    missing = next((number for number in range(len(numbered)) if number not in numbered), None)
-    if missing is not None:
-        raise ValueError(
-            f"{files[0].with_name(f'shard-{missing:06d}{files[0].suffix}')} is missing: there are {len(numbered)} "
-            f"shards, up to {numbered[max(numbered)].name}. Restore it, or renumber the others without a gap to leave "
-            "out its rows."
-        )
+    for number in range(len(numbered)):
+        if number not in numbered:
+            raise ValueError(
+                f"{files[0].with_name(f'shard-{number:06d}{files[0].suffix}')} is missing: there are {len(numbered)} "
+                f"shards, up to {numbered[max(numbered)].name}. Restore it, or renumber the others without a gap to "
+                "leave out its rows."
+            )
 
 
 def _read_names(file: Path, features: int) -> list[str]:
@@ -195,11 +196,9 @@ def write_shards(batches: Iterable[Any], folder: str | Path, names: Iterable[str
 @contextmanager
 def new_folder(folder: str | Path) -> Iterator[Path]:
     """Create a folder for shards that appears only if no error occurs; refuse a folder that is not empty."""
-    folder = Path(folder)
-    if folder.is_dir() and (entries := sorted(os.listdir(folder))):
-        content = "shards" if any(name.endswith((".npz", ".parquet")) for name in entries) else repr(entries[0])
-        raise FileExistsError(f"{folder} already contains {content}: give a new folder, or empty this one.")
-    with whole_folder(folder, ours=[SHARDS, NAMES]) as new:
+    if os.path.isdir(folder) and os.listdir(folder):
+        raise FileExistsError(f"{folder} already contains files: give a new folder, or empty this one.")
+    with whole_folder(Path(folder), ours=[SHARDS, NAMES]) as new:
         yield new
 
 
@@ -229,56 +228,60 @@ def fill(folder: Path, batches: Iterable[Any], names: Iterable[str] | None) -> N
         write_whole(folder / NAMES, lambda file: file.write(text.encode()))
 
 
-def write_shard(path: Path, X: csr_array) -> None:
+def write_shard(path: Path, X: csr_array) -> Path:
     """Write rows into one file, completely or not at all."""
     parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     write_whole(path, lambda file: np.savez(file, **parts))
+    return path
 
 
-def read_shard(file: Path) -> Any:
-    """Read the rows of one file: a CSR array from npz, an array from Parquet."""
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[Any, list[str] | None]]:
+    """Open a shard without reading its rows: the file and, for Parquet, its features. Errors name the file."""
     try:
         if file.suffix == ".parquet":
             parquet_file, columns = _open_parquet(file)
             with parquet_file:
-                return parquet_file.read(columns=columns).to_pandas(ignore_metadata=True).to_numpy()
-        with open_npz(file) as content:
-            if "indptr" not in content:
-                raise ValueError(f"it has no CSR matrix, but {', '.join(content.files)[:200]}")
-            shape = shape_of(content["shape"], file.stat().st_size)
-            return as_csr(content["data"], content["indices"], content["indptr"], shape)
+                yield parquet_file, columns
+        else:
+            with open_npz(file) as content:
+                yield content, None
     except ImportError:
         raise
     except Exception as error:  # NumPy and Arrow raise many kinds of errors for damaged files
         raise ValueError(f"{file} cannot be read as a shard: {error}") from error
 
 
+def read_shard(file: Path) -> Any:
+    """Read the rows of one file: a CSR array from npz, an array from Parquet."""
+    with _opened(file) as (content, columns):
+        if columns is not None:
+            return content.read(columns=columns).to_pandas(ignore_metadata=True).to_numpy()
+        if "indptr" not in content:
+            raise ValueError(f"it has no CSR matrix, but {', '.join(content.files)[:200]}")
+        return stored_csr(content, file.stat().st_size)
+
+
 def _size(file: Path) -> tuple[int, int, list[str] | None]:
     """Return the number of rows, the number of features and the names of a shard, without reading its rows."""
-    try:
-        if file.suffix == ".parquet":
-            parquet_file, columns = _open_parquet(file)
-            with parquet_file:
-                return parquet_file.metadata.num_rows, len(columns), columns
-        with open_npz(file) as content:
-            if "format" in content and content["format"].item() != b"csr":
-                raise ValueError(f"it has a {content['format'].item().decode()} matrix, not CSR")
-            n, p = shape_of(content["shape"], file.stat().st_size)
-            return n, p, None
-    except ImportError:
-        raise
-    except Exception as error:  # as above
-        writer = "pandas.DataFrame.to_parquet" if file.suffix == ".parquet" else "scipy.sparse.save_npz"
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{file} cannot be read as a shard: {reason}. Write it with {writer}.") from error
+    with _opened(file) as (content, columns):
+        if columns is not None:
+            return content.metadata.num_rows, len(columns), columns
+        if "format" in content and content["format"].item() != b"csr":
+            raise ValueError(f"it has a {content['format'].item().decode()} matrix, not CSR")
+        return *shape_of(content["shape"], file.stat().st_size), None
 
 
 def _open_parquet(file: Path) -> tuple[Any, list[str]]:
     """Open a Parquet file without reading its rows, and return it with the columns that are features."""
-    parquet, types = _parquet()
+    try:
+        from pyarrow import parquet, types
+    except ImportError as error:
+        raise ImportError("Parquet shards need pyarrow: pip install 'onmf[dask]'.") from error
     parquet_file = parquet.ParquetFile(file)
-    schema, length = parquet_file.schema_arrow, file.stat().st_size
-    columns, n = _features(schema), parquet_file.metadata.num_rows
+    schema, length, n = parquet_file.schema_arrow, file.stat().st_size, parquet_file.metadata.num_rows
+    index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
+    columns = [name for name in schema.names if name not in index]
     if len(set(columns)) < len(columns):
         raise ValueError("two of its columns have the same name")
     check_shape("it", n, len(columns), length)
@@ -290,27 +293,13 @@ def _open_parquet(file: Path) -> tuple[Any, list[str]]:
     groups = [parquet_file.metadata.row_group(i).num_rows for i in range(parquet_file.metadata.num_row_groups)]
     if sum(groups) != n or min(groups, default=0) < 0:
         raise ValueError(f"it claims {n} rows, but its row groups have {sum(groups)}")
-    features, numbers = set(columns), (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    for name, kind in zip(schema.names, schema.types, strict=True):
-        if name in features and not any(is_number(kind) for is_number in numbers):
-            raise ValueError(f"its column {name[:80]!r} has {kind} values: leave out columns that are not numeric")
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    for name in columns:
+        if not any(is_number(schema.field(name).type) for is_number in numbers):
+            raise ValueError(
+                f"its column {name[:80]!r} has {schema.field(name).type} values: leave out columns that are not numeric"
+            )
     return parquet_file, columns
-
-
-def _features(schema: Any) -> list[str]:
-    """Return the columns of a Parquet file, without those that hold the index of a pandas frame."""
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name not in index]
-
-
-def _parquet() -> tuple[Any, Any]:
-    """Import Arrow's Parquet reader and types; the error names the package if it is missing."""
-    try:
-        import pyarrow.parquet
-        import pyarrow.types
-    except ImportError as error:
-        raise ImportError("Parquet shards need pyarrow: pip install 'onmf[dask]'.") from error
-    return pyarrow.parquet, pyarrow.types
 
 
 def import_dask() -> tuple[Any, Any]:
@@ -321,3 +310,181 @@ def import_dask() -> tuple[Any, Any]:
     except ImportError as error:
         raise ImportError("Dask arrays need dask: pip install 'onmf[dask]'.") from error
     return dask, dask.array
+
+
+def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
+    """Open the counts of an h5ad file (AnnData) as a lazy Dask array.
+
+    Parameters
+    ----------
+    path : path
+        An h5ad file whose matrix is CSR or dense.
+    layer : str, optional
+        Name of a layer; by default ``X``.
+    rows : int, default=10000
+        Number of rows of a chunk.
+
+    Returns
+    -------
+    dask.array.Array
+        With CSR or NumPy chunks; they are read when they are computed.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path} is not a file: give the path of an h5ad file.")
+    return _to_dask("hdf5", Path(path), "X" if layer is None else f"layers/{layer}", rows)
+
+
+def open_zarr(path: str | Path, name: str | None = None, *, rows: int = ROWS) -> Any:
+    """Open a matrix in a Zarr store as a lazy Dask array.
+
+    Parameters
+    ----------
+    path : path
+        The store: a 2-D array, or a CSR matrix as AnnData writes it.
+    name : str, optional
+        Array or group within the store; ``"X"`` for a store of AnnData.
+    rows : int, default=10000
+        Number of rows of a chunk.
+
+    Returns
+    -------
+    dask.array.Array
+        With CSR or NumPy chunks; they are read when they are computed.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist: give the path of a Zarr store.")
+    return _to_dask("zarr", Path(path), name or "", rows)
+
+
+def _to_dask(kind: isolated_readers.Kind, path: Path, name: str, rows: int) -> Any:
+    dask, da = import_dask()
+    if not isinstance(rows, Integral) or rows < 1:
+        raise ValueError(f"rows={rows} is not allowed: a chunk needs at least 1 row.")
+    matrix = open_matrix(store := open_store(kind, path), name)
+    n, p = matrix.shape
+    with store.naming(name):
+        if matrix.by_columns:
+            raise ValueError(
+                "it is stored by columns (CSC), so it cannot be read row by row: convert it with adata.X = "
+                "adata.X.tocsr() and write it again."
+            )
+        if matrix.dense:
+            check_memory(min(rows, n) * p * matrix.width, store.length)
+    if n == 0:
+        raise ValueError(f"{path} has no rows.")
+    meta = np.empty((0, p), dtype=matrix.dtype) if matrix.dense else csr_array((0, p), dtype=matrix.dtype)
+    read = dask.delayed(matrix.read, pure=False)
+    return da.concatenate(
+        [da.from_delayed(read(a, b), (b - a, p), meta=meta) for a, b in pairwise([*range(0, n, rows), n])]
+    )
+
+
+class Store(NamedTuple):
+    """An HDF5 file or Zarr store of ``length`` bytes."""
+
+    kind: isolated_readers.Kind
+    path: Path
+    length: int
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of :mod:`onmf.io.isolated_readers`, in a separate process where it may crash or hang."""
+        if self.kind == "zarr" and function in NUMBERS:
+            return function(str(self.path), self.kind, *arguments)
+        path = self.path.resolve()  # the other process may have a different working folder
+        seconds = None if function is isolated_readers.read else NAMES_SECONDS + self.length / 1e6
+        return _reader(path, self.length)(function, str(path), self.kind, *arguments, seconds=seconds)
+
+    @contextmanager
+    def naming(self, name: str) -> Iterator[None]:
+        """Add the name of the file, and of a place in it, to errors."""
+        try:
+            yield
+        except (ImportError, ReaderEnded):
+            raise
+        except KeyError as error:
+            raise KeyError(f"{self.path} has no {name}: {error.args[0]}.") from error
+        except Exception as error:  # h5py and zarr raise many kinds of errors for damaged files
+            raise ValueError(f"{self.path}, {name or 'the store itself'}, cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=2)
+def _reader(path: Path, length: int) -> Isolated:
+    """The process that reads a file. Those of the last files are kept."""
+    return Isolated.for_file(path, length)
+
+
+def open_store(kind: isolated_readers.Kind, path: Path) -> Store:
+    """The file or store at a path, if the package that reads it is installed."""
+    files, package = NEEDS[kind]
+    if find_spec(package) is None:
+        raise ImportError(f"{files} need {package}: pip install 'onmf[cells]'.")
+    parts = [path] if path.is_file() else [Path(root, name) for root, _, names in os.walk(path) for name in names]
+    return Store(kind, path, sum(part.stat().st_size for part in parts if part.is_file()))
+
+
+class StoredMatrix(NamedTuple):
+    """A matrix in a file, with a consistent description."""
+
+    store: Store
+    name: str
+    shape: tuple[int, int]
+    dtype: str
+    width: int  # bytes of an entry, including its index
+    entries: int  # of a sparse matrix
+    transposed: bool  # the rows of the matrix are columns in the file
+    dense: bool = True
+    by_columns: bool = False  # it is a sparse matrix that can be read only as a whole or column by column
+
+    def read(self, start: int, stop: int) -> Any:
+        """Read the rows from ``start`` to ``stop``; if the matrix is stored by columns, its columns, as rows."""
+        lines, across = self.shape[::-1] if self.by_columns else self.shape
+        stop = min(stop, lines)
+        with self.store.naming(self.name):
+            if self.dense:
+                [rows] = self.store.call(isolated_readers.read, (self.name, start, stop, int(self.transposed)))
+                return rows.T if self.transposed else rows
+            [starts] = self.store.call(isolated_readers.read, (f"{self.name}/indptr", start, stop + 1))
+            a, b = int(starts[0]), int(starts[-1])
+            if not 0 <= a <= b <= self.entries:
+                raise ValueError(f"rows {start} to {stop} are entries {a} to {b}, but there are only {self.entries}.")
+            check_memory((b - a) * self.width, self.store.length)
+            parts = [(f"{self.name}/{key}", a, b) for key in ("data", "indices")]
+            data, indices = self.store.call(isolated_readers.read, *parts)
+            return as_csr(data, indices, starts - starts[0], (stop - start, across))
+
+
+def open_matrix(store: Store, name: str, *, transposed: bool = False) -> StoredMatrix:
+    """Describe a matrix in a file; refuse one whose description is inconsistent.
+
+    ``transposed`` means that the columns in the file are the rows of the matrix.
+    """
+    with store.naming(name):
+        about = store.call(isolated_readers.describe, name)
+        arrays, dtype = about["arrays"], np.dtype(about["dtype"])
+        check_memory(about["chunk"], store.length)
+        n, p = shape = shape_of(about["shape"], store.length)
+        check_values(len(arrays["data"]["shape"]) if arrays else 2, dtype, 1 if arrays else 2)
+        matrix = StoredMatrix(store, name, (p, n) if transposed else shape, dtype.str, dtype.itemsize, 0, transposed)
+        if not arrays:
+            return matrix
+        for key in ("indices", "indptr"):
+            check_indices(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
+        lines, line = (n, "rows") if about["by_rows"] else (p, "columns")
+        if arrays["indptr"]["shape"] != [lines + 1]:
+            found = arrays["indptr"]["shape"][0]
+            raise ValueError(f"its shape has {lines} {line}, but its indptr has {found} entries.")
+        return matrix._replace(
+            dense=False,
+            width=dtype.itemsize + np.dtype(arrays["indices"]["dtype"]).itemsize,
+            entries=min(arrays[key]["shape"][0] for key in ("data", "indices")),
+            by_columns=about["by_rows"] == transposed,
+        )
+
+
+def check_memory(size: int, length: int) -> None:
+    """Refuse to read ``size`` bytes at once from a file that is far smaller."""
+    if size > most(length):
+        raise ValueError(
+            f"{size >> 20} MB would be read at once from a file of {length} bytes, so nearly all of them would be "
+            "zeros. Ask for fewer rows at a time (rows=), or write the file with smaller chunks."
+        )

@@ -1,30 +1,176 @@
-"""Readers of counts in MATLAB, CLUTO, svmlight, Matrix Market and npz files, and of scenes in MATLAB files."""
+"""Readers of counts in MATLAB, CLUTO, svmlight, Matrix Market and npz files, and of scenes in MATLAB files.
 
-from __future__ import annotations
+MATLAB 5 and Matrix Market files are read with SciPy in a separate process, because a damaged file can crash SciPy. What
+other files claim about their arrays is checked before any memory is allocated for them.
+"""
 
 import gzip
 import io
-import warnings
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, issparse, load_npz
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, issparse, load_npz
 from sklearn.datasets import load_svmlight_file
 
-from onmf.data.structure import check_structure
-from onmf.divergence import Array
-from onmf.io.limits import Bounded, check_shape
-
-from .documents import Documents
-from .matlab import read_matlab5
-from .scene import Scene
-from .stored import as_csr, check_indices, open_npz, shape_of
+from onmf.data.validate import check_structure
+from onmf.divergence import Array, FloatArray
+from onmf.io import isolated_readers
+from onmf.io.isolate import Isolated, ReaderEnded
+from onmf.io.limits import Bounded, check_growth, check_shape, most, npy_header
 
 Format = Literal["matlab", "cluto", "svmlight", "matrix-market", "npz"]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Word counts of documents, with their classes.
+
+    Attributes
+    ----------
+    X : (documents, words) CSR array
+        Counts.
+    y : (documents,) array of int or None
+        Class of each document, if known.
+    name : str
+        Name of the collection.
+    source : str
+        Origin of the collection, usually a path.
+    words : (words,) array of str or None
+        Word of each column, if known.
+    classes : (n_classes,) array of str or None
+        Name of each class, if known.
+    ids : (documents,) array of str or None
+        Name of each document, if known.
+    profiles : (n_classes, words) array or None
+        Word probabilities that each class was drawn from, for generated counts.
+    """
+
+    X: csr_array
+    y: Array | None
+    name: str
+    source: str
+    words: Array | None = None
+    classes: Array | None = None
+    ids: Array | None = None
+    profiles: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        n, p = self.X.shape
+        classes = "" if self.y is None else f", {len(set(self.y.tolist()))} classes"
+        return f"<Documents {self.name}: {n} × {p} counts, {self.X.nnz} nonzeros{classes}>"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The pixels of a hyperspectral image as rows, with its ground truth.
+
+    Attributes
+    ----------
+    X : (pixels, bands) array
+        One spectrum per row.
+    height, width : int
+        Size of the image.
+    order : {"C", "F"}
+        Order of the pixels: along the lines ("C"), or down the columns as in MATLAB ("F").
+    name : str
+        Name of the scene.
+    source : str
+        Origin of the scene, usually a path.
+    endmembers : (materials, bands) array or None
+        True spectra, if known.
+    abundances : (materials, pixels) array or None
+        True share of each material in each pixel, if known; NaN for pixels where it is unknown.
+    names : (materials,) array of str or None
+        Names of the materials, if known.
+    wavelengths : (bands,) array or None
+        Wavelengths of the bands in nanometres, if known.
+    """
+
+    X: FloatArray
+    height: int
+    width: int
+    order: Literal["C", "F"]
+    name: str
+    source: str
+    endmembers: FloatArray | None = None
+    abundances: FloatArray | None = None
+    names: Array | None = None
+    wavelengths: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        materials = "" if self.endmembers is None else f", {len(self.endmembers)} materials"
+        return f"<Scene {self.name}: {self.height} × {self.width} pixels, {self.X.shape[1]} bands{materials}>"
+
+    def to_image(self, values: Array) -> Array:
+        """Arrange values of the pixels as an image. (pixels,) → (height, width)"""
+        return values.reshape(self.height, self.width, order=self.order)
+
+
+@dataclass(frozen=True)
+class CellSet:
+    """Counts of molecules in cells, with the classes of the cells.
+
+    Attributes
+    ----------
+    X : (cells, genes) CSR array
+        Counts. For ``hmp_site18``, the rows are samples of a microbiome and the columns are taxa.
+    y : (cells,) array of int
+        Class of each cell, as a position in ``classes``.
+    classes : (n_classes,) array of str
+        Name of each class; a number where the source gives no name.
+    name : str
+        Name of the data set.
+    source : str
+        Public files that it was made from.
+    genes : (genes,) array of str or None
+        Name of each gene, if known. Names may repeat.
+    barcodes : (cells,) array of str or None
+        Name of each cell, if known. The nine sets of :func:`load_cells` have none.
+    """
+
+    X: csr_array
+    y: Array
+    classes: Array
+    name: str
+    source: str
+    genes: Array | None = None
+    barcodes: Array | None = None
+
+    def __repr__(self) -> str:
+        n, p = self.X.shape
+        return f"<CellSet {self.name}: {n} × {p} counts, {self.X.nnz} nonzeros, {len(self.classes)} classes>"
+
+    def to_anndata(self) -> Any:
+        """Convert to an AnnData object, with the class of each cell in ``obs["class"]``.
+
+        The genes name the variables. A name that repeats gets a suffix, as scanpy does it; ``var["gene"]`` then has
+        the names as they are.
+
+        Returns
+        -------
+        anndata.AnnData
+        """
+        try:
+            import pandas as pd
+            from anndata import AnnData
+            from anndata.utils import make_index_unique
+        except ImportError as error:
+            raise ImportError("AnnData objects need anndata: pip install 'onmf[cells]'.") from error
+        classes = pd.Categorical.from_codes(self.y, categories=list(self.classes))
+        cells, genes = (
+            pd.Index([str(i) for i in range(size)] if names is None else names, dtype=object)
+            for names, size in zip((self.barcodes, self.genes), self.X.shape, strict=True)
+        )
+        obs, var = pd.DataFrame({"class": classes}, index=cells), pd.DataFrame(index=make_index_unique(genes))
+        if not genes.is_unique:
+            var["gene"] = self.genes
+        return AnnData(X=csr_matrix(self.X), obs=obs, var=var)  # scanpy 1.11 cannot normalise sparse arrays
 
 
 def read_documents(path: str | Path, format: Format | None = None) -> Documents:
@@ -47,43 +193,35 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a matrix of counts.")
     kind = format or sniff(path)
+    if kind not in READERS:
+        raise ValueError(f"format={format!r} is unknown: use {', '.join(map(repr, READERS))}.")
     try:
-        read = {
-            "matlab": _matlab,
-            "cluto": _cluto,
-            "svmlight": _svmlight,
-            "matrix-market": _matrix_market,
-            "npz": _npz,
-        }[kind]
-    except KeyError:
-        raise ValueError(
-            f"format={format!r} is unknown: use 'matlab', 'cluto', 'svmlight', 'matrix-market' or 'npz'."
-        ) from None
-    try:
-        parts = read(path)
+        parts = READERS[kind](path)
+        X, y = parts["X"], parts.get("y")
+        if y is not None:
+            y = parts["y"] = y.ravel() if y.ndim == 2 and 1 in y.shape else y  # a vector in MATLAB
+            if y.ndim != 1 or y.dtype.kind not in "biufUS":
+                raise ValueError(
+                    f"its classes have {y.ndim} dimensions and type {y.dtype}: expected a list of numbers."
+                )
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as {kind}: {error}") from error
-    X, y = parts["X"], parts.get("y")
-    for key, noun, number, axis in (
-        ("y", "classes", X.shape[0], "row"),
-        ("ids", "names of documents", X.shape[0], "row"),
-        ("words", "words", X.shape[1], "column"),
-    ):
-        if (names := parts.get(key)) is not None and len(names) != number:
-            raise ValueError(f"{path} has {number} {axis}s, but {len(names)} {noun}: expected one for each {axis}.")
-    classes = parts.get("classes")
+    for key, noun, axis in (("y", "classes", 0), ("ids", "names of documents", 0), ("words", "words", 1)):
+        if (names := parts.get(key)) is not None and len(names) != X.shape[axis]:
+            line = ("row", "column")[axis]
+            raise ValueError(
+                f"{path} has {X.shape[axis]} {line}s, but {len(names)} {noun}: expected one for each {line}."
+            )
+    classes = None
     if y is not None:
         values, y = np.unique(y, return_inverse=True)
-        classes = values.astype(str) if classes is None and values.dtype.kind in "US" else classes
-    return Documents(
-        X=X,
-        y=y,
-        name=path.name.split(".")[0],
-        source=str(path),
-        words=parts.get("words"),
-        classes=classes,
-        ids=parts.get("ids"),
-    )
+        classes = values.astype(str) if values.dtype.kind in "US" else None
+    name, words, ids = path.name.split(".")[0], parts.get("words"), parts.get("ids")
+    return Documents(X=X, y=y, name=name, source=str(path), words=words, classes=classes, ids=ids)
+
+
+MAGIC: dict[bytes, Format] = {b"MATLAB": "matlab", b"PK": "npz", b"%%MatrixMarket": "matrix-market"}
+"""First bytes of a format."""
 
 
 def sniff(path: Path) -> Format:
@@ -93,16 +231,13 @@ def sniff(path: Path) -> Format:
             head = file.read(4096)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is a damaged gzip file: {error}") from error
-    if head.startswith(b"MATLAB"):
-        return "matlab"
-    if head.startswith(b"PK"):
-        return "npz"
-    if head.startswith(b"%%MatrixMarket"):
-        return "matrix-market"
+    for magic, kind in MAGIC.items():
+        if head.startswith(magic):
+            return kind
     first = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if b":" in first:
         return "svmlight"
-    if first.split() and all(word.isdigit() for word in first.split()) and len(first.split()) in (2, 3):
+    if len(first.split()) in (2, 3) and all(word.isdigit() for word in first.split()):
         return "cluto"
     raise ValueError(
         f"{path} has an unknown format: expected MATLAB, CLUTO, svmlight, Matrix Market or npz. Name it with format=."
@@ -130,30 +265,28 @@ def read_scene(image: str | Path, truth: str | Path | None = None, *, name: str 
     content = _load_mat(image)
     variable = next((v for v in ("V", "Y", "X") if np.ndim(content.get(v, 0)) == 2), None)
     if variable is None:
-        raise ValueError(f"{image} has no matrix V, Y or X of bands × pixels, but {', '.join(_names(content))}.")
+        raise ValueError(f"{image} has no matrix V, Y or X of bands × pixels, but {', '.join(content)}.")
     X = np.ascontiguousarray(np.asarray(content[variable], dtype=np.float64).T)
     side = round(np.sqrt(len(X)))
     height, width = (int(np.squeeze(content.get(key, side))) for key in ("nRow", "nCol"))
     if height * width != len(X):
         raise ValueError(f"{image} has {len(X)} pixels, not {height} × {width}: it needs nRow and nCol.")
-    ground_truth: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     if truth is not None:
         content = _load_mat(Path(truth))
         if missing := {"M", "A"} - set(content):
-            raise ValueError(f"{truth} has no {' and '.join(sorted(missing))}, but {', '.join(_names(content))}.")
-        ground_truth["endmembers"] = np.ascontiguousarray(np.asarray(content["M"], dtype=np.float64).T)
-        ground_truth["abundances"] = np.asarray(content["A"], dtype=np.float64)
-        if "cood" in content:
-            ground_truth["names"] = np.array(
-                [str(np.squeeze(cell)).split("-")[-1].lower() for cell in content["cood"].ravel()]
-            )
-        r = len(ground_truth["endmembers"])
-        if ground_truth["endmembers"].shape[1] != X.shape[1] or ground_truth["abundances"].shape != (r, len(X)):
+            raise ValueError(f"{truth} has no {' and '.join(sorted(missing))}, but {', '.join(content)}.")
+        endmembers = np.ascontiguousarray(np.asarray(content["M"], dtype=np.float64).T)
+        abundances = np.asarray(content["A"], dtype=np.float64)
+        if endmembers.shape[1] != X.shape[1] or abundances.shape != (len(endmembers), len(X)):
             raise ValueError(
-                f"{truth} belongs to another image: it has {ground_truth['endmembers'].shape[1]} bands and "
-                f"{ground_truth['abundances'].shape[1]} pixels, {image} has {X.shape[1]} and {len(X)}."
+                f"{truth} belongs to another image: it has {endmembers.shape[1]} bands and {abundances.shape[1]} "
+                f"pixels, {image} has {X.shape[1]} and {len(X)}."
             )
-    return Scene(X, height, width, "F", name or image.stem, str(image), **ground_truth)
+        known = {"endmembers": endmembers, "abundances": abundances}
+        if "cood" in content:
+            known["names"] = np.array([str(cell).split("-")[-1].lower() for cell in content["cood"].ravel()])
+    return Scene(X, height, width, "F", name or image.stem, str(image), **known)
 
 
 def _load_mat(path: Path) -> dict[str, Any]:
@@ -165,15 +298,11 @@ def _load_mat(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is a MATLAB 7.3 file: save it with -v7, or as an npz file.") from error
 
 
-def _names(content: dict[str, Any]) -> list[str]:
-    return [name for name in content if not name.startswith("__")]
-
-
 def _matlab(path: Path) -> dict[str, Any]:
     content = _load_mat(path)
     if "dtm" not in content:
-        raise ValueError(f"it has no variable dtm, but {', '.join(_names(content))}.")
-    return {"X": as_counts(content["dtm"]), "y": _classes(content.get("classid"))}
+        raise ValueError(f"it has no variable dtm, but {', '.join(content)}.")
+    return {"X": as_counts(content["dtm"]), "y": content.get("classid")}
 
 
 def _cluto(path: Path) -> dict[str, Any]:
@@ -227,67 +356,8 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
 def _svmlight(path: Path) -> dict[str, Any]:
     with opened(path) as file:
         X, y = load_svmlight_file(file)
-    n, p = X.shape
-    check_shape("it", n, p, path.stat().st_size)
-    return {"X": as_counts(X), "y": _classes(y)}
-
-
-def _matrix_market(path: Path) -> dict[str, Any]:
-    """Read entries, or a dense matrix column by column. SciPy's reader is faster, but crashes on damaged files."""
-    with opened(path) as file:
-        _, kind, layout, field, symmetry = file.readline(1000).decode().lower().split()
-        if kind != "matrix" or field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
-            raise ValueError(f"it has a {field} {kind}: expected a real or integer matrix.")
-        line = b"%"
-        while line and (line.startswith(b"%") or not line.strip()):
-            line = file.readline(1 << 20)
-        n, p, *rest = (int(word) for word in line.split())
-        check_shape("it", n, p, path.stat().st_size)
-        if symmetry != "general" and n != p:
-            raise ValueError(f"its header says {symmetry}, but it has {n} rows and {p} columns.")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*input contained no data", category=UserWarning)
-            numbers = np.loadtxt(file, comments="%", ndmin=2)
-    if layout == "array":
-        i, j, values = _columns(numbers.ravel(), n, p, symmetry)
-    else:
-        [entries] = rest
-        if numbers.size == 0:
-            numbers = numbers.reshape(0, 2 if field == "pattern" else 3)
-        if numbers.shape != (entries, 2 if field == "pattern" else 3):
-            raise ValueError(
-                f"its header says {entries} {field} entries, but it has {numbers.shape[0]} lines of "
-                f"{numbers.shape[1]} numbers."
-            )
-        i, j = (_indices(numbers[:, axis], size) for axis, size in enumerate((n, p)))
-        values = np.ones(entries) if field == "pattern" else numbers[:, 2]
-    if symmetry != "general":
-        off_diagonal, sign = np.flatnonzero(i != j), -1 if symmetry == "skew-symmetric" else 1
-        i, j = np.concatenate([i, j[off_diagonal]]), np.concatenate([j, i[off_diagonal]])
-        values = np.concatenate([values, sign * values[off_diagonal]])
-    return {"X": as_counts(coo_array((values, (i, j)), shape=(n, p)))}
-
-
-def _indices(numbers: Array, size: int) -> Array:
-    """Convert row or column numbers, counted from 1, to indices."""
-    inside = (numbers >= 1) & (numbers <= size) & (numbers == np.floor(numbers))
-    if not inside.all():
-        entry = int(np.argmin(inside))
-        raise ValueError(f"entry {entry + 1} is in row or column {numbers[entry]:.15g}, but there are {size}.")
-    return numbers.astype(np.int64) - 1
-
-
-def _columns(values: Array, n: int, p: int, symmetry: str) -> tuple[Array, Array, Array]:
-    """Return rows, columns and values of a dense matrix stored by columns; if symmetric, of its lower triangle."""
-    skew = int(symmetry == "skew-symmetric")
-    number = n * p if symmetry == "general" else n * (n + 1 - 2 * skew) // 2
-    if len(values) != number:
-        raise ValueError(f"its header says {n} × {p}, {symmetry}, but it has {len(values)} numbers.")
-    if symmetry == "general":
-        j, i = np.divmod(np.arange(number), max(n, 1))
-    else:
-        j, i = np.triu_indices(n, skew)
-    return i, j, values
+    check_shape("it", X.shape[0], X.shape[1], path.stat().st_size)
+    return {"X": as_counts(X), "y": y}
 
 
 def _npz(path: Path) -> dict[str, Any]:
@@ -295,25 +365,22 @@ def _npz(path: Path) -> dict[str, Any]:
     with open_npz(path) as file:
         if "format" not in file and "indptr" not in file:
             raise ValueError(f"it has no sparse matrix, but {', '.join(file.files)[:200]}.")
-        shape = shape_of(file["shape"], length)
         if "format" not in file:
-            X = as_csr(file["data"], file["indices"], file["indptr"], shape)
-            return {"X": X, "y": _classes(file.get("y"))}
+            return {"X": stored_csr(file, length), "y": file.get("y")}
+        shape_of(file["shape"], length)
         for name in {"indices", "indptr", "row", "col", "offsets"} & set(file):
             check_indices(name, file[name].ndim, file[name].dtype)
     return {"X": as_counts(load_npz(path))}
 
 
-def _classes(y: Any) -> Array | None:
-    """Check the classes of the rows, which are numbers or names."""
-    if y is None:
-        return None
-    y = np.asarray(y)
-    if y.ndim == 2 and 1 in y.shape:  # a vector in MATLAB
-        y = y.ravel()
-    if y.ndim != 1 or y.dtype.kind not in "biufUS":
-        raise ValueError(f"its classes have {y.ndim} dimensions and type {y.dtype}: expected a list of numbers.")
-    return y
+READERS = {
+    "matlab": _matlab,
+    "cluto": _cluto,
+    "svmlight": _svmlight,
+    "matrix-market": lambda path: {"X": read_market(path)},
+    "npz": _npz,
+}
+"""The reader of each format: returns ``X`` and, if the file has them, ``y``, ``words`` and ``ids``."""
 
 
 def as_counts(X: Any) -> csr_array:
@@ -345,6 +412,116 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def smallest_indices(X: csr_array) -> tuple[Array, Array]:
-    """Return the index arrays of X in the smallest unsigned integer types that can hold them."""
-    return X.indices.astype(np.min_scalar_type(max(X.shape[1] - 1, 0))), X.indptr.astype(np.min_scalar_type(X.nnz))
+def read_matlab5(path: Path) -> dict[str, Any]:
+    """Read the variables of a MATLAB 5 file: numeric arrays, sparse matrices, arrays of strings; None for others."""
+    with Isolated.for_file(path) as reader:
+        try:
+            content = reader(isolated_readers.load_matlab5, str(path.resolve()))
+        except (ReaderEnded, ImportError, NotImplementedError):  # SciPy raises the last for version 7.3
+            raise
+        except Exception as error:
+            raise ValueError(f"{path} cannot be read as a MATLAB file: {error}") from error
+    sparse = [array for value in content.values() if isinstance(value, dict) for array in value.get("columns", ())]
+    arrays = [value for value in (*content.values(), *sparse) if isinstance(value, np.ndarray)]
+    check_growth(str(path), sum(array.nbytes for array in arrays), path.stat().st_size)
+    return {name: _variable(f"{path}: {name}", value) for name, value in content.items()}
+
+
+def _variable(name: str, value: Any) -> Any:
+    """Build a variable of a MATLAB file from what the other process sent."""
+    if not isinstance(value, dict):
+        return value
+    if "texts" in value:
+        return np.array(value["texts"], dtype=np.str_).reshape(value["shape"])
+    try:
+        X = csc_array(tuple(value["columns"]), shape=tuple(value["shape"]))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name}: the sparse matrix is damaged: {error}") from error
+    check_structure(X, name)
+    return X
+
+
+def read_market(path: Path) -> csr_array:
+    """Read counts from a Matrix Market file, which may be compressed with gzip."""
+    try:
+        with Isolated.for_file(path) as reader:
+            limit = most(path.stat().st_size)
+            shape, values, *places = reader(isolated_readers.load_market, str(path.resolve()), limit)
+        return as_counts(coo_array((values, tuple(places)), shape=tuple(shape)))
+    except (ReaderEnded, ImportError):
+        raise
+    except Exception as error:  # SciPy and gzip raise many kinds of errors for damaged files
+        raise ValueError(f"{path} cannot be read as a Matrix Market file: {error}") from error
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[Any]:
+    """Open an npz file; refuse one that expands too much, or whose arrays claim more bytes than they have.
+
+    NumPy allocates memory before it reads them. A directory that understates a member does no harm: Python's reader
+    stops at the listed length.
+    """
+    with path.open("rb") as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except Exception as error:  # zipfile may raise anything on a damaged file
+            raise ValueError(f"it is damaged, or not a zip archive: {error}.") from error
+        with archive:
+            check_growth("it", sum(info.file_size for info in archive.infolist()), path.stat().st_size)
+            for info in archive.infolist():
+                name = info.filename[:200]
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    # Other decompressors allocate memory before they produce output.
+                    raise ValueError(
+                        f"it holds {name!r}, compressed in a way that npz files never are: it is refused. Unpack it "
+                        "yourself if you trust it."
+                    )
+                if not info.filename.endswith(".npy"):
+                    raise ValueError(f"its member {name!r} is not an array.")
+                with archive.open(info) as member:
+                    try:
+                        npy_header(member, info.file_size)
+                    except ValueError as error:
+                        raise ValueError(f"its array {name!r} is damaged: {error}.") from error
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as content:
+            yield content
+
+
+def stored_csr(content: Any, length: int) -> csr_array:
+    """The CSR matrix in an open npz file of ``length`` bytes."""
+    return as_csr(content["data"], content["indices"], content["indptr"], shape_of(content["shape"], length))
+
+
+def shape_of(value: Any, length: int) -> tuple[int, int]:
+    """Check the shape that a file of ``length`` bytes gives, and return the number of rows and of columns."""
+    sizes = np.asarray(value)
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu":
+        raise ValueError(f"its shape is {str(value)[:80]}: expected two integers, rows and columns.")
+    n, p = sizes.tolist()
+    check_shape("it", n, p, length)
+    return n, p
+
+
+def check_indices(name: str, dimensions: int, dtype: Any) -> None:
+    """Refuse indices that are not integers, which SciPy would round silently."""
+    if dimensions != 1 or dtype.kind not in "iu":
+        raise ValueError(f"its {name} has {dimensions} dimensions and type {dtype}: expected a list of integers.")
+
+
+def check_values(dimensions: int, dtype: Any, wanted: int = 1) -> None:
+    """Refuse values that are not real numbers in ``wanted`` dimensions."""
+    if dimensions != wanted or dtype.kind not in "buif":
+        raise ValueError(
+            f"its data has {dimensions} dimensions and type {dtype}: expected real numbers in {wanted} dimensions."
+        )
+
+
+def as_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> csr_array:
+    """Build a CSR array from the arrays of a file, and check that its indices are within bounds."""
+    check_values(data.ndim, data.dtype)
+    check_indices("indices", indices.ndim, indices.dtype)
+    check_indices("indptr", indptr.ndim, indptr.dtype)
+    X = csr_array((data, indices, indptr), shape=shape, copy=False)
+    check_structure(X, "it")
+    return X

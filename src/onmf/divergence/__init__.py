@@ -1,7 +1,5 @@
 """The closed forms of each divergence. See :class:`~onmf.divergence.Divergence` for the interface."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,11 +8,8 @@ import numpy as np
 from onmf.arrays import Array, FloatArray
 
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, TemplateForm, divide, number
-from .beta import BetaAboveOne, BetaBelowOne, ItakuraSaito
-from .bregman import Bregman, Convex
-from .frobenius import Cosine, Frobenius
-from .kullback_leibler import KullbackLeibler
-from .likelihoods import THETAS, Bernoulli, Exponential, NegativeBinomial
+from .beta import BetaAboveOne, BetaBelowOne, Cosine, Frobenius, ItakuraSaito, KullbackLeibler
+from .bregman import THETAS, Bernoulli, Bregman, Convex, Exponential, NegativeBinomial
 from .moves import Clusters, Entries, Frozen, Moves, Sweep
 
 __all__ = [
@@ -61,20 +56,14 @@ NAMED: dict[str, Callable[[float], Divergence]] = {
 """Divergences by name, for a smoothing."""
 
 NAMES = tuple(NAMED)
-
-LIMITS = {2: "frobenius", 1: "kullback-leibler", 0: "itakura-saito"}
-"""β of divergences that have a name."""
-
-LARGEST_BETA = 100
-"""Largest |β|. Beyond it, the powers of nearly all entries leave float64."""
+LIMITS = {2: "frobenius", 1: "kullback-leibler", 0: "itakura-saito"}  # β of divergences that have a name
+LARGEST_BETA = 100  # largest |β|: beyond it, the powers of nearly all entries leave float64
 
 NEAR_ZERO, NEAR_ONE = 0.05, 1e-6
 """β closer to 0 or 1 than this is refused. Near 0, p^(1/β), the size in the gauge of a centroid with one nonzero entry,
 leaves float64. Near 1, the division by β − 1 leaves too few digits of a loss."""
 
-
-REGISTERED: dict[str, type[Divergence]] = {}
-"""Classes of users that model files may name."""
+REGISTERED: dict[str, type[Divergence]] = {}  # classes of users that model files may name
 
 OwnClass = TypeVar("OwnClass", bound=type[Divergence])
 

@@ -24,16 +24,13 @@ from onmf.arrays import Array, FloatArray
 
 from .moves import Moves
 
-RowTerm = Callable[[FloatArray, Array], FloatArray]
-"""``function(x, j)`` of entries x and their features j, which broadcast against each other."""
-
-Domain = Literal["real", "nonnegative", "positive", "unit"]
-"""The entries that X may have; "unit" is from 0 to 1."""
-
-Scale = Literal["none", "size", "fit"]
-"""How a row gets its scale: 1 for every row, its sum, or the best one."""
-
+RowTerm = Callable[[FloatArray, Array], FloatArray]  # f(x, j) of entries x and their features j, which broadcast
 RowTerms = Mapping[str, FloatArray]
+Domain = Literal["real", "nonnegative", "positive", "unit"]  # the entries that X may have; "unit" is from 0 to 1
+Scale = Literal["none", "size", "fit"]  # how a row gets its scale: 1 for every row, its sum, or the best one
+
+SMOOTHINGS = (1e-20, 1e20)  # besides 0: its powers, times the largest entries, then stay inside float64
+SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))  # for positive shares that underflow to 0: their logarithm is finite
 
 
 class TemplateForm(NamedTuple):
@@ -56,8 +53,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
 }
 """What a class may promise, so that backends can be faster, and the methods that the promise is about."""
 
-FINAL = ("sized", "absolute", "unit")
-"""What follows from ``scale_rule``."""
+FINAL = ("sized", "absolute", "unit")  # what follows from scale_rule
 
 
 @dataclass(frozen=True)
@@ -273,13 +269,6 @@ class Divergence(ABC):
 def _definers(cls: type, name: str) -> list[type]:
     """The classes from which a class may have an attribute; it has that of the first."""
     return [each for each in cls.__mro__ if name in vars(each)]
-
-
-SMOOTHINGS = (1e-20, 1e20)
-"""Smallest and largest smoothing besides 0. Its powers, times the largest entries, then stay inside float64."""
-
-SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))
-"""Replaces positive shares that underflow to 0 in float64, to keep their logarithms finite."""
 
 
 def require(valid: bool, message: str) -> None:

@@ -1,15 +1,215 @@
-"""The β-divergences other than Kullback–Leibler and Frobenius."""
-
-from __future__ import annotations
+"""The divergences with closed forms: the β-family with Kullback–Leibler and Frobenius, and the cosine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import xlogy
 
 from onmf.arrays import FloatArray
 
-from .base import Divergence, Domain, RowTerm, RowTerms, check_smoothing, divide, require
+from .base import (
+    SMALLEST_POSITIVE,
+    Divergence,
+    Domain,
+    RowTerm,
+    RowTerms,
+    TemplateForm,
+    check_smoothing,
+    divide,
+    gpu_kernel,
+    lengths_on_gpu,
+    require,
+)
+from .moves import EntropyMoves, LengthMoves
+
+
+@dataclass(frozen=True)
+class KullbackLeibler(Divergence):
+    """Kullback–Leibler divergence, β = 1.
+
+    Domain
+        x ≥ 0.
+    Divergence
+        D(x, y) = Σ_j x_j log(x_j / y_j) − x_j + y_j
+    Template
+        b = log(c + ε), c in the gauge Σ_j c_j = 1
+    Scale
+        a = Σ_j x_j
+    Centroid
+        the sum of its rows (weight 1)
+    Reference
+        Nkurunziza, Nahayo and Gillis, Lemmas 1 and 2 and Algorithm 2.
+
+    As in the paper, c + ε is not normalised again. With ε > 0 the assignment therefore minimises a surrogate.
+
+    Parameters
+    ----------
+    smoothing : float, default=1e-3
+        The paper's ε.
+    """
+
+    smoothing: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+
+    name = "kullback-leibler"
+    domain = "nonnegative"
+    fixed_weights = True
+    fixed_scales = True
+    moves = EntropyMoves()
+
+    @property
+    def template_form(self) -> TemplateForm | None:
+        return TemplateForm(logarithms=True, smoothing=self.smoothing) if self.smoothing > 0 else None
+
+    @property
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"sum": lambda x, j: x, "x log x": lambda x, j: xlogy(x, x)}
+
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return terms["sum"]
+
+    def size(self, vectors: FloatArray) -> FloatArray:
+        return vectors.sum(axis=1)
+
+    def templates(self, centroids: FloatArray) -> FloatArray:
+        if not isinstance(centroids, np.ndarray):  # CuPy
+            log = gpu_kernel(
+                "float64 c, float64 size, float64 e, float64 least", "b = log((c > 0 ? max(c / size, least) : 0) + e)"
+            )
+            return log(centroids, self.size(centroids)[:, None], self.smoothing, SMALLEST_POSITIVE)
+        return self.templates_at(centroids, self.size(centroids))
+
+    def templates_at(self, columns: FloatArray, sizes: FloatArray) -> FloatArray:
+        C = divide(columns, sizes[:, None])
+        if self.smoothing == 0:
+            C[(C == 0) & (columns > 0)] = SMALLEST_POSITIVE
+        C += self.smoothing
+        with np.errstate(divide="ignore"):
+            return np.log(C, out=C)
+
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        return terms["sum"]
+
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.ones_like(scale)
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return terms["x log x"] - xlogy(terms["sum"], terms["sum"])
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return best
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        # Σ x log x − Σ s log s − Σ_kj S_kj log(S_kj / T_k)
+        return constant - float(xlogy(sums, np.maximum(divide(sums, mass[:, None]), SMALLEST_POSITIVE)).sum())
+
+    def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
+        return self.normalise(self.normalise(centroids) + max(self.smoothing, at_least))
+
+
+@dataclass(frozen=True)
+class Euclidean(Divergence):
+    """Base of Frobenius and cosine: centroids have unit ℓ2 norm and are their own templates."""
+
+    domain = "real"
+    template_form = TemplateForm()
+
+    @property
+    def row_terms(self) -> Mapping[str, RowTerm]:
+        return {"square": lambda x, j: np.square(x)}
+
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return terms["square"]
+
+    def size(self, vectors: FloatArray) -> FloatArray:
+        if not isinstance(vectors, np.ndarray):  # CuPy
+            return lengths_on_gpu()(vectors, axis=1)
+        return np.sqrt(np.square(vectors).sum(axis=1))
+
+    def templates(self, centroids: FloatArray) -> FloatArray:
+        return self.normalise(centroids)
+
+    def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.maximum(best, 0.0)
+
+
+@dataclass(frozen=True)
+class Frobenius(Euclidean):
+    """Squared Euclidean distance, twice the β-divergence of β = 2.
+
+    Domain
+        any real x.
+    Divergence
+        D(x, y) = ‖x − y‖²
+    Template
+        b = c, in the gauge ‖c‖₂ = 1
+    Scale
+        a = max(⟨x, c⟩, 0)
+    Centroid
+        the sum of its rows weighted by a
+    Reference
+        Pompili, Gillis, Absil and Glineur (2014); Nkurunziza, Nahayo and Gillis, Algorithm 1.
+    """
+
+    name = "frobenius"
+    score_weights = True
+
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return scale
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return terms["square"]
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return np.square(scale)
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        # ‖X‖² − ‖W‖², since W = X Hᵀ. Divide before squaring: squares of the sums are fourth powers, and may overflow.
+        return constant - float(np.square(divide(sums, np.sqrt(mass)[:, None])).sum())
+
+
+@dataclass(frozen=True)
+class Cosine(Euclidean):
+    """Cosine dissimilarity: exact spherical k-means, in which the length of a row does not matter.
+
+    Domain
+        any real x.
+    Divergence
+        D(x, y) = 1 − ⟨x, y⟩ / (‖x‖₂ ‖y‖₂)
+    Template
+        b = c, in the gauge ‖c‖₂ = 1
+    Scale
+        a = max(⟨x, c⟩, 0)
+    Centroid
+        the sum of its rows weighted by 1 / ‖x‖₂
+    Reference
+        Dhillon and Modha (2001).
+    """
+
+    name = "cosine"
+    fixed_weights = True
+    moves = LengthMoves()
+
+    def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return divide(np.ones_like(scale), np.sqrt(terms["square"]))
+
+    def row_size(self, terms: RowTerms) -> FloatArray:
+        return self.constant(terms)
+
+    def constant(self, terms: RowTerms) -> FloatArray:
+        return (terms["square"] > 0).astype(np.float64)
+
+    def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
+        return divide(best, np.sqrt(terms["square"]))
+
+    def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
+        return constant - float(self.size(sums).sum())
+
+    def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
+        return self.normalise(sums)
 
 
 @dataclass(frozen=True)
@@ -151,11 +351,8 @@ class BetaBelowOne(Beta):
         return np.where(np.isfinite(best), -best / terms["features"], own)
 
     def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        gain = terms["features"] * self._powered(scale) / (self.beta * (self.beta - 1))
+        gain = terms["features"] * power(scale, self.beta) / (self.beta * (self.beta - 1))
         return np.where(np.isfinite(best), gain, -np.inf)
-
-    def _powered(self, scale: FloatArray) -> FloatArray:
-        return power(scale, self.beta)
 
     def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
         # The scales were computed for c̃, so the centroid stays in the gauge and its size is not fitted to them.

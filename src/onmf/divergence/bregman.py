@@ -1,4 +1,4 @@
-"""Bregman divergences of any convex φ.
+"""Bregman divergences of any convex φ, and the named ones: negative binomial, Bernoulli and exponential.
 
     D(x, y) = Σ_j φ(x_j) − φ(y_j) − φ'(y_j) (x_j − y_j)
 
@@ -7,30 +7,26 @@ a = 1 that is a template φ'(c) with an offset, and the centroid is the mean. At
 unless φ is homogeneous, as in the β-family; :mod:`onmf.backend.curved` then computes scales, scores and centroids.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from dis import get_instructions
 from functools import cached_property
-from inspect import getclosurevars
-from typing import Any, Self, get_args
+from inspect import getclosurevars, signature
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from scipy.special import xlog1py, xlogy
 
 from onmf.arrays import FloatArray, read_only_view
 
-from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, require
+from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, number, require
+from .beta import KullbackLeibler
 
-HALF_ULP = 2.0**-53
-"""Probabilities are at least this far from 0 and 1, so that their logarithms are finite."""
-
-LARGEST_TERM = 1e250
-"""Largest term of a loss. Sums of weighted terms then stay inside float64."""
-
-POINTS = 65
-"""Number of places between the smallest and the largest entry of X at which a user's φ must be convex."""
+HALF_ULP = 2.0**-53  # probabilities are at least this far from 0 and 1, so that their logarithms are finite
+LARGEST_TERM = 1e250  # of a loss: sums of weighted terms then stay inside float64
+POINTS = 65  # places between the smallest and the largest entry of X at which a user's φ must be convex
+THETAS = (1e-3, 1e6)  # smallest and largest θ; beyond, the negative binomial is Poisson to all digits that matter
 
 SAMPLES: dict[str, FloatArray] = {
     "real": np.array([-2.5, -1.1, -0.3, 0.4, 1.2, 2.6]),
@@ -226,12 +222,12 @@ class Bregman(Convex):
         check_derivatives(self)
 
     @property
-    def name(self) -> str:
-        return self.label
-
-    @property
     def epsilon(self) -> float:
         return self.smoothing
+
+    @property
+    def name(self) -> str:
+        return self.label
 
     @property
     def functions(self) -> dict[str, Callable[[float], float]]:
@@ -278,11 +274,11 @@ class Bregman(Convex):
 
     def _at(self, derivative: int, x: Any) -> FloatArray:
         """φ, φ' or φ'' of each entry of an array."""
-        from onmf import kernels  # numba takes long to import
+        from onmf.kernels.bregman import map_entries  # numba takes long to import
 
         x = np.ascontiguousarray(x, dtype=np.float64)
         out = np.empty(x.shape)
-        kernels.map_entries(self.addresses[derivative], read_only_view(x.reshape(-1)), out.reshape(-1))
+        map_entries(self.addresses[derivative], read_only_view(x.reshape(-1)), out.reshape(-1))
         return out
 
     def check_range(self, low: float, high: float, name: str = "X") -> None:
@@ -305,6 +301,188 @@ class Bregman(Convex):
                 f"{x[i]:g} exceeds {LARGEST_TERM:g}, beyond which float64 cannot add many of them. Bring the entries "
                 "near 1."
             )
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Convex):
+    """Negative binomial: counts that vary more than Poisson counts, Var = μ + μ² / θ.
+
+    Domain
+        x ≥ 0.
+    Divergence
+        D(x, y) = Σ_j x_j log(x_j / y_j) − (x_j + θ) log((x_j + θ) / (y_j + θ))
+    Template
+        none: a row scores ⟨x, log(a c / (a c + θ))⟩ − θ Σ_j log(1 + a c_j / θ), c smoothed by ε
+    Scale
+        "size": a = Σ_j x_j, the size factor of a row. "fit": the best one, found by iteration.
+    Centroid
+        the root of Σ_i (x_ij − a_i c_j) / (a_i c_j + θ) for each feature, found by iteration
+    Reference
+        Cameron and Trivedi (2013) for the deviance; the *Method* page for the rest.
+
+    D is half the deviance, so the fit is one of maximum likelihood. As θ grows it becomes Kullback–Leibler. A run from
+    a start other than given centroids begins with the iterations of Kullback–Leibler, which end near a lower minimum.
+
+    Parameters
+    ----------
+    theta : float or "auto", default=1.0
+        θ, the inverse of the overdispersion. ``"auto"`` is estimated by maximum likelihood within the clusters;
+        ``model.divergence_.theta`` has the estimate.
+    scale : {"size", "fit"}, default="size"
+        How a row gets its scale.
+    smoothing : float, default=1e-3
+        ε, the share of a centroid that is spread evenly over all features.
+    """
+
+    theta: float | Literal["auto"] = 1.0
+    scale_rule: Scale = "size"
+    smoothing: float = 1e-3
+
+    name = "negative-binomial"
+    domain = "nonnegative"
+
+    def __init__(self, theta: float | Literal["auto"] = 1.0, scale: Scale = "size", smoothing: float = 1e-3) -> None:
+        for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", smoothing)):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        theta, scale, (least, largest) = self.theta, self.scale_rule, THETAS
+        valid = theta == "auto" if isinstance(theta, str) else least <= number(theta) <= largest
+        require(valid, f"theta={theta!r} is not allowed: it must be 'auto', or lie between {least:g} and {largest:g}.")
+        check_scale(scale, self.domain)
+        require(scale != "none", "scale='none' is not allowed here: rows differ in size. Use 'size' or 'fit'.")
+        check_smoothing(self.smoothing)
+        object.__setattr__(self, "theta", theta if isinstance(theta, str) else float(theta))
+        object.__setattr__(self, "smoothing", float(self.smoothing))
+
+    @property
+    def epsilon(self) -> float:
+        return self.smoothing
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+        return f"{type(self).__name__}({given})"
+
+    @property
+    def warm_start(self) -> Divergence:
+        # Its smoothing lets rows move between clusters that do not share all words.
+        return KullbackLeibler()
+
+    @property
+    def parameter(self) -> float:
+        """θ as a number; 1 until it is estimated."""
+        return 1.0 if isinstance(self.theta, str) else float(self.theta)
+
+    @property
+    def kernel_functions(self) -> float:
+        return self.parameter
+
+    def phi(self, x: FloatArray) -> FloatArray:
+        with np.errstate(invalid="ignore"):  # 0 · (−∞) is 0 here
+            return np.where(x == 0, 0.0, x * self.slope(x)) - self.psi(x)
+
+    def slope(self, x: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", divide="ignore"):  # the quotient leaves float64 for the smallest x
+            ratio = self.parameter / x
+            return np.where(ratio < np.inf, -np.log1p(ratio), np.log(x) - np.log(self.parameter))
+
+    def curvature(self, x: FloatArray) -> FloatArray:
+        return self.parameter / (x * (x + self.parameter))
+
+    def psi(self, x: FloatArray) -> FloatArray:
+        return self.parameter * np.log1p(x / self.parameter)
+
+    def moment(self, x: FloatArray) -> FloatArray:
+        return self.parameter / (x + self.parameter)
+
+    def settings(self) -> dict[str, Any]:
+        # A subclass that is a dataclass itself has another __init__, which takes scale_rule.
+        known = super().settings() | {"scale": self.scale_rule}
+        return {name: known[name] for name in signature(type(self)).parameters if name in known}
+
+
+@dataclass(frozen=True)
+class Bernoulli(Convex):
+    """Logistic loss: binary data, or shares, each entry with a probability of its own.
+
+    Domain
+        0 ≤ x ≤ 1.
+    Divergence
+        D(x, y) = Σ_j x_j log(x_j / y_j) + (1 − x_j) log((1 − x_j) / (1 − y_j))
+    Template
+        b = log(c / (1 − c)) with the offset Σ_j log(1 − c_j), c = (c + ε / 2) / (1 + ε)
+    Scale
+        a = 1
+    Centroid
+        the mean of its rows
+    Reference
+        Banerjee, Merugu, Dhillon and Ghosh (2005), Table 1.
+
+    Parameters
+    ----------
+    smoothing : float, default=1e-3
+        ε.
+    """
+
+    smoothing: float = 1e-3
+
+    name = "bernoulli"
+    domain = "unit"
+    scale_rule = "none"
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+
+    @property
+    def epsilon(self) -> float:
+        return self.smoothing
+
+    def phi(self, x: FloatArray) -> FloatArray:
+        return xlogy(x, x) + xlog1py(1 - x, -x)
+
+    def slope(self, x: FloatArray) -> FloatArray:
+        return np.log(x) - np.log1p(-x)
+
+    def curvature(self, x: FloatArray) -> FloatArray:
+        return 1 / (x * (1 - x))
+
+    def psi(self, x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return -np.log1p(-x)
+
+
+@dataclass(frozen=True)
+class Exponential(Convex):
+    """Exponential loss: real data, in which too small a fit costs far more than too large a one.
+
+    Domain
+        −500 ≤ x ≤ 500.
+    Divergence
+        D(x, y) = Σ_j e^x_j − e^y_j − e^y_j (x_j − y_j)
+    Template
+        b = e^c with the offset −Σ_j (c_j − 1) e^c_j + 1
+    Scale
+        a = 1
+    Centroid
+        the mean of its rows
+    Reference
+        Banerjee, Merugu, Dhillon and Ghosh (2005), Table 1.
+    """
+
+    name = "exponential"
+    domain = "real"
+    scale_rule = "none"
+    entry_range = 0.0, 500.0
+
+    def phi(self, x: FloatArray) -> FloatArray:
+        return np.expm1(x)
+
+    def slope(self, x: FloatArray) -> FloatArray:
+        return np.exp(x)
+
+    def curvature(self, x: FloatArray) -> FloatArray:
+        return np.exp(x)
 
 
 def check_scale(scale: str, domain: str) -> None:
@@ -330,14 +508,14 @@ def check_functions(divergence: Bregman) -> None:
             raise ValueError(
                 f"{name} raises an error between {x[0]:g} and {x[-1]:g}, and domain={domain!r} includes that: {error}."
             ) from error
-        if raises(function):
-            raise ValueError(f"{name} has a raise or assert, which compiled code swallows: return NaN there instead.")
+        swallowed = f"{name} has a raise or assert, which compiled code swallows: return NaN there instead."
+        require(not raises(function), swallowed)
         values = divergence._at(derivative, x)
-        if not np.allclose(values, plain, rtol=1e-6, equal_nan=True):
-            raise ValueError(
-                f"{name} was compiled before with other values of its outer variables: make those arguments of a "
-                "function that returns it."
-            )
+        require(
+            np.allclose(values, plain, rtol=1e-6, equal_nan=True),
+            f"{name} was compiled before with other values of its outer variables: make those arguments of a function "
+            "that returns it.",
+        )
         if not np.isfinite(values).all():
             wrong = x[~np.isfinite(values)][0]
             raise ValueError(f"{name}({wrong:g}) is not finite, and domain={domain!r} includes {wrong:g}: restrict it.")
@@ -384,22 +562,18 @@ def check_derivatives(divergence: Convex) -> None:
                 f"{derivative} is not the derivative of {name}: at {x[i]:g} it is {given[i]:g}, and differences of "
                 f"{name} give {numeric[i]:g}. Correct one of them."
             )
-    if not (curvature[1] > 0).all():
-        at = x[int(np.argmin(curvature[1]))]
-        raise ValueError(
-            f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function."
-        )
-    for name, found, expected in (
-        ("psi", divergence.psi(x), x * slope[1] - phi[1]),
-        ("moment", divergence.moment(x), x * curvature[1]),
-    ):
-        if not np.allclose(found, expected, rtol=1e-8, atol=1e-8):
-            raise ValueError(f"{name} does not follow from phi, slope and curvature: leave it out, or correct it.")
+    at = x[int(np.argmin(curvature[1]))]
+    convex = bool((curvature[1] > 0).all())
+    require(convex, f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function.")
+    expected = {"psi": x * slope[1] - phi[1], "moment": x * curvature[1]}
+    for name, values in expected.items():
+        same = np.allclose(getattr(divergence, name)(x), values, rtol=1e-8, atol=1e-8)
+        require(same, f"{name} does not follow from phi, slope and curvature: leave it out, or correct it.")
 
 
 def compiled(name: str, function: Callable[[float], float]) -> int:
     """The address of a user's function, compiled; with a readable error where numba fails."""
-    from onmf.kernels import address_of
+    from onmf.kernels.jit import address_of
 
     try:
         return address_of(function)

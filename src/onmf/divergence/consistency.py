@@ -7,50 +7,28 @@ that backends ask of it is computed once for a few made-up rows, and compared.
 Symbols: X (6, p) rows, C (3, p) centroids, S (6, 3) scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import fields
-from typing import Any, NamedTuple, get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import numpy as np
 
 from onmf.arrays import FloatArray
 
-from .base import Divergence, Domain, RowTerms, Scale, TemplateForm
+from .base import Divergence, Domain, Scale
 from .bregman import SAMPLES, Convex, check_derivatives, check_scale
 
 N_ROWS, N_CENTROIDS = 6, 3
-
-RTOL = 1e-9
-"""Relative difference that counts as rounding."""
+RTOL = 1e-9  # relative difference that counts as rounding
+BY_ROW = ("constant", "row_size", "scale", "weight", "gain")  # what has one number for each row
 
 CLOSED_FORMS = (
     *("row_terms", "templates", "offsets", "size", "normalise", "scale", "weight"),
     *("constant", "gain", "loss", "objective", "centers", "initial_centroids", "unit"),
 )
 """What a divergence without closed forms must not override, because it would never be called."""
-
-BY_ROW = ("constant", "row_size", "scale", "weight", "gain")
-"""What has one number for each row."""
-
-
-class Outputs(NamedTuple):
-    """What backends ask of a divergence, for some rows and centroids, in the order in which they ask."""
-
-    terms: RowTerms
-    constant: FloatArray
-    row_size: FloatArray
-    size: FloatArray
-    templates: FloatArray
-    offsets: FloatArray | None
-    scores: FloatArray
-    scale: FloatArray
-    weight: FloatArray
-    gain: FloatArray
-    centers: FloatArray
-    objective: float
 
 
 def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArray]:
@@ -66,8 +44,8 @@ def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArra
 
 
 @np.errstate(all="ignore")  # clusters may be empty
-def outputs_of(divergence: Divergence, X: Any, C: Any) -> Outputs:
-    """Compute what a backend asks for in a step. X and C may be CuPy arrays."""
+def outputs_of(divergence: Divergence, X: Any, C: Any) -> SimpleNamespace:
+    """What a backend asks for in a step, by the names of the methods. X and C may be CuPy arrays."""
     like = X[0, :1]
     j = np.arange(X.shape[1], like=like)
     terms = {name: function(X, j).sum(axis=1) for name, function in divergence.row_terms.items()}
@@ -84,7 +62,9 @@ def outputs_of(divergence: Divergence, X: Any, C: Any) -> Outputs:
     centers = divergence.centers(sums, mass)
     objective = divergence.objective(sums, mass, float(loss.sum()), float(constant.sum()))
     divergence.normalise(divergence.smooth(centers, at_least=1e-10))
-    return Outputs(terms, constant, row_size, size, B, offsets, scores, scale, weight, gain, centers, float(objective))
+    of_rows = {"constant": constant, "row_size": row_size, "scale": scale, "weight": weight, "gain": gain}
+    of_clusters = {"size": size, "templates": B, "offsets": offsets, "centers": centers}
+    return SimpleNamespace(terms=terms, scores=scores, objective=float(objective), **of_rows, **of_clusters)
 
 
 def of_onmf(divergence: Divergence) -> bool:
@@ -92,8 +72,8 @@ def of_onmf(divergence: Divergence) -> bool:
     return type(divergence).__module__.startswith("onmf.divergence.")
 
 
+# The last object that passed, its number of features, and whether rows were sparse: every block of rows asks.
 _sound: tuple[Divergence | None, int, bool] = None, 0, False
-"""The last object that passed, its number of features, and whether rows were sparse: every block of rows asks."""
 
 
 def check_consistent(divergence: Divergence, features: int, *, sparse: bool = False) -> None:
@@ -147,7 +127,11 @@ def _claims(divergence: Divergence, features: int, sparse: bool) -> Claims:
     yield from _shapes(divergence, outputs, features)
     yield from _rows_apart(divergence, outputs, X, C)
     yield from _gauge(divergence, outputs, C)
-    yield from _gain(divergence, outputs)
+    # The best score must be the lowest loss.
+    S, terms = np.sort(outputs.scores, axis=1), outputs.terms
+    gains = np.stack([divergence.gain(s, divergence.scale(s, terms), terms) for s in S.T], axis=1)
+    rises = np.diff(gains, axis=1) >= -RTOL * (1 + np.abs(gains[:, 1:]))
+    yield bool(rises.all()), "has a gain that falls while the score rises: rows get the worst cluster"
     yield from _promises(divergence, outputs, C)
     yield from _zeros(divergence, X, C)
 
@@ -158,12 +142,15 @@ def _fields(divergence: Divergence) -> Claims:
     more = [
         name for name in vars(divergence) if not (name in known or name[0] == "_" or hasattr(type(divergence), name))
     ]
-    yield (
-        not more,
-        f"keeps {', '.join(more)} beside its fields: decorate it with @dataclass(frozen=True), and declare all of them",
+    what = (
+        f"keeps {', '.join(more)} beside its fields: decorate it with @dataclass(frozen=True), and declare all of them"
     )
+    yield not more, what
     try:
-        same = bool(divergence == deepcopy(divergence)) and _alike(divergence, divergence.changed())
+        again = divergence.changed()
+        pairs = [(getattr(divergence, name), getattr(again, name)) for name in known]
+        same = bool(divergence == deepcopy(divergence))
+        same = same and all(a == b or bool(np.allclose(a, b, rtol=RTOL, atol=0)) for a, b in pairs)
     except Exception:  # an array is neither true nor false; a lock has no copy; another __init__ takes other names
         same = False
     yield (
@@ -180,12 +167,6 @@ def _fields(divergence: Divergence) -> Claims:
         ) from error
 
 
-def _alike(one: Divergence, other: Divergence) -> bool:
-    """Whether all fields are equal, but for rounding."""
-    pairs = [(getattr(one, field.name), getattr(other, field.name)) for field in fields(one)]
-    return all(a == b or bool(np.allclose(a, b, rtol=RTOL, atol=0)) for a, b in pairs)
-
-
 def _kernel_functions(divergence: Convex) -> Claims:
     phi, x = divergence.kernel_functions, SAMPLES[divergence.domain]
     if phi is None:
@@ -193,7 +174,7 @@ def _kernel_functions(divergence: Convex) -> Claims:
     if isinstance(phi, float):
         found = -np.log1p(phi / x), phi / (x * (x + phi))
     else:
-        from onmf.kernels import map_entries
+        from onmf.kernels.bregman import map_entries
 
         found = np.empty_like(x), np.empty_like(x)
         for address, out in zip(phi, found, strict=True):
@@ -202,7 +183,7 @@ def _kernel_functions(divergence: Convex) -> Claims:
     yield same, "has kernel_functions that are not its slope and curvature: leave them out"
 
 
-def _shapes(divergence: Divergence, outputs: Outputs, features: int) -> Claims:
+def _shapes(divergence: Divergence, outputs: SimpleNamespace, features: int) -> Claims:
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(BY_ROW, (N_ROWS,))
     shapes |= {"size": (N_CENTROIDS,), "templates": (N_CENTROIDS, features), "centers": (N_CENTROIDS, features)}
     for name, shape in (shapes | ({} if outputs.offsets is None else {"offsets": (N_CENTROIDS,)})).items():
@@ -213,16 +194,16 @@ def _shapes(divergence: Divergence, outputs: Outputs, features: int) -> Claims:
         yield bool(np.isfinite(found).all()), what
 
 
-def _rows_apart(divergence: Divergence, outputs: Outputs, X: FloatArray, C: FloatArray) -> Claims:
+def _rows_apart(divergence: Divergence, outputs: SimpleNamespace, X: FloatArray, C: FloatArray) -> Claims:
     """Backends ask about some rows or clusters at a time."""
     first, rest, ones = outputs_of(divergence, X[:2], C), outputs_of(divergence, X[2:], C), np.ones(N_CENTROIDS)
     of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(outputs, name)) for name in BY_ROW]
-    of_clusters = [
+    of_clusters: list[tuple[Any, Any]] = [
         (function(C[:1]), function(C)) for function in (divergence.templates, divergence.size, divergence.smooth)
     ]
     of_clusters.append((divergence.centers(C[:1], ones[:1]), divergence.centers(C, ones)))
     if outputs.offsets is not None:
-        of_clusters.append((divergence.offsets(C[:1]), outputs.offsets))  # type: ignore[arg-type]
+        of_clusters.append((divergence.offsets(C[:1]), outputs.offsets))
     for what, pairs in (("rows", of_rows), ("centroids", of_clusters)):
         same = all(close(part, whole[: len(part)]) for part, whole in pairs)
         yield same, f"has methods whose results depend on the other {what}: compute each on its own"
@@ -233,7 +214,7 @@ def _rows_apart(divergence: Divergence, outputs: Outputs, X: FloatArray, C: Floa
     yield close(whole, parts), what
 
 
-def _gauge(divergence: Divergence, outputs: Outputs, C: FloatArray) -> Claims:
+def _gauge(divergence: Divergence, outputs: SimpleNamespace, C: FloatArray) -> Claims:
     """Centroids are published in the gauge H Hᵀ = I, that is at any size, unless their size counts."""
     if divergence.absolute:
         yield bool((outputs.scale == 1).all()), "has scale_rule='none', and a scale other than 1"
@@ -253,35 +234,28 @@ def _gauge(divergence: Divergence, outputs: Outputs, C: FloatArray) -> Claims:
     )
 
 
-def _gain(divergence: Divergence, outputs: Outputs) -> Claims:
-    """The best score must be the lowest loss."""
-    S = np.sort(outputs.scores, axis=1)
-    gains = np.stack([divergence.gain(s, divergence.scale(s, outputs.terms), outputs.terms) for s in S.T], axis=1)
-    rises = np.diff(gains, axis=1) >= -RTOL * (1 + np.abs(gains[:, 1:]))
-    yield bool(rises.all()), "has a gain that falls while the score rises: rows get the worst cluster"
-
-
-def _promises(divergence: Divergence, outputs: Outputs, C: FloatArray) -> Claims:
+def _promises(divergence: Divergence, outputs: SimpleNamespace, C: FloatArray) -> Claims:
     best, terms = outputs.scores.max(axis=1), outputs.terms
     if divergence.fixed_weights:
         other = divergence.weight(2 * outputs.scale + 1, terms)
         yield close(other, outputs.weight), "promises fixed_weights, and its weight depends on the scale"
     if divergence.score_weights:
-        same = close(outputs.weight, np.maximum(best, 0.0))
-        yield same, "promises score_weights, and its weight is not the best score"
+        right = np.maximum(best, 0.0)
+        yield close(outputs.weight, right), "promises score_weights, and its weight is not the best score"
     if divergence.fixed_scales:
         yield divergence.fixed_weights, "promises fixed_scales, which need fixed_weights"
-        same = close(divergence.scale(best - 1, terms), outputs.scale)
-        yield same, "promises fixed_scales, and its scale depends on the score"
+        other = divergence.scale(best - 1, terms)
+        yield close(other, outputs.scale), "promises fixed_scales, and its scale depends on the score"
         value = divergence.objective(C, np.ones(N_CENTROIDS), np.nan, 0.0)
         yield not np.isnan(value), "promises fixed_scales, and its objective depends on the loss"
     if divergence.moves is not None:
         yield divergence.fixed_weights, "has moves, which need fixed_weights"
     form = divergence.template_form
     if form is not None:
-        known = form.smoothing > 0 or not form.logarithms
-        yield known, f"promises {form}, and logarithms need a smoothing"
-        same = outputs.offsets is None and close(outputs.templates, templates_of(form, C, outputs.size))
+        yield form.smoothing > 0 or not form.logarithms, f"promises {form}, and logarithms need a smoothing"
+        shares = C / outputs.size[:, None]
+        expected = np.log(shares + form.smoothing) if form.logarithms else shares
+        same = outputs.offsets is None and close(outputs.templates, expected)
         same = same and np.array_equal(divergence.templates_at(C[:, :1], outputs.size), outputs.templates[:, :1])
         one_entry = np.eye(1, C.shape[1])
         same = same and bool((np.abs(C).max(axis=1) <= outputs.size).all() and divergence.size(one_entry)[0] >= 1)
@@ -296,8 +270,7 @@ def _zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> Claims:
     finite = bool(np.isfinite(outputs.constant).all())
     yield finite, "has a constant that is not finite for rows with zeros, which its domain includes"
     for name, values in (("templates", outputs.templates), ("offsets", outputs.offsets)):
-        known = values is None or bool((values < np.inf).all())
-        yield known, f"has {name} of NaN or ∞ for centroids with zeros"
+        yield values is None or bool((values < np.inf).all()), f"has {name} of NaN or ∞ for centroids with zeros"
     S, empty = np.where(np.eye(*C.shape), 0.0, C), np.zeros((1, C.shape[1]))
     with np.errstate(all="ignore"):
         centers = divergence.centers(S, np.ones(N_CENTROIDS))
@@ -305,12 +278,6 @@ def _zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> Claims:
         without_rows = divergence.objective(empty, empty[:, 0], 0.0, 0.0)
     known = not (np.isnan(centers).any() or np.isnan(value) or np.isnan(without_rows))
     yield known, "has centers or an objective of NaN for sums with zeros or an empty cluster: use divide"
-
-
-def templates_of(form: TemplateForm, C: FloatArray, size: FloatArray) -> FloatArray:
-    """Templates of a form. → (k, p)"""
-    shares = C / size[:, None]
-    return np.log(shares + form.smoothing) if form.logarithms else shares
 
 
 def close(a: Any, b: Any) -> bool:

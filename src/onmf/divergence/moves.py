@@ -19,8 +19,7 @@ import numpy as np
 
 from onmf.arrays import Array, FloatArray, read_only_view
 
-LARGEST_TABLE = 1 << 22
-"""Largest sum of counts for which t log t comes from a table."""
+LARGEST_TABLE = 1 << 22  # largest sum of counts for which t log t comes from a table
 
 Sweep = Callable[[Array, FloatArray], tuple[int, float]]
 """``sweep(rows, margins)`` tries to move these rows, in this order. It writes to ``margins`` how much worse
@@ -54,26 +53,16 @@ class Clusters(NamedTuple):
 
 
 class Frozen(Protocol):
-    """Rows that are all tried against the sums of the clusters as they are, in the memory of a backend.
+    """Rows that are all tried against the sums of the clusters as they are, in the memory of a backend."""
 
-    Attributes
-    ----------
-    sums : (k, p) array
-        S, the sums of the weighted rows of each cluster.
-    labels : (n,) array of int
-        Cluster of each row.
-    masses, squares : (n,) array
-        Σ_j x_j and ‖x‖² of each weighted row.
-    """
-
-    sums: FloatArray
-    labels: Array
+    sums: FloatArray  # (k, p) S, the sums of the weighted rows of each cluster
+    labels: Array  # (n,) cluster of each row
 
     @property
-    def masses(self) -> FloatArray: ...
+    def masses(self) -> FloatArray: ...  # (n,) Σ_j x_j of each weighted row
 
     @property
-    def squares(self) -> FloatArray: ...
+    def squares(self) -> FloatArray: ...  # (n,) ‖x‖² of each weighted row
 
     def products(self) -> FloatArray:
         """⟨x_i, S_c⟩. → (n, k)"""
@@ -109,8 +98,7 @@ class Moves(ABC):
         """A function that sweeps over rows and updates these clusters."""
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """Rows of counts in the order in which sweeps read them, with tables of t log t and its differences."""
 
     bounds: Array
@@ -126,16 +114,17 @@ class EntropyMoves(Moves):
     """Moves under Kullback–Leibler: with tables if all entries are small integers, else with logarithms."""
 
     def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Counts | None:
-        from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel
+        from onmf.kernels.hartigan import ones_first  # numba takes long to import
+        from onmf.kernels.steps import total_if_whole
 
         indptr, indices, data, dense = entries
         n, largest = len(weights), total().max()
-        whole = all(np.isfinite(kernels.total_if_whole(values, 0, len(values))) for values in (data, weights))
+        whole = all(np.isfinite(total_if_whole(values, 0, len(values))) for values in (data, weights))
         if not whole or largest > LARGEST_TABLE:
             return None
         bounds, ones = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
         features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
-        kernels.ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
+        ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
         t = np.arange(largest + 3)
         logs = np.log(np.maximum(t, 1))
         steps = t[:-1] * np.log1p(1 / np.maximum(t[:-1], 1)) + logs[1:]
@@ -147,7 +136,7 @@ class EntropyMoves(Moves):
         return _rise(without, masses) - frozen.rises()
 
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Counts | None) -> Sweep:
-        from onmf import kernels
+        from onmf.kernels import hartigan
 
         labels, sizes, sums = clusters
         if shared is None:
@@ -156,15 +145,14 @@ class EntropyMoves(Moves):
                 # Computed again for each sweep, because rounding errors add up in them.
                 S = sums()
                 T = S.sum(axis=0)
-                return kernels.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, margins)
+                return hartigan.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, margins)
 
             return sweep
         S = sums().astype(np.uint32)
         slopes = shared.steps[S]
         T = S.sum(axis=0, dtype=np.int64)
-        rows_of_counts = shared.bounds, shared.ones, shared.features, shared.counts
-        return lambda rows, margins: kernels.sweep_counts(
-            *rows_of_counts, rows, labels, S, slopes, T, sizes, shared.powers, shared.steps, margins
+        return lambda rows, margins: hartigan.sweep_counts(
+            *shared[:4], rows, labels, S, slopes, T, sizes, *shared[4:], margins
         )
 
 
@@ -181,7 +169,7 @@ class LengthMoves(Moves):
         return np.sqrt(less) - np.sqrt(more)
 
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: None) -> Sweep:
-        from onmf import kernels
+        from onmf.kernels.hartigan import sweep_length
 
         labels, sizes, sums = clusters
 
@@ -189,7 +177,7 @@ class LengthMoves(Moves):
             # Computed again for each sweep, because rounding errors add up in them.
             S = sums()
             squares = np.square(S).sum(axis=0)
-            return kernels.sweep_length(*entries, weights, rows, labels, S, squares, sizes, margins)
+            return sweep_length(*entries, weights, rows, labels, S, squares, sizes, margins)
 
         return sweep
 

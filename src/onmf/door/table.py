@@ -1,11 +1,11 @@
 """A table of counts: what every reader returns, and what the pipeline clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from onmf import old_names
 
 Progress = Callable[[str, float | None], None]
 """Called with the name of a step and the share of it that is done, None if that is not known."""
@@ -39,6 +39,14 @@ class Table:
     source: str = ""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """Name of the file, or empty."""
+        return Path(self.source).name
+
+    def __getattr__(self, name: str) -> Any:
+        return old_names.attribute(self, name, old_names.TABLE_ATTRIBUTES)
+
     def __repr__(self) -> str:
         n, p = self.X.shape
-        return f"<{type(self).__name__} of {Path(self.source).name or 'no file'}: {n:,} rows × {p:,} features>"
+        return f"<{type(self).__name__} of {self.name or 'no file'}: {n:,} rows × {p:,} features>"

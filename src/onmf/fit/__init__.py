@@ -1,10 +1,9 @@
 """Everything between data and a clustering."""
 
+from .describe import Agreement, Assigned, Clustering
 from .loop import Iteration
-from .result import Agreement, Assigned, Clustering
-from .settings import Listener, Plan, Settings
-from .solve import fit
-from .start import STARTS
+from .restarts import Listener, Plan, Settings
+from .solve import STARTS, fit
 from .starts import snpa
 
 __all__ = [

@@ -1,33 +1,107 @@
-"""Runs from several starts, one after the other or in parallel, and the choice of the best."""
-
-from __future__ import annotations
+"""Runs from several starts: their settings, the choice of the best, and votes: which rows most runs put together."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from onmf.backend import StepSums, to_host
-from onmf.data import Data
-from onmf.divergence import Array, FloatArray
+from onmf.backend import Block, StepSums, to_host
+from onmf.data import Data, InMemory
+from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, divide
 
-from .describe import last_labels
-from .loop import Alternation, alternate, objective
-from .result import Clustering
+from .describe import Agreement, Clustering, last_labels
+from .loop import Alternation, Iteration, alternate, objective
 from .search import Search, SearchFrom, local_search, split_and_merge
-from .settings import Plan, Watch
-from .starts import Seeds
+from .starts import Seeds, random_partitions
 
-T = TypeVar("T")
+Watch = Callable[[int, Iteration, FloatArray], bool]
+"""Called after each iteration as ``watch(run, iteration, centroids)``; a true result stops that run."""
 
-LazySeeds = Seeds | Callable[[], Seeds]
-"""The seeds of a run, or a function that computes them in any thread."""
 
-PROMISING = 5
-"""Number of runs, those with the lowest objective, on which splits and merges are tried."""
+@dataclass(frozen=True)
+class Plan:
+    """What every run does after its start: the parameters of :class:`onmf.ONMF` of the same names.
+
+    The local search of the best runs is followed by splits and merges; if ``thorough``, that of every run is.
+    """
+
+    max_iter: int = 100
+    tol: float = 1e-6
+    refine: str | None = None
+    thorough: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a fit.
+
+    Attributes
+    ----------
+    n_clusters : int
+        Number of clusters.
+    init : str, array or callable
+        The start, as in :class:`onmf.ONMF`.
+    seeds : (runs,) array of int
+        Random seed of each run.
+    plan : Plan
+        What each run does after its start.
+    n_consensus : int
+        Number of runs that vote if ``init="consensus"``.
+    parameters : dict
+        Parameters to record in the result.
+    """
+
+    n_clusters: int
+    init: Any = "snpa"
+    seeds: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    plan: Plan = field(default_factory=Plan)
+    n_consensus: int = 30
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+class Listener:
+    """Is told about the progress of a fit. This one ignores it; subclass it to show progress or to stop early."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """The function to call after each iteration; None for no calls."""
+        return None
+
+    def begin_run(self) -> None:
+        """Called when a run begins."""
+
+
+def check_moves(refine: str | None, init: Any, divergence: Divergence) -> None:
+    """Refuse an unknown refinement, and one or a start that moves single rows if the divergence has no such moves."""
+    if not (refine is None or (isinstance(refine, str) and refine == "local-search")):
+        raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
+    if divergence.moves is not None:
+        return
+    why = "needs a closed form for the gain of moving a row, and"
+    instead = "use beta_loss='kullback-leibler' or 'cosine', or"
+    if refine is not None:
+        raise ValueError(
+            f"refine={refine!r} {why} {divergence.name} has none: {instead} refine=None with a larger n_init."
+        )
+    if isinstance(init, str) and init == "bisection":
+        raise ValueError(f"init={init!r} {why} {divergence.name} has none: {instead} init='random-partition'.")
+
+
+def check_rows(n: int, n_clusters: int) -> None:
+    """Refuse fewer rows than clusters."""
+    if n < n_clusters:
+        raise ValueError(
+            f"n_samples={n} should be >= n_clusters={n_clusters}: ask for fewer clusters, or pass more rows."
+        )
+
+
+LazySeeds = Seeds | Callable[[], Seeds]  # The seeds of a run, or a function that computes them in any thread
+
+PROMISING = 5  # runs, those with the lowest objective, on which splits and merges are tried
 
 
 def best_run(
@@ -56,9 +130,7 @@ def best_run(
 
 def prepare_search(data: Data, plan: Plan) -> Search | None:
     """The rows as local searches read them, prepared once for all runs; None if the plan has no local search."""
-    if plan.refine is None:
-        return None
-    return Search.over(data.single_part().block)
+    return None if plan.refine is None else Search.over(data.single_part().block)
 
 
 def runs(
@@ -84,7 +156,11 @@ def runs(
         number, seed = prepared
         seed = seed() if callable(seed) else seed
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
-        ended = alternate(data, first_centroids(data, seed, plan), max_iter=plan.max_iter, tol=plan.tol, watch=listener)
+        centroids, easier = seed.centroids, data.divergence.warm_start
+        if easier is not None and not seed.given:  # begin where a loop with an easier divergence ends
+            ended = alternate(data.with_divergence(easier), centroids, max_iter=plan.max_iter, tol=plan.tol)
+            centroids = to_host(ended.centroids)
+        ended = alternate(data, centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
         for method in searches if search is not None else ():
@@ -95,19 +171,10 @@ def runs(
     return in_parallel(data, prepare, run, len(seeds), in_turn=watch is not None)
 
 
-def first_centroids(data: Data, seeds: Seeds, plan: Plan) -> FloatArray:
-    """The centroids from which the loop begins: those of the start, or the end of a loop with an easier divergence."""
-    easier = data.divergence.warm_start
-    if easier is None or seeds.given:
-        return seeds.centroids
-    ended = alternate(data.with_divergence(easier), seeds.centroids, max_iter=plan.max_iter, tol=plan.tol)
-    return to_host(ended.centroids)
-
-
 def in_parallel(
     data: Data,
-    prepare: Callable[[int], T],
-    run: Callable[[T, Data], Clustering],
+    prepare: Callable[[int], Any],
+    run: Callable[[Any, Data], Clustering],
     number: int,
     *,
     in_turn: bool = False,
@@ -140,8 +207,7 @@ def apply_search(
     data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
 ) -> Clustering:
     """The clustering that a search reaches from this one."""
-    k = len(clustering.centroids)
-    ended = method(search, to_host(clustering.labels), k, rng)
+    ended = method(search, to_host(clustering.labels), len(clustering.centroids), rng)
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return clustering
@@ -159,18 +225,12 @@ def fields_from_labels(data: Data, labels: Array, centroids: FloatArray) -> dict
 def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
     """The result of a loop that has just ended."""
     iterations = ended.iterations
-    history: dict[str, Array] = {
-        "moved": np.array([i.moved for i in iterations]),
-        "change": np.array([i.change for i in iterations]),
-        "seconds": np.array([i.seconds for i in iterations]),
-    }
-    if iterations[-1].objective is not None:
-        history["objective"] = np.array([i.objective for i in iterations])
+    recorded = ["moved", "change", "seconds", *(["objective"] if iterations[-1].objective is not None else [])]
     return Clustering(
         **_on_data(data, ended.step, ended.centroids),
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
-        history=history,
+        history={name: np.array([getattr(i, name) for i in iterations]) for name in recorded},
         init_rows=seeds.rows,
         agreement=seeds.agreement,
     )
@@ -188,3 +248,61 @@ def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any
         "masses": step.scale_sums / unit,
         "n_filled": int(np.count_nonzero(~step.empty)),
     }
+
+
+VOTE_RUNS = 10  # over the votes, a small matrix; the best is used
+
+
+def cast_votes(
+    data: Data,
+    k: int,
+    rng: np.random.Generator,
+    *,
+    n_runs: int,
+    plan: Plan,
+    listener: Listener,
+    search: Search | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> Array:
+    """The labels of the rows in several runs from random partitions; ``done`` is called after each. → (n, runs)"""
+    seeds, labels = rng.integers(np.iinfo(np.int32).max, size=n_runs), []
+
+    def voter(number: int) -> Seeds:
+        listener.begin_run()
+        return random_partitions(data, k, seeds)(number)
+
+    for run in runs(data, voter, seeds, plan, listener.watch, search):
+        labels.append(to_host(run.labels))
+        done()
+    return np.stack(labels, axis=1)
+
+
+def cluster_votes(block: Block, labels: Array, k: int, rng: np.random.Generator, plan: Plan) -> tuple[Array, Agreement]:
+    """Cluster rows by the clusters that they were in, (n, runs). → their labels, (n,), and how far the runs agree
+
+    ``block`` gives the backend and the weights of the rows.
+    """
+    votes = votes_of(labels, k)
+    ballot = InMemory(block.backend.make_block(votes, KullbackLeibler(), block.weights))
+    seeds = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
+    chosen = to_host(best_run(ballot, random_partitions(ballot, k, seeds), seeds, plan).labels)
+    return chosen, agreement_of(votes, chosen, k)
+
+
+def votes_of(labels: Array, k: int) -> csr_array:
+    """The labels of each row over the runs, (n, runs), as counts. → (n, runs · k), sparse"""
+    n, n_runs = labels.shape
+    columns = (labels + k * np.arange(n_runs, dtype=np.int32)).astype(np.int32).ravel()
+    indptr = np.arange(n + 1, dtype=np.int32) * n_runs
+    return csr_array((np.ones(n * n_runs, dtype=np.int32), columns, indptr), shape=(n, n_runs * k))
+
+
+def agreement_of(votes: csr_array, labels: Array, k: int) -> Agreement:
+    """How well the runs behind the votes agree with labels computed from them."""
+    n, n_runs = len(labels), votes.shape[1] // k
+    members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))
+    together = (members.T @ votes).toarray()[np.repeat(labels, n_runs), votes.indices].reshape(n, n_runs) - 1
+    others = np.bincount(labels, minlength=k)[labels].astype(np.float64) - 1
+    shared: FloatArray = together.sum(axis=1) / n_runs
+    rows = np.where(others > 0, divide(shared, others), 1.0)
+    return Agreement(float(rows.mean()), rows)

@@ -13,21 +13,11 @@ from onmf import interrupt
 from onmf.backend import Block, to_host
 from onmf.divergence import Array, Clusters, Divergence, Entries, FloatArray
 
-MIN_SPLIT_GAIN = 1e-10
-"""Least gain of a split and merge, relative to the objective; smaller gains may be rounding errors."""
-
-MAX_SPLITS_TRIED = 3
-"""Number of clusters, those with the largest gain by a split, that are tried before split and merge gives up."""
-
-SMALL_MARGINS = 0.25
-"""Share of the rows, those whose second-best cluster is closest, that are tried again before the next full sweep."""
-
-HALVING_STOP = 0.02
-"""Share of the rows of a cluster up to which a sweep may move them when the search for its halves ends. A search over
-all rows follows."""
-
-MAX_SWEEPS = 10_000
-"""Limit for the case that rounding errors keep a local search going. Searches end long before it."""
+MIN_SPLIT_GAIN = 1e-10  # of a split and merge, relative to the objective; smaller gains may be rounding errors
+MAX_SPLITS_TRIED = 3  # clusters, those with the largest gain by a split, before split and merge gives up
+SMALL_MARGINS = 0.25  # share of the rows, the least sure ones, that are tried again before the next full sweep
+HALVING_STOP = 0.02  # share of a cluster that a sweep may still move when the search for its halves ends
+MAX_SWEEPS = 10_000  # in case rounding errors keep a local search going; searches end long before it
 
 
 @dataclass(frozen=True)

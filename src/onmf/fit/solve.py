@@ -1,26 +1,49 @@
-"""The fit as one function, from data and settings to a clustering."""
+"""The fit as one function, from data and settings to a clustering; and the starts by name, from which it begins.
 
-from __future__ import annotations
+If the divergence has an overdispersion to be estimated, that happens here, by maximum likelihood within the clusters:
+
+    log P(x | μ, θ) = log Γ(x + θ) − log Γ(θ) − log x! + x log(μ / (μ + θ)) − θ log(1 + μ / θ)
+
+The first two terms vanish for x = 0, and the last two are minus the loss of the negative binomial, so an evaluation
+costs as much as one of the centroids. Clusters and θ take turns: a fit with one θ, then the best θ for its clusters.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
-from onmf.data import Data
+from onmf.backend import CentroidEntries, CurvedBlock, to_host
+from onmf.data import Data, Part
+from onmf.data.intake import Intake
+from onmf.data.validate import check_centroids
+from onmf.divergence import THETAS, Divergence, FloatArray, NegativeBinomial
 from onmf.warn import warn
 
-from .describe import margins_of
-from .restarts import LazySeeds, best_run, prepare_search
-from .result import Clustering
-from .search import Search
-from .settings import Listener, Settings, check_rows
-from .start import StartInput, get_start
-from .starts import Seeds
+from .describe import Clustering, margins_of
+from .restarts import LazySeeds, Listener, Settings, best_run, cast_votes, check_rows, cluster_votes, prepare_search
+from .search import Search, bisect
+from .starts import Seeds, draw_rows, from_sums, random_partition, snpa_start, tie_parallel
 
-Compute = Callable[[Data, Settings, Listener], Clustering]
-"""A way to fit, such as :func:`fit`."""
+Compute = Callable[[Data, Settings, Listener], Clustering]  # A way to fit, such as :func:`fit`
+
+MAX_ROUNDS = 20  # turns of clusters and θ, at most; three or four are usual
+THETA_TOL = 0.01  # relative change of θ at which the turns end
+
+
+class Start(NamedTuple):
+    """A way to find first centroids."""
+
+    seeds: Callable[[Data, Settings, int, Listener, Search | None], Seeds]  # the integer is the random seed
+    random: bool = False  # whether it depends on the seed, so that several runs make sense
+    by_runs: bool = False  # whether it is computed from several runs: needs all rows in memory, and n_init=1
+    moves_rows: bool = False  # whether it moves single rows: needs them all, and runs in the thread of its run
 
 
 def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clustering:
@@ -52,22 +75,11 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     listener = listener or Listener()
     check_rows(data.shape[0], settings.n_clusters)
     search = prepare_search(data, settings.plan)  # once, also for the runs behind a consensus
-
-    def start(run: int) -> LazySeeds:
-        return seeds_of_run(data, settings, listener, run, search)
-
+    start = partial(seeds_of_run, data, settings, listener, search=search)
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
     (margins,) = data.map_rows(margins_of, best.centroids, labels=best.labels)
     return in_input_memory(data, replace(best, parameters=settings.parameters, margins=margins))
-
-
-def first_seeds(
-    data: Data, settings: Settings, listener: Listener, run: int = 0, search: Search | None = None
-) -> Seeds:
-    """The seeds of a run."""
-    seeds = seeds_of_run(data, settings, listener, run, search)
-    return seeds() if callable(seeds) else seeds
 
 
 def seeds_of_run(
@@ -76,13 +88,13 @@ def seeds_of_run(
     """The seeds of a run, or a function that computes them in the thread of the run."""
     start = get_start(settings.init)
     assert start is not None, "init was checked"
-    given = StartInput(data, settings, int(settings.seeds[run]), listener, search)
+    seeds = partial(start.seeds, data, settings, int(settings.seeds[run]), listener, search)
     if start.by_runs:  # such a start reports its own runs to the listener
-        seeds = start.seeds(given)
+        found = seeds()
         listener.begin_run()
-        return seeds
+        return found
     listener.begin_run()
-    return partial(start.seeds, given) if start.moves_rows else start.seeds(given)
+    return seeds if start.moves_rows else seeds()
 
 
 def in_input_memory(data: Data, clustering: Clustering) -> Clustering:
@@ -108,3 +120,134 @@ def warn_about(clustering: Clustering, max_iter: int) -> None:
             f"last one, and H changed by {clustering.history['change'][-1]:.1e}. Raise max_iter or tol.",
             ConvergenceWarning,
         )
+
+
+def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Callable[..., Seeds]:
+    """A start from a function of data, number of clusters and random numbers."""
+    return lambda data, settings, seed, *_: function(data, settings.n_clusters, np.random.default_rng(seed))
+
+
+def _consensus(data: Data, settings: Settings, seed: int, listener: Listener, search: Search | None) -> Seeds:
+    """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
+
+    The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
+    Kullback–Leibler gives the start.
+    """
+    k, plan, n_runs = settings.n_clusters, settings.plan, settings.n_consensus
+    block, rng = data.single_part().block, np.random.default_rng(seed)
+    votes = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
+    chosen, agreement = cluster_votes(block, votes, k, rng, plan)
+    sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
+    if data.divergence.absolute:
+        counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
+    return Seeds(from_sums(sums, counts), agreement=agreement)
+
+
+def _bisection(data: Data, settings: Settings, seed: int, listener: Listener, search: Search | None) -> Seeds:
+    search = search or Search.over(data.single_part().block)
+    labels = bisect(search, settings.n_clusters, np.random.default_rng(seed))
+    centroids = from_sums(np.ascontiguousarray(search.sums(labels, settings.n_clusters).T))
+    tie_parallel(centroids)
+    return Seeds(centroids)
+
+
+STARTS: dict[str, Start] = {
+    "snpa": Start(_drawn(snpa_start)),
+    "++": Start(_drawn(partial(draw_rows, by_loss=True)), random=True),
+    "random": Start(_drawn(partial(draw_rows, by_loss=False)), random=True),
+    "random-partition": Start(_drawn(random_partition), random=True),
+    "bisection": Start(_bisection, random=True, moves_rows=True),
+    "consensus": Start(_consensus, by_runs=True),
+}
+"""Starts by name."""
+
+
+def get_start(init: Any) -> Start | None:
+    """The start for the parameter ``init``; None if ``init`` is not valid."""
+    if isinstance(init, str):
+        return STARTS.get(init)
+    if isinstance(init, Seeds):
+        return Start(lambda *_: init)
+    if callable(init) or np.ndim(init) > 0:
+        return Start(lambda data, settings, seed, *_: _from_user(data, settings, seed, init), random=callable(init))
+    return None
+
+
+def _from_user(data: Data, settings: Settings, seed: int, init: Any) -> Seeds:
+    """A start from centroids that a user gave, or that a user's function returns."""
+    centroids = init
+    if callable(init):
+        centroids = init(data.origin, settings.n_clusters, random_state=check_random_state(seed))
+    checked = check_centroids(centroids, settings.n_clusters, data.shape[1], data.divergence)
+    if not data.divergence.absolute:
+        tie_parallel(checked)
+    return Seeds(checked, given=True)
+
+
+def fit_estimating(
+    data: Data, again: Callable[..., Intake], settings: Settings, listener: Listener, compute: Compute
+) -> tuple[Clustering, Divergence]:
+    """Fit; if the divergence has a θ to be estimated, estimate it and fit again from these clusters, until it stays.
+
+    ``again(divergence=...)`` prepares the same rows for another divergence. ``compute`` fits, as :func:`onmf.fit.fit`
+    does. The first fit uses the settings and the listener; the others are a single run. → the last fit, its divergence
+    """
+    divergence = data.divergence
+    if not isinstance(divergence, NegativeBinomial) or not estimates(divergence):
+        return compute(data, settings, listener), divergence
+    if divergence.kernel_functions is None:
+        raise ValueError(
+            "theta='auto' is estimated by the likelihood of the negative binomial, and "
+            f"{type(divergence).__name__} has functions of its own: give theta a number."
+        )
+    clustering = compute(data, settings, listener)
+    divergence = divergence.changed(theta=divergence.parameter)
+    for _ in range(MAX_ROUNDS):
+        theta = estimate_theta(data, clustering.centroids)
+        if abs(theta - divergence.parameter) <= THETA_TOL * divergence.parameter:
+            break
+        divergence = divergence.changed(theta=theta)
+        data = again(divergence=divergence).data
+        seeds = Seeds(to_host(clustering.centroids), clustering.init_rows, clustering.agreement, given=True)
+        clustering = compute(data, replace(settings, init=seeds, seeds=settings.seeds[:1]), Listener())
+    return clustering, divergence
+
+
+def estimates(divergence: Divergence) -> bool:
+    """Whether a parameter of the divergence is to be estimated."""
+    return isinstance(divergence, NegativeBinomial) and isinstance(divergence.theta, str)
+
+
+def with_estimate(divergence: Divergence, fitted: Divergence | None) -> Divergence:
+    """The divergence for a batch: with the θ of an earlier fit if it is to be estimated."""
+    if not estimates(divergence):
+        return divergence
+    if not isinstance(fitted, NegativeBinomial):
+        raise ValueError(
+            f"{divergence!r} is estimated from all rows, and partial_fit sees a batch at a time: give its parameter a "
+            "number, or call fit first."
+        )
+    return divergence.changed(theta=fitted.theta)
+
+
+def estimate_theta(data: Data, centroids: FloatArray) -> float:
+    """The most likely θ for rows that are assigned to these centroids."""
+    data.steps(to_host(centroids).copy()).next()
+    C = data.divergence.normalise(to_host(centroids))
+
+    def loss(log_theta: float) -> float:
+        return -float(data.total(log_likelihood, C, float(np.exp(log_theta))))
+
+    found = minimize_scalar(loss, bounds=tuple(np.log(THETAS)), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(found.x))
+
+
+def log_likelihood(part: Part, C: FloatArray, theta: float) -> float:
+    """Σ w log P of the rows of a part with their labels and scales, up to a constant."""
+    block = part.block
+    assert isinstance(block, CurvedBlock)
+    assert isinstance(block.divergence, NegativeBinomial)
+    changed = replace(block, divergence=block.divergence.changed(theta=theta))
+    loss = float(changed.evaluate(*part.run.collect(), CentroidEntries.of(C))[0].sum())
+    terms = block.host_term(lambda x, j: gammaln(x + theta) - gammaln(theta))
+    return float(np.sum(block.host_weights * terms)) - loss

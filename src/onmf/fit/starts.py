@@ -1,11 +1,9 @@
-"""Starts: how the first centroids are chosen. See :mod:`onmf.fit.start` for their names.
+"""Starts: how the first centroids are chosen. See :mod:`onmf.fit.solve` for their names.
 
 Rows by the successive nonnegative projection algorithm (SNPA), by D² sampling (++) or at random; a random partition.
 
 Reference: Gillis, Successive nonnegative projection algorithm for robust nonnegative blind source separation (2014).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,13 +23,11 @@ from onmf.data.validate import check_data
 from onmf.divergence import Array, FloatArray, Frobenius, divide
 from onmf.warn import warn
 
-from .result import Agreement
+from .describe import Agreement
 
-PARALLEL_COSINE = 1 - 5e-13
-"""Two rows whose cosine is at least this count as one direction."""
-
-LARGEST_SUM = 1e120
-"""Entries of centroids up to this have squares, and sums of squares, inside float64."""
+PARALLEL_COSINE = 1 - 5e-13  # two rows whose cosine is at least this count as one direction
+LARGEST_SUM = 1e120  # entries of centroids up to this have squares, and sums of squares, inside float64
+CHUNK_ROWS = 4096  # rows whose chances are added up together; the row is then looked for in one such stretch
 
 
 @dataclass(frozen=True)
@@ -48,9 +44,17 @@ def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) 
     """Seeds from the chosen rows. If X ran out of directions, the first rows not chosen yet are added."""
     chosen = len(rows)
     if chosen < k:
-        warn_directions(chosen, k)
-        spare = [pair for part in data.map(spare_rows, k) for pair in part]
-        rows = fill_up(rows, k, spare)
+        warn(
+            f"X has run out of directions after {chosen} of {k} seeds: the other {k - chosen} are the first rows not "
+            "chosen yet. Ask for fewer clusters, or remove duplicate rows.",
+            ConvergenceWarning,
+        )
+        filled = list(rows)
+        for spare in data.map(spare_rows, k):
+            for row, copies in spare:
+                filled += [row] * max(copies - rows.count(row), 0)
+        # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
+        rows = filled[:k] + [filled[-1] if filled else 0] * (k - len(filled))
         centroids = rows_at(data, rows)
     if not data.divergence.absolute:
         tie_parallel(centroids, chosen)
@@ -79,16 +83,13 @@ def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
     compared.
     """
     squares = np.square(centroids).sum(axis=1)
-    norms = np.sqrt(squares)
     direction = np.random.default_rng(0).random(centroids.shape[1])
-    shadows = divide(
-        np.einsum("kp,p->k", centroids, direction), norms
-    )  # not BLAS: its threads keep spinning for a while
+    # einsum instead of BLAS, whose threads keep spinning for a while
+    shadows = divide(np.einsum("kp,p->k", centroids, direction), np.sqrt(squares))
     for c in range(max(first, 1), len(centroids)):
         alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
-        for other in alike[
-            parallel(np.einsum("kp,p->k", centroids[alike], centroids[c]), squares[alike], float(squares[c]))
-        ][:1]:
+        products = np.einsum("kp,p->k", centroids[alike], centroids[c])
+        for other in alike[parallel(products, squares[alike], float(squares[c]))][:1]:
             centroids[c] = centroids[other]
 
 
@@ -128,43 +129,6 @@ def spare_rows(part: Part, k: int) -> list[tuple[int, int]]:
     usable, weights = np.flatnonzero(to_host(block.usable(block.squares())))[: 2 * k], block.weights
     copies = np.ones(len(usable)) if weights is None else np.minimum(np.ceil(weights[usable]), k)
     return [(part.first + int(row), int(number)) for row, number in zip(usable, copies, strict=True)]
-
-
-def fill_up(rows: list[int], k: int, spare: list[tuple[int, int]]) -> list[int]:
-    """``rows``, filled up to k with the first spare rows that are left."""
-    filled = list(rows)
-    for row, copies in spare:
-        filled += [row] * max(copies - rows.count(row), 0)
-    filled = filled[:k]
-    # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
-    return filled + [filled[-1] if filled else 0] * (k - len(filled))
-
-
-def warn_directions(chosen: int, k: int) -> None:
-    """Warn that X has fewer directions than there are clusters."""
-    warn(
-        f"X has run out of directions after {chosen} of {k} seeds: the other {k - chosen} are the first rows not "
-        "chosen yet. Ask for fewer clusters, or remove duplicate rows.",
-        ConvergenceWarning,
-    )
-
-
-CHUNK_ROWS = 4096
-"""Rows whose chances are added up together. The row is then looked for in one such stretch."""
-
-
-def plus_plus(data: Data, k: int, rng: np.random.Generator) -> Seeds:
-    """Draw each row with probability proportional to its loss under the rows drawn so far.
-
-    This is k-means++ with the divergence instead of the squared distance. The losses are computed with smoothed seeds,
-    so they are finite even for rows with words that no seed has.
-    """
-    return _draw(data, k, rng, by_loss=True)
-
-
-def random_rows(data: Data, k: int, rng: np.random.Generator) -> Seeds:
-    """Draw rows of different directions with equal probability."""
-    return _draw(data, k, rng, by_loss=False)
 
 
 def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
@@ -212,8 +176,12 @@ class Draws:
     seeds: int = 0
 
 
-def _draw(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
-    """Draw k rows of different directions, by weight, or by weight times the smallest loss under earlier rows."""
+def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
+    """Draw rows of different directions with equal probability, or proportional to their loss under the rows so far.
+
+    The latter is k-means++ with the divergence instead of the squared distance. The losses are computed with smoothed
+    seeds, so they are finite even for rows with words that no seed has.
+    """
     draw = uuid4().hex
     room, chosen = np.empty((k, data.shape[1])), list[int]()
     while len(chosen) < k:
@@ -318,15 +286,12 @@ def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
         close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
         if not len(close) or not residuals[close].max() > EXHAUSTED * largest:
             break
-        best = close[np.lexsort((rows[close], -squares[close]))[0]]
-        place = int(best)
-        for front in fronts:
-            if place < len(front.rows):
-                row = front.stored[place : place + 1]
-                stored = row if stored is None else _below(stored, row)
-                break
-            place -= len(front.rows)
-        chosen.append(int(rows[best]))
+        best = rows[close[np.lexsort((rows[close], -squares[close]))[0]]]
+        front = next(front for front in fronts if best in front.rows)
+        place = int(np.flatnonzero(front.rows == best)[0])
+        row = front.stored[place : place + 1]
+        stored = row if stored is None else _below(stored, row)
+        chosen.append(int(best))
         m = len(chosen)
         vertices[m - 1] = stored[[m - 1]].toarray() if issparse(stored) else stored[m - 1]
         placed = data.backend.place(stored)
@@ -344,23 +309,17 @@ class Front(NamedTuple):
     stored: Matrix
 
 
-@dataclass
-class Known:
-    """The state of a part: its hull, and the choice that it belongs to."""
-
-    choice: str
-    hull: Hull
-
-
 def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatArray, largest: float) -> Front:
     """The rows of a part that are farthest from the hull."""
     block, m = part.block, len(vertices)
-    known = part.scratch
-    if not isinstance(known, Known) or known.choice != choice or known.hull.vertices > m:
-        known = part.scratch = Known(choice, block.backend.hull(block, k))
-    for vertex in vertices[known.hull.vertices :]:
-        known.hull.add(block, vertex)
-    close, residuals, squares = known.hull.farthest(block, np.ascontiguousarray(gram[: m + 1, : m + 1]), largest)
+    hull: Hull
+    known, hull = part.scratch if isinstance(part.scratch, tuple) else ("", None)
+    if known != choice or hull.vertices > m:
+        hull = block.backend.hull(block, k)
+        part.scratch = choice, hull
+    for vertex in vertices[hull.vertices :]:
+        hull.add(block, vertex)
+    close, residuals, squares = hull.farthest(block, np.ascontiguousarray(gram[: m + 1, : m + 1]), largest)
     front = _front(close, residuals, squares)
     chosen = np.searchsorted(close, front)
     return Front(residuals[chosen], squares[chosen], part.first + front, block.take(front))

@@ -10,8 +10,6 @@ name, its earlier contribution, γ^age of its sums at that time, is subtracted. 
 and its labels at that time, which are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from operator import sub
@@ -23,12 +21,10 @@ from onmf.backend import COUNTED, Block, CentroidEntries, CurvedBlock, StepSums,
 from onmf.data import Data
 from onmf.divergence import Array, FloatArray, divide
 
-from .describe import MIN_SMOOTHING, last_labels, margins_of
+from .describe import MIN_SMOOTHING, Clustering, last_labels, margins_of
 from .loop import objective
-from .result import Clustering
 
-EMPTY_MASS = 1e-12
-"""A cluster whose mass falls to this fraction of its earlier mass counts as empty: the rest is rounding error."""
+EMPTY_MASS = 1e-12  # share of its earlier mass at which a cluster counts as empty: the rest is rounding error
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,7 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
                 )
             if not same_weights(block.weights, before.weights):
                 raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
-            age = stream.steps - before.step + 1
-            weight = share**age
+            weight = share ** (stream.steps - before.step + 1)
             whole = _without(whole, _earlier_sums(block, before, k).map_arrays(lambda array: weight * array))
     stream.steps += 1
     if name is not None:
@@ -131,15 +126,10 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
     positive = table[: COUNTED.index("scale_squares") + 1]
     np.maximum(positive, 0.0, out=positive)
     positive[:, gone] = 0.0
-    if _nonnegative(step.sums, other.sums):
+    if (step.sums >= 0).all() and (other.sums >= 0).all():  # a negative difference is then a rounding error
         np.maximum(sums, 0.0, out=sums)
     sums[gone] = 0.0
     return StepSums(sums, table)
-
-
-def _nonnegative(*sums: FloatArray) -> bool:
-    """Whether no sum has a negative entry. A negative difference is then a rounding error."""
-    return all(bool((part >= 0).all()) for part in sums)
 
 
 def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[str, Any]) -> Clustering:

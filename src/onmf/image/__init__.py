@@ -1,20 +1,16 @@
 """Hyperspectral images: reads a cube from a file and maps its materials."""
 
-from __future__ import annotations
+from typing import Any
 
-from .cluster import cluster_image, predict_image
+from onmf import old_names
+
 from .cube import Cube
-from .read import read_cube
-from .result import ImageClustering
-from .truth import Comparison, Truth, read_truth
+from .files import read
+from .kind import ImageClusters, cluster, predict
+from .materials import Comparison, Truth, read_truth
 
-__all__ = [
-    "Comparison",
-    "Cube",
-    "ImageClustering",
-    "Truth",
-    "cluster_image",
-    "predict_image",
-    "read_cube",
-    "read_truth",
-]
+__all__ = ["Comparison", "Cube", "ImageClusters", "Truth", "cluster", "predict", "read", "read_truth"]
+
+
+def __getattr__(name: str) -> Any:
+    return old_names.lookup(__name__, name)

@@ -1,15 +1,22 @@
-"""A hyperspectral image: a cube of lines × samples × bands, with the metadata of its file."""
+"""A hyperspectral image: a cube of lines × samples × bands, in memory or in its file; and its pixels, in blocks."""
 
-from __future__ import annotations
-
+import math
+import mmap
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from mmap import mmap
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
 
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, Divergence, FloatArray
+from onmf.door import Progress
+from onmf.io.isolate import Isolated, ReaderEnded
+
+Negatives = Literal["refuse", "clip"]
 
 Transform = tuple[float, float, float, float, float, float]
 """a, b, c, d, e, f with x = a·sample + b·line + c, y = d·sample + e·line + f, at the upper left corner of a pixel."""
@@ -17,18 +24,28 @@ Transform = tuple[float, float, float, float, float, float]
 NANOMETRES = {"nanometers": 1.0, "nanometres": 1.0, "nm": 1.0, "micrometers": 1e3, "micrometres": 1e3, "um": 1e3}
 NANOMETRES |= {"microns": 1e3, "µm": 1e3, "μm": 1e3}
 
+CHANGED = "changed while it was read: try again when no program writes to it."
+
+BLOCK = 32 << 20  # approximate size of a block of pixels, in bytes
+
+MAX_VALUE = 1e30  # values above this are refused: they mark missing data, and the maps store scales as float32
+
+
+class PlaceError(ValueError):
+    """An error about bands or pixels. Its message counts from 0, as Python does; ``from_one`` counts as commands do."""
+
+    def __init__(self, message: str, from_one: str) -> None:
+        super().__init__(message, from_one)
+        self.from_one = from_one
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
 
 class Lines(ABC):
     """A cube that stays in its file and is read line by line.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Lines, samples, bands.
-    dtype : numpy.dtype
-        Type of the values.
-    one_by_one : bool
-        Whether reading lines one by one is as fast as reading many at a time.
+    ``shape`` is lines, samples and bands. ``one_by_one`` says that reading single lines is as fast as reading many.
     """
 
     shape: tuple[int, int, int]
@@ -46,13 +63,101 @@ class Lines(ABC):
         return np.asarray(self.read(0, self.shape[0]), dtype=dtype)
 
 
+class FileLines(Lines):
+    """An uncompressed cube in a file (ENVI, npy). It is not mapped: the process would crash if the file shrank.
+
+    ``stored`` are the lengths of the axes in the file, the last of which varies fastest; ``axes`` are the positions of
+    lines, samples and bands among them. The first value follows ``offset`` bytes.
+    """
+
+    def __init__(
+        self, path: Path, offset: int, dtype: np.dtype[Any], stored: tuple[int, ...], axes: tuple[int, int, int]
+    ) -> None:
+        self.path, self.offset, self.dtype, self.stored, self.axes = path.absolute(), offset, dtype, stored, axes
+        self.shape = (stored[axes[0]], stored[axes[1]], stored[axes[2]])
+        self.one_by_one = axes[0] != 2
+        self.state = _state(self.path.stat())
+        self._buffer: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_buffer": None}
+
+    def read(self, start: int, stop: int) -> Array:
+        start, stop, _ = slice(start, stop).indices(self.shape[0])
+        axis = self.axes[0]
+        shape = (*self.stored[:axis], max(stop - start, 0), *self.stored[axis + 1 :])
+        size = math.prod(shape)
+        # What is transposed into another array is read into a buffer that is kept: new memory is slow.
+        buffer, self._buffer = self._buffer, None
+        if buffer is None or buffer.size < size:
+            buffer = np.empty(size, dtype=self.dtype)
+        part = buffer[:size].reshape(shape)
+        with self.path.open("rb") as file:
+            if _state(os.fstat(file.fileno())) != self.state:
+                raise ValueError(f"{self.path} {CHANGED}")
+            if axis == 2:  # lines vary fastest, as in MATLAB: read whole planes, and keep a strip of each
+                plane = np.empty(self.stored[1:], dtype=self.dtype)
+                for number in range(self.stored[0]):
+                    self._fill(plane, file, number * plane.size)
+                    part[number] = plane[:, start:stop]
+            else:
+                step = math.prod(self.stored[axis + 1 :])
+                for number, piece in enumerate(part.reshape(math.prod(self.stored[:axis]), -1)):
+                    self._fill(piece, file, (number * self.shape[0] + start) * step)
+        if self.axes == (0, 1, 2):
+            return part
+        out = np.array(part.transpose(self.axes), order="C")
+        self._buffer = buffer
+        return out
+
+    def _fill(self, out: Array, file: IO[bytes], first: int) -> None:
+        """Fill ``out`` with the values that start at number ``first``."""
+        view = out.reshape(-1).view(np.uint8).data
+        file.seek(self.offset + first * self.dtype.itemsize)
+        if file.readinto(view) < len(view):  # type: ignore[attr-defined]
+            raise ValueError(f"{self.path} {CHANGED}")
+
+
+def _state(status: os.stat_result) -> tuple[int, int]:
+    """Return the size and the modification time, one of which changes when a file is written to."""
+    return status.st_size, status.st_mtime_ns
+
+
+def call_reader(reader: Isolated, path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in the process that reads a file. Its errors become a sentence that names the file."""
+    try:
+        return reader(function, str(path.resolve()), *arguments)
+    except (ReaderEnded, ImportError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class IsolatedLines(Lines):
+    """A cube that a separate process reads, by ``function(path, *arguments, start, stop)``."""
+
+    reader: Isolated
+    path: Path
+    shape: tuple[int, int, int]
+    dtype: np.dtype[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def read(self, start: int, stop: int) -> Array:
+        part = call_reader(self.reader, self.path, self.function, *self.arguments, start, stop)
+        if part.shape != (stop - start, *self.shape[1:]) or part.dtype != self.dtype:
+            raise ValueError(f"{self.path} {CHANGED}")
+        return part
+
+
 @dataclass(frozen=True, eq=False)
 class Cube:
     """A hyperspectral image.
 
     Attributes
     ----------
-    data : (lines, samples, bands) array, memory map or Lines
+    data : (lines, samples, bands) array, memory map, Dask array or Lines
         Values as stored, all bands.
     wavelengths : (bands,) array or None
         Centre wavelength of each band.
@@ -65,8 +170,8 @@ class Cube:
     mask : (lines, samples) array of bool or None
         Which pixels may be used; None allows all.
     ignore_value : float or None
-        A pixel that has this value in any used band is outside. If it is 0, only pixels that are 0 in all used bands
-        are outside.
+        A pixel that has this value in any used band is unassigned. If it is 0, only pixels that are 0 in all used
+        bands are.
     scale : float
         Physical value = stored value · scale.
     crs : str or None
@@ -81,6 +186,8 @@ class Cube:
         Origin of the image, usually a path.
     variable : str or None
         Name of the variable that holds the cube, if the file has several.
+    truth : Truth or None
+        What is known about the image.
 
     Examples
     --------
@@ -105,29 +212,26 @@ class Cube:
     name: str = "made"
     source: str = ""
     variable: str | None = None
+    truth: Any = None
 
     def __post_init__(self) -> None:
-        shape = tuple(self.data.shape)
-        where = self.source or "The cube"
+        shape, where = tuple(self.data.shape), self.source or "The cube"
         if len(shape) != 3 or min(shape) < 1:
             raise ValueError(
                 f"{where} has shape {shape}: a cube needs three non-empty dimensions, lines × samples × bands."
             )
         if self.data.dtype.kind not in "buif":
             raise ValueError(f"{where} has {self.data.dtype} values: real numbers are needed.")
-        bands = shape[2]
-        for name in ("wavelengths", "band_names"):
+        good = np.ones(shape[2], dtype=bool) if self.good_bands is None else np.asarray(self.good_bands, dtype=bool)
+        object.__setattr__(self, "good_bands", good)
+        for name in ("wavelengths", "band_names", "good_bands"):
             values = getattr(self, name)
-            if values is not None and len(values) != bands:
-                raise ValueError(f"{where} has {bands} bands, but {len(values)} {name.replace('_', ' ')}.")
-        good = np.ones(bands, dtype=bool) if self.good_bands is None else np.asarray(self.good_bands, dtype=bool)
-        if good.shape != (bands,):
-            raise ValueError(f"{where} has {bands} bands, but its list of good bands has {good.size} entries.")
+            if values is not None and len(values) != shape[2]:
+                raise ValueError(f"{where} has {shape[2]} bands, but {len(values)} {name.replace('_', ' ')}.")
         if not good.any():
             raise ValueError(
                 f"{where}: all bands are marked as bad, so none is left. Use them anyway (keep_bad_bands=True)."
             )
-        object.__setattr__(self, "good_bands", good)
         if self.mask is not None and np.shape(self.mask) != shape[:2]:
             raise ValueError(
                 f"The mask has shape {np.shape(self.mask)}, but {where} has {shape[0]} lines × {shape[1]} samples."
@@ -139,6 +243,21 @@ class Cube:
         bad = f" ({dropped} of them bad)" if dropped else ""
         return f"<Cube {self.name}: {lines} lines × {samples} samples × {bands} bands{bad}, {self.data.dtype}>"
 
+    # What a Table has: the pixels are rows, the used bands features.
+    dates = classes = None
+    notes: ClassVar[list[str]] = []
+
+    @property
+    def rows(self) -> Any:
+        """The pixels by number, line by line."""
+        return range(self.shape[0] * self.shape[1])
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the used bands."""
+        names = self.band_names or [f"band {band + 1}" for band in range(self.shape[2])]
+        return [names[band] for band in np.flatnonzero(self.good_bands)]
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Lines, samples and bands, including bad bands."""
@@ -149,11 +268,7 @@ class Cube:
         """Wavelengths of the used bands in nanometres, or None if there are none. → (used bands,)"""
         if self.wavelengths is None:
             return None
-        factor = NANOMETRES.get((self.wavelength_unit or "").strip().lower())
-        if factor is None:
-            # The unit is missing or unknown. Sensors see light of 0.2 to 20 micrometres.
-            factor = 1e3 if np.max(self.wavelengths) < 100 else 1.0
-        return self.wavelengths[self.good_bands] * factor
+        return in_nanometres(self.wavelengths, self.wavelength_unit)[self.good_bands]
 
     def read(self, start: int, stop: int) -> Array:
         """Copy the used bands of the lines from ``start`` to ``stop``. → (lines, samples, used bands)"""
@@ -162,7 +277,9 @@ class Cube:
         if not self.good_bands.all():
             part = part[:, :, self.good_bands]
         part = (np.asarray if own else np.array)(part, dtype=native(part.dtype), order="C")
-        release(self.data)
+        mapped: Any = getattr(self.data, "_mmap", None)
+        if hasattr(mapped, "madvise"):  # pages of a memory map that were read count as memory of this process
+            mapped.madvise(mmap.MADV_DONTNEED)
         return part
 
     def pixel(self, line: int, sample: int) -> FloatArray:
@@ -178,6 +295,12 @@ class Cube:
         return a * x + b * y + c, d * x + e * y + f
 
 
+def in_nanometres(wavelengths: FloatArray, unit: str | None) -> FloatArray:
+    """Convert wavelengths. If the unit is missing or unknown: sensors see light of 0.2 to 20 micrometres."""
+    likely = 1e3 if np.max(wavelengths) < 100 else 1.0
+    return wavelengths * NANOMETRES.get((unit or "").strip().lower(), likely)
+
+
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type that values are converted to when they are read: native byte order, floats of 32 or 64 bits."""
     if dtype == np.bool_:
@@ -187,10 +310,136 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
-def release(data: Any) -> None:
-    """Drop the pages of a memory map that were read; otherwise they count as memory of this process."""
-    mapped = getattr(data, "_mmap", None)
-    if isinstance(mapped, mmap) and hasattr(mapped, "madvise"):
-        import mmap as constants
+class Pixels:
+    """The pixels of a cube that have data, in the order of its lines. A call yields them in blocks, as ``fit`` expects.
 
-        mapped.madvise(constants.MADV_DONTNEED)
+    The other pixels are unassigned: those that the mask excludes, that have NaN, infinity or the ignore value in a used
+    band, or that are zero in all used bands. The constructor finds them in one pass over the cube.
+
+    ``shape`` is the number of rows (pixels with data) and of features (used bands), ``sizes`` the number of rows of
+    each block, and ``inside`` says which pixels are rows. ``negatives`` counts their negative values, and ``in_blocks``
+    says whether they are read block by block in every iteration.
+    """
+
+    in_blocks = False
+
+    def __init__(self, cube: Cube, divergence: Divergence, negatives: Negatives, progress: Progress) -> None:
+        if negatives not in ("refuse", "clip"):
+            raise ValueError(f"negatives={negatives!r} is not allowed: it must be 'refuse' or 'clip'.")
+        self.cube, self.clipped, self.dtype = cube, negatives == "clip", native(np.dtype(cube.data.dtype))
+        lines, samples, _ = cube.shape
+        used = int(np.count_nonzero(cube.good_bands))
+        depth = max(1, BLOCK // (samples * used * self.dtype.itemsize))
+        self.lines = [(start, min(start + depth, lines)) for start in range(0, lines, depth)]
+        self.inside = np.zeros((lines, samples), dtype=bool)
+        self._scan(divergence, progress)
+        self.lines = [(start, stop) for start, stop in self.lines if self.inside[start:stop].any()]
+        self.sizes = [int(np.count_nonzero(self.inside[start:stop])) for start, stop in self.lines]
+        self.shape = (sum(self.sizes), used)
+        if self.shape[0] == 0:
+            raise ValueError(
+                f"{cube.source or 'The cube'} has no pixel to cluster: all are masked, without data, or zero in all "
+                "used bands."
+            )
+
+    def _scan(self, divergence: Divergence, progress: Progress) -> None:
+        """Find the pixels with data, and refuse values for which the divergence is not defined."""
+        cube, where = self.cube, self.cube.source or "The cube"
+        self.negatives = zeros = 0
+        first: tuple[int, ...] = ()
+        progress("Looking for pixels", 0.0)
+        for start, stop in self.lines:
+            part = cube.read(start, stop)
+            low, high = part.min(axis=2), part.max(axis=2)
+            inside = np.isfinite(low) & np.isfinite(high) & ((low != 0) | (high != 0))
+            if cube.mask is not None:
+                inside &= cube.mask[start:stop]
+            if cube.ignore_value:  # pixels that are 0 in all bands were found above
+                with np.errstate(over="ignore"):  # pixels with infinite values are unassigned anyway
+                    missing = part.dtype.type(cube.ignore_value) if part.dtype.kind == "f" else cube.ignore_value
+                maybe = inside & (low <= missing) & (missing <= high)
+                inside[maybe] = (part[maybe] != missing).all(axis=1)
+            if inside.any() and max(float(high[inside].max()), -float(low[inside].min())) > MAX_VALUE:
+                raise ValueError(
+                    f"{where} has values beyond {MAX_VALUE:g}: they mark missing data, or the data type is wrong. "
+                    "Name the value to ignore (ignore_value=, or --ignore)."
+                )
+            below = inside & (low < 0)
+            if below.any():
+                self.negatives += int(np.count_nonzero(part[below] < 0))
+                if not first:
+                    line, sample = np.argwhere(below)[0]
+                    band = int(np.argmax(part[line, sample] < 0))
+                    value = part[line, sample, band]
+                    first = (start + line, sample, np.flatnonzero(cube.good_bands)[band])
+                if self.clipped:
+                    inside &= high > 0  # the others would become zero in all bands
+            if divergence.domain == "positive":
+                zeros += int(np.count_nonzero(part[inside] <= 0))
+            self.inside[start:stop] = inside
+            progress("Looking for pixels", stop / len(self.inside))
+        if first and not self.clipped and divergence.domain != "real":
+            line, sample, band = first
+            raise PlaceError(
+                *(
+                    f"{where} has {self.negatives} negative values (first: line {line + n}, sample {sample + n}, band "
+                    f"{band + n} = {value:g}, counted from {n}), but the {divergence.name} divergence needs values ≥ "
+                    "0. Set them to zero (negatives='clip', or --negatives clip), name the value that marks missing "
+                    "data (ignore_value=, or --ignore), or use the Frobenius norm."
+                    for n in (0, 1)
+                )
+            )
+        if zeros:
+            raise ValueError(
+                f"{where} has {zeros} values that are not positive, but the {divergence.name} divergence needs values "
+                "> 0: use the Kullback-Leibler divergence."
+            )
+
+    def __call__(self) -> Iterator[Array]:
+        """Yield all blocks; the next one is read while the caller uses the current one."""
+        with ThreadPoolExecutor(1) as reader:
+            pending = reader.submit(self.block, 0)
+            for number in range(1, len(self.sizes)):
+                block = pending.result()
+                pending = reader.submit(self.block, number)
+                yield block
+            yield pending.result()
+
+    def block(self, number: int) -> Array:
+        """Read the rows of a block as a C-contiguous array that the caller owns."""
+        start, stop = self.lines[number]
+        part, inside = self.cube.read(start, stop), self.inside[start:stop]
+        rows = part.reshape(-1, part.shape[2]) if inside.all() else part[inside]
+        if self.clipped and self.negatives:
+            np.maximum(rows, 0, out=rows)
+        return rows
+
+    def array(self) -> Array:
+        """Read all rows into memory."""
+        out = np.empty(self.shape, dtype=self.dtype)
+        for end, block in zip(np.cumsum(self.sizes), self(), strict=True):
+            out[end - len(block) : end] = block
+        return out
+
+    def notes(self) -> list[str]:
+        """Return sentences about the pixels that people should know."""
+        cube, notes = self.cube, []
+        if cube.variable is not None:
+            notes.append(f"The cube is the variable {cube.variable} of {Path(cube.source).name}.")
+        if not self.inside.all():
+            unassigned = self.inside.size - self.shape[0]
+            masked = 0 if cube.mask is None else int(np.count_nonzero(~cube.mask))
+            reasons = {"are masked": masked, "hold no data": unassigned - masked}
+            listed = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
+            notes.append(f"{unassigned:,} of {self.inside.size:,} pixels are unassigned (-1): {listed}.")
+        if not cube.good_bands.all():
+            notes.append(f"{np.count_nonzero(~cube.good_bands)} of {cube.shape[2]} bands are bad and are not used.")
+        if self.negatives and self.clipped:
+            notes.append(f"{self.negatives:,} negative values were set to zero.")
+        return notes
+
+    def image(self, values: Array, unassigned: Any) -> Array:
+        """Arrange values of the rows as an image. (n,) → (lines, samples)"""
+        out = np.full(self.inside.shape, unassigned, dtype=values.dtype)
+        out[self.inside] = values
+        return out

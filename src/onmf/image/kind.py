@@ -1,103 +1,459 @@
-"""Models of images as a kind of model: what their files hold besides the model."""
+"""Images as a kind of data: their options, the result, how pixels are clustered, and what their model files hold."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
-from onmf.confidence import calibration_rules
+from onmf.confidence import Calibration, calibration_rules
+from onmf.data import in_blocks
+from onmf.divergence import Array, FloatArray, divide, get_divergence
+from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_table
+from onmf.door.kind import Fit, Rows
+from onmf.door.run import check_kind
+from onmf.estimator import ONMF, fit_model
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, strings
-from onmf.kinds import Kind, get_kind
+from onmf.naming import number_by_size
+from onmf.select import IMAGE_CRITERIA, Range, Selection
 
-UNITS = {
-    "nanometers": "nm",
-    "nanometres": "nm",
-    "micrometers": "µm",
-    "micrometres": "µm",
-    "microns": "µm",
-    "unknown": "",
-}
+from . import figures
+from .cube import NANOMETRES, Cube, Negatives, Pixels, in_nanometres
+from .files import read
+from .fit import choose_n_clusters, fit_blocks, measure
+from .materials import Comparison, Truth, compare, names_of_spectra, read_truth
+
+IN_MEMORY = 512 << 20  # Bytes of pixels up to which they are clustered in memory
+
+UNITS = {unit: "nm" if factor == 1 else "µm" for unit, factor in NANOMETRES.items()} | {"unknown": ""}
 """Short forms of units of wavelengths."""
 
 
-def _rules(k: int, p: int) -> dict[str, Rule]:
-    return {
-        "names": strings(k),
-        "spectra": Rule(lambda a: is_array(a, "f") and a.shape == (k, p), "a spectrum for each cluster"),
-        "good_bands": Rule(
-            lambda a: is_array(a, "bu") and a.ndim == 1 and a.max(initial=0) <= 1 and int(a.sum(dtype=np.int64)) == p,
-            f"a flag for each band, {p} of them set",
-        ),
-        "negatives": one_of("refuse", "clip"),
-        "image": optional(STRING),
-        "wavelengths": optional(Rule(lambda a: is_array(a, "fiu") and a.ndim == 1, "a number for each band")),
-        "wavelength_unit": optional(either(NULL, STRING)),
-        **calibration_rules(k),
-    }
+def parse_bands(value: str) -> list[int]:
+    """Parse ``--drop-bands``: bands counted from 1, as in ``1-3,104-110``. Returns them counted from 0."""
+    bands: list[int] = []
+    for part in map(str.strip, value.split(",")):
+        first, _, last = part.partition("-")
+        last = last or first
+        if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+            raise ValueError(f"{part!r} is not a band or a range of bands. Use for instance 1-3,104-110.")
+        bands += range(int(first) - 1, int(last))
+    return bands
 
 
-def _check(extra: Mapping[str, Any]) -> None:
-    if "wavelengths" not in extra:
-        return
-    if len(extra["wavelengths"]) != len(extra["good_bands"]):
-        raise ValueError("its wavelengths do not match its bands")
-    if "wavelength_unit" not in extra:
-        raise ValueError("'wavelength_unit' is missing")
-
-
-def _bands(extra: Mapping[str, Any]) -> list[str]:
-    return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
-
-
-def _distinctive(model: Any, n: int) -> list[str]:
-    """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
-    extra = model.extra_
-    numbers = np.flatnonzero(extra["good_bands"])
-    tops = model.top_features(n, [str(band) for band in numbers])
-    return [", ".join(_range(run, extra) for run in _runs([int(band) for band in top])) for top in tops]
-
-
-def _runs(bands: list[int]) -> list[tuple[int, int]]:
-    """Bands as ranges of neighbours, in the order in which a band of each came first."""
-    left, runs = set(bands), []
-    for band in bands:
-        if band in left:
-            low = high = band
-            while below := [b for b in (low - 1, low - 2) if b in left]:  # a gap of one band is no gap
-                low = below[0]
-            while above := [b for b in (high + 1, high + 2) if b in left]:
-                high = above[0]
-            left -= set(range(low, high + 1))
-            runs.append((low, high))
-    return runs
-
-
-def _range(run: tuple[int, int], extra: Mapping[str, Any]) -> str:
-    ends = [band + 1 for band in dict.fromkeys(run)]
-    text = f"band{'s' if len(ends) > 1 else ''} {'–'.join(map(str, ends))}"
-    if "wavelengths" not in extra:
-        return text
-    waves = "–".join(f"{extra['wavelengths'][band - 1]:.4g}" for band in ends)
-    unit = (extra["wavelength_unit"] or "").strip()
-    unit = UNITS.get(unit.lower(), unit)
-    return f"{text} ({waves}{f' {unit}' if unit else ''})"
-
-
-IMAGE = Kind(
-    predict="onmf.cli.image:map_image",
-    rules=_rules,
-    check=_check,
-    feature_names=_bands,
-    features="bands",
-    rows="pixels",
-    clusters="materials",
-    first=1,  # 0 means no data in a map
-    distinctive=_distinctive,
+OPTIONS = (
+    Option("truth", "Compare with known endmembers or a label map.", Path | None, None, "FILE", reading=True),
+    Option("negatives", "Refuse an image with negative values, or set them to zero.", str, "refuse", "refuse|clip"),
+    Option("variable", "Variable of a MATLAB or npz file that holds the cube.", metavar="NAME", reading=True),
+    Option("mask", "An image with one band: its nonzero pixels are used.", Path | None, None, "FILE", reading=True),
+    Option(
+        "ignore_value",
+        "Value that marks pixels without data.",
+        float | None,
+        None,
+        "VALUE",
+        flags=("--ignore",),
+        reading=True,
+    ),
+    Option(
+        "drop_bands",
+        "Bands to leave out, counted from 1, such as 1-3,104-110.",
+        metavar="BANDS",
+        parse=parse_bands,
+        reading=True,
+    ),
+    Option("keep_bad_bands", "Use the bands that the file marks as bad.", bool, False, reading=True),
+    Option(
+        "blocks",
+        "Read the pixels in blocks, or all at once; by default in blocks above 512 MB.",
+        bool | None,
+        None,
+        flags=("--blocks/--in-memory",),
+    ),
 )
 
 
-def is_image(parts: Mapping[str, Any]) -> bool:
-    """Whether the entries of a model are those of an image."""
-    return get_kind(parts.get("kind", "matrix")) is IMAGE
+@dataclass(repr=False, eq=False)
+class ImageClusters(Clusters):
+    """The materials of an image: a map, and a spectrum of each; see :class:`onmf.door.Clusters`.
+
+    A pixel is about ``scales[line, sample] * spectra[labels[line, sample]]``. Its arrays by row are maps of the shape
+    (lines, samples), and the scale of a pixel is its brightness, 1 being the mean of its cluster.
+
+    Attributes
+    ----------
+    spectra : (clusters, used bands) array
+        Spectrum of each cluster at its mean brightness, in physical units.
+    residuals : (lines, samples) array of float32
+        Divergence of each pixel from its scaled spectrum, per unit of the pixel; NaN for pixels that are unassigned.
+    negatives : {"refuse", "clip"}
+        How negative values were treated.
+    """
+
+    table: Cube  # type: ignore[assignment]  # it has what a table has
+    spectra: FloatArray = field(kw_only=True)
+    residuals: Array = field(kw_only=True)
+    negatives: Negatives = "refuse"
+
+    @property
+    def cube(self) -> Cube:
+        """The image."""
+        return self.table
+
+    @property
+    def truth(self) -> Truth | None:
+        """What is known about the image."""
+        return self.cube.truth
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The clusters compared with the truth; None if nothing is known."""
+        return None if self.truth is None else compare(self.truth, self.spectra, self.labels, self.cube.good_bands)
+
+    @property
+    def wavelengths(self) -> FloatArray | None:
+        """Wavelengths of the used bands, in the unit of the cube. → (used bands,)"""
+        return None if self.cube.wavelengths is None else self.cube.wavelengths[self.cube.good_bands]
+
+    def colours(self) -> list[str]:
+        """A colour for each cluster: the conventional one of its material, or an unused one."""
+        return figures.colours(self.names)
+
+    def predict(self, cube: Any, *, progress: Progress | None = None) -> Any:
+        """Map another image of the same sensor; see :func:`onmf.image.predict`."""
+        return predict(self, cube, progress=progress)
+
+    plot_map, plot_spectra = figures.plot_map, figures.plot_spectra
+
+    def to_frame(self) -> Any:
+        """The clusters as a pandas DataFrame: the columns of ``clusters.csv``. Pixels are in :meth:`to_xarray`."""
+        import pandas as pd
+
+        from onmf.door.write import clusters_table
+
+        return pd.DataFrame(clusters_table(self))
+
+    def to_xarray(self) -> Any:
+        """The maps and the spectra as one ``xarray.Dataset``, with coordinates.
+
+        Returns
+        -------
+        xarray.Dataset
+        """
+        try:
+            import xarray
+        except ImportError as error:
+            raise ImportError("to_xarray needs xarray: pip install 'onmf[image]'") from error
+        lines, samples = self.labels.shape
+        coords: dict[str, Any] = {"cluster": self.names}
+        transform = self.cube.transform
+        if transform is not None and transform[1] == transform[3] == 0:
+            a, _, c, _, e, f = transform
+            coords |= {"y": f + e * (np.arange(lines) + 0.5), "x": c + a * (np.arange(samples) + 0.5)}
+        if self.wavelengths is not None:
+            attributes = {"units": self.cube.wavelength_unit} if self.cube.wavelength_unit else {}
+            coords["wavelength"] = ("band", self.wavelengths, attributes)
+        maps = ("labels", "scales", "residuals", "margins", "confidence", "runners_up")
+        variables: dict[str, Any] = {name: (("y", "x"), getattr(self, name)) for name in maps}
+        variables["spectra"] = (("cluster", "band"), self.spectra)
+        georeference = {} if self.cube.crs is None else {"crs_wkt": self.cube.crs}
+        return xarray.Dataset(variables, coords, {"source": self.cube.source} | georeference)
+
+
+class ImageKind(Kind):
+    """Images: rows of light, by band."""
+
+    name = command = "image"
+    about = "Cluster the pixels of a hyperspectral image by their spectra."
+    examples = (
+        "onmf image scene.hdr -k 4 --negatives clip --out materials",
+        "onmf image scene.mat --variable Y -k auto --truth endmembers.mat --out materials",
+        "onmf image scene.tif -k 6 --mask land.tif --drop-bands 1-3,104-110 --out materials",
+    )
+    argument, argument_help = "FILE", "ENVI (header or data), GeoTIFF, MATLAB, npy or npz file."
+    row, feature, cluster = "pixel", "band", "material"
+    first = 1  # 0 means no data in a map
+    criteria = IMAGE_CRITERIA
+    options = OPTIONS
+    not_in_predict = ("truth", "drop_bands", "keep_bad_bands")
+    without = ("quick",)
+    files = (
+        *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
+        *("confidence.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
+        *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
+    )
+    listed = ("map.tif", "map.img", "spectra.csv", "spectra.sli", "map.png")
+    packages: Mapping[str, str] = {"rasterio": "image"}
+    report_packages: Mapping[str, str] = {"jinja2": "report", "matplotlib": "report"}
+    assignments = False
+    shown = ("mrsa",)
+    page = "onmf.image.page:image_page"
+    result = ImageClusters
+
+    def rules(self, k: int, p: int) -> dict[str, Rule]:
+        return {
+            "names": strings(k),
+            "spectra": Rule(lambda a: is_array(a, "f") and a.shape == (k, p), "a spectrum for each cluster"),
+            "good_bands": Rule(
+                lambda a: (
+                    is_array(a, "bu") and a.ndim == 1 and a.max(initial=0) <= 1 and int(a.sum(dtype=np.int64)) == p
+                ),
+                f"a flag for each band, {p} of them set",
+            ),
+            "negatives": one_of("refuse", "clip"),
+            "image": optional(STRING),
+            "wavelengths": optional(Rule(lambda a: is_array(a, "fiu") and a.ndim == 1, "a number for each band")),
+            "wavelength_unit": optional(either(NULL, STRING)),
+            **calibration_rules(k),
+        }
+
+    def check(self, extra: Mapping[str, Any]) -> None:
+        if "wavelengths" in extra and len(extra["wavelengths"]) != len(extra["good_bands"]):
+            raise ValueError("its wavelengths do not match its bands")
+        if "wavelengths" in extra and "wavelength_unit" not in extra:
+            raise ValueError("'wavelength_unit' is missing")
+
+    def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
+        return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
+
+    def entries(self, clusters: Any) -> dict[str, Any]:
+        cube: Cube = clusters.cube
+        entries = {
+            "spectra": clusters.spectra,
+            "good_bands": cube.good_bands.astype(np.uint8),
+            "negatives": clusters.negatives,
+            "image": cube.name,
+        }
+        if cube.wavelengths is not None:
+            entries |= {"wavelengths": cube.wavelengths, "wavelength_unit": cube.wavelength_unit}
+        return entries
+
+    def distinctive(self, model: ONMF, n: int) -> list[str]:
+        """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
+        lines, extra = [], model.extra_
+        for top in model.top_features(n, [str(band) for band in np.flatnonzero(extra["good_bands"])]):
+            ranks = {int(band): rank for rank, band in enumerate(top)}
+            bands = np.sort(list(ranks))
+            runs = np.split(bands, np.flatnonzero(np.diff(bands) > 2) + 1)  # a gap of one band is no gap
+            runs.sort(key=lambda run: min((ranks[band] for band in run.tolist()), default=0))
+            lines.append(", ".join(_range(run, extra) for run in runs if len(run)))
+        return lines
+
+    def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Any:
+        truth = options.pop("truth", None)
+        cube = read(path, **options)
+        return cube if truth is None else replace(cube, truth=read_truth(truth, cube.shape))
+
+    def prepare(self, table: Any, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
+        divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"), parameters.get("smoothing", 1e-3))
+        pixels = Pixels(table, divergence, options["negatives"], progress)
+        size = pixels.shape[0] * pixels.shape[1] * pixels.dtype.itemsize
+        pixels.in_blocks = size > IN_MEMORY if options["blocks"] is None else options["blocks"]
+        return Rows(pixels, np.flatnonzero(pixels.inside.ravel()), pixels.notes())
+
+    def choose(
+        self, rows: Rows, span: Range, parameters: Mapping[str, Any], progress: Callable[[float], None]
+    ) -> Selection:
+        return choose_n_clusters(rows.X, span, ONMF(8, **parameters), progress)
+
+    def fit(
+        self,
+        rows: Rows,
+        n_clusters: int,
+        parameters: dict[str, Any],
+        progress: Callable[[float], None],
+        announce: Callable[[str], None],
+    ) -> Fit:
+        pixels: Any = rows.X
+        model = ONMF(n_clusters, **parameters)
+        engine, notes = None, []
+        if pixels.in_blocks:
+            engine = in_blocks(model.engine, model.n_threads, lambda name, share: progress(share))
+            notes.append(fit_blocks(model, pixels, engine))
+        else:
+            pixels = pixels.array()
+            model.fit(pixels)
+        number_by_size(model, lambda centroids: fit_model(model, pixels, engine=engine, init=centroids))
+        return Fit(model, pixels, notes=notes)
+
+    def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
+        found = measure(fit.model, rows.X, fit.model.labels_, calibration)
+        return found | {"negatives": "clip" if rows.X.clipped else "refuse"}
+
+    def assigned(
+        self, model: ONMF, table: Any, calibration: Calibration | None, progress: Progress
+    ) -> tuple[dict[str, Any], list[str]]:
+        extra = model.extra_
+        cube = match_bands(table, extra)
+        pixels = Pixels(cube, model.divergence_, extra["negatives"], progress)
+        found = measure(model, pixels, None, calibration)
+        spectra = np.asarray(extra["spectra"])
+        # Brightness is relative to the model's clusters, so that two images can be compared.
+        own = divide((found["spectra"] * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
+        factors = np.append(own, np.nan)[found["labels"]].astype(np.float32)
+        found |= {"spectra": spectra, "scales": found["scales"] * factors, "negatives": extra["negatives"]}
+        return found | {"table": cube}, pixels.notes()
+
+    def names(self, clusters: Any) -> list[str]:
+        names = names_of_spectra(clusters.spectra, clusters.sizes, clusters.cube.nanometres)
+        materials = {} if clusters.comparison is None else clusters.comparison.materials
+        return [materials.get(k, name) for k, name in enumerate(names)]
+
+    def cluster_columns(self, clusters: Any) -> dict[str, Any]:
+        angles = {} if clusters.comparison is None else clusters.comparison.angles
+        return {"mrsa": [angles.get(k) for k in range(clusters.n_clusters)]} if angles else {}
+
+    def summary(self, clusters: Any) -> dict[str, Any]:
+        lines, samples, bands = clusters.cube.shape
+        return {"lines": lines, "samples": samples, "n_bands": bands, "n_bands_used": clusters.spectra.shape[1]}
+
+    def headline(self, clusters: Any) -> str:
+        lines, samples, _ = clusters.cube.shape
+        return f"{lines:,} × {samples:,} pixels, {clusters.spectra.shape[1]} bands"
+
+    def write(self, clusters: Any, folder: Path) -> None:
+        from .write import write_files
+
+        write_files(clusters, folder)
+
+
+def match_bands(cube: Cube, extra: Mapping[str, Any]) -> Cube:
+    """The cube with the bands of a model; refused if it has other bands."""
+    good = np.asarray(extra["good_bands"]).astype(bool)
+    used = int(good.sum())
+    if cube.shape[2] == len(good):
+        matched = replace(cube, good_bands=good)
+    elif int(cube.good_bands.sum()) == used:
+        matched = cube
+    else:
+        raise ValueError(
+            f"{cube.source} has {cube.shape[2]} bands, but the model was fitted on {len(good)}, of which it uses "
+            f"{used}: only images of the same sensor can be mapped."
+        )
+    if "wavelengths" in extra and cube.wavelengths is not None:
+        theirs = in_nanometres(np.asarray(extra["wavelengths"]), extra["wavelength_unit"])[good]
+        ours: Any = matched.nanometres
+        apart, gap = np.abs(ours - theirs), np.median(np.abs(np.diff(theirs))) if len(theirs) > 1 else 1.0
+        if apart.max() > 0.5 * gap:
+            band = int(np.argmax(apart))
+            raise ValueError(
+                f"{cube.source} has other bands than the model: used band {band} lies at {ours[band]:.1f} nm, and at "
+                f"{theirs[band]:.1f} nm in the model. Resample the image to the bands of the model."
+            )
+    return matched
+
+
+def _range(run: Array, extra: Mapping[str, Any]) -> str:
+    """Neighbouring bands in words, such as ``bands 3–5 (450–470 nm)``."""
+    ends = list(dict.fromkeys((int(run[0]), int(run[-1]))))
+    text = f"band{'s' if len(ends) > 1 else ''} {'–'.join(str(band + 1) for band in ends)}"
+    if "wavelengths" not in extra:
+        return text
+    unit = (extra["wavelength_unit"] or "").strip()
+    waves = "–".join(f"{extra['wavelengths'][band]:.4g}" for band in ends)
+    return f"{text} ({f'{waves} {UNITS.get(unit.lower(), unit)}'.strip()})"
+
+
+IMAGE = ImageKind()
+
+
+def cluster(
+    cube: Any,
+    n_clusters: int | str = "auto",
+    *,
+    k_min: int | None = None,
+    k_max: int | None = None,
+    criterion: str | None = None,
+    negatives: Negatives = "refuse",
+    truth: Any = None,
+    in_memory: bool | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> ImageClusters:
+    """Cluster the pixels of a hyperspectral image by their spectra.
+
+    Parameters
+    ----------
+    cube : Cube, path, array or xarray.DataArray
+        The image; anything but a :class:`Cube` is read by :func:`read`.
+    n_clusters : int or "auto", default="auto"
+        Number of clusters. ``"auto"`` takes the number beyond which more clusters do not describe the spectra better.
+    k_min, k_max : int, optional
+        Smallest and largest number that ``"auto"`` may choose.
+    criterion : {"objective", "information", "held-out", "stability"}, optional
+        What ``"auto"`` chooses by: how fast the objective falls (default), or a criterion of
+        :func:`onmf.select_n_clusters`.
+    negatives : {"refuse", "clip"}, default="refuse"
+        What to do with values below zero if the divergence takes none: refuse the image, or set them to zero.
+    truth : Truth or path, optional
+        Known endmembers, or a label map. Clusters are then named and compared.
+    in_memory : bool or None, default=None
+        Whether the pixels are read at once, or in blocks in every iteration. The default is blocks above 512 MB. With
+        blocks, the start is found on 100,000 pixels, evenly spread.
+    progress : callable, optional
+        Called with the name of a step and the share of it that is done.
+    **parameters
+        Parameters of :class:`onmf.ONMF`, such as ``beta_loss``, ``smoothing`` or ``random_state`` (0 by default).
+
+    Returns
+    -------
+    ImageClusters
+
+    Examples
+    --------
+    >>> import onmf.image
+    >>> from onmf.datasets import make_scene
+    >>> scene = make_scene(20, 30, 50, 3, random_state=0)
+    >>> found = onmf.image.cluster(scene.X.reshape(20, 30, 50), 3)
+    >>> found
+    <ImageClusters of array: 20 × 30 pixels, 50 bands, 3 clusters>
+    >>> found.spectra.shape
+    (3, 50)
+    """
+    cube = read(cube)
+    if truth is not None:
+        cube = replace(cube, truth=truth if isinstance(truth, Truth) else read_truth(truth, cube.shape))
+    found = cluster_table(
+        IMAGE,
+        cube,
+        n_clusters,
+        k_min=k_min,
+        k_max=k_max,
+        criterion=criterion,
+        options={"negatives": negatives, "blocks": None if in_memory is None else not in_memory},
+        progress=progress,
+        **parameters,
+    )
+    return cast(ImageClusters, found)
+
+
+def predict(
+    model: ONMF | ImageClusters, cube: Any, *, negatives: Negatives | None = None, progress: Progress | None = None
+) -> ImageClusters:
+    """Map another image of the same sensor with the clusters of a model.
+
+    Parameters
+    ----------
+    model : ONMF or ImageClusters
+        The result of :func:`cluster`, or the model that it saved, as :func:`onmf.load` reads it.
+    cube : Cube, path, array or xarray.DataArray
+        The image. Its bands must be those that the model was fitted on; wavelengths are compared if both have them.
+    negatives : {"refuse", "clip"}, optional
+        As in :func:`cluster`; by default as for the model.
+    progress : callable, optional
+        As in :func:`cluster`.
+
+    Returns
+    -------
+    ImageClusters
+        With the spectra of the model.
+    """
+    fitted = model.model if isinstance(model, ImageClusters) else model
+    check_kind(fitted, IMAGE)
+    if negatives is not None:
+        fitted = fitted.to_cpu()
+        fitted.extra_ = fitted.extra_ | {"negatives": negatives}
+    table: Any = read(cube)
+    return cast(ImageClusters, predict_table(fitted, table, kind=IMAGE, progress=progress))

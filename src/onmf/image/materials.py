@@ -1,48 +1,261 @@
-"""Names of clusters from the shapes of their spectra, for images whose materials are not known.
+"""The materials of an image: what is known of them, how clusters compare with it, and names where nothing is known.
 
-A name says how bright a cluster is in this image, and how its spectrum runs: ``dark and flat``. It does not guess the
-material, which a spectrum in unknown units does not tell; :func:`onmf.naming.rename_clusters` gives the right name.
+The truth of an image is true spectra, a true map, or both. Where there is none, a name says how bright a cluster is in
+this image, and how its spectrum runs: ``dark and flat``. It does not guess the material, which a spectrum in unknown
+units does not tell; :func:`onmf.naming.rename_clusters` gives the right name.
 """
 
-from __future__ import annotations
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from onmf.divergence import Array, FloatArray
+from onmf.io.csv_file import plain
+from onmf.io.limits import read_small
+from onmf.metrics import Scores, SpectraMatch, match_clusters, match_spectra
+from onmf.metrics import compare as scores_of
 from onmf.naming import distinct
 
-DARK, BRIGHT = 0.6, 1.4
-"""Mean brightness, relative to that of the image, below and above which a cluster is dark or bright."""
+from .files import Header, find_header, open_data, read_plane, read_variables
 
-SLOPE = 1.3
-"""Ratio of the last third of a spectrum to its first third from which it is rising, and its inverse falling."""
+DARK, BRIGHT = 0.6, 1.4  # a cluster is dark below, or bright above, so many times the mean brightness of the image
+
+SLOPE = 1.3  # Ratio of the last third of a spectrum to its first third from which it is rising, and its inverse falling
 
 MIDDLE = 1.25
 """Ratio of the middle third to the others from which a spectrum is high in the middle, and its inverse low."""
 
-RED, INFRARED = (640.0, 680.0), (770.0, 900.0)
-"""Wavelengths in nanometres before and behind the red edge of vegetation."""
+RED, INFRARED = (640.0, 680.0), (770.0, 900.0)  # nanometres before and behind the red edge of vegetation
 
-RED_EDGE = 0.4
-"""Normalised difference of these (NDVI) from which a spectrum has a red edge."""
+RED_EDGE = 0.4  # normalised difference of these (NDVI) from which a spectrum has a red edge
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Ground truth of an image.
+
+    Attributes
+    ----------
+    spectra : (materials, bands) array or None
+        True spectra, the endmembers.
+    labels : (lines, samples) array of int or None
+        True material of each pixel, −1 if unknown.
+    names : list of str or None
+        Names of the materials.
+    source : str
+        Origin of the truth, usually a path.
+    """
+
+    spectra: FloatArray | None = None
+    labels: Array | None = None
+    names: list[str] | None = None
+    source: str = ""
+
+    @property
+    def materials(self) -> list[str]:
+        """Names of all materials; those without a name are numbered from 1."""
+        number = 0 if self.labels is None else int(self.labels.max(initial=-1)) + 1
+        number = max(number, 0 if self.spectra is None else len(self.spectra))
+        known = list(self.names or [])[:number]
+        return known + [f"material {i + 1}" for i in range(len(known), number)]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Comparison of a clustering with the truth.
+
+    Attributes
+    ----------
+    mrsa : float or None
+        Mean removed spectral angle, averaged over the materials under the best matching; 0 to 100, lower is better.
+    spectra : SpectraMatch or None
+        The matching, with the angle of each material.
+    scores : Scores or None
+        Scores of the clusters against the materials, over the pixels of known material.
+    matched : dict of int to int
+        Material of each matched cluster.
+    materials : dict of int to str
+        Name of this material.
+    """
+
+    mrsa: float | None
+    spectra: SpectraMatch | None
+    scores: Scores | None
+    matched: dict[int, int]
+    materials: dict[int, str]
+
+    def against(self, kind: Any) -> str:
+        """What the clusters were compared with."""
+        return "the truth"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values for people to read, without those that do not apply."""
+        spectral = [] if self.mrsa is None else [("MRSA", f"{self.mrsa:.2f}")]
+        return spectral if self.scores is None else spectral + self.scores.facts()
+
+    def sentence(self) -> str:
+        """The facts in one line."""
+        return ", ".join(f"{name if name.isupper() else name.lower()} {value}" for name, value in self.facts())
+
+    def record(self) -> dict[str, Any]:
+        """The comparison as JSON values."""
+        return {"mrsa": self.mrsa, **({} if self.scores is None else self.scores.numbers())}
+
+    @property
+    def angles(self) -> dict[int, float]:
+        """MRSA of each cluster that is matched with a true spectrum."""
+        match = self.spectra
+        return {} if match is None else dict(zip(match.permutation.tolist(), match.angles.tolist(), strict=True))
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the pixels of known material whose cluster is matched with it; see :class:`onmf.metrics.Scores`."""
+        return None if self.scores is None else self.scores.accuracy
+
+
+def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
+    """Read the truth of an image.
+
+    Parameters
+    ----------
+    path : path
+        A MATLAB file with endmembers ``M`` (bands × materials) and optionally abundances ``A`` and names ``cood``; an
+        ENVI spectral library; a CSV file as ``onmf image`` writes it, with a row for each band and a column for each
+        material; or a label map: an image of one band or a matrix, with 0 or less for unknown pixels.
+    shape : tuple of int
+        Lines, samples and bands of the image.
+
+    Returns
+    -------
+    Truth
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file: give endmembers or a label map as truth.")
+    suffix = path.suffix.lower()
+    content = read_variables(path) if suffix == ".mat" else {}
+    found = None if suffix in (".csv", ".mat", ".npy", ".npz", ".tif", ".tiff") else find_header(path)
+    header = None if found is None else Header(found)
+    if suffix == ".csv":
+        truth = _read_table(path)
+    elif "M" in content:
+        truth = _from_endmembers(content, path, shape)
+    elif header is not None and header.is_library:
+        truth = _read_library(header, path)
+    else:
+        return _from_plane(read_plane(path), header, path, shape)
+    if truth.spectra is not None and truth.spectra.shape[1] > shape[2]:  # ``compare`` checks the number of used bands
+        raise ValueError(f"{path} has spectra of {truth.spectra.shape[1]} bands, but the image has {shape[2]}.")
+    return truth
+
+
+def _from_plane(plane: Array, header: Header | None, path: Path, shape: tuple[int, int, int]) -> Truth:
+    """The truth of a label map, whose ENVI header may name the classes; or of a matrix of spectra."""
+    if plane.shape != shape[:2]:
+        if shape[2] not in plane.shape:
+            raise ValueError(
+                f"{path} is {' × '.join(map(str, plane.shape))}, which fits neither the {shape[0]} × {shape[1]} pixels "
+                f"nor the {shape[2]} bands of the image."
+            )
+        spectra = plane if plane.shape[1] == shape[2] else plane.T
+        return Truth(spectra=spectra.astype(np.float64), source=str(path))
+    labels = np.full(shape[:2], -1, dtype=np.int32)
+    values, labels[plane > 0] = np.unique(plane[plane > 0], return_inverse=True)
+    classes = None if header is None else header.get("class names")
+    classes = classes if isinstance(classes, list) else []
+    names = [classes[int(value)] if value < len(classes) else f"class {value:g}" for value in values]
+    return Truth(labels=labels, names=names, source=str(path))
+
+
+def _from_endmembers(content: dict[str, Any], path: Path, shape: tuple[int, int, int]) -> Truth:
+    spectra, labels, names = _numbers(content["M"], (2,), f"{path}: M").T, None, None
+    if "A" in content:
+        A = _numbers(content["A"], (2, 3), f"{path}: A")
+        wanted = (len(spectra), *shape[:2])
+        if A.ndim == 2 and A.size == np.prod(wanted):
+            A = A.reshape(wanted, order="F")
+        if A.shape != wanted:
+            raise ValueError(
+                f"{path}: its abundances A have shape {A.shape}, not {wanted}, materials × lines × samples: they "
+                "belong to another image."
+            )
+        labels = A.argmax(axis=0).astype(np.int32)
+    if "cood" in content and np.size(content["cood"]) == len(spectra):
+        names = [str(np.squeeze(cell)).split("-")[-1].strip().lower() for cell in np.ravel(content["cood"])]
+    return Truth(spectra, labels, names, str(path))
+
+
+def _read_library(header: Header, path: Path) -> Truth:
+    # A library stores one spectrum after the other (a line each, one band), whatever its interleave says.
+    header.update({"bands": "1", "interleave": "bsq"})
+    spectra = np.asarray(open_data(header, path), dtype=np.float64)[:, :, 0]
+    names = header.get("spectra names", [str(number + 1) for number in range(len(spectra))])
+    if not isinstance(names, list) or len(names) != len(spectra):
+        raise ValueError(f"{header.path} says lines = {len(spectra)}, but its list spectra names has another length.")
+    return Truth(spectra, names=names, source=str(path))
+
+
+def _numbers(value: Any, dimensions: tuple[int, ...], where: str) -> FloatArray:
+    """Check that a value is a numeric array with one of these numbers of dimensions."""
+    if np.ndim(value) not in dimensions or not hasattr(value, "dtype") or value.dtype.kind not in "buif":
+        raise ValueError(f"{where} is not a numeric array of {' or '.join(map(str, dimensions))} dimensions.")
+    return np.asarray(value, dtype=np.float64)
+
+
+def _read_table(path: Path) -> Truth:
+    try:
+        text = read_small(path, 64, "a table of spectra has one line for each band")
+        head, *body = [row for row in csv.reader(io.StringIO(text, newline="")) if row] or [[]]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
+    first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
+    try:
+        spectra = np.array([[float(word) for word in row[first:]] for row in body]).T
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}. Expected a line of names, then a line of numbers for each band.") from None
+    if spectra.ndim != 2 or len(spectra) != len(head) - first or not len(spectra):
+        raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length, or are missing.")
+    names = [plain(name.strip()) for name in head[first:]]
+    return Truth(spectra, names=names, source=str(path))
+
+
+def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array) -> Comparison:
+    """Compare spectra (k, used bands) and labels (lines, samples; −1 is unassigned) of a clustering with the truth."""
+    match, scores, matched, names = None, None, {}, truth.materials
+    if truth.spectra is not None:
+        true_spectra = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
+        if true_spectra.shape[1] != spectra.shape[1]:
+            raise ValueError(
+                f"{truth.source} has spectra of {true_spectra.shape[1]} bands, but the image has {len(good_bands)}, of "
+                f"which {spectra.shape[1]} are used."
+            )
+        if len(true_spectra) > len(spectra):
+            raise ValueError(
+                f"{truth.source} has {len(true_spectra)} materials, too many to match with {len(spectra)} clusters: "
+                f"ask for at least {len(true_spectra)} clusters."
+            )
+        match = match_spectra(true_spectra, spectra)
+        matched = {int(cluster): material for material, cluster in enumerate(match.permutation)}
+    known: Any = np.full(labels.shape, -1) if truth.labels is None else truth.labels
+    both = (known >= 0) & (labels >= 0)
+    if both.any():
+        scores = scores_of(known[both], labels[both], n_clusters=len(spectra))
+        if match is None:
+            pairs = match_clusters(known[both], labels[both]).items()
+            matched = {int(cluster): int(material) for cluster, material in pairs}
+    materials = {cluster: names[material] for cluster, material in matched.items()}
+    return Comparison(None if match is None else match.mean, match, scores, matched, materials)
 
 
 def names_of_spectra(spectra: FloatArray, sizes: Array, nanometres: FloatArray | None) -> list[str]:
     """A short name of each cluster, from the brightness and the shape of its spectrum.
 
-    Parameters
-    ----------
-    spectra : (k, bands) array
-        Spectra at the mean brightness of the clusters.
-    sizes : (k,) array of int
-        Number of pixels of each cluster.
-    nanometres : (bands,) array or None
-        Wavelengths, if they are known.
-
-    Returns
-    -------
-    list of str
-        All different.
+    ``spectra`` (k, bands) are at the mean brightness of the clusters, ``sizes`` their numbers of pixels, ``nanometres``
+    the wavelengths, if they are known. All names differ.
     """
     values = np.maximum(np.asarray(spectra, dtype=np.float64), 0.0)
     levels = values.mean(axis=1)
@@ -53,14 +266,14 @@ def names_of_spectra(spectra: FloatArray, sizes: Array, nanometres: FloatArray |
     for level, spectrum in zip(levels, values[:, order], strict=True):
         shade = "dark and " if level < DARK * whole else "bright and " if level > BRIGHT * whole else ""
         names.append(shade + _shape(spectrum, waves))
-    tops = [] if waves is None else [f"{waves[band]:.0f}" for band in np.argmax(values[:, order], axis=1)]
-    for name in {name for name in names if names.count(name) > 1 and tops}:
-        alike = [k for k in range(len(names)) if names[k] == name]
-        peaks = [tops[k] for k in alike]
-        if len(set(peaks)) > 1:  # where they are strongest tells them apart
-            for k, peak in zip(alike, peaks, strict=True):
-                names[k] = f"{name} with peak at {peak} nm"
-    return distinct(names)
+    if waves is None:
+        return distinct(names)
+    tops = np.argmax(values[:, order], axis=1)
+    longer = [f"{name} with peak at {waves[top]:.0f} nm" for name, top in zip(names, tops, strict=True)]
+    both = list(zip(names, longer, strict=True))
+    peaks = {name: {peak for other, peak in both if other == name} for name in names}
+    # Where they are strongest tells clusters of the same shape apart.
+    return distinct([peak if len(peaks[name]) > 1 else name for name, peak in both])
 
 
 def _shape(spectrum: FloatArray, waves: FloatArray | None) -> str:
@@ -75,10 +288,10 @@ def _shape(spectrum: FloatArray, waves: FloatArray | None) -> str:
     if len(thirds) < 3:
         return "flat"
     start, middle, end = thirds
-    if middle > MIDDLE * max(start, end):
-        return "high in the middle"
-    if MIDDLE * middle < min(start, end):
-        return "low in the middle"
-    if end > SLOPE * start:
-        return "rising"
-    return "falling" if start > SLOPE * end else "flat"
+    shapes = {
+        "high in the middle": middle > MIDDLE * max(start, end),
+        "low in the middle": MIDDLE * middle < min(start, end),
+        "rising": end > SLOPE * start,
+        "falling": start > SLOPE * end,
+    }
+    return next((shape for shape, seen in shapes.items() if seen), "flat")

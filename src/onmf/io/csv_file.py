@@ -1,7 +1,5 @@
 """CSV files that all programs read the same way, and in which no spreadsheet finds a formula."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

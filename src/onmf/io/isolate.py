@@ -6,8 +6,6 @@ module, so it starts fast. Both processes talk through pipes: requests and answe
 There are no temporary files, and nothing in an answer is executed.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -18,23 +16,19 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import IO, Any
+from time import monotonic
+from typing import Any, Self
 
 import numpy as np
 
-LIBRARIES = 1 << 30
-"""Bytes of address space for the libraries of a reader."""
-
-MEMORY_FACTOR = 3
-"""Memory that reading a file may take, as a multiple of the largest size of its content."""
-
-SECONDS, BYTES_PER_SECOND = 120.0, 1e6
-"""Time that reading a file may take: enough for a slow disk on a busy machine."""
-
-AFTER = 60
-"""Seconds beyond its limit after which a worker ends itself, in case its parent no longer can."""
+LIBRARIES = 1 << 30  # bytes of address space for the libraries of a reader
+MEMORY_FACTOR = 3  # memory that reading a file may take, as a multiple of the largest size of its content
+SECONDS, BYTES_PER_SECOND = 120.0, 1e6  # time that reading may take: enough for a slow disk on a busy machine
+AFTER = 60  # seconds beyond its limit after which a worker ends itself, in case its parent no longer can
+NUMBERS = "buifc"  # kinds of dtypes that an answer may have
 
 START = """
 import json, runpy, sys
@@ -43,8 +37,8 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 """
 """Code of the worker: runs this file with the parent's import path."""
 
-NUMBERS = "buifc"
-"""Kinds of dtypes that an answer may have."""
+ARRAY = "\0array"
+"""Name of the only member of the JSON object that stands for an array: its type, shape and order. Its bytes follow."""
 
 ERRORS: dict[str, type[Exception]] = {
     error.__name__: error
@@ -63,17 +57,9 @@ class ReaderEnded(ValueError):
 class Isolated:
     """A worker process that calls functions, one at a time. It starts at the first call and ends with this object.
 
-    Parameters
-    ----------
-    name : str
-        The file, for error messages.
-    memory : int
-        Bytes that the worker may use in addition to its libraries, and that an answer may hold. On systems without
-        such a limit (Windows, macOS), only the answer is limited.
-    seconds : float
-        Time limit of a call.
-    environment : mapping, optional
-        Further environment variables for the worker.
+    ``name`` is the file, for error messages. ``memory`` is what the worker may use in addition to its libraries, and
+    what an answer may hold, in bytes. On systems without such a limit (Windows, macOS), only the answer is limited.
+    ``seconds`` is the time limit of a call, and ``environment`` has further environment variables for the worker.
     """
 
     def __init__(self, name: str, *, memory: int, seconds: float, environment: Mapping[str, str] | None = None) -> None:
@@ -81,7 +67,7 @@ class Isolated:
         self._reset()
 
     @classmethod
-    def for_file(cls, path: Path, length: int | None = None, environment: Mapping[str, str] | None = None) -> Isolated:
+    def for_file(cls, path: Path, length: int | None = None, environment: Mapping[str, str] | None = None) -> Self:
         """A worker whose limits of memory and time follow from the size of a file (``length``, if it is a folder)."""
         from onmf.io.limits import most  # not at the top: the worker runs this module, and imports nothing of onmf
 
@@ -96,58 +82,39 @@ class Isolated:
         self._end: Callable[[], object] = lambda: None
         self._owner = os.getpid()
 
-    def __reduce__(self) -> tuple[Callable[..., Isolated], tuple[Any, ...]]:
-        return _restore, (self.name, self.memory, self.seconds, self.environment)
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        options: dict[str, Any] = {key: vars(self)[key] for key in ("memory", "seconds", "environment")}
+        return partial(Isolated, self.name, **options), ()
 
-    def __enter__(self) -> Isolated:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def __call__(self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-        """Call a function in the worker.
+        """Call a function in the worker, with JSON values as arguments.
 
-        Parameters
-        ----------
-        function : function
-            From a module that imports nothing of this package. It returns None, numbers, strings, arrays of numbers,
-            or lists and dicts of these.
-        *arguments
-            JSON values.
-        seconds : float, optional
-            Time limit of this call, if it is shorter than that of others.
+        The function is of a module that imports nothing of this package. It returns None, numbers, strings, arrays of
+        numbers, or lists and dicts of these; tuples arrive as lists. ``seconds`` may shorten the time limit.
 
-        Returns
-        -------
-        object
-            The function's result, with lists in place of tuples.
-
-        Raises
-        ------
-        ReaderEnded
-            If the worker crashed or exceeded its limit of time or memory. An exception of the function itself is
-            raised as the nearest built-in exception.
+        Raises :class:`ReaderEnded` if the worker crashed or exceeded its limit of time or memory. An exception of the
+        function itself is raised as the nearest built-in exception.
         """
         if os.getpid() != self._owner:  # after a fork, the worker belongs to the parent
             self._reset()
         limit = self.seconds if seconds is None else min(seconds, self.seconds)
         with self._lock:
             process = self._start()
-            late = threading.Event()
-
-            def time_out() -> None:
-                late.set()
-                process.kill()
-
-            timer = threading.Timer(limit, time_out)
+            deadline = monotonic() + limit
+            timer = threading.Timer(limit, process.kill)
             timer.daemon = True
             timer.start()
             try:
                 answer = self._ask(process, function, arguments)
             except (EOFError, ConnectionError):
                 self._end()
-                if late.is_set():
+                if monotonic() >= deadline:
                     raise ReaderEnded(
                         f"{self.name} was not read within {limit:.0f} s: it is damaged, or its disk is too "
                         "slow. Copy it to another disk, or save it again."
@@ -158,12 +125,12 @@ class Isolated:
                 raise
             finally:
                 timer.cancel()
-            if late.is_set():
+            if monotonic() >= deadline:  # the timer may have killed it just after its answer
                 self._end()
         if "error" in answer:
             kind, text = answer["error"]
             if kind == "MemoryError":
-                raise ReaderEnded(self._memory_message())
+                raise self._too_large()
             raise ERRORS.get(kind, ValueError)(text)
         return answer["value"]
 
@@ -193,37 +160,42 @@ class Isolated:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **self.environment},
             )
             self._end = weakref.finalize(self, _end, self._process)
-            _widen(self._process.stdout)
+            with suppress(ImportError, AttributeError, OSError):  # Linux: through a larger pipe, images pass faster
+                import fcntl
+
+                fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, 1 << 20)  # type: ignore[arg-type]
             with suppress(BrokenPipeError):  # the first request reports it
                 _send(self._process.stdin, {"memory": self.memory, "seconds": self.seconds})
         return self._process
 
-    def _ask(
-        self, process: subprocess.Popen[bytes], function: Callable[..., Any], arguments: tuple[Any, ...]
-    ) -> dict[str, Any]:
+    def _ask(self, process: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
         """Send a request and receive the answer."""
-        assert process.stdin is not None
-        assert process.stdout is not None
         file = sys.modules[function.__module__].__file__
         _send(process.stdin, {"file": file, "function": function.__name__, "arguments": arguments})
         length = int.from_bytes(_read_into(process.stdout, bytearray(8)), "big")
         if length > self.memory:
-            raise ReaderEnded(self._memory_message())
-        answer = json.loads(_read_into(process.stdout, bytearray(length)))
-        arrays = []
-        left = self.memory
-        for code, shape, order in answer["arrays"]:
-            dtype = np.dtype(code)
-            left -= int(np.prod(shape, dtype=object)) * dtype.itemsize
-            if dtype.kind not in NUMBERS or left < 0:
-                raise ReaderEnded(self._memory_message())
-            array = np.empty(shape, dtype=dtype)
-            _read_into(process.stdout, array.reshape(-1).view(np.uint8).data)
-            arrays.append(array.T if order == "F" else array)
-        return {"error": answer["error"]} if "error" in answer else {"value": _unpack(answer["value"], arrays)}
+            raise self._too_large()
+        text = _read_into(process.stdout, bytearray(length))
+        arrays: list[Any] = []
 
-    def _memory_message(self) -> str:
-        return (
+        def make_array(value: dict[str, Any]) -> Any:
+            if ARRAY not in value:
+                return value
+            code, shape, order = value[ARRAY]
+            dtype = np.dtype(code)
+            size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+            if dtype.kind not in NUMBERS or size + sum(array.nbytes for array in arrays) > self.memory:
+                raise self._too_large()
+            arrays.append(np.empty(shape, dtype=dtype))
+            return arrays[-1].T if order == "F" else arrays[-1]
+
+        answer: dict[str, Any] = json.loads(text, object_hook=make_array)
+        for array in arrays:
+            _read_into(process.stdout, array.reshape(-1).view(np.uint8).data)
+        return answer
+
+    def _too_large(self) -> ReaderEnded:
+        return ReaderEnded(
             f"{self.name} takes more than {self.memory / 1e6:,.0f} MB to read, more than a file of its length should: "
             "it is damaged or malicious."
         )
@@ -238,31 +210,16 @@ class Isolated:
         return f"{self.name} is damaged: reading it crashed the reader ({cause}). Save it again, or get another copy."
 
 
-def _restore(name: str, memory: int, seconds: float, environment: dict[str, str]) -> Isolated:
-    """Rebuild from a pickle, without the worker."""
-    return Isolated(name, memory=memory, seconds=seconds, environment=environment)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Any) -> None:
     """Kill a worker and close its pipes."""
     process.kill()
     for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
         with suppress(OSError):  # unsent data no longer matter
             pipe.close()
     process.wait()
 
 
-def _widen(pipe: IO[bytes] | None) -> None:
-    """Enlarge the buffer of a pipe, if the system can (Linux): images pass through it faster."""
-    with suppress(ImportError, AttributeError, OSError):
-        import fcntl
-
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)  # type: ignore[arg-type]
-
-
-def _send(pipe: IO[bytes] | None, request: dict[str, Any]) -> None:
-    assert pipe is not None
+def _send(pipe: Any, request: dict[str, Any]) -> None:
     try:
         pipe.write(json.dumps(request).encode() + b"\n")
         pipe.flush()
@@ -272,33 +229,11 @@ def _send(pipe: IO[bytes] | None, request: dict[str, Any]) -> None:
         raise
 
 
-def _read_into(pipe: IO[bytes], buffer: Any) -> Any:
+def _read_into(pipe: Any, buffer: Any) -> Any:
     """Fill a buffer from a pipe, and return it."""
-    view, filled = memoryview(buffer), 0
-    while filled < len(view):
-        count = pipe.readinto(view[filled:])  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError
-        filled += count
+    if pipe.readinto(buffer) < len(buffer):
+        raise EOFError
     return buffer
-
-
-def _pack(value: Any, arrays: list[Any]) -> Any:
-    """Convert a value for JSON; its arrays are appended to ``arrays``."""
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
-    if isinstance(value, dict):
-        return {"dict": [[str(key), _pack(part, arrays)] for key, part in value.items()]}
-    if isinstance(value, list | tuple):
-        return [_pack(part, arrays) for part in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _unpack(value: Any, arrays: list[Any]) -> Any:
-    if isinstance(value, dict):
-        return arrays[value["array"]] if "array" in value else {k: _unpack(v, arrays) for k, v in value["dict"]}
-    return [_unpack(part, arrays) for part in value] if isinstance(value, list) else value
 
 
 def _limit(memory: int) -> None:
@@ -316,31 +251,37 @@ def _limit(memory: int) -> None:
             resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
-def _module(file: str, modules: dict[str, Any]) -> Any:
+@cache
+def _module(file: str) -> Any:
     """Load a module from its file, without its package."""
-    if file not in modules:
-        spec = spec_from_file_location(Path(file).stem, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        modules[file] = module
-    return modules[file]
+    spec: Any = spec_from_file_location(Path(file).stem, file)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def _answer(request: dict[str, Any], modules: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Call the function. → the answer, and the arrays in it"""
+def _answer(request: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Call the function. → the answer as JSON, and the arrays that follow it"""
     arrays: list[Any] = []
+
+    def encode(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"{type(value).__name__} is no part of an answer")
+        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+        arrays.append(value.T if order == "F" else value)  # transposed, it needs no copy
+        return {ARRAY: [value.dtype.str, arrays[-1].shape, order]}
+
     try:
-        function = getattr(_module(request["file"], modules), request["function"])
-        value = function(*request["arguments"])
-        return {"value": _pack(value, arrays)}, arrays
+        function = getattr(_module(request["file"]), request["function"])
+        return json.dumps({"value": function(*request["arguments"])}, default=encode), arrays
     except MemoryError:
-        return {"error": ["MemoryError", ""]}, []
+        return json.dumps({"error": ["MemoryError", ""]}), []
     except Exception as error:
         kind = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERRORS), "ValueError")
         text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-        return {"error": [kind, text]}, []
+        return json.dumps({"error": [kind, text]}), []
 
 
 def _serve() -> None:
@@ -350,21 +291,15 @@ def _serve() -> None:
     os.dup2(2, 1)  # keep what libraries print out of the answers
     limits = json.loads(sys.stdin.buffer.readline())
     _limit(limits["memory"])
-    modules: dict[str, Any] = {}
+    set_alarm = getattr(signal, "alarm", lambda seconds: None)  # not on Windows
     for line in sys.stdin.buffer:
-        if hasattr(signal, "alarm"):
-            signal.alarm(int(limits["seconds"]) + AFTER)
-        answer, arrays = _answer(json.loads(line), modules)
-        # An array in Fortran order is sent transposed, which needs no copy.
-        sent = [array.T if array.flags.f_contiguous and not array.flags.c_contiguous else array for array in arrays]
-        headers = [(a.dtype.str, s.shape, "C" if a is s else "F") for a, s in zip(arrays, sent, strict=True)]
-        text = json.dumps({**answer, "arrays": headers}).encode()
-        out.write(len(text).to_bytes(8, "big") + text)
-        for array in sent:
+        set_alarm(int(limits["seconds"]) + AFTER)
+        text, arrays = _answer(json.loads(line))
+        out.write(len(text).to_bytes(8, "big") + text.encode())
+        for array in arrays:
             out.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         out.flush()
-        if hasattr(signal, "alarm"):
-            signal.alarm(0)
+        set_alarm(0)
 
 
 if __name__ == "__main__":

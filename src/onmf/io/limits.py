@@ -3,44 +3,37 @@
 No file fills the memory, and none is read without end.
 """
 
-from __future__ import annotations
-
 import io
+import math
 import os
 import stat
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-FREE = 100_000_000
-"""Decompressed size in bytes that is always allowed."""
+import numpy as np
+from numpy.lib import format as npy
 
-MOST_GROWTH = 250
-"""Above that, the largest ratio of decompressed to compressed size. Text and counts have ratios of 3 to 50."""
-
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Compression methods allowed in a zip archive. Other decompressors allocate memory before they produce output."""
+FREE = 100_000_000  # decompressed size in bytes that is always allowed
+MOST_GROWTH = 250  # above that, the largest ratio of decompressed to compressed size; text and counts have 3 to 50
 
 
 def read_small(path: Path, megabytes: int, what: str) -> str:
     """Read a text in UTF-8 from a file or a pipe. Refuse one of more bytes; ``what`` says what was expected."""
-    with open(path, "rb", opener=_open_at_once) as file:
+
+    def open_at_once(path: str, flags: int) -> int:  # a named pipe does not wait for a writer
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+        if hasattr(os, "O_NONBLOCK"):
+            os.set_blocking(descriptor, True)
+        return descriptor
+
+    with open(path, "rb", opener=open_at_once) as file:
         data = file.read((megabytes << 20) + 1)
         if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise ValueError(f"{path} is a pipe that nothing was written to: start its writer first, or name a file.")
     if len(data) > megabytes << 20:
         raise ValueError(f"{path} is larger than {megabytes} MB: {what}.")
     return data.decode("utf-8-sig")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file. A named pipe does not wait for a writer."""
-    if not hasattr(os, "O_NONBLOCK"):
-        return os.open(path, flags)
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    os.set_blocking(descriptor, True)
-    return descriptor
 
 
 def most(length: int) -> int:
@@ -71,26 +64,24 @@ def check_shape(name: str, rows: int, columns: int, length: int) -> None:
         )
 
 
-def check_zip_growth(file: IO[bytes], name: str) -> None:
-    """Refuse a zip archive (such as an npz file) whose directory lists more bytes than the limit.
+def npy_header(file: IO[bytes], length: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of an array in npy format: its shape, whether its order is Fortran's, and its type.
 
-    A directory that understates a member does no harm: Python's reader stops at the listed length.
+    Refuse an array that claims more than the ``length`` bytes of the file: NumPy allocates memory before it reads.
     """
-    length = file.seek(0, 2)
-    file.seek(0)
     try:
-        with zipfile.ZipFile(file) as archive:
-            infos = archive.infolist()
-    except Exception as error:  # zipfile may raise anything on a damaged file
-        raise ValueError(f"{name} is damaged, or not a zip archive: {error}.") from error
-    finally:
-        file.seek(0)
-    check_growth(name, sum(info.file_size for info in infos), length)
-    if unusual := next((info.filename for info in infos if info.compress_type not in METHODS), None):
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran_order, dtype = read(file)
+    except Exception as error:  # NumPy evaluates the header as a Python literal, which raises many kinds of errors
+        raise ValueError(f"it has no valid .npy header: {error}") from error
+    needed = file.tell() + math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or needed > length:
         raise ValueError(
-            f"{name} holds {unusual[:200]!r}, compressed in a way that npz files never are: it is refused. Unpack it "
-            "yourself if you trust it."
+            f"it claims the shape {str(shape)[:80]} and the type {dtype}, which makes {needed:,} bytes, but it has "
+            f"{length:,}"
         )
+    return shape, fortran_order, dtype
 
 
 class Bounded(io.RawIOBase):

@@ -1,18 +1,27 @@
-"""Fitted models as files.
+"""Fitted models as files that are safe to read: no pickle, no code, and memory bounded by the file's length.
 
-The file is a container (:mod:`onmf.io.container`) whose contents follow :mod:`onmf.io.schema`. The page
-docs/explanation/model-file.md describes the format for readers in other languages.
+The file is a zip file. ``metadata.json`` names the format and lists every other member with its length and SHA-256.
+``arrays/NAME.npy`` and ``parts/NAME.json`` hold the contents. No member is compressed, so reading a file never takes
+more memory than a small multiple of its length, whatever sizes it claims. Everything in a file is checked before it is
+used, and everything in a model before it is written. The page docs/explanation/model-file.md describes the format for
+readers in other languages.
 """
 
-from __future__ import annotations
-
+import hashlib
+import io
+import json
+import math
 import os
 import platform
+import re
+import stat
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from inspect import isabstract, signature
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import scipy
@@ -21,42 +30,78 @@ import sklearn
 from onmf import divergence as divergences
 from onmf._version import __version__
 from onmf.backend import Backend
+from onmf.data import NAMES as ENGINES
 from onmf.data import Engine
-from onmf.divergence import Array, Bregman, Convex, Divergence, NegativeBinomial
+from onmf.divergence import NAMES as DIVERGENCES
+from onmf.divergence import Array, Bregman, Convex, Divergence
 from onmf.divergence.consistency import check_consistent
-from onmf.fit import Agreement, Clustering
+from onmf.fit import STARTS, Agreement, Clustering
+from onmf.kinds import get_kind
 
-from .container import Container, Refused, damaged, read_container, write_container
-from .rules import FLAG, NULL, STRING, Rule, abbreviate, check, either, number, of_type, one_of, strings
-from .schema import check_arrays, check_centroids, check_fitted, check_parameters, check_parts
+from .files import write_whole
+from .limits import npy_header
+from .rules import (
+    FLAG,
+    NULL,
+    STRING,
+    Rule,
+    abbreviate,
+    array,
+    check,
+    either,
+    integer,
+    number,
+    of_type,
+    one_of,
+    optional,
+    require,
+    strings,
+)
 
-SETTING = either(STRING, FLAG, NULL, number(), of_type(list, "a list"))
-"""A field of a user's divergence."""
+FORMAT, VERSION = "an onmf model", 1
 
-FORMAT = "an onmf model"
-VERSION = 1
+METADATA = "metadata.json"
+is_member = re.compile(r"(arrays/[A-Za-z0-9_.-]{1,80}\.npy|parts/[A-Za-z0-9_.-]{1,80}\.json)").fullmatch
+MOST_MEMBERS = 1000
+LARGEST_METADATA = 1 << 24
+DEEPEST = 100  # levels of nesting that JSON may have; recursion to this depth is safe
+
+ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows")
+"""Attributes of a clustering that are arrays of the file."""
+
+NUMBERS = ("objective", "n_iter", "stop_reason", "n_filled", "n_sweeps")
+"""Attributes of a clustering that are values in the metadata of the file."""
+
+MATRIX = Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
+FLOATS, INTEGERS = ("float32", "float64"), ("int32", "int64")
+SETTING = either(STRING, FLAG, NULL, number(), of_type(list, "a list"))  # a field of a user's divergence
+
+PARAMETERS: dict[str, Rule] = {
+    "n_clusters": integer(1),
+    "beta_loss": either(one_of(*DIVERGENCES), number(), of_type(Divergence, "a divergence")),
+    "init": either(one_of(*STARTS), MATRIX),
+    "n_init": integer(1),
+    "max_iter": integer(1),
+    "tol": number(0),
+    "refine": one_of(None, "local-search"),
+    "n_consensus": integer(1),
+    "smoothing": number(0),
+    "engine": one_of(*ENGINES),
+    "n_threads": either(NULL, integer(1, 1024)),
+    "random_state": either(NULL, integer(0, 2**32 - 1)),
+    "forgetting": number(0, 1),
+    "sparse_output": FLAG,
+    "verbose": either(integer(), FLAG),
+}
+"""Parameters of the estimator. Those that a file does not name have their defaults."""
 
 
 @dataclass(frozen=True)
 class SavedModel:
     """The contents of a model file: everything that a fitted estimator needs.
 
-    Attributes
-    ----------
-    parameters : dict
-        Parameters of the estimator.
-    divergence : Divergence
-        The divergence of the fit.
-    clustering : Clustering
-        The result.
-    engine : str
-        Name of the engine that ran.
-    feature_names : list of str or None
-        Names of the features, if X had any.
-    extra : dict
-        The ``"kind"`` of data, and further parts by name.
-    provenance : dict
-        The date and the versions with which the file was written.
+    ``extra`` has the ``"kind"`` of data, and further parts by name; ``provenance`` the date and the versions with which
+    the file was written.
     """
 
     parameters: dict[str, Any]
@@ -68,132 +113,291 @@ class SavedModel:
     provenance: dict[str, Any]
 
 
+class Refused(ValueError):
+    """A file is damaged or of another format. The message names the file."""
+
+
+class Unregistered(ValueError):
+    """A file names a divergence that is neither of onmf nor registered."""
+
+
+def damaged(path: Any, what: object) -> ValueError:
+    """The error for a damaged file; ``what`` says what is wrong inside it."""
+    return Refused(f"{path} is damaged: {_reason(what)}. Write it again, or take another copy.")
+
+
 def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
     """Write a model file, whole or not at all.
 
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    saved : SavedModel
-        The model. Parameters that are code (a callable ``init``, an unregistered divergence, a random state object) are
-        refused, because the file holds no code.
+    Parameters that are code (a callable ``init``, an unregistered divergence, a random state object) are refused,
+    because the file holds no code.
     """
-    clustering, extra = saved.clustering, dict(saved.extra)
-    arrays: dict[str, Array | None] = {
-        "centroids": clustering.centroids,
-        "masses": clustering.masses,
-        "labels": clustering.labels,
-        "scales": clustering.scales,
-        "margins": clustering.margins,
-        "init_rows": clustering.init_rows,
-        "agreement": None if clustering.agreement is None else clustering.agreement.rows,
-        **{f"history.{name}": values for name, values in clustering.history.items()},
-    }
-    parameters = {name: _encode(name, value, arrays) for name, value in saved.parameters.items()}
-    kind = extra.pop("kind", "matrix")
-    parts = {}
-    for name, part in extra.items():
-        if isinstance(part, np.ndarray) and part.dtype.kind in "biuf":
-            arrays[f"extra.{name}"] = part
-        else:
-            parts[name] = part
+    clustering, agreement = saved.clustering, saved.clustering.agreement
+    arrays = {name: getattr(clustering, name) for name in ARRAYS}
+    arrays["agreement"] = None if agreement is None else agreement.rows
+    arrays |= {f"history.{name}": values for name, values in clustering.history.items()}
     metadata = {
         "onmf_version": __version__,
-        "kind": kind,
-        "parameters": parameters,
+        "kind": saved.extra.get("kind", "matrix"),
+        "parameters": {name: _encode(name, value, arrays) for name, value in saved.parameters.items()},
         "divergence": _encode_divergence("divergence", saved.divergence),
         "fitted": {
-            "objective": clustering.objective,
-            "n_iter": clustering.n_iter,
-            "stop_reason": clustering.stop_reason,
-            "n_filled": clustering.n_filled,
-            "n_sweeps": clustering.n_sweeps,
-            "agreement": None if clustering.agreement is None else clustering.agreement.overall,
+            **{name: getattr(clustering, name) for name in NUMBERS},
+            "agreement": None if agreement is None else agreement.overall,
             "engine": saved.engine,
         },
-        "provenance": saved.provenance or provenance(),
+        "provenance": saved.provenance,
     }
+    parts = {}
+    for name, part in saved.extra.items():
+        if isinstance(part, np.ndarray) and part.dtype.kind in "biuf":
+            arrays[f"extra.{name}"] = part
+        elif name != "kind":
+            parts[name] = part
     if saved.feature_names is not None:
         parts["feature_names_in"] = saved.feature_names
-    contents = Container(metadata, {name: array for name, array in arrays.items() if array is not None}, parts)
+    arrays = {name: array for name, array in arrays.items() if array is not None}
     try:
-        if _model(contents).divergence != saved.divergence:
-            raise ValueError(f"a file makes another object of {saved.divergence!r}: make its fields numbers or tuples")
+        same = _model(_json(_json_bytes("metadata", metadata)), arrays, parts).divergence == saved.divergence
+        require(same, f"a file makes another object of {saved.divergence!r}: make its fields numbers or tuples")
     except ValueError as error:  # do not write a file that could not be read back
         raise ValueError(f"The model cannot be saved: {str(error).rstrip('.')}.") from error
-    write_container(path, contents, kind=FORMAT, version=VERSION)
+    members = {f"arrays/{name}.npy": _array_bytes(name, array) for name, array in arrays.items()}
+    members |= {f"parts/{name}.json": _json_bytes(name, part) for name, part in parts.items()}
+    for name in members:
+        require(is_member(name), f"{name!r} is not a valid name for a part: use letters, digits, '_', '-' and '.'.")
+    listed = {name: {"bytes": len(data), "sha256": _checksum(data)} for name, data in members.items()}
+    metadata = {"format": FORMAT, "format_version": VERSION, **metadata, "members": listed}
+
+    def write(file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in {METADATA: _json_bytes("metadata", metadata), **members}.items():
+                archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), data)
+
+    write_whole(Path(path), write)
 
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model file; see :func:`onmf.load`.
+    """Read a file that :func:`write_model` wrote; see :func:`onmf.load`.
 
-    Parameters
-    ----------
-    path : str or path
-        A file that :func:`write_model` wrote.
-
-    Returns
-    -------
-    SavedModel
+    Raises :class:`Refused` if the file is of another format or of a newer version, damaged, or malicious.
     """
-    contents = read_container(path, kind=FORMAT, version=VERSION)
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not {FORMAT}: name a file.")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
+        raise ValueError(f"{path} is not {FORMAT}: it is a device or a pipe, not a file.")
     try:
-        return _model(contents)
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            contents = _contents(archive, path)
+    except Refused:
+        raise
+    except ValueError as error:
+        raise damaged(path, error) from error
+    except Exception as error:  # zipfile may raise anything
+        raise Refused(f"{path} is not {FORMAT}, or is damaged: {_reason(error)}.") from error
+    try:
+        return _model(*contents)
     except Unregistered as error:
         raise Refused(f"{path} cannot be loaded: {error}") from error
     except ValueError as error:
-        raise damaged(path, str(error).rstrip(".")) from error
+        raise damaged(path, error) from error
 
 
-def _model(contents: Container) -> SavedModel:
+def _contents(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str, Any]]:
+    """Metadata, arrays and parts of a file. Lengths and checksums are verified before contents are used."""
+    entries = archive.infolist()
+    lengths = {info.filename: info.file_size for info in entries}
+    foreign = Refused(f"{path} is not {FORMAT}: it is a zip file without a {METADATA} that says so.")
+    if METADATA not in lengths:
+        raise foreign
+    require(len(lengths) == len(entries) <= MOST_MEMBERS, "it has too many members, or the same one twice")
+    for info in entries:
+        name, encrypted = info.filename, info.flag_bits & 0x1
+        require(name == METADATA or is_member(name), f"it holds {name[:80]!r}, which does not belong there")
+        stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+        require(stored and not encrypted, f"{name} is compressed or encrypted, which is not allowed")
+    require(sum(lengths.values()) <= path.stat().st_size, "its members claim to be longer than the file")
+    require(lengths[METADATA] <= LARGEST_METADATA, f"its {METADATA} is too large")
+    metadata = _parse(METADATA, archive.read(METADATA))
+    if metadata.get("format") != FORMAT:
+        raise foreign
+    written = metadata.get("format_version")
+    require(integer(1).fits(written), "it does not state its format version")
+    if written > VERSION:
+        newer = str(metadata.get("onmf_version", "unknown"))[:20]
+        raise Refused(
+            f"{path} was written by a newer onmf ({newer}, format {written}); this one reads up to format {VERSION}: "
+            "upgrade onmf."
+        )
+    listed = metadata.pop("members", None)
+    complete = isinstance(listed, dict) and set(listed) == set(lengths) - {METADATA}
+    require(complete, f"its members differ from those that its {METADATA} lists")
+    found: dict[str, dict[str, Any]] = {"arrays": {}, "parts": {}}
+    for name, expected in listed.items():
+        as_listed = isinstance(expected, dict) and expected.get("bytes") == lengths[name]
+        require(as_listed, f"the length of {name} differs from the one in its {METADATA}")
+        data = archive.read(name)
+        require(_checksum(data) == expected.get("sha256"), f"the checksum of {name} is wrong")
+        folder, short = name.rsplit(".", 1)[0].split("/")
+        found[folder][short] = _parse(name, data)
+    return metadata, found["arrays"], found["parts"]
+
+
+def _parse(name: str, data: bytes) -> Any:
+    """The array or the JSON value in a member of the file."""
+    form, parse = ("JSON", _json) if name.endswith(".json") else ("an array", _parse_array)
+    try:
+        return parse(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is not {form}: {_reason(error)[:200]}") from error
+
+
+def _array_bytes(name: str, array: Array) -> bytes:
+    array = np.asarray(array)
+    require(array.dtype.kind in "biuf", f"{name} holds {array.dtype} values: only arrays of numbers can be stored.")
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _parse_array(data: bytes) -> Array:
+    """The array in a .npy file. Its shape is checked against the number of bytes before memory is allocated."""
+    buffer = io.BytesIO(data)
+    shape, fortran_order, dtype = npy_header(buffer, len(data))
+    require(dtype.kind in "biuf" and not fortran_order, "it holds something other than plain numbers")
+    start = buffer.tell()
+    exact = math.prod(shape) * dtype.itemsize == len(data) - start
+    require(exact, f"it claims the shape {str(shape)[:80]}, which its length contradicts")
+    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _json_bytes(name: str, value: Any) -> bytes:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        raise TypeError(f"{type(value).__name__} is not a number, string, list or dict")
+
+    try:
+        data = json.dumps(value, ensure_ascii=False, indent=1, default=plain).encode()
+        _json(data)  # do not write what could not be read back
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name} cannot be stored as JSON: {_reason(error)}.") from error
+    return data
+
+
+def _json(data: bytes) -> Any:
+    """Parse JSON; refuse duplicate names, lone surrogates and deep nesting."""
+
+    def as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        require(len(members) == len(pairs), "an object has the same name twice")
+        return members
+
+    value = json.loads(data.decode(), object_pairs_hook=as_dict)
+    level = [value]
+    for _ in range(DEEPEST):
+        lists = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [child for each in lists for child in each]
+        if not level:
+            json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate
+            return value
+    raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _reason(error: object) -> str:
+    """The message of an error on one line, without its full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, Any]) -> SavedModel:
     """The model in a file. Every value is checked first."""
-    metadata, arrays, parts = contents.metadata, contents.arrays, contents.parts
-    k, p = check_arrays(arrays)
+    check({"centroids": MATRIX}, arrays)
+    k, p = arrays["centroids"].shape
+    n = arrays["labels"].size if "labels" in arrays else 0
+    require(k > 0 and p > 0, "it has no centroids")
+    check(
+        {
+            "centroids": array(FLOATS, k, p),
+            "masses": array(FLOATS, k),
+            "labels": array(INTEGERS, n, low=0, high=k - 1),
+            "scales": array(FLOATS, n),
+            "margins": optional(array(FLOATS, n, low=-np.inf, high=np.inf)),
+            "agreement": optional(array(FLOATS, n)),
+            "init_rows": optional(array(INTEGERS, k, low=0, high=2**53)),
+            "history.moved": optional(array(FLOATS + INTEGERS, None, low=0, high=2**53)),
+        },
+        arrays,
+    )
+    for name, values in arrays.items():
+        require(values.ndim == 1 or not name.startswith("history."), f"its {name} is not a list of numbers")
     check(dict.fromkeys(("parameters", "divergence", "fitted", "provenance"), of_type(dict, "a JSON object")), metadata)
     check({"kind": STRING}, metadata)
     divergence = _decode_divergence(metadata["divergence"])
     check_consistent(divergence, p)
-    check_centroids(divergence, arrays["centroids"], arrays["masses"])
+    _check_centroids(divergence, arrays["centroids"], arrays["masses"])
     parameters = {name: _decode(name, value, arrays) for name, value in metadata["parameters"].items()}
-    check_parameters(parameters)
+    check({name: optional(rule) for name, rule in PARAMETERS.items()}, parameters, "parameter ", closed=True)
     fitted = metadata["fitted"]
-    check_fitted(fitted, k)
-    if fitted["agreement"] is not None and "agreement" not in arrays:
-        raise ValueError("'agreement' is missing")
+    check(
+        {
+            "objective": number(infinite=True),
+            "n_iter": integer(),
+            "stop_reason": STRING,
+            "n_filled": integer(0, k),
+            "n_sweeps": integer(),
+            "agreement": either(NULL, number()),
+            "engine": STRING,
+        },
+        fitted,
+    )
+    require(fitted["agreement"] is None or "agreement" in arrays, "'agreement' is missing")
     check(dict.fromkeys(metadata["provenance"], STRING), metadata["provenance"], "provenance ")
+    extra = {**parts, **_named(arrays, "extra.")}
+    require("kind" not in extra, "it has a part named 'kind'")
+    names = extra.pop("feature_names_in", None)
+    require(names is None or strings(p).fits(names), "its feature names do not match its centroids")
+    check_parts(metadata["kind"], extra, k, p)
     clustering = Clustering(
-        labels=arrays["labels"],
-        scales=arrays["scales"],
-        centroids=arrays["centroids"],
-        objective=float(fitted["objective"]),
-        n_iter=fitted["n_iter"],
-        stop_reason=fitted["stop_reason"],
-        history={name[8:]: values for name, values in arrays.items() if name.startswith("history.")},
-        masses=arrays["masses"],
-        n_filled=fitted["n_filled"],
-        init_rows=arrays.get("init_rows"),
+        **{name: arrays.get(name) for name in ARRAYS},  # type: ignore[arg-type]
+        **{name: fitted[name] for name in NUMBERS} | {"objective": float(fitted["objective"])},
+        history=_named(arrays, "history."),
         parameters=parameters,
-        margins=arrays.get("margins"),
-        n_sweeps=fitted["n_sweeps"],
         agreement=None if fitted["agreement"] is None else Agreement(float(fitted["agreement"]), arrays["agreement"]),
     )
-    extra = {**parts, **{name[6:]: values for name, values in arrays.items() if name.startswith("extra.")}}
-    if "kind" in extra:
-        raise ValueError("it has a part named 'kind'")
-    names = extra.pop("feature_names_in", None)
-    if names is not None and not strings(p).fits(names):
-        raise ValueError("its feature names do not match its centroids")
-    check_parts(metadata["kind"], extra, k, p)
-    return SavedModel(
-        parameters=parameters,
-        divergence=divergence,
-        clustering=clustering,
-        engine=fitted["engine"],
-        feature_names=names,
-        extra={"kind": metadata["kind"], **extra},
-        provenance=metadata["provenance"],
-    )
+    extra = {"kind": metadata["kind"], **extra}
+    return SavedModel(parameters, divergence, clustering, fitted["engine"], names, extra, metadata["provenance"])
+
+
+def check_parts(kind: str, parts: Mapping[str, Any], k: int, p: int) -> None:
+    """Refuse a model of a known kind, with k clusters and p features, whose parts are missing or wrong.
+
+    Other kinds may have any parts.
+    """
+    known = get_kind(kind)
+    check(known.rules(k, p), parts, "part ")
+    known.check(parts)
+
+
+def _check_centroids(divergence: Divergence, C: Array, masses: Array) -> None:
+    """Refuse centroids with which no row can be compared, or whose sum overflows."""
+    signed = divergence.domain != "real" and bool((C < 0).any())
+    require(not signed, f"its centroids have negative entries, which {divergence.name} does not allow")
+    with np.errstate(all="ignore"):
+        finite = [np.isfinite(values).all() for values in (divergence.normalise(C), masses @ C)]
+        comparable = (divergence.templates(C) < np.inf).all()  # -inf is fine: a zero entry may cost infinity
+    require(all(finite) and comparable, "its centroids are too large or too small to compute with")
+
+
+def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
 
 
 def provenance() -> dict[str, Any]:
@@ -208,12 +412,10 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _encode(name: str, value: Any, arrays: dict[str, Array | None]) -> Any:
+def _encode(name: str, value: Any, arrays: dict[str, Any]) -> Any:
     """A parameter as a JSON value; an array is added to ``arrays``."""
-    if value is None or isinstance(value, str | bool | int | float):
+    if value is None or isinstance(value, str | bool | int | float | np.generic):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Divergence):
         return _encode_divergence(name, value)
     if isinstance(value, Engine | Backend):
@@ -233,30 +435,25 @@ def _decode(name: str, value: Any, arrays: Mapping[str, Array]) -> Any:
     if "array" not in value:
         return _decode_divergence(value)
     key = f"parameter.{name}"
-    if value["array"] != key or key not in arrays:
-        raise ValueError(f"the array of its parameter {name} is missing")
+    require(value["array"] == key and key in arrays, f"the array of its parameter {name} is missing")
     return arrays[key]
-
-
-class Unregistered(ValueError):
-    """A file names a divergence that is neither of onmf nor registered."""
 
 
 def _encode_divergence(name: str, value: Divergence) -> dict[str, Any]:
     kind = type(value)
-    if isinstance(value, Bregman):
-        raise ValueError(
-            f"{name}={value!r} cannot be saved: a model file holds no code, so no functions. Write a subclass of "
-            "onmf.divergence.Divergence and register it."
-        )
-    if _known(kind.__name__) is not kind:
-        raise ValueError(
-            f"{name}={value!r} cannot be saved: a model file holds no code, and its class is not registered. Call "
-            f"onmf.divergence.register({kind.__name__}) here, and where the model is loaded."
-        )
+    require(
+        not isinstance(value, Bregman),
+        f"{name}={value!r} cannot be saved: a model file holds no code, so no functions. Write a subclass of "
+        "onmf.divergence.Divergence and register it.",
+    )
+    require(
+        _known(kind.__name__) is kind,
+        f"{name}={value!r} cannot be saved: a model file holds no code, and its class is not registered. Call "
+        f"onmf.divergence.register({kind.__name__}) here, and where the model is loaded.",
+    )
     of_onmf = kind.__name__ not in divergences.REGISTERED
     settings = asdict(value) if of_onmf and not isinstance(value, Convex) else value.settings()
-    return {"divergence": kind.__name__, **{key: _listed(each) for key, each in settings.items()}}
+    return {"divergence": kind.__name__, **settings}
 
 
 def _decode_divergence(value: dict[str, Any]) -> Divergence:
@@ -269,23 +466,18 @@ def _decode_divergence(value: dict[str, Any]) -> Divergence:
         )
     if kind is None:
         raise ValueError(f"its divergence {abbreviate(name)} is unknown")
-    parameters = {key: each for key, each in value.items() if key != "divergence"}
-    made = [field.name for field in fields(kind) if field.init]
-    known = {field.name: number() for field in fields(kind)}
+    values = {key: each for key, each in value.items() if key != "divergence"}
+    taken = signature(kind).parameters
     if kind.__name__ in divergences.REGISTERED:
-        known = dict.fromkeys(signature(kind).parameters, SETTING)
-    elif kind is NegativeBinomial:
-        known = {"theta": either(number(), one_of("auto")), "scale": one_of("size", "fit"), "smoothing": number()}
-    unknown = Rule(lambda value: False, "a known parameter")
-    check({key: known.get(key, unknown) for key in parameters} | known, parameters, f"{name} ")
-    if kind.__name__ in divergences.REGISTERED:
-        try:
-            return kind(**{key: _tupled(each) for key, each in parameters.items()})
-        except Exception as error:  # of the user's own code
-            raise ValueError(f"{name} does not take these values: {error}") from error
-    if kind is NegativeBinomial:
-        return kind(**parameters)
-    return kind(**{key: float(parameters[key]) for key in made})
+        check(dict.fromkeys(taken, SETTING), values, f"{name} ", closed=True)
+    else:
+        fixed = [field.name for field in fields(kind) if not field.init]
+        check(dict.fromkeys([*taken, *fixed], either(number(), STRING)), values, f"{name} ", closed=True)
+        values = {key: float(each) if isinstance(each, int) else each for key, each in values.items()}
+    try:
+        return kind(**{key: _tupled(values[key]) for key in taken})
+    except Exception as error:  # which one depends on the class
+        raise ValueError(f"{name} does not take these values: {error}") from error
 
 
 def _known(name: str) -> type[Divergence] | None:
@@ -295,15 +487,8 @@ def _known(name: str) -> type[Divergence] | None:
     return kind if concrete else None
 
 
-def _listed(value: Any) -> Any:
-    """A field of a divergence as JSON takes it."""
-    if isinstance(value, tuple):
-        return [_listed(each) for each in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _tupled(value: Any) -> Any:
-    """The same from JSON."""
+    """A value of a divergence from JSON: tuples in place of lists."""
     if isinstance(value, dict):
         raise ValueError("it holds an object where a number or a text belongs")
     return tuple(map(_tupled, value)) if isinstance(value, list) else value

@@ -1,7 +1,5 @@
 """Rules for values read from a file: what each value must be, in code and in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -19,8 +17,19 @@ class Rule(NamedTuple):
     required: bool = True
 
 
-def check(rules: Mapping[str, Rule], values: Mapping[str, Any], prefix: str = "") -> None:
-    """Refuse values that are missing or break their rule; ``prefix`` goes before a name in the message."""
+def require(valid: object, message: str) -> None:
+    """Raise ValueError with the message if something is not valid."""
+    if not valid:
+        raise ValueError(message)
+
+
+def check(rules: Mapping[str, Rule], values: Mapping[str, Any], prefix: str = "", *, closed: bool = False) -> None:
+    """Refuse values that are missing or break their rule, and if ``closed`` those without a rule.
+
+    ``prefix`` goes before a name in the message.
+    """
+    if closed and (unknown := sorted(set(values) - set(rules))):
+        raise ValueError(f"its {prefix}{unknown[0]} is {abbreviate(values[unknown[0]])}, not a known parameter")
     for name, rule in rules.items():
         if name not in values:
             if rule.required:
@@ -89,6 +98,21 @@ def json_object(rules: Mapping[str, Rule], *, closed: bool = False) -> Rule:
     return Rule(fits, f"a JSON object ({members})")
 
 
+def array(types: tuple[str, ...], *shape: int | None, low: float = -LARGEST, high: float = LARGEST) -> Rule:
+    """An array of one of the types, with values in an interval and never NaN; an axis None has any length."""
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, np.ndarray) or value.dtype.name not in types or value.ndim != len(shape):
+            return False
+        if any(length not in (None, found) for length, found in zip(shape, value.shape, strict=True)):
+            return False
+        return not value.size or bool(low <= value.min().item() <= value.max().item() <= high)
+
+    lengths = str(shape).replace("None", "any")
+    span = "finite values" if (low, high) == (-LARGEST, LARGEST) else f"values from {low:g} to {high:g}"
+    return Rule(fits, f"an array of {' or '.join(types)} with the shape {lengths} and {span}")
+
+
 def is_array(value: Any, kinds: str) -> bool:
     """Whether a value is an array of the given dtype kinds, with floats small enough to be squared."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
@@ -99,10 +123,11 @@ def is_array(value: Any, kinds: str) -> bool:
 def abbreviate(value: Any) -> str:
     """A value for an error message, cut to 60 characters."""
     if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} with the shape {value.shape}"
+        numbers = value.size and value.dtype.kind in "biuf"
+        span = f" and values from {value.min():g} to {value.max():g}" if numbers else ""
+        return f"an array of {value.dtype} with the shape {value.shape}{span}"
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-NULL, STRING, FLAG = one_of(None), of_type(str, "a string"), of_type(bool, "true or false")
-"""Common rules."""
+NULL, STRING, FLAG = one_of(None), of_type(str, "a string"), of_type(bool, "true or false")  # Common rules

@@ -1,15 +1,17 @@
-"""Divergences without closed forms: scores of rows and sums by label, entry by entry.
+"""Divergences without closed forms, and counts: scores of rows and sums by label, entry by entry.
 
     score_ik = ⟨x_i, φ'(a_i c_k)⟩ − Ψ_k(log a_i),   Ψ_k(t) = Σ_j ψ(e^t c_kj),   ψ(μ) = μ φ'(μ) − φ(μ) + φ(0)
 
 The first part needs the nonzeros of a row. The second is one function for each cluster, which comes as Chebyshev
-coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.cpu_curves`). So zeros cost nothing.
+coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.curved`). So zeros cost nothing.
 
 ``phi`` says which function: a number is θ of the negative binomial, whose formulas are compiled into the kernels. A
 pair of integers are the addresses of φ' and φ'' of any other, which the kernels call.
-"""
 
-from __future__ import annotations
+Counts at given scales need few logarithms under the negative binomial: with d = θ / c, the first part of the score is
+−Σ_j x_j log(1 + d_kj / a_i). Small counts are exponents: the logarithm of a product of factors 1 + d / a replaces one
+for each factor.
+"""
 
 from collections.abc import Callable
 from math import exp, floor, log
@@ -22,25 +24,19 @@ from numba.extending import overload
 from .jit import call
 from .jit import jit_dividing as jit
 
-SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
-"""The bits of √½: mantissas are brought to [√½, √2)."""
-
-MAX_QUOTIENT = 1e300
-"""Stands for an infinite quotient: its logarithm is finite."""
-
-SCALE_TOL = 1e-13
-"""A step in log a below which the scale of a row is found."""
-
-MAX_SCALE_STEPS = 60
-"""Steps of the search for a scale. A few are enough; this many are as good as a bisection."""
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD  # the bits of √½: mantissas are brought to [√½, √2)
+MAX_QUOTIENT = 1e300  # stands for an infinite quotient: its logarithm is finite
+SCALE_TOL = 1e-13  # a step in log a below which the scale of a row is found
+MAX_SCALE_STEPS = 60  # steps of the search for a scale. A few are enough; this many are as good as a bisection.
+FACTORS_PER_LOG = 12  # factors after which the logarithm of a product is taken
+MAX_EXPONENT = 8  # counts up to this are exponents
+MAX_FACTOR = 1e12  # largest factor that is multiplied. Products of 21 of them stay inside float64.
+TABLED_COUNTS = 64  # counts below this are looked up
 
 
 @jit
 def logarithm(x: float) -> float:
-    """Log x of a normal number x > 0, to 1 ulp or so. Unlike ``math.log``, the compiler does several at once.
-
-    The polynomial is that of FDLIBM's ``e_log.c``.
-    """
+    """Log x of a normal number x > 0, to 1 ulp or so, by FDLIBM's polynomial (e_log.c), which can be vectorised."""
     bits = np.float64(x).view(np.int64)
     exponent = (bits - np.int64(SQRT_HALF_BITS)) >> 52
     mantissa = np.int64(bits - (exponent << 52)).view(np.float64)
@@ -108,14 +104,8 @@ def map_entries(address: int, x: Any, out: Any) -> None:
 
 
 @jit
-def add_slopes(
-    x: float,  # IN
-    a: float,  # IN
-    centroids: Any,  # IN (k,) one feature of each centroid
-    phi: Any,  # IN
-    scores: Any,  # IN/OUT (k,)
-) -> None:
-    """Add x φ'(a c) to the score of each cluster."""
+def add_slopes(x: float, a: float, centroids: Any, phi: Any, scores: Any) -> None:
+    """Add x φ'(a c) to the score of each cluster, (k,), with c one feature of its centroid, (k,)."""
     for c in range(len(centroids)):
         scores[c] += x * slope(a * centroids[c], phi)
 
@@ -177,14 +167,8 @@ def add_moments(
 
 
 @jit
-def subtract_series(
-    coefficients: Any,  # IN (panels, m, k)
-    t: float,  # IN
-    width: float,  # IN
-    first: int,  # IN
-    scores: Any,  # IN/OUT (k,)
-) -> None:
-    """Subtract k functions on the logarithmic axis, at t, from the scores: one term of all of them at a time."""
+def subtract_series(coefficients: Any, t: float, width: float, first: int, scores: Any) -> None:
+    """Subtract k functions on the logarithmic axis, (panels, m, k), at t: one term of all of them at a time."""
     panels, m, k = coefficients.shape
     panel, tau = panel_of(t, width, first, panels)
     before, now = 1.0, tau
@@ -365,3 +349,104 @@ def pulls_by_label(
             row = sums[features[h]]
             slopes[h], pulls[h] = row[1], row[2]
             row[:] = 0.0
+
+
+@jit
+def counts_at_sizes(
+    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
+    indices: Any,  # IN
+    data: Any,  # IN
+    dense: bool,  # IN
+    D: Any,  # IN (p, k) θ / c
+    largest: float,  # IN largest entry of D
+    coefficients: Any,  # IN (panels, m, k) of Ψ
+    width: float,  # IN
+    first_panel: int,  # IN
+    start: int,  # IN first row
+    stop: int,  # IN one past the last row
+    scales: Any,  # IN (n,)
+    scores: Any,  # OUT (stop − start, k)
+) -> None:
+    """Scores of rows start to stop at given scales."""
+    k = D.shape[1]
+    product = np.empty(k)
+    for i in range(start, stop):
+        out, a = scores[i - start], scales[i]
+        for c in range(k):
+            out[c], product[c] = 0.0, 1.0
+        if not a > 0.0:
+            continue
+        subtract_series(coefficients, log(a), width, first_panel, out)
+        shift, factors, waiting, inverse = indptr[i] if dense else 0, 0, -1, 1.0 / a
+        usual = largest * inverse < MAX_FACTOR
+        for e in range(indptr[i], indptr[i + 1]):
+            x = np.float64(data[e])
+            if x == 0.0:
+                continue
+            j = np.uintp(indices[e - shift])
+            if x > MAX_EXPONENT or x != np.rint(x) or not usual:
+                subtract_logarithms(x, inverse, D[j], out)
+                continue
+            while x >= 2.0:
+                multiply(inverse, D[j], D[j], product)
+                x, factors = x - 2.0, factors + 2
+            if x == 1.0 and waiting < 0:
+                waiting = e
+            elif x == 1.0:
+                multiply(inverse, D[np.uintp(indices[waiting - shift])], D[j], product)
+                waiting, factors = -1, factors + 2
+            if factors >= FACTORS_PER_LOG:
+                take_logarithms(out, product)
+                factors = 0
+        if waiting >= 0:
+            subtract_logarithms(1.0, inverse, D[np.uintp(indices[waiting - shift])], out)
+        if factors > 0:
+            take_logarithms(out, product)
+
+
+@jit
+def multiply(inverse: float, one: Any, other: Any, product: Any) -> None:
+    """Multiply the product of each cluster with the factors of two features, or of one twice."""
+    for c in range(len(product)):
+        product[c] *= (1.0 + inverse * one[c]) * (1.0 + inverse * other[c])
+
+
+@jit
+def take_logarithms(scores: Any, product: Any) -> None:
+    """Subtract the logarithm of each product from its score, and begin new products."""
+    for c in range(len(product)):
+        scores[c] -= logarithm(product[c])
+        product[c] = 1.0
+
+
+@jit
+def subtract_logarithms(x: float, inverse: float, d: Any, scores: Any) -> None:
+    """Subtract x log(1 + d / a) from the score of each cluster."""
+    for c in range(len(scores)):
+        scores[c] -= x * logarithm_of_one_plus(inverse * d[c])
+
+
+@jit
+def scaled_logs(
+    indptr: Any,  # IN (n + 1,)
+    data: Any,  # IN (nnz,) counts
+    unit: float,  # sum to which each row is scaled
+    logs: Any,  # OUT (nnz,) float64
+) -> None:
+    """log(1 + unit · x / s) of each entry x, with s the sum of its row. Those of small counts come from a table."""
+    known = np.empty(TABLED_COUNTS)
+    for i in range(len(indptr) - 1):
+        start, stop = indptr[i], indptr[i + 1]
+        s = 0.0
+        for e in range(start, stop):
+            s += np.float64(data[e])
+        known[:] = -1.0
+        for e in range(start, stop):
+            x = np.float64(data[e])
+            c = int(min(x, TABLED_COUNTS - 1))
+            if c == x and known[c] >= 0.0:
+                logs[e] = known[c]
+                continue
+            logs[e] = np.log1p(unit * (x / s)) if x > 0.0 else 0.0
+            if c == x:
+                known[c] = logs[e]

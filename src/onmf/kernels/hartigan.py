@@ -15,19 +15,14 @@ Row i has the entries ``indptr[i]`` to ``indptr[i + 1]`` of ``data``. Their feat
 reordered first (ones_first).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from .jit import jit
 
-MIN_GAIN = 1e-10
-"""Least gain of a move, relative to the costs of the row; smaller gains may be rounding errors."""
-
-COST_ROUNDING = 4e-15
-"""Rounding error of a cost, relative to its terms. The terms can be far larger than the cost itself."""
+MIN_GAIN = 1e-10  # least gain of a move, relative to the costs of the row; smaller gains may be rounding errors
+COST_ROUNDING = 4e-15  # rounding error of a cost, relative to its terms, which can be far larger than the cost itself
 
 
 @jit
@@ -37,23 +32,16 @@ def f(t: float) -> float:
 
 
 @jit
-def choose(cost: Any, k: int, own: int, rounding: float) -> tuple[int, float]:
-    """The cluster of the lowest cost, and how much worse the next one is; ``own`` if the gain may be rounding."""
-    best = own
-    for c in range(k):
-        if c != own and cost[c] < cost[best] - MIN_GAIN * (abs(cost[c]) + abs(cost[best])) - rounding:
-            best = c
-    margins = np.inf
-    for c in range(k):
-        if c != best:
-            margins = min(margins, cost[c] - cost[best])
-    return best, margins
-
-
-@jit
 def decide(i: int, own: int, cost: Any, rounding: float, labels: Any, sizes: Any, margins: Any) -> int:
-    """Move row i to the cluster of the lowest cost, unless its own would become empty. → its cluster"""
-    new, margins[i] = choose(cost, len(cost), own, rounding)
+    """Move row i to the cluster of the lowest cost, unless its own would become empty or the gain may be rounding."""
+    k, new, margin = len(cost), own, np.inf
+    for c in range(k):
+        if c != own and cost[c] < cost[new] - MIN_GAIN * (abs(cost[c]) + abs(cost[new])) - rounding:
+            new = c
+    for c in range(k):
+        if c != new:
+            margin = min(margin, cost[c] - cost[new])
+    margins[i] = margin
     if new == own or sizes[own] == 1:
         return own
     labels[i] = new
@@ -109,10 +97,7 @@ def sweep_counts(
     steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
     margins: Any,  # OUT (n,)
 ) -> tuple[int, float]:
-    """Sweep over counts: f comes from tables, and for entries of 1 from ``slopes``. → number of moves, and their gain
-
-    Table indices are unsigned, because numba adds a check for negative indices to signed ones.
-    """
+    """Sweep over counts: f comes from tables, for entries of 1 from ``slopes``. → number of moves, and their gain"""
     k = len(T)
     cost, entropies = np.empty(k), np.empty(k)
     for c in range(k):

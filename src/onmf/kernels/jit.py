@@ -1,7 +1,5 @@
 """Compiles kernels with numba: serial, without the GIL, and cached if a cache folder is writable."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from inspect import getclosurevars
@@ -16,14 +14,9 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SIMPLE = (bool, int, float, BuiltinFunctionType)
-"""Types of outer variables whose value says all: numbers, and functions such as those of math."""
-
-KERNELS: list[Any] = []
-"""All compiled kernels."""
-
-FUNCTIONS: dict[Any, Any] = {}
-"""Compiled functions of users, by what they are made of."""
+SIMPLE = (bool, int, float, BuiltinFunctionType)  # types of outer variables whose value says all
+KERNELS: list[Any] = []  # all compiled kernels
+FUNCTIONS: dict[Any, Any] = {}  # compiled functions of users, by what they are made of
 
 
 def compiled_before() -> bool:
@@ -87,7 +80,6 @@ def address_of(function: Callable[[float], float]) -> int:
 
 
 def _call(typing_context: Any, address: Any, x: Any) -> Any:
-
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
         return builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]])

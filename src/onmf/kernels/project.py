@@ -10,8 +10,6 @@ The moves stop when that is negligible. Distances can only fall as vertices are 
 earlier call are a good start and an upper bound.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

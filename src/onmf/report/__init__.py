@@ -1,19 +1,14 @@
 """Reports: each is one self-contained HTML file that works offline."""
 
-from __future__ import annotations
+from typing import Any
 
-from .cells import cells_report, write_cells_report
-from .documents import documents_report, write_documents_report
-from .image import image_report, write_image_report
+from onmf import old_names
+
 from .page import embed, render_page
+from .rows import rows_page
 
-__all__ = [
-    "cells_report",
-    "documents_report",
-    "embed",
-    "image_report",
-    "render_page",
-    "write_cells_report",
-    "write_documents_report",
-    "write_image_report",
-]
+__all__ = ["embed", "render_page", "rows_page"]
+
+
+def __getattr__(name: str) -> Any:
+    return old_names.lookup(__name__, name)

@@ -1,28 +1,29 @@
 """Read documents, count their words, and cluster them."""
 
-from __future__ import annotations
+from typing import Any
 
-from onmf.datasets.vocabulary import make_vectorizer, stop_words
+from onmf import old_names
+from onmf.datasets.count import make_vectorizer, stop_words
 
-from .cluster import DocumentClusters, assign_documents, cluster_documents
-from .compare import Comparison
 from .consensus import consensus_of_views
-from .read import Text, Texts, read_texts
-from .words import Counts, count_words
-from .write import write_tables
+from .files import Text, Texts, read
+from .kind import DocumentClusters, cluster, predict
+from .words import Documents, count
 
 __all__ = [
-    "Comparison",
-    "Counts",
     "DocumentClusters",
+    "Documents",
     "Text",
     "Texts",
-    "assign_documents",
-    "cluster_documents",
+    "cluster",
     "consensus_of_views",
-    "count_words",
+    "count",
     "make_vectorizer",
-    "read_texts",
+    "predict",
+    "read",
     "stop_words",
-    "write_tables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return old_names.lookup(__name__, name)

@@ -2,38 +2,65 @@
 
 The counts themselves, where every occurrence of a word counts. The logarithms of the counts times the inverse document
 frequency (log-tf-idf), where a word that comes in bursts or is in most documents counts less. And log-tf-idf by cosine,
-where all documents count the same, however long they are. No way is best everywhere, so runs in all of them vote.
+where all documents count the same, however long they are. No way is best everywhere, so runs in all of them vote, and
+the votes are clustered as in :mod:`onmf.fit.restarts`.
+
+Documents then move to the clusters in which they are most likely if words come in bursts. A word that is in a document
+once is likely to be in it again, so its tenth occurrence tells little that the first did not. The Dirichlet compound
+multinomial says so. A document with the counts x in a cluster with the profile p has the probability
+
+    Γ(β) / Γ(β + Σx) · Π_j Γ(x_j + β p_j) / Γ(β p_j),
+
+up to a factor that is the same for all clusters. The first occurrence of word j counts log(β p_j), the one after m
+others log(β p_j + m). The lower β, the stronger are the bursts. As β grows, this becomes the multinomial.
+
+The clusters that result are described by their counts.
+
+Reference: Madsen, Kauchak and Elkan, Modeling word burstiness using the Dirichlet distribution, ICML 2005.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import count
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfTransformer
 
+from onmf import interrupt
+from onmf.backend import Block, to_host
 from onmf.confidence import REFIT_SEED, every_run
 from onmf.data import Data, InMemory
-from onmf.divergence import Array, Cosine
+from onmf.divergence import Array, Cosine, FloatArray, divide
+from onmf.door.votes import RUNS
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering, Listener, Settings
-
-from .votes import fit_views
+from onmf.fit.describe import margins_of
+from onmf.fit.restarts import cast_votes, check_rows, cluster_votes, fields_from_labels
+from onmf.fit.solve import in_input_memory, warn_about
+from onmf.fit.starts import from_sums
+from onmf.naming import order_by_size
 
 VIEWS = 3
-"""Number of views."""
 
-RUNS = 24
-"""Runs that vote, over all views."""
+STEPS = 4  # Steps of one unit of log-tf-idf. Rounded ones are whole numbers, with which local searches are fast.
+MOST_REPEATS = 100  # Occurrences of a word in a document that count. Later ones hardly tell clusters apart.
 
-REFITS = 9
-"""Independent runs, over all views, from which the confidence is learnt."""
+STOP_SHARE, MAX_STEPS = 1e-3, 50
+"""Documents stop moving when a step moves no larger share of them, or after so many steps."""
 
-STEPS = 4
-"""Steps of one unit of log-tf-idf. Rounded ones are whole numbers, with which local searches are fast."""
+TINY = float(np.finfo(np.float64).tiny)  # Share of a word that no document of positive weight has
+
+
+class Bursts(NamedTuple):
+    """What all clusters share."""
+
+    whole: float  # parts of the profile of all documents that are mixed with one part of a cluster's own
+    strength: float  # β, the number of occurrences that the profile counts as much as
 
 
 def consensus_of_views(
@@ -86,16 +113,42 @@ def consensus_of_views(
 
 
 def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callable[[float], None] | None) -> Clustering:
-    """Fit counts that were checked."""
+    """Cluster counts by a consensus of views, the largest cluster first."""
     if not isinstance(data, InMemory):
         raise ValueError("A consensus of views needs all rows in memory, and X comes in parts: use ONMF.")
+    k, rng = settings.n_clusters, np.random.default_rng(int(settings.seeds[0]))
+    check_rows(data.shape[0], k)
     block, logs = data.block, log_tfidf(data.block.on_host)
+    votes, runs = [], count(1)
 
-    def view(divergence: Any) -> Data:
-        return InMemory(block.backend.make_block(logs, divergence, block.weights))
+    def done() -> None:
+        if progress is not None:
+            progress(next(runs) / settings.n_consensus)
 
-    others = [partial(view, data.divergence), partial(view, Cosine())]
-    return fit_views(data, settings, listener, others=others, progress=progress)
+    for number, divergence in enumerate((None, data.divergence, Cosine())):
+        # If the runs cannot be divided evenly, the first views have one more.
+        if n_runs := (settings.n_consensus + VIEWS - 1 - number) // VIEWS:
+            view = data if divergence is None else InMemory(block.backend.make_block(logs, divergence, block.weights))
+            votes.append(cast_votes(view, k, rng, n_runs=n_runs, plan=settings.plan, listener=listener, done=done))
+    listener.begin_run()
+    elected, agreement = cluster_votes(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
+    labels, history = reassign(block, elected, k)
+    place = np.empty(k, dtype=np.int32)
+    place[order_by_size(labels, k)] = np.arange(k)
+    labels = place[labels]
+    centroids = from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))
+    result = Clustering(
+        **fields_from_labels(data, labels, centroids),
+        n_iter=len(history["moved"]),
+        stop_reason="converged",
+        history=history,
+        init_rows=None,
+        parameters=settings.parameters,
+        agreement=agreement,
+    )
+    warn_about(result, settings.plan.max_iter)
+    (margins,) = data.map_rows(margins_of, result.centroids, labels=result.labels)
+    return in_input_memory(data, replace(result, margins=margins))
 
 
 def log_tfidf(X: Any) -> csr_array:
@@ -107,13 +160,12 @@ def log_tfidf(X: Any) -> csr_array:
     return csr_array((present, counts.indices, counts.indptr), shape=counts.shape)
 
 
-def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = REFITS, seed: int = REFIT_SEED) -> list[Array]:
+def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = 9, seed: int = REFIT_SEED) -> list[Array]:
     """The labels of some rows of a consensus of views in runs of their own, as many in each view."""
     labels = []
     logs = log_tfidf(X)
-    for number, (divergence, values) in enumerate(
-        ((model.divergence_, X), (model.divergence_, logs), (Cosine(), logs))
-    ):
+    views = ((model.divergence_, X), (model.divergence_, logs), (Cosine(), logs))
+    for number, (divergence, values) in enumerate(views):
         one = ONMF(
             model.n_clusters,
             beta_loss=divergence,
@@ -128,3 +180,87 @@ def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = REFITS, seed: i
         )
         labels += [run.labels for run in every_run(one, values)]
     return labels
+
+
+def reassign(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array]]:
+    """Assign rows of counts to the clusters in which they are most likely, again and again.
+
+    A step that would leave a cluster without rows is not taken. The numbers that all clusters share are estimated once,
+    so that the steps do not chase a moving aim. Returns the labels; and the rows that each step moved, and its seconds.
+    """
+    X, moved, seconds = csr_array(block.on_host), list[int](), list[float]()
+    bursts = estimate(X, block.host_weights, labels, k)
+    for _ in range(MAX_STEPS):
+        interrupt.check()
+        began = perf_counter()
+        new = log_likelihoods(X, block.sum_by_label(labels, block.host_weights, k), bursts).argmax(axis=1)
+        different = int(np.count_nonzero(new != labels))
+        emptied = len(np.unique(new)) < len(np.unique(labels))
+        moved.append(0 if emptied else different)
+        seconds.append(perf_counter() - began)
+        labels = labels if emptied else new.astype(np.int32)
+        if emptied or different <= STOP_SHARE * len(labels):
+            break
+    return labels, {"moved": np.array(moved), "seconds": np.array(seconds)}
+
+
+def estimate(X: csr_array, weights: FloatArray, labels: Array, k: int) -> Bursts:
+    """The numbers at which rows are most likely in their clusters, if they have no part in the profiles of these."""
+    n, row = X.shape[0], np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    by_entry = weights[row]
+    own = by_entry * X.data
+    sums = np.zeros((k, X.shape[1]))
+    np.add.at(sums, (labels[row], X.indices), own)
+    totals = sums.sum(axis=1)[labels] - np.bincount(row, weights=own, minlength=n)
+    others = divide(np.maximum(sums[labels[row], X.indices] - own, 0.0), totals[row])
+    whole = divide(sums.sum(axis=0), sums.sum())[X.indices]
+    levels = list(_levels(X))
+    lengths = sum(np.bincount(row[places], minlength=n) for places in levels)
+    by_length = np.bincount(lengths, weights=weights)
+
+    def unlikely(logs: FloatArray) -> float:
+        parts, strength = np.exp(logs)
+        mixed = strength * (others + parts * whole) / (1 + parts)
+        found = 0.0
+        for before, places in enumerate(levels):
+            found += float(by_entry[places] @ np.log(np.maximum(mixed[places] + before, TINY)))
+        rising = np.concatenate([[0.0], np.cumsum(np.log(strength + np.arange(len(by_length) - 1)))])
+        return float(by_length @ rising) - found
+
+    start = np.log([1.0, 100.0])
+    options = {"xatol": 0.01, "fatol": np.inf, "initial_simplex": start + np.eye(3, 2)}
+    bounds = [(np.log(1e-3), np.log(1e6))] * 2
+    best = minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options).x
+    return Bursts(*map(float, np.exp(best)))
+
+
+def log_likelihoods(X: csr_array, sums: FloatArray, bursts: Bursts) -> FloatArray:
+    """The logarithm of the probability of each row in each cluster with these sums, up to a number for each row.
+
+    → (rows, clusters)
+    """
+    profiles = divide(sums, sums.sum(axis=1, keepdims=True)) + bursts.whole * divide(sums.sum(axis=0), sums.sum())
+    profiles *= bursts.strength / (1 + bursts.whole)
+    n, p = X.shape
+    found, row = np.zeros((n, len(sums))), np.repeat(np.arange(n), np.diff(X.indptr))
+    for before, places in enumerate(_levels(X)):
+        present = np.bincount(X.indices[places], minlength=p) > 0
+        columns = np.flatnonzero(present)
+        narrow = (np.cumsum(present, dtype=np.int64) - 1)[X.indices[places]]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row[places], minlength=n))])
+        level = csr_array((np.ones(len(places)), narrow, indptr), shape=(n, len(columns)))
+        found += level @ np.log(np.maximum(profiles[:, columns] + before, TINY)).T
+    return found
+
+
+def _levels(X: csr_array) -> Iterator[Array]:
+    """Yield the places of the stored counts above 0, above 1, above 2, and so on.
+
+    One level after the other is in memory, since all of them can be much larger than the counts.
+    """
+    repeats = np.minimum(np.ceil(X.data), MOST_REPEATS).astype(np.int32)
+    before, places = 0, np.flatnonzero(repeats)
+    while len(places):
+        yield places
+        before += 1
+        places = places[repeats[places] > before]

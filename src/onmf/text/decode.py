@@ -1,9 +1,8 @@
-"""Decode bytes: as UTF-8 if they are UTF-8, otherwise with a detected encoding. Decoding never fails."""
-
-from __future__ import annotations
+"""Turn the bytes of documents into text: encodings, and the headers and attachments of mail. Decoding never fails."""
 
 import codecs
 import re
+from collections import Counter
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -14,29 +13,45 @@ BOMS = (
 )
 """Byte order marks and their encodings. UTF-32 comes before UTF-16, because its mark begins with that of UTF-16."""
 
-MIN_FOREIGN = 16
-"""Non-ASCII bytes that detection needs; with fewer, :data:`FALLBACK` is right more often."""
+MIN_FOREIGN, MIN_MOSTLY = 16, 6
+"""Non-ASCII bytes that the detection of a script needs; fewer if most of the text consists of them."""
 
-SAMPLE = 1 << 16
-"""Bytes that detection looks at."""
+SAMPLE = 1 << 16  # Bytes that detection looks at
 
-FALLBACK = "cp1252"
-"""The most common encoding of text that is not UTF-8."""
+OTHER_SCRIPTS = (
+    "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866", "cp1253", "iso8859_7", "cp1255", "cp1256", "iso8859_6",
+    "cp932", "euc_jp", "gb18030", "big5", "euc_kr",
+)  # fmt: skip
+"""Encodings of text in other scripts than the Latin one."""
+
+LATIN = {
+    "cp1252": (
+        "äöüß", "àâæçéèêëîïôœùûüÿ«»", "áéíñóúü¿¡ºª", "áâãàçéêíóôõúü", "àèéìîòóù", "åäöéæø", "áéíóúýðþæö", "àçèéíïòóúü·",
+        "ëïéèöü",
+    ),
+    "cp1250": ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "čćđšž", "ăâîşţ"),
+    "iso8859_2": ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "čćđšž", "ăâîşţ"),
+    "cp1254": ("çğıöşüâîû",),
+    "cp1257": ("āčēģīķļņšūž", "ąčęėįšųūž", "äõöüšž"),
+}  # fmt: skip
+"""Encodings of text in the Latin script, with the letters of their languages beyond ASCII. The first is the most common
+one, and another needs strong evidence."""
+
+EVIDENCE, DISTINCT = 4, 3
+"""Letters that another encoding than the most common one must explain in addition, and different letters in all."""
 
 MAGIC = (
-    b"%PDF-",
-    b"\x89PNG",
-    b"\xff\xd8\xff",
-    b"GIF8",
-    b"\x7fELF",
-    b"MZ",
-    b"PK\x03\x04",
-    b"\xd0\xcf\x11\xe0",
-    b"SQLite format",
+    *(b"%PDF-", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x7fELF", b"MZ"),
+    *(b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"SQLite format"),
 )
 """First bytes of binary formats, some of which look like text."""
 
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+HEADER = re.compile(r"[!-9;-~]+:([ \t]|$)")  # A field of a mail header: a name in printable ASCII, and a colon
+
+ENCODED = re.compile(r"(?:^(?:M[ -`]{40,60}|[!-~]{60,})[ \t]*\r?\n){3,}", re.MULTILINE)
+"""Three or more lines of uuencode (an M, then capitals and signs) or base64 (long lines without a space)."""
 
 
 def bom_encoding(head: bytes) -> str | None:
@@ -47,11 +62,8 @@ def bom_encoding(head: bytes) -> str | None:
 def is_binary(data: bytes) -> bool:
     """Whether the data are not text but, for instance, a picture, a program or an archive."""
     head = data[:8192]
-    if bom_encoding(head):
-        return False
-    if head.startswith(MAGIC) or b"\0" in head:
-        return True
-    return len(CONTROL.findall(head)) > 0.1 * len(head)
+    known = head.startswith(MAGIC) or b"\0" in head
+    return bom_encoding(head) is None and (known or len(CONTROL.findall(head)) > 0.1 * len(head))
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
@@ -64,11 +76,8 @@ def decode(data: bytes) -> tuple[str, str | None]:
     try:
         return data.decode(mark or "utf-8"), None
     except UnicodeDecodeError:
-        pass
-    if mark:
-        return data.decode(mark, errors="replace"), mark
-    encoding = detect(data)
-    return data.decode(encoding, errors="replace"), encoding
+        encoding = mark or detect(data[:SAMPLE])
+        return data.decode(encoding, errors="replace"), encoding
 
 
 def detect(data: bytes) -> str:
@@ -76,33 +85,63 @@ def detect(data: bytes) -> str:
 
     If only a few bytes are invalid, the answer is UTF-8: those bytes are damage, not another encoding.
     """
-    head = data[:SAMPLE]
-    lenient = head.decode("utf-8", errors="ignore")
-    foreign = sum(byte > 127 for byte in head)
-    valid = sum(len(c.encode()) for c in lenient if ord(c) > 127)
+    foreign = sum(byte > 127 for byte in data)
+    valid = sum(len(c.encode()) for c in data.decode("utf-8", errors="ignore") if ord(c) > 127)
     if valid > 0.8 * foreign and valid >= MIN_FOREIGN:
         return "utf-8"
-    if foreign < MIN_FOREIGN:
-        return FALLBACK
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError as error:
-        raise ImportError("Text that is not UTF-8 needs charset-normalizer: pip install 'onmf[text]'.") from error
-    best = from_bytes(head).best()
-    return FALLBACK if best is None else best.encoding
+    mostly = 2 * foreign > sum(map(len, data.split()))  # in the Latin script, most bytes are ASCII
+    if foreign >= (MIN_MOSTLY if mostly else MIN_FOREIGN):
+        try:
+            from charset_normalizer import from_bytes
+        except ImportError as error:
+            raise ImportError("Text that is not UTF-8 needs charset-normalizer: pip install 'onmf[text]'.") from error
+        best = from_bytes(data, cp_isolation=[*OTHER_SCRIPTS, *(() if mostly else LATIN)]).best()
+        if best is not None and best.encoding in OTHER_SCRIPTS:
+            return best.encoding
+    return _detect_latin(data, foreign)
 
 
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which JSON allows and UTF-8 does not, by question marks."""
-    return text if text.isascii() else text.encode("utf-8", errors="replace").decode()
+def _detect_latin(data: bytes, foreign: int) -> str:
+    """Return the encoding in which the letters beyond ASCII are those of one language."""
+    found = {}
+    for encoding, languages in LATIN.items():
+        counts = Counter(data.decode(encoding, errors="replace").lower())
+        found[encoding] = max(([counts[c] for c in letters if counts[c]] for letters in languages), key=sum)
+    common, *others = LATIN
+    best = max(others, key=lambda encoding: sum(found[encoding]))
+    n, more = sum(found[best]), sum(found[best]) - sum(found[common])
+    is_clear = more >= max(EVIDENCE, foreign / 20) and n >= 0.8 * foreign and len(found[best]) >= DISTINCT
+    return best if is_clear else common
 
 
 def repair(text: str) -> tuple[str, str | None]:
-    """As :func:`decode`, for a table field that was read as UTF-8 with ``errors="surrogateescape"``."""
-    if text.isascii():
-        return text, None
+    """As :func:`decode`, for a text that was read as UTF-8 with ``errors="surrogateescape"``."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return decode(text.encode("utf-8", errors="surrogateescape"))
+        try:
+            return decode(text.encode("utf-8", errors="surrogateescape"))
+        except UnicodeEncodeError:  # JSON allows lone surrogates, and UTF-8 does not
+            return text.encode("utf-8", errors="replace").decode(), None
     return text, None
+
+
+def drop_encoded(text: str) -> tuple[str, int]:
+    """Remove encoded attachments. Returns the text and the number of removed blocks."""
+    return ENCODED.subn("\n", text) if len(text) >= 180 else (text, 0)
+
+
+def strip_headers(text: str) -> str:
+    """Remove the header of a mail or news message; a text without a header is returned unchanged.
+
+    A header consists of at least two fields (``Name: value``), which may continue on indented lines, and ends at the
+    first empty line. The ``From `` line of a mailbox may precede it.
+    """
+    head, separator, body = re.sub(r"\r\n?", "\n", text).lstrip("\n").partition("\n\n")
+    lines = head.split("\n")
+    lines = lines[1:] if lines[0].startswith("From ") else lines
+    fields = sum(bool(HEADER.match(line)) for line in lines)
+    continuations = sum(line[:1] in (" ", "\t") for line in lines[1:])
+    if not separator or fields < 2 or fields + continuations < len(lines):
+        return text
+    return body

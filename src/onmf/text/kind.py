@@ -1,73 +1,451 @@
-"""Models of documents as a kind of model: what their files hold besides the model."""
+"""Cluster documents by their words, and assign new documents to the clusters: documents as a kind of data."""
 
-from __future__ import annotations
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
-from collections.abc import Mapping
-from typing import Any
+import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
 
+from onmf import old_names
 from onmf.confidence import calibration_rules
-from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, strings
-from onmf.kinds import Kind, get_kind
+from onmf.data import Blocks, in_blocks
+from onmf.datasets.count import make_vectorizer
+from onmf.divergence import Array
+from onmf.door import Clusters, Kind, Option, Progress, Table, check_request, cluster_table, predict_table
+from onmf.door.kind import Fit, Rows, some_names
+from onmf.door.run import check_kind
+from onmf.door.votes import Views, fit_by_vote
+from onmf.estimator import ONMF, check_for_parts, fit_model
+from onmf.io.limits import read_small
+from onmf.io.rules import FLAG, Rule, json_object, optional, strings
+from onmf.naming import number_by_size
+from onmf.select import Range
 
-KIND = "documents"
-"""Name of the kind in model files."""
+from .consensus import VIEWS, consensus_of_views, independent_runs
+from .files import STRIP, Text, Texts, read
+from .words import LONGEST_NGRAM, VECTORIZER, Documents, count, vectorizer_of, vectorizer_options
 
-LONGEST_RUN = 20
-"""Words or letters of the longest n-gram: the memory that a document needs grows with this number."""
 
-LONGEST_PATTERN = 1000
-"""Characters of the longest regular expression."""
+def parse_frequency(value: str) -> int | float:
+    """Parse ``--min-df`` or ``--max-df``: a number of documents, or with a decimal point a share of them."""
+    is_share = "." in value
+    try:
+        number = float(value) if is_share else int(value)
+    except ValueError as error:
+        raise ValueError("is not a number.") from error
+    if is_share and not 0 <= number <= 1:
+        raise ValueError("a number with a decimal point is a share of the documents, from 0.0 to 1.0.")
+    if not is_share and number < 1:
+        raise ValueError("use a whole number of documents, at least 1, or a share such as 0.01.")
+    return number
 
-VECTORIZER = {
-    "lowercase": FLAG,
-    "strip_accents": one_of(None, "ascii", "unicode"),
-    "stop_words": either(one_of(None, "english"), strings()),
-    "token_pattern": Rule(
-        lambda value: value is None or (isinstance(value, str) and len(value) <= LONGEST_PATTERN),
-        f"a regular expression of at most {LONGEST_PATTERN} characters",
+
+def parse_ngrams(value: str) -> tuple[int, int]:
+    """Parse ``--ngrams``: the shortest and the longest n-gram."""
+    first, _, last = value.partition("-")
+    last = last or first
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise ValueError("is not a range: use 1-2 for single words and pairs of words.")
+    if int(last) > LONGEST_NGRAM:
+        raise ValueError(f"an n-gram has at most {LONGEST_NGRAM} words or letters.")
+    return int(first), int(last)
+
+
+def parse_pattern(value: str) -> str:
+    """Parse ``--token-pattern``: a regular expression."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}.") from error
+    return value
+
+
+def parse_strip(names: list[str] | None) -> list[str]:
+    """Parse ``--strip``."""
+    for name in names or ():
+        if name not in STRIP:
+            raise ValueError(f"{name} is not known: use {', '.join(STRIP)}.")
+    return names or []
+
+
+def parse_stop_words(path: Path) -> list[str]:
+    """Parse ``--stop-words``: a file with words."""
+    try:
+        return read_small(path, 16, "name a file with one stop word per line").split()
+    except UnicodeDecodeError as error:
+        raise ValueError("is not a text file in UTF-8.") from error
+
+
+SOURCE = partial(Option, reading=True)
+WORDS = partial(Option, reading=True, group="Words")
+
+OPTIONS = (
+    SOURCE("text", "Column of a table that holds the text.", metavar="COLUMN"),
+    SOURCE("id", "Column of a table that names the documents.", metavar="COLUMN"),
+    SOURCE(
+        "labels",
+        "Compare the clusters with known classes: the folder of each file, or a column of a table.",
+        metavar="folder|COLUMN",
     ),
-    "ngram_range": Rule(
-        lambda value: (
-            isinstance(value, list | tuple)
-            and len(value) == 2
-            and all(integer(1, LONGEST_RUN).fits(n) for n in value)
-            and value[0] <= value[1]
-        ),
-        f"a range between 1 and {LONGEST_RUN}",
+    SOURCE("date", "Table column with the dates. The report then shows the clusters over time.", metavar="COLUMN"),
+    SOURCE(
+        "input",
+        "Format of PATH, if its name does not show it: csv, tsv, json, jsonl or lines (one document per line).",
+        metavar="KIND",
     ),
-    "analyzer": one_of("word", "char", "char_wb"),
-    "binary": FLAG,
-}
-"""Options of CountVectorizer that determine the words of a new document, given the vocabulary."""
-
-SOURCE = {"strip": optional(strings())}
-"""The only entries of ``source`` that are read from a file; the others are for people."""
-
-
-def _rules(k: int, p: int) -> dict[str, Rule]:
-    return {
-        "vocabulary": strings(p, distinct=True),
-        "vectorizer": json_object({name: optional(rule) for name, rule in VECTORIZER.items()}, closed=True),
-        "source": optional(json_object(SOURCE)),
-        **calibration_rules(k),
-        "names": optional(strings(k)),
-    }
-
-
-def _vocabulary(extra: Mapping[str, Any]) -> list[str]:
-    return extra["vocabulary"]
-
-
-DOCUMENTS = Kind(
-    predict="onmf.cli.models:predict_documents",
-    rules=_rules,
-    feature_names=_vocabulary,
-    features="words",
-    rows="documents",
-    first=1,
+    SOURCE("strip", "Leave out the headers of mail and news.", list[str] | None, None, "headers", parse=parse_strip),
+    SOURCE(
+        "keep_attachments", "Keep encoded attachments (uuencode, base64), which are dropped by default.", bool, False
+    ),
+    SOURCE(
+        "shards",
+        "For a corpus larger than memory: store its counts in this folder, in pieces, and fit from there.",
+        Path | None,
+        metavar="DIR",
+    ),
+    WORDS("language", "Language of the stop words to remove; 'none' keeps all words.", str, "english", "NAME"),
+    WORDS(
+        "stop_words", "More stop words to remove, one per line.", Path | None, metavar="FILE", parse=parse_stop_words
+    ),
+    WORDS(
+        "min_df",
+        "Remove words that occur in fewer documents than this (with a decimal point: in a smaller share). By default 1 "
+        "to 5, depending on the size of the corpus.",
+        metavar="NUMBER",
+        parse=parse_frequency,
+    ),
+    WORDS(
+        "max_df",
+        "Remove words that occur in more documents than this, given like --min-df.",
+        str,
+        "1.0",
+        "NUMBER",
+        parse=parse_frequency,
+    ),
+    WORDS("max_features", "Keep only this many words, the most frequent ones.", int | None, metavar="NUMBER", least=1),
+    WORDS(
+        "ngrams",
+        "Lengths of the n-grams to count: 1-2 for words and pairs of words.",
+        str,
+        "1-1",
+        "FROM-TO",
+        parse=parse_ngrams,
+    ),
+    WORDS(
+        "token_pattern",
+        "Regular expression of a word; two or more letters by default. For onmf predict: the model's, if it is more "
+        "than a run of one kind of character, since such a pattern from a file is not trusted.",
+        metavar="REGEX",
+        parse=parse_pattern,
+    ),
+    WORDS(
+        "analyzer",
+        "What to count: words, or runs of characters across words (char) or within words (char_wb).",
+        str,
+        "word",
+        "word|char|char_wb",
+    ),
+    WORDS(
+        "lowercase",
+        "Convert words to lower case, or keep capital letters.",
+        bool,
+        True,
+        flags=("--lowercase/--keep-case",),
+    ),
+    WORDS("strip_accents", "Remove accents from letters: é becomes e.", metavar="ascii|unicode"),
+    WORDS("binary", "Count each word at most once per document.", bool, False),
 )
 
 
-def is_documents(parts: Mapping[str, Any]) -> bool:
-    """Whether the entries of a model are those of documents."""
-    return get_kind(parts.get("kind", "matrix")) is DOCUMENTS
+@dataclass(repr=False, eq=False)
+class DocumentClusters(Clusters):
+    """Clusters of documents; see :class:`onmf.door.Clusters`. Its rows are documents, its features words."""
+
+    table: Documents
+
+    def __post_init__(self) -> None:
+        self.notes = old_names.Notes(self.notes)
+
+    @property
+    def words(self) -> Array:
+        """The words that are counted."""
+        return np.asarray(self.table.features)
+
+    def predict(self, texts: Any, *, progress: Progress | None = None) -> "DocumentClusters":
+        """Assign other documents to these clusters; see :func:`onmf.text.predict`."""
+        return predict(self, texts, progress=progress)
+
+    def typical(self, cluster: int, n: int = 5) -> Array:
+        """The documents of a cluster with the largest margins; the shorter half, decided by few words, is left out."""
+        return self._longer(cluster, 0.5)[::-1][:n]
+
+    def doubtful(self, cluster: int, n: int = 5) -> Array:
+        """The documents of a cluster with the smallest margins; the shortest quarter is left out."""
+        return self._longer(cluster, 0.25)[:n]
+
+    def _longer(self, cluster: int, shorter: float) -> Array:
+        inside = self._by_margin(cluster)
+        lengths = np.asarray(self.table.lengths)[inside]
+        return inside[lengths >= np.quantile(lengths, shorter)] if len(inside) else inside
+
+
+class DocumentKind(Kind):
+    """Documents: rows of word counts."""
+
+    name = command = "documents"
+    about = "Cluster documents by their words."
+    examples = (
+        "onmf documents letters/ -k 12 --out clusters",
+        "onmf documents mail.tar.xz -k 20 --strip headers --labels folder --out clusters",
+        "onmf documents reviews.csv --text body --id number -k auto --out clusters",
+        "zcat lines.gz | onmf documents - -k 5",
+        "onmf documents huge.jsonl.zst -k 50 --shards counts --out clusters",
+    )
+    argument_help = "A folder, zip, tar, csv, tsv, json, jsonl, parquet or text file; - for standard input."
+    row, feature = "document", "word"
+    first = 1
+    options = OPTIONS
+    not_in_predict = (
+        *("date", "shards", "language", "stop_words", "min_df", "max_df", "max_features"),
+        *("ngrams", "analyzer", "lowercase", "strip_accents", "binary"),
+    )
+    result = DocumentClusters
+
+    def rules(self, k: int, p: int) -> dict[str, Rule]:
+        return {
+            "vocabulary": strings(p, distinct=True),
+            "vectorizer": VECTORIZER,
+            # The only entries of "source" that are read from a file; the others are for people.
+            "source": optional(json_object({"strip": optional(strings()), "keep_attachments": optional(FLAG)})),
+            **calibration_rules(k),
+            "names": optional(strings(k)),
+        }
+
+    def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
+        return extra["vocabulary"]
+
+    def entries(self, clusters: Any) -> dict[str, Any]:
+        table: Documents = clusters.table
+        return {
+            "vocabulary": [str(word) for word in table.features],
+            "vectorizer": vectorizer_options(table.vectorizer),
+            "source": {"name": table.source, "strip": list(table.strip), "keep_attachments": table.keep_attachments},
+        }
+
+    def check_options(
+        self, options: Mapping[str, Any], out: Path | None, n_clusters: int | str, parameters: Mapping[str, Any]
+    ) -> None:
+        shards = options["shards"]
+        if shards is None:
+            return
+        if n_clusters == "auto":
+            raise ValueError(
+                "n_clusters='auto' (-k auto) needs all counts in memory: give a number, or leave out shards."
+            )
+        check_for_parts(parameters.get("refine"), parameters.get("init", "snpa"))
+        in_blocks(parameters.get("engine", "auto"), parameters.get("n_threads"))  # refuses an unsuitable engine
+        if out is not None:
+            one, other = shards.resolve(), out.resolve()
+            if one.is_relative_to(other) or other.is_relative_to(one):
+                raise ValueError(
+                    f"--shards {shards} and --out {out}: one folder contains the other. Use two separate folders."
+                )
+
+    def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Documents:
+        names = (
+            *("token_pattern", "min_df", "max_df", "max_features"),
+            *("analyzer", "lowercase", "strip_accents", "binary"),
+        )
+        words = {name: options[name] for name in names if options[name] is not None}
+        words["ngram_range"] = options["ngrams"]
+        if options["analyzer"] != "word":
+            words |= {"token_pattern": None, "stop_words": None}
+        elif options["stop_words"] is not None:
+            known = make_vectorizer(options["language"]).stop_words or ()
+            words["stop_words"] = sorted({*known, *(word.lower() for word in options["stop_words"])})
+        return count(
+            self._texts(path, progress, options),
+            make_vectorizer(options["language"], **words),
+            automatic=options["min_df"] is None,
+            shards=options["shards"],
+            force=force and options["shards"] is not None,
+            progress=progress,
+        )
+
+    def read_new(self, model: ONMF, path: str | Path, progress: Progress, **options: Any) -> Documents:
+        vectorizer = vectorizer_of(model, options["token_pattern"])  # refused before any document is read
+        given = {name: options[name] for name in ("strip", "keep_attachments") if options[name]}
+        table = count(self._texts(path, progress, options | reading_of(model) | given), vectorizer, progress=progress)
+        if not len(table.rows):
+            raise ValueError(" ".join([f"{path} contains no documents.", *table.notes]))
+        return table
+
+    def _texts(self, path: str | Path, progress: Progress, options: Mapping[str, Any]) -> Texts:
+        columns: dict[str, Any] = {name: options.get(name) for name in ("text", "id", "labels", "date")}
+        dropped: dict[str, Any] = {"strip": options["strip"] or (), "keep_attachments": options["keep_attachments"]}
+        texts = read(path, kind=options["input"], **columns, **dropped)
+        texts.watch = lambda n, share: progress(f"Reading and counting: {n:,} documents", share)
+        return texts
+
+    def prepare(self, table: Table, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
+        assert isinstance(table, Documents)
+        filled, notes = table.filled, []
+        if len(filled) < len(table.rows):
+            empty = [str(table.rows[int(i)]) for i in np.flatnonzero(np.asarray(table.lengths) == 0)]
+            notes.append(f"{self.so_many(len(empty))} without a usable word, unassigned: {some_names(empty)}.")
+        if not hasattr(table.X, "block"):
+            return Rows(table.used, filled, notes)
+        engine = parameters.get("engine", "auto")
+        own = isinstance(engine, Blocks)  # and so has its own progress
+        return Rows(table.X, filled, notes, in_blocks(engine, parameters.get("n_threads"), None if own else progress))
+
+    def fit(
+        self,
+        rows: Rows,
+        n_clusters: int,
+        parameters: dict[str, Any],
+        progress: Callable[[float], None],
+        announce: Callable[[str], None],
+    ) -> Fit:
+        X, engine = rows.X, rows.engine
+        if engine is not None:
+            X = replace(X, names=None)  # names of shards are for people
+            model = ONMF(n_clusters, **{name: value for name, value in parameters.items() if name != "quick"})
+            fit = Fit(fit_model(model, X, engine=engine), X)
+        else:
+            views = Views(VIEWS, "words", consensus_of_views)
+            found = fit_by_vote(X, n_clusters, parameters, progress, announce, views)
+            fit = Fit(found.model, X, found.how, found.voted, independent_runs if found.in_views else None)
+        number_by_size(fit.model, lambda centroids: fit_model(fit.model, X, engine=engine, init=centroids))
+        return fit
+
+    def cluster_columns(self, clusters: Any) -> dict[str, Any]:
+        frequent = [", ".join(words) for words in clusters.frequent(10)]
+        return super().cluster_columns(clusters) | {"frequent": frequent}
+
+
+DOCUMENTS = DocumentKind()
+
+
+def reading_of(model: ONMF) -> dict[str, Any]:
+    """Options for :func:`read` that read new documents as those of the model were read."""
+    source = model.extra_.get("source", {})
+    dropped = [name for name in source.get("strip", []) if name in STRIP]
+    return {"strip": dropped, "keep_attachments": source.get("keep_attachments", False)}
+
+
+def cluster(
+    texts: Iterable[Text | str] | Documents,
+    n_clusters: int | str = 8,
+    *,
+    k_min: int | None = None,
+    k_max: int | None = None,
+    criterion: str | None = None,
+    vectorizer: CountVectorizer | None = None,
+    automatic: bool | None = None,
+    shards: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    quick: bool = False,
+    announce: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> DocumentClusters:
+    """Cluster documents by their words.
+
+    Parameters
+    ----------
+    texts : iterable of Text or str, or Documents
+        Documents, for instance from :func:`read`. They are read once and not kept. Or their counts, from
+        :func:`count`.
+    n_clusters : int or "auto", default=8
+        Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes many fits.
+    k_min, k_max, criterion
+        As in :func:`onmf.select_n_clusters`, for ``n_clusters="auto"``.
+    vectorizer, automatic, shards, force
+        As in :func:`count`. With ``shards``, the fit reads one shard at a time, and the clusters are the same;
+        ``n_clusters="auto"``, ``refine`` and ``init="consensus"`` need all counts in memory.
+    quick : bool, default=False
+        Whether to run once, from the paper's start. By default, the size of the corpus decides: 24 runs in three views
+        of the words vote on the clusters (see :func:`consensus_of_views`), fewer for a large corpus, and one run with a
+        local search for a very large one. Divergences without a local search and counts in shards get one run from the
+        paper's start. ``init``, ``n_init`` or ``refine`` replaces all this, ``n_consensus`` the number of runs.
+    announce : callable, optional
+        Called before the fit with a sentence that says what it does.
+    progress : callable, optional
+        Called with the name of each step and the share of it that is done, None if that is not known.
+    **parameters
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default).
+
+    Returns
+    -------
+    DocumentClusters
+
+    Examples
+    --------
+    >>> import onmf.text
+    >>> texts = ["red tea green tea", "tea tea", "cow milk", "milk of a cow", "black tea", "fresh milk"]
+    >>> result = onmf.text.cluster(texts, 2)
+    >>> result.labels.tolist()
+    [0, 0, 1, 1, 0, 1]
+    >>> [list(words) for words in result.distinctive(1)]
+    [['tea'], ['milk']]
+    """
+    check_request(DOCUMENTS, n_clusters, Range(k_min, k_max, criterion), parameters)
+    DOCUMENTS.check_options({"shards": shards}, None, n_clusters, parameters)
+    if isinstance(texts, Documents):
+        table = texts
+    else:
+        if progress is not None:
+            progress("Counting words", None)
+        table = count(texts, vectorizer, automatic=automatic, shards=shards, force=force, progress=progress)
+    found = cluster_table(
+        DOCUMENTS,
+        table,
+        n_clusters,
+        k_min=k_min,
+        k_max=k_max,
+        criterion=criterion,
+        announce=announce,
+        progress=progress,
+        **parameters | ({"quick": True} if quick else {}),
+    )
+    return cast(DocumentClusters, found)
+
+
+def predict(
+    model: ONMF | DocumentClusters,
+    texts: Iterable[Text | str] | Documents,
+    *,
+    token_pattern: str | None = None,
+    progress: Progress | None = None,
+) -> DocumentClusters:
+    """Assign documents to the clusters of a document model.
+
+    Parameters
+    ----------
+    model : ONMF or DocumentClusters
+        The result of :func:`cluster`, or the model that it saved, as :func:`onmf.load` reads it.
+    texts : iterable of Text or str, or Documents
+        Documents. Headers and the like must be dropped as they were for the model. Or their counts, from
+        :func:`count`: words are matched by name.
+    token_pattern : str, optional
+        The token pattern of the model. It is required if the pattern is more than a run of one kind of character. Such
+        a pattern can take exponential time on some texts, so one from a file is not used without your consent.
+    progress : callable, optional
+        As in :func:`cluster`.
+
+    Returns
+    -------
+    DocumentClusters
+        Documents that have none of the model's words are unassigned.
+    """
+    fitted = model.model if isinstance(model, DocumentClusters) else model
+    check_kind(fitted, DOCUMENTS)
+    if not isinstance(texts, Documents):
+        texts = count(texts, vectorizer_of(fitted, token_pattern), progress=progress)
+    return cast(DocumentClusters, predict_table(fitted, texts, kind=DOCUMENTS, progress=progress))

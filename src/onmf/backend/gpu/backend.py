@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,47 +12,38 @@ from onmf.arrays import import_cupy, on_gpu, to_host
 from onmf.divergence import Array, Convex, Divergence, FloatArray
 from onmf.divergence.consistency import close, of_onmf, outputs_of, sample
 
-from ..base import Backend, Block, Matrix, Templates, refused
-from ..hull import Hull
-from ..run import Steps, StepsAhead, StepsInTurn
+from ..base import Backend, Block, Hull, Matrix, Steps, StepsAhead, StepsInTurn, Templates, refused
 from ..threads import Threads
-from .columns import by_feature
 from .dense import sum_rows
 from .hull import GpuHull
-from .launch import THREADS, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, bytes_needed, place_whole
+from .launch import NULL, THREADS, int_, largest_shared, launch, launch_rows, long_, or_null, processors
+from .rows import DenseRows, Rows, SparseRows, StreamedRows, blocks_of, by_feature, bytes_needed, place_whole
 from .run import GpuRun
-from .stream import StreamedRows, blocks_of
-from .templates import GpuTemplates
-from .trial import Trial
 
-DENSE_THREADS = 128
-"""Threads of a block that scores dense rows: their sums fill the registers."""
-
-LARGEST_TILES = 12
-"""Tiles of 8 templates that a warp can keep in registers."""
-
-LARGEST_SCREEN = 4
-"""Parts of a line of the table that a thread of the screen can keep in registers."""
-
-SHARE = 0.8
-"""Share of the free memory of the card that rows may take."""
-
-STREAMED_AT_A_TIME = 1 << 25
-"""Entries of a streamed block, at most."""
+DENSE_THREADS = 128  # of a block that scores dense rows: their sums fill the registers
+LARGEST_TILES = 12  # of 8 templates that a warp can keep in registers
+LARGEST_SCREEN = 4  # parts of a line of the table that a thread of the screen can keep in registers
+SHARE = 0.8  # of the free memory of the card that rows may take
+STREAMED_AT_A_TIME = 1 << 25  # entries of a streamed block, at most
+HULL_SHARE = 0.5  # of the free memory of the card for SNPA's hull. The rest is for the copy of the rows by feature.
+WORTH_TRYING = 1 << 23  # entries from which on the card tries the moves of a search: with fewer, the host is as fast
+TRIED_AT_A_TIME = 1 << 20  # rows, which bounds the memory for their costs
+ENTRIES_PER_TERM = 1 << 26  # entries whose row terms are computed together
 
 STREAMED_BYTES = {"sparse": 160, "dense": 48}
 """Bytes of the card for each entry of a streamed block: buffers, and for sparse rows the copy by feature, and the space
 to sort it."""
 
-HULL_SHARE = 0.5
-"""Share of the free memory of the card that SNPA's hull may take. The rest is for the copy of the rows by feature."""
+TABLED = 4  # entries from 1 to this number, which most counts are, take f(S + x) − f(S) from a table
 
-WORTH_TRYING = 1 << 23
-"""Entries from which on the card tries the moves of a local search. With fewer, the host alone is as fast."""
 
-ENTRIES_PER_TERM = 1 << 26
-"""Entries whose row terms are computed together."""
+@dataclass(frozen=True)
+class GpuTemplates(Templates):
+    """Templates on the card. For sparse rows also transposed, and in 16 bits for the screen."""
+
+    BT: Any = None  # (p, k)
+    table: Any = None  # (p, 8 chunks) in 16 bits; see template_table in kernels.cu
+    chunks: int = 0  # 16-byte parts of a line of the table; 0 if there is none
 
 
 class GpuBackend(Backend):
@@ -135,20 +127,20 @@ class GpuBackend(Backend):
         centroids: FloatArray,
         templates: Any = None,
         offsets: FloatArray | None = None,
-        room: Templates | None = None,
+        reuse: Templates | None = None,
     ) -> GpuTemplates:
         cupy = self.cupy
         centroids = self.to_device(centroids)
         B = cupy.ascontiguousarray(centroids if templates is None else templates(centroids), dtype=np.float64)
         k, p = B.shape
         offsets = None if offsets is None else self.to_device(offsets)
-        if not is_sparse(rows):
+        if isinstance(rows, DenseRows) or (isinstance(rows, StreamedRows) and not rows.sparse):
             return GpuTemplates(B, offsets)
         chunks = -(-(k + 2) // 8)
         if k < 3 or chunks > 32 * LARGEST_SCREEN:
             chunks = 0
-        if isinstance(room, GpuTemplates) and room.BT is not None and room.BT.shape == (p, k):
-            BT, table = room.BT, room.table
+        if isinstance(reuse, GpuTemplates) and reuse.BT is not None and reuse.BT.shape == (p, k):
+            BT, table = reuse.BT, reuse.table
         else:
             BT, table = cupy.empty((p, k)), cupy.zeros((p, 8 * max(chunks, 1)), np.uint16)
         launch("template_table", -(-p // 32), THREADS, B, int_(k), int_(p), int_(chunks), BT, table)
@@ -221,7 +213,7 @@ class GpuBackend(Backend):
         (n, p), k = rows.X.shape, len(templates)
         B = templates.B
         tiles = min(LARGEST_TILES, -(-k // 8))
-        row_tiles = _row_tiles(k)
+        row_tiles = 4 if k <= 24 else 2  # of 8 rows that a warp multiplies at once: as many as the registers hold
         # If the templates do not fit into 48 KB, two large blocks share a multiprocessor: loading them again is slower.
         whole = -(-p // 16) * 16
         small = 64 * tiles * (whole + 1) <= 48 * 1024
@@ -309,16 +301,6 @@ def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
         start = stop
 
 
-def is_sparse(rows: Any) -> bool:
-    """Whether placed rows are sparse."""
-    return rows.sparse if isinstance(rows, StreamedRows) else isinstance(rows, SparseRows)
-
-
-def _row_tiles(k: int) -> int:
-    """Tiles of 8 rows that a warp multiplies with k templates at once: as many as the registers hold."""
-    return 4 if k <= 24 else 2
-
-
 def _team(rows: SparseRows) -> int:
     """Threads that share a row, by the mean number of its entries."""
     mean = len(rows.data) / max(1, rows.shape[0])
@@ -328,3 +310,84 @@ def _team(rows: SparseRows) -> int:
 def _power_of_two(number: int) -> int:
     """The lowest power of two that is not below a number."""
     return 1 << max(0, number - 1).bit_length()
+
+
+class FrozenRows:
+    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for.
+
+    It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
+    """
+
+    def __init__(self, trial: Trial, rows: Rows, which: slice, sums: Any, labels: Any, weights: Any) -> None:
+        self._trial, self._rows, self._which = trial, rows, which
+        self.sums, self.labels, self._weights = sums, labels[which], weights[which]
+
+    @property
+    def masses(self) -> Any:
+        """Σ_j w x_j of each row. → (n,)"""
+        return self._weights * self._trial.masses[self._which]
+
+    @property
+    def squares(self) -> Any:
+        """‖w x‖² of each row. → (n,)"""
+        return self._weights**2 * self._trial.squares[self._which]
+
+    def products(self) -> Any:
+        """⟨w x_i, S_c⟩. → (n, k)"""
+        backend = self._trial.block.backend
+        return self._weights[:, None] * backend.scores(self._rows, backend.prepare(self._rows, self.sums))
+
+    def rises(self) -> Any:
+        """Σ_j f(S_cj + w x_ij) − f(S_cj) with f(t) = t log t; for the own cluster, S without the row. → (n, k)"""
+        import cupy
+
+        rows, (k, p) = self._rows, self.sums.shape
+        n, lanes = rows.shape[0], min(32, _power_of_two(k))
+        by_feature, steps, out = cupy.ascontiguousarray(self.sums.T), cupy.empty((TABLED, p, k)), cupy.empty((n, k))
+        if isinstance(rows, SparseRows):
+            stored = rows.indptr, rows.indices, rows.data, int_(0)
+        else:
+            stored = NULL, NULL, rows.X, int_(rows.X.shape[1])
+        tabled = by_feature, long_(p * k), int_(TABLED), steps
+        launch("entropy_steps", -(-p * k // THREADS), THREADS, *tabled, value=stored[2])
+        given = *stored, int_(p), by_feature, steps, int_(TABLED), int_(k), long_(n), int_(lanes)
+        launch_rows("entropy_rises", n, *given, self.labels, self._weights, out, value=stored[2])
+        return out
+
+
+class Trial:
+    """Tries the moves of all rows of a block at once, against the sums as they are. Their divergence has moves."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.masses, self.squares = block.backend.row_term(block.rows, lambda x, j: x), block.squares()
+
+    def __call__(self, labels: Array, k: int) -> Array:
+        """As :meth:`Backend.trial` says, on the host."""
+        import cupy
+
+        block, moves = self.block, self.block.divergence.moves
+        assert moves is not None, "refused for other divergences"
+        on_card = cupy.asarray(labels, dtype=np.int32)
+        weights = cupy.where(on_card >= 0, block.fixed_weights, 0.0)
+        on_card = cupy.maximum(on_card, 0)
+        sums = block.backend.sum_by_label(block.rows, on_card, weights, k)
+        out = cupy.empty(len(block), bool)
+        for start, stop, rows in blocks_of(block.rows):
+            for first in range(start, stop, TRIED_AT_A_TIME):
+                here = slice(first, min(first + TRIED_AT_A_TIME, stop))
+                part = _some(rows, here.start - start, here.stop - start)
+                out[here] = moves.gaining(FrozenRows(self, part, here, sums, on_card, weights))
+        found: Array = to_host(out)
+        return found
+
+
+def _some(rows: Rows, start: int, stop: int) -> Rows:
+    """A range of rows on the GPU, without a copy of their entries."""
+    if (start, stop) == (0, rows.shape[0]):
+        return rows
+    if isinstance(rows, DenseRows):
+        return DenseRows(rows.X[start:stop], features=rows.features)
+    indptr = rows.indptr[start : stop + 1]
+    first, last = map(int, to_host(indptr[[0, -1]]))
+    return SparseRows(indptr - first, rows.indices[first:last], rows.data[first:last], (stop - start, rows.shape[1]))

@@ -1,55 +1,120 @@
-"""Passes over arrays on the GPU that read them twice in a step: labels by a screen, then sums and scores by label."""
+"""Kernels over arrays on the GPU, and the division of their work.
+
+One kernel (step.cu) labels and sums rows in one pass, with a :class:`Crew` of warps in each block. Two others read the
+rows twice in a step: one gets labels by a screen (label.cu), one sums and scores by label (sum.cu).
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
-from .crew import template_pitch
+from onmf.divergence import FloatArray
+
 from .launch import combine, int_, largest_shared, launch, long_, or_null, processors
-from .rows import DenseRows, cut
+from .rows import DenseRows
 
-MOST_LABELLED = 64
-"""Maximum number of clusters whose scores a warp can keep in registers."""
-
-MOST_SCORED = 512
-"""Maximum number of features of a row that a warp can keep in registers, together with a template."""
-
-MOST_SUMMED = 256
-"""Maximum number of features of a row that a warp sums, if it does not score them."""
-
-SCORERS = 12
-"""Warps of a block that labels rows."""
-
-AHEAD = {4: 2, 8: 3}
-"""Groups of 16 features that a warp reads ahead, by the size of an entry. Measured on an H200."""
-
-PARTS = 264
-"""Parts of an array that are summed separately. Fixed, so that every card adds in the same order."""
-
-SMALLEST_PART = 64
-"""Rows of a part, at least."""
-
-SUMMED_LABELS = 512
-"""Labels that a pass over an array sums, at most."""
-
-PARTIAL_SUMS = 1 << 26
-"""Partial sums that a pass over an array writes, at most."""
-
-WARPS, DEPTH, BATCH = 8, 3, 4096
-"""As in sum.cu."""
+MOST_PLACES = 6  # maximum number of tiles of rows that a block has in shared memory
+MOST_ADDERS = 15  # maximum number of warps of a block that sum rows while others label them
+MOST_CLUSTERS = 48  # maximum number of clusters whose scores a warp of a crew can keep in registers
+MOST_LABELLED = 64  # maximum number of clusters whose scores a warp of a screen can keep in registers
+MOST_SCORED = 512  # maximum number of features of a row that a warp can keep in registers, together with a template
+MOST_SUMMED = 256  # maximum number of features of a row that a warp sums, if it does not score them
+SCORERS = 12  # warps of a block that labels rows
+AHEAD = {4: 2, 8: 3}  # groups of 16 features that a warp reads ahead, by the size of an entry. Measured on an H200.
+PARTS = 264  # parts of an array that are summed separately. Fixed, so that every card adds in the same order.
+SMALLEST_PART = 64  # rows of a part, at least
+SUMMED_LABELS = 512  # labels that a pass over an array sums, at most
+PARTIAL_SUMS = 1 << 26  # partial sums that a pass over an array writes, at most
+WARPS, DEPTH, BATCH = 8, 3, 4096  # as in sum.cu
 
 
-class Scored(NamedTuple):
-    """Sums of rows by label (k, p), and the scores of their own templates (n,)."""
+def template_pitch(p: int) -> int:
+    """Features of a template in shared memory: an odd multiple of 16, so that threads read from different banks."""
+    return 16 * (-(-p // 16) | 1)
 
-    sums: Any
-    scores: Any
+
+@dataclass(frozen=True)
+class Crew:
+    """The numbers of warps, tiles and labels of a block. The names are those of the kernel."""
+
+    scorers: int
+    adders: int
+    labels: int
+    tiles: int
+    places: int
+    features: int
+
+    @property
+    def tile(self) -> int:
+        """Rows of a tile."""
+        return 16 * self.scorers
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * (self.scorers + self.adders + 1)
+
+    @property
+    def duties(self) -> int:
+        """Number of labels that the adders can handle."""
+        return self.adders * self.labels
+
+    def heaviest(self, counts: FloatArray) -> float:
+        """The largest share of the rows that one duty gets, if clusters have these counts. As ``share_labels`` does."""
+        shares = counts / max(counts.sum(), 1e-300)
+        numbers = 1 + np.floor((self.duties - len(counts)) * 0.999 * shares)
+        return float((shares / numbers).max())
+
+    @cached_property
+    def macros(self) -> dict[str, int]:
+        """The macros that the kernel is compiled with."""
+        return {field.name.upper(): getattr(self, field.name) for field in fields(self)}
+
+    def asked_for(self, itemsize: int) -> int:
+        """Bytes of dynamic shared memory that the host must request: tiles of rows, and templates."""
+        return self.places * (self.tile * self.features + 16) * itemsize + 32 * self.tiles * self.pitch
+
+    def shared(self, itemsize: int) -> int:
+        """Bytes of shared memory in all."""
+        lists = self.tile * self.adders + 12 * self.duties + 4 * max(self.pitch, self.duties) + 64
+        return self.asked_for(itemsize) + self.places * (20 * self.tile + 24) + lists
+
+    @property
+    def pitch(self) -> int:
+        """Features of a template in shared memory."""
+        return template_pitch(self.features)
+
+
+@lru_cache(maxsize=64)
+def crew_for(p: int, itemsize: int, k: int, shared: int) -> Crew | None:
+    """A crew for k clusters of p features whose registers and tiles fit; None if there is none.
+
+    ``itemsize`` is the size of an entry, ``shared`` the bytes of shared memory that a block can have.
+    """
+    if k > MOST_CLUSTERS or p * itemsize % 16:
+        return None
+    slices, tiles = -(-p // 32), -(-k // 8)
+    for scorers in (4, 3, 2):
+        for labels in (1, 2, 3, 4):
+            # Registers of an adder (templates and sums of its labels, and two rows), and of a scorer.
+            registers = max(4 * slices * (labels + 1) + 40, 12 * tiles + 50)
+            warps = 4 * (512 // (-(-registers // 8) * 8))
+            adders = min(warps - scorers - 1, MOST_ADDERS)
+            if registers > 248 or adders * labels < k:
+                continue
+            crews = (Crew(scorers, adders, labels, tiles, places, p) for places in range(MOST_PLACES, 2, -1))
+            fitting = next((crew for crew in crews if crew.shared(itemsize) <= shared), None)
+            if fitting is not None:
+                return fitting
+    return None
 
 
 def can_screen(rows: DenseRows, k: int) -> bool:
-    """Whether :func:`label_rows` and :func:`score_and_sum` can take these rows and this number of templates."""
+    """Whether :func:`label_rows` and :func:`sum_rows` with scores can take these rows and this number of templates."""
     (n, pitch), most = rows.X.shape, largest_shared() - 1024  # the kernels declare some themselves
     if not (n > 0 and 0 < pitch <= MOST_SCORED and pitch % 4 == 0 and k <= MOST_LABELLED and rows.X.data.ptr % 16 == 0):
         return False
@@ -87,18 +152,7 @@ def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
     return labels
 
 
-def score_and_sum(cupy: Any, rows: DenseRows, labels: Any, weights: Any, B: Any, by_score: bool) -> Scored:
-    """Scores of the rows against their own templates, and sums by label, weighted by weights and perhaps by scores."""
-    scores = cupy.empty(rows.shape[0])
-    return Scored(_summed(cupy, rows, labels, weights, len(B), B, scores, by_score), scores)
-
-
-def sum_rows(cupy: Any, rows: DenseRows, labels: Any, weights: Any, k: int) -> Any:
-    """Σ weights·x over the rows of each label. → (k, p)"""
-    return _summed(cupy, rows, labels, weights, k)
-
-
-def _summed(
+def sum_rows(
     cupy: Any,
     rows: DenseRows,
     labels: Any,
@@ -108,6 +162,10 @@ def _summed(
     scores: Any = None,
     by_score: bool = False,
 ) -> Any:
+    """Σ weights·x over the rows of each label, and perhaps times their scores. → (k, p)
+
+    With templates ``B``, the scores of the rows against their own ones are written to ``scores`` (n,).
+    """
     X, (n, pitch), size = rows.X, rows.X.shape, rows.X.itemsize
     quads = -(-min(pitch, MOST_SUMMED if B is None else MOST_SCORED) // 128)
     pieces = -(-pitch // (128 * quads))
@@ -134,4 +192,5 @@ def _summed(
         shared = shared_by_sums(width, size, at_once, m)
         launch("sum_dense", (parts, pieces), 32 * WARPS, *args, value=X, shared=shared, **macros)
         combine(partial, sums[first : first + m])
-    return cut(cupy, sums, rows.shape[1])
+    p = rows.shape[1]
+    return sums if pitch == p else cupy.ascontiguousarray(sums[:, :p])  # without the columns that only pad the rows

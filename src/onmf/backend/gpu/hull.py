@@ -9,15 +9,11 @@ import numpy as np
 from onmf.arrays import to_host
 from onmf.divergence import Array, FloatArray
 
-from ..base import Block
-from ..hull import EXHAUSTED, TIE, Hull
-from .launch import int_, largest_shared, launch, long_, null, processors
+from ..base import EXHAUSTED, TIE, Block, Hull
+from .launch import NULL, int_, largest_shared, launch, long_, processors
 
-FIRST_BLOCK = 2048
-"""Number of rows projected first in each round; it then doubles. That many take as long as one."""
-
-WARPS = 8
-"""Most warps of a block, each of which projects one row at a time."""
+FIRST_BLOCK = 2048  # rows projected first in each round, then twice as many: that many take as long as one
+WARPS = 8  # most warps of a block, each of which projects one row at a time
 
 
 class GpuHull(Hull):
@@ -78,7 +74,7 @@ class GpuHull(Hull):
         of_a_warp = vectors + factor if inside else vectors
         warps = max(1, min(WARPS, 48 * 1024 // of_a_warp))
         blocks = min(-(-len(rows) // warps), (32 if inside else 2) * processors())
-        room = null() if inside else cupy.empty(blocks * warps * factor // 8)
+        room = NULL if inside else cupy.empty(blocks * warps * factor // 8)
         given = self._products, long_(n), gram, int_(vertices), self._squares, rows, long_(len(rows))
         state = self._weights, int_(self._weights.shape[1]), self._residuals
         launch(

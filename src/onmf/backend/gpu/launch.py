@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-THREADS = 256
-"""Threads of a block, if nothing else decides."""
-
-UNASKED = 32 * 1024
-"""Bytes of shared memory that any kernel can have without asking: 48 KB, less what it declares itself."""
-
-_guard = Lock()
-"""Held while a kernel is compiled: otherwise, each thread of Dask would compile it."""
+THREADS = 256  # of a block, if nothing else decides
+UNASKED = 32 * 1024  # bytes of shared memory that any kernel can have without asking: 48 KB, less what it declares
+int_, long_ = np.int32, np.int64  # an int and a long long of CUDA
+NULL = np.uint64(0)  # a null pointer
+_guard = Lock()  # held while a kernel is compiled: otherwise, each thread of Dask would compile it
 
 FILES = {
     "step_dense": ("screen.cuh", "step.cu"),
@@ -40,7 +37,8 @@ def launch(
     grid = blocks if isinstance(blocks, tuple) else (blocks,)
     if 0 in grid:
         return
-    kernel = _kernel(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > UNASKED)
+    with _guard:
+        kernel = _compiled(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > UNASKED)
     kernel(grid, (threads,), args, shared_mem=shared)
 
 
@@ -49,14 +47,9 @@ def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:
     launch(name, -(-n * 32 // THREADS), THREADS, *args, value=value)
 
 
-def _kernel(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
-    """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
-    with _guard:
-        return _compiled(name, value, macros, much_shared)
-
-
 @lru_cache(maxsize=256)
 def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
+    """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
     kernel = _module(FILES.get(name, ("kernels.cu",)), value, macros).get_function(name)
     if much_shared:
         kernel.max_dynamic_shared_size_bytes = largest_shared() - kernel.shared_size_bytes
@@ -95,21 +88,6 @@ def combine(partial: Any, out: Any) -> None:
     launch("combine_parts", -(-out.size // 32), 1024, partial, long_(len(partial)), long_(out.size), out)
 
 
-def int_(number: int) -> np.int32:
-    """An ``int`` of CUDA."""
-    return np.int32(number)
-
-
-def long_(number: int) -> np.int64:
-    """A ``long long`` of CUDA."""
-    return np.int64(number)
-
-
-def null() -> np.uint64:
-    """A null pointer."""
-    return np.uint64(0)
-
-
 def or_null(array: Any) -> Any:
     """An array, or a null pointer for None."""
-    return null() if array is None else array
+    return NULL if array is None else array

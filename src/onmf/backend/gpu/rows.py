@@ -1,22 +1,47 @@
-"""Rows on the GPU, sparse or dense.
+"""Rows on the GPU, sparse or dense, whole or streamed from the host.
 
-Entries are float32 if that represents all of them exactly, as it does for most counts, else float64.
+Entries are float32 if that represents all of them exactly, as it does for most counts, else float64. For sums by label,
+sparse rows have a copy that is sorted by feature.
+
+Rows that are larger than the memory of the card stay on the host and are streamed through it in blocks. The arrays are
+page-locked where they are, so that the GPU reads them at the full speed of the bus, and the GPU fetches them as they
+are stored: counts of 8 bits travel as 8 bits. It converts them after their arrival. If the system refuses to lock them,
+threads copy each block through page-locked buffers.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from threading import Lock
+from typing import Any, NamedTuple
+from weakref import finalize
 
 import numpy as np
+from scipy.sparse import issparse
 
-from onmf.arrays import on_gpu
+from onmf.arrays import on_gpu, to_host
+from onmf.divergence import Array
 
-EXACT_FLOAT32 = 2**24
-"""Integers up to this are exact in float32."""
+from ..threads import available_cores
+from .launch import THREADS, launch, launch_rows, long_
 
-ENTRIES_AT_A_TIME = 1 << 26
-"""Entries that are examined together."""
+EXACT_FLOAT32 = 2**24  # integers up to this are exact in float32
+ENTRIES_AT_A_TIME = 1 << 26  # entries that are examined together
+UNIT = 4096  # entries of one feature that a warp adds up. Fixed, so that every card adds in the same order.
+BUFFERS = 3  # blocks on the GPU at one time: one is worked on, and others arrive
+COPIED_AT_A_TIME = 1 << 21  # entries that a thread copies into a page-locked buffer at a time
+
+_guard = Lock()
+_locked: dict[tuple[int, int], list[Any]] = {}
+"""Number of users and the array itself, by address and size. The array must live until its pages are unlocked."""
+
+_released: deque[tuple[Any, tuple[int, int]]] = deque()
+"""Arrays that have one user less: the runtime, and address and size."""
 
 
 @dataclass
@@ -27,10 +52,8 @@ class SparseRows:
     indices: Any
     data: Any
     shape: tuple[int, int]
-    units: Any = None
-    """How the entries of each feature are divided among warps, set on first use."""
-    columns: Any = None
-    """The same entries by feature, set on first use."""
+    units: Any = None  # how the entries of each feature are divided among warps, set on first use
+    columns: Any = None  # the same entries by feature, set on first use
 
 
 @dataclass
@@ -38,10 +61,8 @@ class DenseRows:
     """A C-contiguous array on the GPU, perhaps with columns of zeros at the end."""
 
     X: Any
-    norms: Any = None
-    """ℓ2 norms of the rows in float32, set on first use."""
-    features: int | None = None
-    """Columns of ``X`` that are features; None for all."""
+    norms: Any = None  # ℓ2 norms of the rows in float32, set on first use
+    features: int | None = None  # columns of X that are features; None for all
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,7 +76,7 @@ class DenseRows:
 
         Without that, a step has to read them twice. They are not padded if the GPU has no room for it.
         """
-        (n, p), pitch = X.shape, padded_width(X.shape[1])
+        (n, p), pitch = X.shape, -(-X.shape[1] // 4) * 4  # a multiple of 16 bytes in float32
         if p != pitch:
             try:
                 wide = cupy.empty((n, pitch), dtype)
@@ -69,16 +90,6 @@ class DenseRows:
 
 
 Rows = SparseRows | DenseRows
-
-
-def padded_width(p: int) -> int:
-    """Columns of a padded array of p features: a multiple of 16 bytes in float32."""
-    return -(-p // 4) * 4
-
-
-def cut(cupy: Any, sums: Any, p: int) -> Any:
-    """Sums without the columns that only pad the rows. → (k, p)"""
-    return sums if sums.shape[1] == p else cupy.ascontiguousarray(sums[:, :p])
 
 
 def always_float32(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
@@ -124,3 +135,264 @@ def place_whole(cupy: Any, X: Any) -> Rows:
         data.astype(dtype, copy=False),
         X.shape,
     )
+
+
+class Columns(NamedTuple):
+    """The entries of sparse rows by feature: row and value of each. → 2 × (entries,)"""
+
+    rows: Any
+    values: Any
+
+
+class Units(NamedTuple):
+    """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up."""
+
+    starts: Any  # (number,) bounds of each stretch
+    stops: Any
+    of_feature: Any  # (p + 1,) the first stretch of each feature
+    number: int  # of stretches
+
+
+def make_units(cupy: Any, counts: Array) -> Units:
+    """Divide features with these numbers of entries (p,) into stretches."""
+    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    numbers = -(-np.diff(bounds) // UNIT)
+    of_feature = np.concatenate([[0], np.cumsum(numbers)])
+    feature = np.repeat(np.arange(len(numbers)), numbers)
+    starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
+    stops = np.minimum(starts + UNIT, bounds[feature + 1])
+    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
+    return Units(on_card[0], on_card[1], on_card[2], len(feature))
+
+
+def by_feature(cupy: Any, rows: SparseRows) -> Columns:
+    """The entries of rows by feature. Sets their ``units`` unless they are known."""
+    n, p = rows.shape
+    entries = len(rows.indices)
+    if rows.units is None:
+        counts = to_host(cupy.bincount(rows.indices, minlength=p)) if entries else np.zeros(p, np.int64)
+        rows.units = make_units(cupy, counts)
+    row_of = cupy.empty(entries, np.int32)
+    launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
+    order = cupy.argsort(rows.indices, kind="stable")
+    columns = Columns(cupy.empty_like(row_of), cupy.empty_like(rows.data))
+    args = order, long_(entries), row_of, rows.data, columns.rows, columns.values
+    launch("reorder", -(-entries // (4 * THREADS)), THREADS, *args, value=rows.data)
+    return columns
+
+
+class PageLocks:
+    """C-contiguous arrays that are page-locked until :meth:`release`.
+
+    ``complete`` says whether all are locked. The system refuses some, such as files mapped for reading.
+    """
+
+    def __init__(self, cupy: Any, arrays: Sequence[Array]) -> None:
+        self._runtime, self._keys = cupy.cuda.runtime, list[tuple[int, int]]()
+        self.complete = all(_lock(self._runtime, array, self._keys) for array in arrays)
+        if not self.complete:
+            self.release()
+
+    def release(self) -> None:
+        """Unlock the arrays, unless others need them locked. No copy from them may be under way."""
+        _released.extend((self._runtime, key) for key in self._keys)
+        self._keys.clear()
+        _unlock_released()
+
+
+def _lock(runtime: Any, array: Array, keys: list[tuple[int, int]]) -> bool:
+    """Page-lock an array and append its key, unless the system refuses."""
+    key = array.ctypes.data, array.nbytes
+    if array.nbytes == 0:
+        return True
+    with _guard:
+        if key in _locked:
+            _locked[key][0] += 1
+        else:
+            try:
+                runtime.hostRegister(*key, 0)
+            except runtime.CUDARuntimeError:
+                return False
+            _locked[key] = [1, array]
+        keys.append(key)
+    _unlock_released()
+    return True
+
+
+def _unlock_released() -> None:
+    """Unlock arrays without users.
+
+    The garbage collector may call this at any point, even in the thread that has the guard. It must not wait for the
+    guard then: whoever has it comes here afterwards.
+    """
+    while _released and _guard.acquire(blocking=False):
+        try:
+            while _released:
+                runtime, key = _released.popleft()
+                users = _locked[key]
+                users[0] -= 1
+                if users[0] == 0:
+                    del _locked[key]
+                    runtime.hostUnregister(key[0])
+        finally:
+            _guard.release()
+
+
+def pinned(cupy: Any, size: int, dtype: Any) -> Array:
+    """A new array in page-locked memory."""
+    dtype = np.dtype(dtype)
+    memory = cupy.cuda.alloc_pinned_memory(max(1, size) * dtype.itemsize)
+    return np.frombuffer(memory, dtype, size)
+
+
+class StreamedRows:
+    """Rows on the host that are streamed through the GPU in blocks. The next block is copied during the work on one.
+
+    Iterating gives ``(start, stop, rows)``; the rows are valid until the next iteration. A pass may begin before
+    another has ended, in the same thread or in another; it then takes memory for blocks of its own. The rows must not
+    change. A block has at most ``entries`` entries, unless a row has more.
+    """
+
+    def __init__(self, cupy: Any, source: Any, entries: int) -> None:
+        self.cupy, self.shape, self.sparse = cupy, source.shape, issparse(source)
+        n, p = self.shape
+        names = ("data", "indices", "indptr") if self.sparse else ()
+        self.arrays: dict[str, Array] = {name: getattr(source, name) for name in names} or {"data": source.reshape(-1)}
+        before = source.indptr if self.sparse else np.arange(n + 1, dtype=np.int64) * p
+        cuts = [0]
+        while cuts[-1] < n:
+            after = int(np.searchsorted(before, before[cuts[-1]] + entries, side="right")) - 1
+            cuts.append(min(max(after, cuts[-1] + 1), n))
+        self.cuts = list(pairwise(cuts))
+        self.bounds = [(int(before[a]), int(before[b])) for a, b in self.cuts]
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self.locks = PageLocks(cupy, list(self.arrays.values()))
+        finalize(self, _end, self._stream, self.locks).atexit = False  # the driver may be gone by then
+        self._idle: list[list[_Buffer]] = []  # buffers of passes that have ended
+        self._computed: dict[int, Any] = {}  # what is the same in every pass
+        self.dtype = self._exact_float_type()
+
+    def __iter__(self) -> Iterator[tuple[int, int, Rows]]:
+        for number, buffer in self._arriving():
+            start, stop = self.cuts[number]
+            rows = self._rows(number, buffer)
+            yield start, stop, rows
+            self._computed[number] = rows.units if isinstance(rows, SparseRows) else rows.norms
+
+    def _arriving(self) -> Iterator[tuple[int, _Buffer]]:
+        """The blocks in turn, each in the buffer that it arrives in."""
+        cupy, last = self.cupy, len(self.cuts) - 1
+        device = cupy.cuda.Device()
+        with (
+            self._own_buffers() as buffers,
+            ThreadPoolExecutor(1) as ahead,
+            ThreadPoolExecutor(min(16, available_cores())) as pool,
+        ):
+
+            def fetch(number: int) -> Any:
+                buffer = buffers[number % len(buffers)]
+                return ahead.submit(buffer.fill, self, number, self._stream, device, pool)
+
+            coming = fetch(0)
+            for number in range(len(self.cuts)):
+                coming.result()
+                if number < last:
+                    coming = fetch(number + 1)
+                buffer = buffers[number % len(buffers)]
+                cupy.cuda.get_current_stream().wait_event(buffer.copied)
+                try:
+                    yield number, buffer
+                finally:
+                    buffer.used.record()
+            if self.locks.complete:
+                fetch(0).result()  # for the next pass
+
+    @contextmanager
+    def _own_buffers(self) -> Iterator[list[_Buffer]]:
+        """Buffers that no other pass fills."""
+        try:
+            buffers = self._idle.pop()
+        except IndexError:
+            buffers = [_Buffer(self.cupy, self) for _ in range(min(BUFFERS, len(self.cuts)))]
+        try:
+            yield buffers
+        finally:
+            self._idle.append(buffers)
+
+    def _rows(self, number: int, buffer: _Buffer) -> Rows:
+        """A block that has arrived."""
+        (start, stop), (first, last), p = self.cuts[number], self.bounds[number], self.shape[1]
+        data = buffer.card["data"][: last - first]
+        if not self.sparse:
+            return DenseRows.padded(self.cupy, data.reshape(stop - start, p), self.dtype, self._computed.get(number))
+        data = data.astype(self.dtype, copy=False)
+        indices = buffer.card["indices"][: last - first].astype(np.int32, copy=False)
+        indptr = buffer.card["indptr"][: stop - start + 1].astype(np.int64) - first
+        return SparseRows(indptr, indices, data, (stop - start, p), units=self._computed.get(number))
+
+    def _exact_float_type(self) -> np.dtype[Any]:
+        """The type of the entries on the GPU, found there."""
+        known = always_float32(self.arrays["data"].dtype)
+        if known is not None:
+            return known
+        for number, buffer in self._arriving():
+            first, last = self.bounds[number]
+            if exact_float_type(buffer.card["data"][: last - first]) == np.float64:
+                return np.dtype(np.float64)
+        return np.dtype(np.float32)
+
+
+class _Buffer:
+    """Memory on the GPU for one block as it is stored, and page-locked memory on the host if the rows have none."""
+
+    def __init__(self, cupy: Any, rows: StreamedRows) -> None:
+        entries, most = max(b - a for a, b in rows.bounds), max(b - a for a, b in rows.cuts) + 1
+        sizes = {name: (most if name == "indptr" else entries, array.dtype) for name, array in rows.arrays.items()}
+        self.card = {name: cupy.empty(*size) for name, size in sizes.items()}
+        self.host = {} if rows.locks.complete else {name: pinned(cupy, *size) for name, size in sizes.items()}
+        self.copied, self.used = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
+        self.used.record()
+        self.number: int | None = None
+
+    def fill(self, rows: StreamedRows, number: int, stream: Any, device: Any, pool: ThreadPoolExecutor) -> None:
+        """Copy a block to the GPU, without waiting for its arrival. Nothing to do if it is there."""
+        if self.number == number:
+            return
+        self.number = None
+        (start, stop), bounds = rows.cuts[number], rows.bounds[number]
+        with device:
+            if self.host:
+                self.copied.synchronize()  # the last block has left the page-locked memory
+            stream.wait_event(self.used)  # nobody needs it on the GPU any more
+            for name, array in rows.arrays.items():
+                values = array[start : stop + 1] if name == "indptr" else array[slice(*bounds)]
+                if name in self.host:
+                    values = _copied(values, self.host[name], pool)
+                if len(values):
+                    self.card[name][: len(values)].set(values, stream=stream)
+            self.copied.record(stream)
+        self.number = number
+
+
+def _end(stream: Any, locks: PageLocks) -> None:
+    """Wait for the last copies before their memory is unlocked, and before the buffers are free for others."""
+    try:
+        stream.synchronize()
+    finally:
+        locks.release()
+
+
+def _copied(values: Array, room: Array, pool: ThreadPoolExecutor) -> Array:
+    """Copy values into page-locked memory, with several threads."""
+
+    def copy(at: int) -> None:
+        part = slice(at, min(at + COPIED_AT_A_TIME, len(values)))
+        room[part] = values[part]
+
+    list(pool.map(copy, range(0, len(values), COPIED_AT_A_TIME)))
+    return room[: len(values)]
+
+
+def blocks_of(rows: Any) -> Iterator[tuple[int, int, Rows]]:
+    """The blocks of rows that are on the card at one time: first row, end, rows."""
+    return iter(rows) if isinstance(rows, StreamedRows) else iter([(0, rows.shape[0], rows)])

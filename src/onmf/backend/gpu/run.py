@@ -11,24 +11,17 @@ import numpy as np
 
 from onmf.divergence import FloatArray
 
-from ..base import Assignment, Block, Templates
-from ..run import COUNTED, Drift, Run, RunState, StepSums, largest_change
-from .crew import Crew, crew_for
-from .dense import can_screen, label_rows, score_and_sum
+from ..base import COUNTED, Assignment, Block, Drift, Run, RunState, StepSums, Templates, largest_change
+from .dense import Crew, can_screen, crew_for, label_rows, sum_rows
 from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
-from .lock import pinned
-from .rows import DenseRows, Rows
-from .stream import StreamedRows
+from .rows import DenseRows, Rows, StreamedRows, pinned
 
-TALLIED = 1024
-"""Rows that a warp counts."""
+TALLIED = 1024  # rows that a warp counts
+STRETCHES = 264  # groups of rows of an array that one kernel assigns and sums, at most
 
 MOST_OF_A_DUTY = {False: 0.26, True: 0.13}
 """Share of float32 rows in one duty of a crew from which on two reads are faster, without and with weights by score.
 Measured on an H200. With float64 rows, one read is always faster."""
-
-STRETCHES = 264
-"""Groups of rows of an array that one kernel assigns and sums, at most."""
 
 _copies: deque[tuple[Any, FloatArray]] = deque()
 """Copies to the host in flight, with the event that ends each. The host may drop a step before its copy is done, but
@@ -136,8 +129,8 @@ class GpuRun(Run):
         if crew is not None:
             labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
         else:
-            labels = label_rows(self.cupy, rows, B)
-            sums, best = score_and_sum(self.cupy, rows, labels, factors, B, weights is None)
+            labels, best = label_rows(self.cupy, rows, B), self.cupy.empty(rows.shape[0])
+            sums = sum_rows(self.cupy, rows, labels, factors, k, B, best, weights is None)
         assignment = block.assignment(labels, best)
         table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
         self.state = RunState(labels, assignment.scales)

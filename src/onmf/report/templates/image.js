@@ -62,7 +62,7 @@ onmf.image = (() => {
       words += ` (${(a * (x + 0.5) + b * (y + 0.5) + c).toFixed(1)}, ${(d * (x + 0.5) + e * (y + 0.5) + f).toFixed(1)})`;
     }
     by("pixel").setAttribute("aria-live", i === state.pinned ? "polite" : "off"); // hovering would never be quiet
-    by("pixel").textContent = `${words}: ${k < 0 ? "outside, no data" : image.names[k]}`;
+    by("pixel").textContent = `${words}: ${k < 0 ? "unassigned" : image.names[k]}`;
     by("pixel-facts").replaceChildren(...factsOf(i).map(([name, value]) => {
       const fact = document.createElement("div");
       fact.append(...[["dt", name], ["dd", value]].map(([tag, text]) => Object.assign(document.createElement(tag), { textContent: text })));

@@ -1,0 +1,376 @@
+"""Speed and memory, against KMeans, NMF, sIB and plain SciPy: writes the tables and the figure of docs/performance.
+
+Each part yields rows with a description, a measured number, and a target if there is one.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.cluster import KMeans
+from sklearn.decomposition import NMF
+
+from onmf import ONMF, snpa
+from onmf.backend import CpuBackend
+from onmf.datasets import load_hyperspectral, make_counts, make_scene
+from onmf.divergence import KullbackLeibler
+
+from .contenders import sib_data
+from .data import available, load
+from .measure import Run, an_iteration, describe_machine, in_turns, seconds, slope
+from .plain import plain_fit, plain_snpa
+from .results import MISSED, Record, figure, judged, measure_rows, publish, table
+
+TINY = "zipf-300"
+"""The corpus that ``--quick`` uses."""
+
+LOSSES = {"KL": 1, "Frobenius": 2}
+TARGETS = {("KL", 20): "≥ 2.5", ("KL", 100): "≥ 6", ("Frobenius", 20): "≥ 2", ("Frobenius", 100): "≥ 2"}
+"""How many times as fast as one of KMeans an iteration on sparse counts should be."""
+
+PEERS = ("KMeans", "NMF", "plain SciPy")
+"""What the figure compares with."""
+
+
+@functools.cache
+def corpus(name: str) -> csr_array | None:
+    """Return a documents × words matrix in float64; None if its data are not available.
+
+    ``"NG20"`` is the paper's; ``"zipf-N"`` is generated: N documents of about 110 different words out of 30,000 (50,000
+    for the largest, 1,000 below 2,000 documents), with frequencies that follow Zipf's law.
+    """
+    if name == "NG20":
+        return load(name)[0] if name in available("documents") else None
+    n = int(name.removeprefix("zipf-"))
+    words, length = (50_000, 148) if n >= 200_000 else (30_000, 152) if n >= 2000 else (1000, 40)
+    overlap = 0.3 if n >= 5000 else 0.85  # a small corpus must be harder to need as many iterations
+    return make_counts(n, words, 20, length=length, overlap=overlap, random_state=0).X.astype(np.float64)
+
+
+def standard_corpus(quick: bool) -> csr_array:
+    """Return NG20, or a generated corpus of its size if it is not available."""
+    if quick:
+        return corpus(TINY)
+    return corpus("NG20" if "NG20" in available("documents") else "zipf-20000")
+
+
+def image(name: str) -> Any:
+    """Return a pixels × bands matrix; None if its data are not available.
+
+    ``"made-H×W"`` is generated: 200 bands, float32. Its pixels are mixtures, so that no method converges in two steps.
+    """
+    if name == "jasper":
+        return load_hyperspectral(name).X if name in available("hyperspectral") else None
+    height, width = map(int, name.removeprefix("made-").split("×"))
+    rng = np.random.default_rng(0)
+    spectra = make_scene(10, 10, 200, 6, random_state=0).endmembers
+    mixtures = rng.dirichlet(np.ones(6), min(height, 250) * min(width, 250)) @ spectra
+    small = rng.poisson(mixtures).astype(np.float32)
+    return np.tile(small, (height * width // len(small), 1))
+
+
+def row(part: str, what: str, value: float, unit: str, target: str = "") -> Record:
+    """Return one measured number; ``target`` is its lower or upper bound."""
+    return {"part": part, "what": what, "value": value, "unit": unit, **judged(value, target)}
+
+
+def start_of(X: Any, k: int) -> Any:
+    """Return initial centroids for all contenders: random rows, with a small constant added."""
+    rows = X[np.sort(np.random.default_rng(0).choice(X.shape[0], k, replace=False))]
+    return (rows.toarray() if hasattr(rows, "toarray") else rows).astype(np.float64) + 1e-3
+
+
+def onmf_run(X: Any, start: Any, beta_loss: Any = 1, n_threads: int | None = None) -> Run:
+    """Return a run of ONMF."""
+    options = {"beta_loss": beta_loss, "init": start, "tol": 0, "n_threads": n_threads}
+    return lambda n: ONMF(len(start), max_iter=n, **options).fit(X).n_iter_
+
+
+def kmeans_run(X: Any, start: Any) -> Run:
+    """Return a run of KMeans (Lloyd)."""
+    start = start.astype(X.dtype)
+    return lambda n: KMeans(len(start), init=start, n_init=1, algorithm="lloyd", tol=0, max_iter=n).fit(X).n_iter_
+
+
+def sib_run(X: Any, k: int) -> Run:
+    """Return a run of the sequential information bottleneck."""
+    from sib import SIB
+
+    data = sib_data(X)
+    options = {"n_clusters": k, "n_init": 1, "n_jobs": 2, "uniform_prior": False, "random_state": 0, "tol": 0.0}
+
+    def run(n: int) -> int:
+        SIB(max_iter=n, **options).fit(data)
+        return n
+
+    return run
+
+
+def against_kmeans(part: str, name: str, X: Any, clusters: tuple[int, ...], repeats: int) -> Iterator[Record]:
+    """Compare one iteration with one of KMeans."""
+    for dtype in ("float64", "float32"):
+        data = X.astype(dtype)
+        for k in clusters:
+            start, case = start_of(X, k), f"{name}, {dtype}, r = {k}"
+            more = 13 if k <= 20 and X.shape[0] <= 100_000 else 9
+            contenders = {"KMeans": (kmeans_run(data, start), 3, more)}
+            contenders |= {loss: (onmf_run(data, start, beta), 3, more) for loss, beta in LOSSES.items()}
+            times = an_iteration(contenders, repeats)
+            for contender, spent in times.items():
+                yield row(part, f"{contender}, {case}", 1e3 * spent, "ms")
+            for loss in LOSSES:
+                target = TARGETS[loss, k] if part == "iteration" else "≥ 1.2"
+                yield row(part, f"{loss}, {case}, against KMeans", times["KMeans"] / times[loss], "×", target)
+
+
+def iterations(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare one iteration with one of KMeans, on sparse counts."""
+    for name in (TINY,) if quick else ("NG20", "zipf-20000"):
+        X = corpus(name)
+        if X is not None:
+            yield from against_kmeans("iteration", name, X, (20,) if quick else (20, 100), repeats)
+
+
+def images(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare one iteration with one of KMeans, on dense images."""
+    for name in ("made-20×20",) if quick else ("jasper", "made-1000×1000"):
+        X = image(name)
+        if X is not None:
+            # Ten iterations of a small image are a small part of a fit, so the differences are noisy.
+            yield from against_kmeans("image", name, X, (4, 20), repeats if len(X) > 100_000 else 5 * repeats)
+
+
+def nmf(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare one iteration with one of NMF with the KL divergence, of plain SciPy, and with one pass of sIB."""
+    X, k, rng = standard_corpus(quick), 20, np.random.default_rng(0)
+    start = start_of(X, k)
+
+    def run_nmf(n: int) -> int:
+        model = NMF(k, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=n, tol=0)
+        model.fit_transform(X, W=rng.random((X.shape[0], k)), H=start.copy())
+        return n
+
+    contenders: dict[str, tuple[Run, int, int]] = {
+        "KL": (onmf_run(X, start), 3, 8),
+        "NMF-KL": (run_nmf, 1, 3),
+        "plain SciPy": (lambda n: plain_fit(X, k, max_iter=n, tol=0, init=start), 2, 6),
+    }
+    try:
+        contenders["one pass of sIB (2 jobs)"] = (sib_run(X, k), 1, 2)
+    except ImportError:
+        print("sib-clustering is not installed.")
+    times = an_iteration(contenders, repeats)
+    for peer in list(times)[1:]:
+        target = "≥ 60" if peer == "NMF-KL" else ""
+        yield row("peers", f"KL against {peer}, r = 20", times[peer] / times["KL"], "×", target)
+
+
+def whole_fit(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare a complete fit, including SNPA, with plain SciPy."""
+    X, k = standard_corpus(quick), 20
+    start = X[ONMF(k).fit(X).init_rows_].toarray()
+    ours = in_turns(
+        {"fit": lambda: ONMF(k).fit(X), "snpa": lambda: snpa(X, k), "loop": lambda: ONMF(k, init=start).fit(X)}, repeats
+    )
+    plain = seconds(lambda: plain_fit(X, k))
+    yield row("fit", "whole fit, SNPA included", ours["fit"], "s")
+    yield row("fit", "whole fit against plain SciPy with a NumPy SNPA", plain / ours["fit"], "×", "≥ 15")
+    yield row("fit", "SNPA against the loop that follows it", ours["snpa"] / ours["loop"], "×", "≤ 1")
+    yield row("fit", "SNPA against a NumPy SNPA", seconds(lambda: plain_snpa(X, k)) / ours["snpa"], "×")
+
+
+def threads(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare two threads with one."""
+    X = corpus(TINY if quick else "zipf-20000")
+    for k in (20, 100):
+        start = start_of(X, k)
+        times = an_iteration({str(n): (onmf_run(X, start, n_threads=n), 3, 9) for n in (1, 2)}, repeats)
+        target = "≥ 1.7" if k == 100 else ""
+        yield row("threads", f"two threads against one, KL, r = {k}", times["1"] / times["2"], "×", target)
+
+
+def growth(quick: bool, repeats: int) -> Iterator[Record]:
+    """Measure how the time of an iteration grows with the data and with the number of clusters."""
+    sizes = (100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000)
+    corpora = [corpus(f"zipf-{n}") for n in sizes]
+    scales = {
+        "nonzeros, 1 M to 20 M": [(X.nnz, X, 20, 6) for X in corpora],
+        "clusters, 10 to 160": [(k, corpora[1], k, 8) for k in (10, 20, 40, 80, 160)],
+    }
+    for scale, cases in scales.items():
+        times = {}
+        for size, X, k, more in cases:
+            times[size] = an_iteration({"KL": (onmf_run(X, start_of(X, k)), 2, more)}, repeats)["KL"]
+            yield row("growth", f"KL, {X.nnz / 1e6:.1f} M nonzeros, r = {k}", 1e3 * times[size], "ms")
+        yield row("growth", f"log–log slope of time over {scale}", slope(times), "", "≤ 1.05")
+
+
+def floor(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare the assignment with the limits of the machine."""
+    X = corpus(TINY if quick else "zipf-200000")
+    backend = CpuBackend(2)
+    big = np.ones((1 << 20 if quick else 1 << 27,), dtype=np.float64)
+    halves = np.array_split(big, 2)
+    side = 200 if quick else 1500
+    A = np.ones((side, side))
+    with ThreadPoolExecutor(2) as pool:
+        limits = in_turns({"read": lambda: list(pool.map(np.sum, halves)), "multiply": lambda: A @ A}, repeats)
+    bandwidth, rate = big.nbytes / limits["read"], side**3 / limits["multiply"]
+    yield row("floor", "memory read by two threads", bandwidth / 1e9, "GB/s")
+    yield row("floor", "multiply-adds of two threads (matrix product, float64)", rate / 1e9, "G/s")
+    block = backend.make_block(X, KullbackLeibler())
+    for k in (20, 100):
+        templates = block.prepare(start_of(X, k))
+        assign = functools.partial(backend.best_template, block.rows, templates)
+        spent = in_turns({"assign": assign}, repeats)["assign"]
+        stream = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / bandwidth
+        work = X.nnz * k
+        yield row("floor", f"assignment, {X.nnz / 1e6:.0f} M nonzeros, r = {k}", 1e3 * spent, "ms")
+        yield row("floor", f"… against one stream over the CSR arrays, r = {k}", spent / stream, "×")
+        yield row("floor", f"… against its multiply-adds at the machine's rate, r = {k}", spent * rate / work, "×")
+        yield row("floor", f"… template entries read, r = {k}", 8 * work / spent / 1e9, "GB/s")
+
+
+def memory(quick: bool, repeats: int) -> Iterator[Record]:
+    """Measure the peak memory beyond the data, with given centroids."""
+    X = corpus(TINY if quick else "zipf-20000")
+    for k in (20, 100):
+        start = start_of(X, k)
+        onmf_run(X, start)(3)
+        for name, loss in LOSSES.items():
+            tracemalloc.start()
+            onmf_run(X, start, loss)(5)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            what = f"{name}, r = {k}: peak beyond the data, of three p × r arrays and 40 bytes a row"
+            yield row("memory", what, peak / (3 * X.shape[1] * k * 8 + 40 * X.shape[0]), "×", "≤ 1")
+
+
+def starting(quick: bool, repeats: int) -> Iterator[Record]:
+    """Measure the import, the first fit with cached kernels, and the first fit with compilation."""
+
+    def child(code: str, **environment: str) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+        )
+        return float(done.stdout or 0)
+
+    timed = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+    times = {name: median(child(timed.format(name)) for _ in range(repeats)) for name in ("onmf", "sklearn.cluster")}
+    ratio = times["onmf"] / times["sklearn.cluster"]
+    yield row("start", "import onmf against import sklearn.cluster", ratio, "×", "≤ 1.3")
+    n, p = (60, 30) if quick else (2000, 1000)
+    fits = (
+        "import time, numpy as np; from onmf import ONMF; from onmf.datasets import make_counts;"
+        f"X = make_counts({n}, {p}, 5, random_state=0).X; times = []\n"
+        "for _ in range(2):\n t = time.perf_counter(); ONMF(5).fit(X); times.append(time.perf_counter() - t)\n"
+        "print(times[0] - times[1])"
+    )
+    cached = median(child(fits) for _ in range(repeats))
+    yield row("start", "first fit in a fresh process, more than the second", cached, "s", "≤ 0.6")
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = child(fits, NUMBA_CACHE_DIR=folder, **({"NUMBA_DISABLE_JIT": "1"} if quick else {}))
+    yield row("start", "first fit ever (compilation), more than the second", compiled, "s", "≤ 5")
+
+
+def no_closed_form(quick: bool, repeats: int) -> Iterator[Record]:
+    """Measure a divergence without closed forms on one thread: against Kullback–Leibler, and its growth."""
+    X, loss = standard_corpus(quick), "negative-binomial"
+    start = start_of(X, 20)
+    runs = {name: (onmf_run(X, start, name, 1), 3, 13) for name in ("kullback-leibler", loss)}
+    times = an_iteration(runs, repeats)
+    ratio = times[loss] / times["kullback-leibler"]
+    yield row("bregman", "negative binomial, time of KL on one thread, r = 20", ratio, "×", "≤ 15")
+    grown = {}
+    for n in (300, 600) if quick else (10_000, 20_000, 40_000, 80_000):
+        X = make_counts(n, 2_000, 20, length=100, overlap=0.9, random_state=0).X
+        grown[X.nnz] = an_iteration({loss: (onmf_run(X, start_of(X, 20), loss, 1), 3, 13)}, repeats)[loss]
+    yield row("bregman", "negative binomial, log–log slope of time over nonzeros", slope(grown), "", "≤ 1.05")
+
+
+PARTS = {
+    "iterations": iterations,
+    "peers": nmf,
+    "fit": whole_fit,
+    "images": images,
+    "threads": threads,
+    "growth": growth,
+    "floor": floor,
+    "memory": memory,
+    "start": starting,
+    "bregman": no_closed_form,
+}
+
+
+def run(
+    parts: tuple[str, ...] = tuple(PARTS), quick: bool = False, repeats: int = 5, out: Path = Path("docs/performance")
+) -> None:
+    """Measure, and write the table and the figure for users (speed), and the table for developers (targets)."""
+    machine = describe_machine()
+    measured = (row for part in parts for row in PARTS[part](quick, repeats))
+    kept = len(parts) < len(PARTS)
+    rows = measure_rows(measured, out, machine, kept=kept, show=lambda row: f"{row['value']:10.3g} {row['unit']:4}")
+    publish(out / "speed.md", to_speed(machine, rows))
+    publish(out / "targets.md", to_targets(machine, rows))
+    plot(rows, out / "speed.png")
+
+
+def to_speed(machine: str, rows: list[Record]) -> Iterator[str]:
+    """Yield a table of the times of an iteration, one line for each data set, type and number of clusters."""
+    times: dict[str, dict[str, float]] = {}
+    for row in rows:
+        method, _, case = row["what"].partition(", ")
+        if row["unit"] == "ms" and method in ("KMeans", *LOSSES) and case.count(", ") == 2:
+            times.setdefault(case, {})[method] = row["value"]
+    yield f"Milliseconds of an iteration, measured on {machine}. In brackets: how many times as fast as KMeans."
+    yield ""
+    lines = []
+    for case, measured in times.items():
+        peer = measured["KMeans"]
+        ours = [f"{measured[loss]:.3g} ({peer / measured[loss]:.1f} ×)" for loss in LOSSES]
+        lines.append([*case.replace("r = ", "").split(", "), f"{peer:.3g}", *ours])
+    yield from table(["data", "type", "clusters", "KMeans", *LOSSES], lines, "llrrrr")
+
+
+def to_targets(machine: str, rows: list[Record]) -> Iterator[str]:
+    """Yield a table of the rows that have a target, and one of the others."""
+    yield f"Measured on {machine}."
+    for title, has_target in (("Targets", True), ("Other figures", False)):
+        lines = [
+            [row["what"], f"{row['value']:.3g} {row['unit']}", row["target"], MISSED[row["met"]]]
+            for row in rows
+            if bool(row["target"]) is has_target
+        ]
+        if lines:
+            yield from ("", f"**{title}**", "", *table(["", "measured", "target", ""], lines, "lrrl"))
+
+
+def plot(rows: list[Record], path: Path) -> None:
+    """Plot how many times as fast as its peers onmf is."""
+    chosen = [row for row in rows if row["unit"] == "×" and row["what"].split(" against ")[-1].startswith(PEERS)]
+    if not chosen:
+        return
+    with figure(path, figsize=(9, 0.32 * len(chosen) + 1)) as ax:
+        positions = range(len(chosen))[::-1]
+        ratios = [row["value"] for row in chosen]
+        colours = ["#2a6f97" if ratio >= 1 else "#c1121f" for ratio in ratios]
+        ax.barh(positions, [ratio - 1 for ratio in ratios], left=1, color=colours)
+        for position, ratio in zip(positions, ratios, strict=True):
+            ax.text(max(ratio, 1), position, f" {ratio:.1f}", va="center", fontsize=8)
+        ax.set_ylim(-1, len(chosen))
+        ax.axvline(1, color="#1b263b", lw=1)
+        ax.set_yticks(positions, [row["what"] for row in chosen], fontsize=8)
+        ax.set_xscale("log")
+        ax.set_xlabel("times as fast; right of the line, onmf is faster", fontsize=9)
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)

@@ -1,0 +1,508 @@
+"""Reads counts of cells from a file of any format of the field, which is recognised by its content."""
+
+import csv
+import io
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onmf.datasets.pieces import Store, open_matrix, open_store
+from onmf.datasets.readers import as_counts, opened, read_market
+from onmf.door import Table
+from onmf.door.files import HDF5, Draft, Names, find_classes, head_of, listed, names_of, read_npz, read_wide
+from onmf.io import isolated_readers
+
+from .matrix import BLOCK, are_whole, canonical, load, tidy
+
+CELLS, GENES = "cells-in-rows", "genes-in-rows"  # the two orientations of a table
+STABLE_ID = re.compile(r"(ENS[A-Z]{0,6}G\d{6,}|FBgn\d{6,}|WBGene\d{6,})(\.\d+)?")  # Ensembl, FlyBase and WormBase
+SYMBOL = re.compile(
+    r"(MT-|mt-|RP[SL]\d|Rp[sl]\d|HLA-|LINC\d|ERCC-|Gm\d)\S*|[A-Z]{2,}[A-Z0-9.-]*\d[A-Z0-9.-]*|[A-Z][a-z]{1,5}\d{1,3}[a-z]?"
+    r"|ACTB|Actb|GAPDH|Gapdh|XIST|Xist|EPCAM|Epcam|VIM|Vim|KIT|ALB|Alb|INS|Ins|GNLY|NKG7|LYZ|LYZ\d|FTH1|FTL|TMSB4X"
+)
+"""Symbols of genes. Most have letters followed by a number."""
+
+CELL = re.compile(r"(.*[_.:-])?[ACGTN]{8,}([_.:-].*)?|(GSM|SRR|ERR|DRR|SRS|SRX)\d{4,}.*|[A-P](0?[1-9]|1\d|2[0-4])")
+"""Barcodes, accessions of sequencing runs, and wells of plates."""
+
+CELL_WORD = re.compile(r"cell|barcode|sample|well|plate|spot|nucle", re.IGNORECASE)  # in names of cells
+GENE_WORD = re.compile(r"gene|symbol|feature|ensembl|transcript|hgnc|mgi|geo", re.IGNORECASE)  # in names of columns
+SAMPLE = 500  # number of names that are looked at
+DIFFERENCE = 0.2  # difference between the names of rows and of columns that is enough to tell which are genes
+USUAL = 20_000  # usual number of genes of a genome
+OF_R = "is a file of R: write the counts with Matrix::writeMM, or as h5ad, in R"
+
+OTHERS = {
+    HDF5: "is an HDF5 file that is compressed with gzip: decompress it",
+    b"BZh": "is compressed with bzip2: decompress it, or use gzip",
+    b"\xfd7zXZ": "is compressed with xz: decompress it, or use gzip",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd: decompress it, or use gzip",
+    b"PAR1": "is a Parquet file: save it as a csv, h5ad or npz file",
+    b"RDX": OF_R,
+    b"RDA": OF_R,
+    b"X\n\0\0": OF_R,
+    b"MATLAB": "is a MATLAB file: save the counts as an h5ad, Matrix Market or npz file",
+    b"SQLite": "is a database: save the counts as an h5ad, Matrix Market or npz file",
+}
+"""Formats that are not read, by their first bytes, and what to do."""
+
+KNOWN = ".h5ad, .zarr, 10x Genomics .h5, a folder with matrix.mtx, .loom, .mtx, .npz, .csv or .tsv"
+
+SYMBOLS = (
+    *("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "gene_short_name", "GeneSymbol"),
+    *("symbol", "Symbol", "SYMBOL", "hgnc_symbol", "external_gene_name"),
+)
+"""Columns of genes in which the field's tools write symbols."""
+
+LOOM_GENES = ("Gene", "var_names", "gene_names", "GeneName", "gene_name", "Name", "gene", "Accession", "gene_ids")
+LOOM_CELLS = ("CellID", "obs_names", "cell_names", "barcode", "barcodes", "Barcode", "cell_id", "CellId", "Cell")
+LOOM_IDS = ("Accession", "gene_ids", "EnsemblID", "ensembl_id")
+"""Attributes of a loom file in which names of genes, names of cells and identifiers of genes are looked for."""
+
+KEPT = "Gene Expression"  # the type of features that are genes
+MATRIX = "matrix.mtx"  # name of the matrix in a folder; a prefix and .gz are allowed
+FILTERED = ("filtered_feature_bc_matrix.h5", "filtered_feature_bc_matrix")  # the counts that Cell Ranger writes
+BESIDE = {
+    "barcodes": ("barcodes.tsv", "barcodes.txt", "cells.tsv", "cells.txt"),
+    "features": ("features.tsv", "genes.tsv", "genes.txt", "features.txt"),
+}
+"""Names of the files beside a matrix."""
+
+
+@dataclass
+class CellDraft(Draft):
+    """Counts of cells, with symbols or identifiers of the genes that the file has besides their names."""
+
+    symbols: Names | None = None
+    ids: Names | None = None
+
+
+@dataclass(repr=False)
+class Cells(Table):
+    """Counts of cells, as read from a file.
+
+    Attributes
+    ----------
+    X : csr_array or OnDisk of shape (n_cells, n_genes)
+        The counts: in memory, or lazy (``shape``, ``dtype``, and slices of rows) if the file is large.
+    rows, features : list of str
+        Names of cells and genes, unique; also called ``barcodes`` and ``genes``.
+    classes : list or None
+        Known class of each cell (None where unknown), if asked for.
+    source : str
+        The file.
+    notes : list of str
+        What was guessed or changed: orientation, names that were missing or made unique.
+    place : str
+        Where in the file the counts are: ``X``, ``layers/counts``, ``raw/X`` and so on.
+    symbols : list or None
+        Symbols of the genes, if the file has them and names the genes by identifiers.
+    ids : list or None
+        Identifiers of the genes, if the file has them and names the genes by symbols.
+    """
+
+    place: str = "X"
+    symbols: list[str] | None = None
+    ids: list[str] | None = None
+
+    @property
+    def symbols_or_genes(self) -> Sequence[str]:
+        """What people call the genes: their symbols, or their names."""
+        return self.symbols or self.features
+
+    @property
+    def barcodes(self) -> Sequence[str]:
+        """Names of the cells."""
+        return self.rows
+
+    @property
+    def genes(self) -> Sequence[str]:
+        """Names of the genes."""
+        return self.features
+
+    def __repr__(self) -> str:
+        n, p = self.X.shape
+        return f"<Cells of {Path(self.source).name or 'no file'}, {self.place}: {n:,} cells × {p:,} genes>"
+
+
+def read(
+    path: str | Path, *, layer: str | None = None, labels: str | None = None, orientation: str | None = None
+) -> Cells:
+    r"""Read counts of cells from a file or folder.
+
+    The format is recognised by the content. The counts are not checked: see :func:`onmf.cells.check_counts`.
+
+    Parameters
+    ----------
+    path : path
+        An AnnData file (.h5ad) or store (.zarr); an .h5 file of 10x Genomics, or a folder with ``matrix.mtx``,
+        ``barcodes.tsv`` and ``features.tsv``, or the matrix in it; the folder of a run of Cell Ranger, or its ``outs``;
+        a loom file; a csv or tsv table; an npz file with a sparse matrix. Text may be compressed with gzip.
+    layer : str, optional
+        Layer that holds the counts: its name, or ``"raw"``. By default the main matrix.
+    labels : str, optional
+        Known classes of the cells: a column of the cells in the file, or ``FILE.csv:COLUMN``, a table whose first
+        column has the names of the cells.
+    orientation : {"cells-in-rows", "genes-in-rows"}, optional
+        For formats that do not say it: tables, Matrix Market and npz files. By default it is guessed, and a note says
+        so.
+
+    Returns
+    -------
+    Cells
+        Counts of more than 1 GB stay on disk, if the file allows this.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import onmf.cells
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "counts.csv")
+    ...     _ = path.write_text("gene,AAACATAC-1,AAACGGTA-1,AACTTGCC-1\nACTB,3,0,1\nCD8A,0,5,0\n")
+    ...     cells = onmf.cells.read(path)
+    >>> cells
+    <Cells of counts.csv, the table: 3 cells × 2 genes>
+    >>> cells.genes
+    ['ACTB', 'CD8A']
+    """
+    path = Path(path)
+    if orientation not in (None, CELLS, GENES):
+        raise ValueError(f"The orientation {orientation!r} is unknown: use {CELLS!r} or {GENES!r}.")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give the path of a file or folder with counts of cells.")
+    try:
+        draft = _read_any(path, layer, labels, orientation)
+    except KeyError as error:  # a place in a damaged file
+        raise ValueError(error.args[0]) from error
+    barcodes, genes, notes = names_of(draft, path, "cell", "gene")
+    cells = Cells(draft.X, barcodes, genes, source=str(path), place=draft.place, notes=notes)
+    for name, noun in (("symbols", "symbols"), ("ids", "identifiers")):
+        values = getattr(draft, name)
+        if values is not None:
+            if len(values) != len(genes):
+                raise ValueError(f"{path} has {len(values):,} {noun} of genes for {len(genes):,}: it is damaged.")
+            setattr(cells, name, [value or gene for value, gene in zip(values, genes, strict=True)])
+    if orientation is None:
+        cells.notes += notes_if_transposed(barcodes, genes)
+    if labels is not None:
+        original = [name or new for name, new in zip(draft.rows or barcodes, barcodes, strict=True)]
+        cells.classes, about_classes = find_classes(labels, draft, path, original, "cell")
+        cells.notes += about_classes
+    return cells
+
+
+def whole_layers(path: str | Path, besides: str = "") -> list[str]:
+    """Layers of a file, besides the one at a place, whose first entries are whole numbers."""
+    store = _store(Path(path))
+    if store is None:
+        return []
+    found = []
+    for name, place in _survey(store)["places"].items():
+        with suppress(ValueError, OSError):  # a damaged layer is no place to send anyone to
+            stored = open_matrix(store, place)
+            lines = max(1, BLOCK // max(stored.shape))
+            if place != besides and are_whole(canonical(stored.read(0, lines)).data):
+                found.append(name)
+    return found
+
+
+def _read_any(path: Path, layer: str | None, labels: str | None, orientation: str | None) -> CellDraft:
+    """Recognise the format and read the file."""
+    store = _store(path)
+    if store is not None:
+        if orientation is not None:
+            raise ValueError(
+                f"{path} has a format that says what its rows are: leave out orientation (--orientation on the command "
+                "line)."
+            )
+        return _read_store(store, layer, labels)
+    if path.is_dir():
+        found, notes = _find_counts(path)
+        draft = _read_any(found, layer, labels, orientation)
+        draft.notes = [*notes, *draft.notes]
+        return draft
+    if layer is not None:
+        raise ValueError(f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")
+    head = head_of(path)
+    if head.startswith(b"%%MatrixMarket"):
+        return _read_market(path, orientation)
+    if head.startswith(b"PK") and path.suffix.lower() not in (".xlsx", ".zip", ".ods"):
+        draft = CellDraft(**vars(read_npz(path, labels)))
+        draft.X = tidy(draft.X.T if orientation == GENES else draft.X)
+        if orientation is None and draft.rows is None and draft.features is None:
+            draft.notes.append(_assumed(CELLS))
+        return draft
+    for magic, sentence in OTHERS.items():
+        if head.startswith(magic):
+            raise ValueError(f"{path} {sentence}.")
+    if b"\0" in head or head.startswith(b"PK"):
+        raise ValueError(f"{path} has an unknown format: expected {KNOWN}.")
+    return _read_table(path, labels, orientation)
+
+
+def _store(path: Path) -> Store | None:
+    """The file as an HDF5 file or Zarr store; None if it is neither."""
+    if any((path / name).exists() for name in (".zgroup", "zarr.json", ".zmetadata")):
+        return open_store("zarr", path)
+    if path.is_dir():
+        return None
+    with path.open("rb") as file:
+        return open_store("hdf5", path) if file.read(len(HDF5)) == HDF5 else None
+
+
+def _read_store(store: Store, layer: str | None, label: str | None) -> CellDraft:
+    """Read an HDF5 file or Zarr store: AnnData, loom or 10x Genomics, as its content says."""
+    about = _survey(store)
+    form, places = about["format"], about["places"]
+    if form == "mudata":
+        name = "rna" if "rna" in places else next(iter(places), "rna")
+        module, opener = ("h5py", "h5py.File") if store.kind == "hdf5" else ("zarr", "zarr.open")
+        raise ValueError(
+            f"{store.path} is a MuData file with the modalities {listed(list(places))}. Save the one with the counts "
+            f"as an h5ad file, in Python:\nimport anndata, {module}\n"
+            f"anndata.io.read_elem({opener}({str(store.path)!r})['mod/{name}']).write_h5ad('{name}.h5ad')"
+        )
+    if form == "unknown":
+        raise ValueError(
+            f"{store.path} is neither an AnnData file, nor a loom file, nor one of 10x Genomics: it holds "
+            f"{listed(about['members'])}."
+        )
+    if layer is None and form == "10x" and len(places) > 1:
+        raise ValueError(
+            f"{store.path} has the counts of several genomes, {listed(list(places))}: name one of them as the layer, "
+            f"such as {setting('layer', next(iter(places)))}."
+        )
+    default = {"anndata": "X", "loom": "matrix"}.get(form) or next(iter(places))
+    if layer is None and default not in places:
+        how = f", such as {setting('layer', next(iter(places)))}" if places else ""
+        raise ValueError(
+            f"{store.path} has no {default}. Name the layer that holds the counts{how}: it has {listed(list(places))}."
+        )
+    if layer is not None and layer not in places and layer not in places.values():
+        raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(list(places))}.")
+    name = layer or default
+    read = {"anndata": _read_anndata, "loom": _read_loom, "10x": _read_tenx}[form]
+    return read(store, places.get(name, name), label)
+
+
+def _survey(store: Store) -> dict[str, Any]:
+    """The format of a file, and its matrices (see :func:`onmf.io.isolated_readers.survey`)."""
+    with store.naming(""):
+        return dict(store.call(isolated_readers.survey))
+
+
+def _columns(store: Store, frame: str, **wanted: Sequence[str | None]) -> dict[str, Any]:
+    """Columns of a table as texts (see :func:`onmf.io.isolated_readers.read_columns`)."""
+    with store.naming(frame):
+        return dict(store.call(isolated_readers.read_columns, frame, wanted))
+
+
+def _read_anndata(store: Store, place: str, label: str | None) -> CellDraft:
+    frame = {"raw/X": "raw/var", "raw.X": "raw.var"}.get(place, "var")
+    cells, genes = _columns(store, "obs", classes=[label]), _columns(store, frame, symbols=SYMBOLS)
+    X = load(open_matrix(store, place))
+    draft = CellDraft(X, cells["index"], genes["index"], place, cells["classes"], cells["columns"])
+    if genes["symbols"] is not None and _stable_ids(draft.features or []):
+        draft.symbols = genes["symbols"]
+        column = next(name for name in SYMBOLS if name in genes["columns"])
+        draft.notes.append(f"The genes are named by identifiers, as in the file; their symbols are in {column!r}.")
+    return draft
+
+
+def _read_loom(store: Store, place: str, label: str | None) -> CellDraft:
+    cells = _columns(store, "col_attrs", names=LOOM_CELLS, classes=[label])
+    genes = _columns(store, "row_attrs", names=LOOM_GENES, ids=LOOM_IDS)
+    ids = genes["ids"] if genes["ids"] != genes["names"] and _stable_ids(genes["ids"] or []) else None
+    X = load(open_matrix(store, place, transposed=True))
+    return CellDraft(X, cells["names"], genes["names"], place, cells["classes"], cells["columns"], ids=ids)
+
+
+def _read_tenx(store: Store, group: str, label: str | None) -> CellDraft:
+    parts = _columns(store, group, barcodes=["barcodes"], names=["gene_names"], ids=["genes"])  # as in version 2
+    if "features" in parts["columns"]:
+        parts |= _columns(store, f"{group}/features", names=["name"], ids=["id"], types=["feature_type"])
+    keep, notes = _genes_only(parts.get("types"), str(store.path))
+    stored = open_matrix(store, group, transposed=True)
+    if keep is not None and len(parts["types"]) != stored.shape[1]:
+        raise ValueError(f"{store.path} has {stored.shape[1]:,} genes, but {len(parts['types']):,} types of features.")
+    return _tenx_draft(load(stored, keep), parts["barcodes"], parts["names"], parts["ids"], keep, notes, group)
+
+
+def _genes_only(types: Names | None, source: str) -> tuple[Any, list[str]]:
+    """Find the features that are genes. → their numbers (None: all of them), notes"""
+    others = Counter(name or "no type" for name in types or [] if name != KEPT)
+    if types is None or not others:
+        return None, []
+    if len(types) == others.total():
+        raise ValueError(f"{source} has no features of type {KEPT!r}: it has {listed(list(others))}.")
+    left_out = ", ".join(f"{number:,} of type {name!r}" for name, number in others.most_common(10))
+    note = f"Only features of type {KEPT!r} are kept; left out: {left_out}."
+    return np.flatnonzero([name == KEPT for name in types]), [note]
+
+
+def _tenx_draft(
+    X: Any, barcodes: Names | None, names: Names | None, ids: Names | None, keep: Any, notes: list[str], place: str
+) -> CellDraft:
+    """Put a draft together. As in the field's tools, genes are named by their symbols."""
+    if keep is not None:
+        names, ids = (None if some is None else [some[j] for j in keep] for some in (names, ids))
+    if names is None:
+        names, ids = ids, None
+    return CellDraft(X, barcodes, names, place, ids=None if ids == names else ids, notes=notes)
+
+
+def _find_counts(folder: Path) -> tuple[Path, list[str]]:
+    """Find the counts in a folder: a matrix, or what Cell Ranger wrote for the cells. → the file, notes"""
+    for place in (folder / outs / name for outs in ("", "outs") for name in FILTERED):
+        if place.exists():
+            found = place if place.is_file() else _find_counts(place)[0]
+            name = found.relative_to(folder).as_posix()
+            return found, [f"The counts are those of {name}: the droplets that Cell Ranger takes for cells."]
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    matrices = [name for name in names if name.removesuffix(".gz").endswith(MATRIX)]
+    if len(matrices) > 1:  # the same matrix, compressed and not
+        matrices = [name for name in matrices if not name.endswith(".gz") or name.removesuffix(".gz") not in matrices]
+    if not matrices:
+        inside = listed(sorted(path.name for path in folder.iterdir()), 8)
+        raise ValueError(
+            f"{folder} is a folder without {MATRIX} or {MATRIX}.gz, and without {' or '.join(FILTERED)} of Cell "
+            f"Ranger; it holds {inside}. Name the file with the counts."
+        )
+    if len(matrices) > 1:
+        raise ValueError(f"{folder} holds several matrices, {listed(matrices)}: name one of them.")
+    return folder / matrices[0], []
+
+
+def _read_market(path: Path, orientation: str | None) -> CellDraft:
+    """Read a Matrix Market file, with the names of cells and genes in the files beside it.
+
+    The orientation is that of the names, if they fit one only; else genes in rows, as 10x Genomics writes them.
+    """
+    name = path.name.removesuffix(".gz")
+    prefix = name.removesuffix(MATRIX) if name.endswith(MATRIX) else f"{name.removesuffix('.mtx')}."
+    barcodes, features = _names_beside(path, prefix, "barcodes"), _names_beside(path, prefix, "features")
+    X = as_counts(read_market(path))
+    n, p = (None if names is None else len(names) for names in (barcodes, features))
+    fits = {
+        GENES: n in (None, X.shape[1]) and p in (None, X.shape[0]),
+        CELLS: n in (None, X.shape[0]) and p in (None, X.shape[1]),
+    }
+    kind = orientation or (GENES if fits[GENES] or not fits[CELLS] else CELLS)
+    if not fits[kind]:
+        beside = ((n, "names of cells"), (p, "names of genes" if n is None else "of genes"))
+        found = " and ".join(f"{number} {noun}" for number, noun in beside if number is not None)
+        raise ValueError(
+            f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but the files beside it have {found}: these "
+            "files do not belong together."
+        )
+    X = X if kind == CELLS else tidy(X.T)
+    rows = None if barcodes is None else [row[0] for row in barcodes]
+    width = min((len(row) for row in features or []), default=0)
+    ids, names, types = ([row[j] for row in features or []] if j < width else None for j in range(3))
+    keep, notes = _genes_only(types, str(path))
+    if orientation is None and all(fits.values()):
+        notes = [_assumed(GENES, ", as 10x Genomics writes them"), *notes]
+    return _tenx_draft(X if keep is None else X[:, keep], rows, names, ids, keep, notes, "the matrix")
+
+
+def _names_beside(path: Path, prefix: str, what: str) -> list[list[str]] | None:
+    """Read the rows of the file of names beside a matrix; None if there is none."""
+    candidates = (
+        path.with_name(f"{start}{name}{ending}")
+        for start in dict.fromkeys((prefix, ""))  # STARsolo has several matrices beside one list of barcodes
+        for name in BESIDE[what]
+        for ending in ("", ".gz")
+    )
+    beside = next((file for file in candidates if file.is_file()), None)
+    if beside is None:
+        return None
+    try:
+        with opened(beside) as file, io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+            rows = [row or [""] for row in csv.reader(text, delimiter="\t")]
+    except Exception as error:  # gzip and csv raise many kinds of errors for damaged files
+        raise ValueError(f"{beside} cannot be read as a list of names: {error}") from error
+    while rows and rows[-1] == [""]:
+        rows.pop()
+    return rows
+
+
+def _read_table(path: Path, label: str | None, orientation: str | None) -> CellDraft:
+    """Read a table of counts with names in its first row and first column, with cells or genes in rows."""
+    draft = CellDraft(**vars(read_wide(path, label)))
+    if draft.classes is not None and orientation == GENES:
+        raise ValueError(
+            f"{path} has a column {label!r}, which is to hold the classes of the cells, but the orientation is "
+            f"{GENES!r}: give the classes in a table of their own."
+        )
+    if draft.classes is None and orientation is None:
+        n, p = draft.X.shape
+        orientation, note = _guess_orientation(draft.rows or [""] * n, draft.features or [""] * p, draft.corner)
+        draft.notes.append(note)
+    if orientation == GENES:
+        draft.X, draft.rows, draft.features = tidy(draft.X.T), draft.features, draft.rows
+    return draft
+
+
+def setting(parameter: str, value: str) -> str:
+    """How a parameter is set, in Python and on the command line, where its option has the same name."""
+    return f"{parameter}={value!r} (--{parameter} {shlex.quote(value)} on the command line)"
+
+
+def _stable_ids(names: Sequence[str | None]) -> bool:
+    """Whether most of the names are identifiers rather than symbols of genes."""
+    some = names[:SAMPLE]
+    return 2 * sum(STABLE_ID.fullmatch(name or "") is not None for name in some) > len(some)
+
+
+def _guess_orientation(rows: Names, columns: Names, corner: str) -> tuple[str, str]:
+    """Guess what the rows of a table are, by all names and by that of the column of names. → orientation, note"""
+    difference = _gene_share(rows) - _gene_share(columns)
+    if abs(difference) > DIFFERENCE:
+        kind, reason = (GENES if difference > 0 else CELLS), "by their names"
+    elif GENE_WORD.search(corner) or CELL_WORD.search(corner):
+        kind = GENES if GENE_WORD.search(corner) else CELLS
+        reason = f"because the first column is called {corner[:60]!r}"
+    else:
+        n, p = (abs(log(max(len(names), 1) / USUAL)) for names in (rows, columns))
+        kind, reason = (GENES if n < p else CELLS), "by their number only"
+    in_rows, in_columns = ("genes", "cells") if kind == GENES else ("cells", "genes")
+    return kind, (
+        f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as {in_columns}, "
+        f"{reason}. {_if_wrong(kind)}"
+    )
+
+
+def _assumed(kind: str, reason: str = "") -> str:
+    """A note about an orientation that a file does not say."""
+    return f"The file does not say what its rows are: {kind.replace('-', ' ')} are assumed{reason}. {_if_wrong(kind)}"
+
+
+def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[str]:
+    """Return a note if the cells are called like genes and the genes like cells, in a format that fixes the rows."""
+    if _gene_share(barcodes) <= DIFFERENCE or _gene_share(genes) >= -DIFFERENCE:
+        return []
+    return [
+        f"The cells are called {', '.join(barcodes[:3])} and the genes {', '.join(genes[:3])}: the counts may be "
+        "transposed. Cells must be in rows; adata.T turns an AnnData object."
+    ]
+
+
+def _gene_share(names: Names) -> float:
+    """Share of names that look like genes, minus the share that look like cells: from -1 to 1."""
+    some = [name or "" for name in names[:: max(1, len(names) // SAMPLE)]]
+    cells = [bool(CELL.fullmatch(name) or CELL_WORD.search(name)) for name in some]
+    genes = [bool(STABLE_ID.fullmatch(name) or SYMBOL.fullmatch(name)) for name in some]
+    score = sum(-1 if cell else gene for cell, gene in zip(cells, genes, strict=True))
+    return score / max(1, len(some))
+
+
+def _if_wrong(kind: str) -> str:
+    return f"If this is wrong, set {setting('orientation', CELLS if kind == GENES else GENES)}."

@@ -1,0 +1,282 @@
+"""Clusters: the one result, of documents, pixels, cells and rows of any table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onmf import old_names
+from onmf.backend import to_host
+from onmf.confidence import Calibration
+from onmf.divergence import Array, FloatArray
+from onmf.estimator import ONMF
+from onmf.metrics import compare_classes
+from onmf.naming import numbers, so_many
+from onmf.plot import plot_confusion, plot_top_features
+from onmf.plot import table as html_table
+from onmf.select import Selection
+
+from .table import Progress, Table
+
+if TYPE_CHECKING:
+    from .kind import Kind
+
+
+@dataclass(repr=False, eq=False)
+class Clusters:
+    """Clusters of the rows of a table.
+
+    Attributes
+    ----------
+    kind : Kind
+        What the rows are.
+    table : Table
+        The rows that were clustered, with their names and known classes.
+    model : ONMF
+        The fitted model; its rows are those that have a cluster.
+    labels : (n,) array of int
+        Cluster of each row; -1 for rows that are unassigned.
+    scales : (n,) array
+        Scale of each row; NaN for rows that are unassigned.
+    margins : (n,) array
+        How much worse the best other cluster is, per count; NaN for rows that are unassigned.
+    confidence : (n,) array
+        How sure the cluster is: a row at 0.8 is with the rows of its cluster in about 80 % of independent fits. NaN for
+        rows that are unassigned, and if the model has no calibration.
+    runners_up : (n,) array of int
+        The best other cluster of each row; -1 if there is none.
+    names : list of str
+        A short name of each cluster.
+    notes : list of str
+        What a reader should know before trusting the clusters.
+    calibration : Calibration or None
+        How ``confidence`` follows from losses; None for a model that has none.
+    selection : Selection or None
+        How the number of clusters was chosen; None if it was given.
+    how : str
+        What the fit did, such as ``a vote of 24 runs``; empty for a single run.
+    moved_without_smoothing : float or None
+        Share of the rows that would be in another cluster without smoothing; None if there is none.
+    missing : list of str
+        Features of the model that new rows do not have, and that count as 0.
+    """
+
+    kind: Kind
+    table: Table
+    model: ONMF
+    labels: Array
+    scales: FloatArray
+    margins: FloatArray
+    confidence: FloatArray
+    runners_up: Array
+    names: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    calibration: Calibration | None = None
+    selection: Selection | None = None
+    how: str = ""
+    moved_without_smoothing: float | None = None
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.model.cluster_centers_)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Number of rows in each cluster. → (clusters,)"""
+        return np.bincount(self.labels[self.labels >= 0].ravel(), minlength=self.n_clusters)
+
+    @property
+    def unassigned(self) -> list[str]:
+        """Names of the rows that have no cluster."""
+        return [str(self.table.rows[int(i)]) for i in np.flatnonzero(self.labels.ravel() < 0)]
+
+    @property
+    def features(self) -> Sequence[str]:
+        """Names of the features that the model was fitted on."""
+        return self.table.features
+
+    @cached_property
+    def counts(self) -> Any:
+        """The rows of the table that have a cluster, in their order: in memory, or in blocks on disk."""
+        X = self.table.X
+        return X if hasattr(X, "block") else X[np.flatnonzero(self.labels >= 0)]
+
+    @cached_property
+    def comparison(self) -> Any:
+        """The clusters compared with the known classes; None if there are none."""
+        classes = self.table.classes
+        return None if classes is None else compare_classes(classes, self.labels, self.n_clusters)
+
+    @property
+    def fitted(self) -> str:
+        """What the fit did, for people to read: who voted, or how many iterations a run took."""
+        if self.how:
+            return self.how
+        ended = self.model.stop_reason_.replace("max_iter", "not converged")
+        return f"{so_many(self.model.n_iter_, 'iteration')}, {ended}"
+
+    def distinctive(self, n: int = 10) -> list[dict[str, float]]:
+        """The features that set each cluster apart from all rows, with their weights."""
+        return self.model.top_features(n, self.features)
+
+    def frequent(self, n: int = 10) -> list[list[str]]:
+        """The most frequent features of each cluster."""
+        C = to_host(self.model.cluster_centers_)
+        tops = np.argsort(-C, axis=1, kind="stable")[:, :n]
+        return [[str(self.features[j]) for j in top if C[k, j] > 0] for k, top in enumerate(tops)]
+
+    def typical(self, cluster: int, n: int = 5) -> Array:
+        """The rows of a cluster with the largest margins."""
+        return self._by_margin(cluster)[::-1][:n]
+
+    def doubtful(self, cluster: int, n: int = 5) -> Array:
+        """The rows of a cluster with the smallest margins."""
+        return self._by_margin(cluster)[:n]
+
+    def _by_margin(self, cluster: int) -> Array:
+        inside = np.flatnonzero(self.labels == cluster)
+        return inside[np.argsort(self.margins.ravel()[inside], kind="stable")]
+
+    def entries(self) -> dict[str, Any]:
+        """What the model file has besides the model."""
+        calibration = {} if self.calibration is None else self.calibration.parts()
+        return {"kind": self.kind.name, "names": self.names, **calibration, **self.kind.entries(self)}
+
+    def predict(self, table: Table, *, progress: Progress | None = None) -> Clusters:
+        """Assign the rows of another table to these clusters.
+
+        Parameters
+        ----------
+        table : Table
+            New rows, as the reader of this kind returns them.
+        progress : callable, optional
+            Called with the name of a step and the share of it that is done.
+
+        Returns
+        -------
+        Clusters
+        """
+        from .run import predict_table
+
+        return predict_table(self.model, table, progress=progress)
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame: the columns of ``assignments.csv``.
+
+        Clusters have the numbers of the files and the report. Rows that are unassigned have none.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        from .write import assignments
+
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        parts = [pd.DataFrame(part) for part in assignments(self)]
+        frame = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+        return frame.astype({"cluster": "Int64", "runner_up": "Int64", "scale": "float64", "margin": "float64"})
+
+    def complete(self) -> None:
+        """Find what only files and the report need, before they are written. By default, nothing."""
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        report: bool = True,
+        title: str | None = None,
+        format: str = "csv",
+        progress: Progress | None = None,
+    ) -> Path:
+        """Write tables, the model, a summary and the report into a folder, all of them or none.
+
+        Parameters
+        ----------
+        folder : path
+            The folder; it must not exist, or be empty.
+        force : bool, default=False
+            Whether to replace a folder that an earlier call wrote and that contains nothing else.
+        report : bool, default=True
+            Whether to write ``report.html``.
+        title : str, optional
+            Title of the report.
+        format : {"csv", "parquet"}, default="csv"
+            Format of the tables.
+        progress : callable, optional
+            Called with the name of a step and the share of it that is done.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        from .write import save
+
+        if os.fspath(folder).endswith(".onmf"):
+            return old_names.save_model(self, Path(folder))
+        return save(self, Path(folder), force=force, report=report, title=title, format=format, progress=progress)
+
+    def report(
+        self, path: str | os.PathLike[str], *, title: str | None = None, progress: Progress | None = None
+    ) -> None:
+        """Write the report: one HTML file that works offline, written completely or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        title : str, optional
+            Title of the page.
+        progress : callable, optional
+            Called with the name of a step and the share of it that is done.
+        """
+        from .write import write_report
+
+        write_report(self, Path(path), title, progress)
+
+    def plot_features(self, n: int = 6, *, columns: int = 5) -> Any:
+        """Draw the distinctive features of each cluster; see :func:`onmf.plot.plot_top_features`."""
+        numbered = zip(numbers(self.kind, self.n_clusters), self.names, self.sizes, strict=True)
+        titles = [f"{number}: {name.split(', ')[0]} ({size:,})" for number, name, size in numbered]
+        return plot_top_features(self.model, n, feature_names=list(self.features), titles=titles, columns=columns)
+
+    def plot_classes(self, ax: Any = None) -> Any:
+        """Draw the known classes against the clusters; see :func:`onmf.plot.plot_confusion`."""
+        known = enumerate(self.table.classes or ())
+        both = {i: label for i, label in known if label is not None and self.labels[i] >= 0}
+        if not both:
+            raise ValueError(f"The {self.kind.rows_of(2)} have no classes: read them with labels=.")
+        numbered = zip(numbers(self.kind, self.n_clusters), self.names, strict=True)
+        names = [f"{number}: {name.split(', ')[0]}" for number, name in numbered]
+        return plot_confusion(list(both.values()), self.labels[list(both)], names=names, ax=ax)
+
+    def __repr__(self) -> str:
+        of = f" of {self.table.name}" if self.table.name else ""
+        return f"<{type(self).__name__}{of}: {self.kind.headline(self)}, {so_many(self.n_clusters, 'cluster')}>"
+
+    def _repr_html_(self) -> str:
+        from .write import clusters_table
+
+        columns = clusters_table(self)
+        shown = {name: columns[name] for name in list(columns)[:4]}
+        colours = self.colours()
+        return html_table(repr(self).strip("<>"), list(shown), zip(*shown.values(), strict=True), colours)
+
+    def colours(self) -> Sequence[str]:
+        """A colour for each cluster, if the kind has a map of them."""
+        return ()
+
+    def __getattr__(self, name: str) -> Any:
+        return old_names.attribute(self, name)

@@ -1,0 +1,487 @@
+"""A kind of data: what is special about documents, images, cells or tables. All else is the same for all of them.
+
+A kind is a folder with a subclass of :class:`Kind`, and an entry in :data:`onmf.kinds.KINDS`. It says what its rows and
+features are called, which options its command has besides the shared ones, how its files are read, which of their rows
+are clustered and how, how a cluster is named, and what is written besides the shared files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from onmf.backend import to_host
+from onmf.confidence import Calibration, calibration_rules, confidence_of, log_chances
+from onmf.divergence import Array
+from onmf.estimator import ONMF, fit_model
+from onmf.io.rules import Rule, optional, strings
+from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
+from onmf.select import CRITERIA, Range, Selection, select_n_clusters
+
+from .table import Progress, Table
+from .votes import fit_by_vote
+
+if TYPE_CHECKING:
+    from .clusters import Clusters
+
+READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
+BATCH = 10_000  # Rows that are assigned at a time
+SHOWN = 5  # Names in a sentence; the others are counted
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command that only one kind has, or that a kind words in its own way.
+
+    Attributes
+    ----------
+    name : str
+        Name of the parameter. The option is ``--name``, unless ``flags`` says otherwise.
+    help : str
+        What it does, for the help.
+    type, default
+        Type and default of its value.
+    metavar : str or None
+        What stands for the value in the help.
+    group : str
+        Heading under which the help lists it.
+    flags : tuple of str
+        Other names of the option, as in ``("--blocks/--in-memory",)``.
+    parse : callable or None
+        Turns the text that was given into the value of the parameter. A ValueError is shown with the option's name.
+    least : float or None
+        The smallest value that is allowed.
+    reading : bool
+        Whether the option is about reading, and not about clustering.
+    """
+
+    name: str
+    help: str
+    type: Any = str | None
+    default: Any = None
+    metavar: str | None = None
+    group: str = READING
+    flags: tuple[str, ...] = ()
+    parse: Callable[[Any], Any] | None = None
+    least: float | None = None
+    reading: bool = False
+
+
+@dataclass
+class Rows:
+    """The rows of a table that are clustered; the others stay unassigned.
+
+    Attributes
+    ----------
+    X : array, sparse array or lazy rows
+        What is clustered.
+    index : array of int
+        Their places in the table.
+    notes : list of str
+        What was left out, and why.
+    engine : Engine or None
+        The engine for rows that do not fit in memory.
+    """
+
+    X: Any
+    index: Array
+    notes: list[str] = field(default_factory=list)
+    engine: Any = None
+
+
+@dataclass
+class Fit:
+    """A fitted model, and how it came about.
+
+    Attributes
+    ----------
+    model : ONMF
+        The model, its clusters by falling size.
+    X : array, sparse array or lazy rows
+        What it was fitted on.
+    how : str
+        What was done, such as ``a vote of 24 runs``; empty for a single run, which its iterations describe.
+    voted : bool
+        Whether runs voted on the labels, so that they are not those of the assignment rule.
+    refit : callable or None
+        Labels of rows in independent runs, given the model and the rows, for the confidence.
+    trials : tuple or None
+        Some rows, and their labels in runs that were made anyway. They replace ``refit``.
+    notes : list of str
+        Things to know about the fit.
+    """
+
+    model: ONMF
+    X: Any
+    how: str = ""
+    voted: bool = False
+    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None
+    trials: tuple[Array, list[Array]] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":
+            self.how, self.voted = f"a vote of {self.model.n_consensus} runs", True
+
+
+class Kind:
+    """A kind of data. This class is complete for rows of counts with named features; subclasses say what differs.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kind in model files.
+    command : str or None
+        Name of its command; None if it has none.
+    row, feature, cluster : str
+        What one of them is called.
+    first : int
+        Number of the first cluster in what people read. In Python clusters count from 0.
+    criteria : tuple of str
+        What ``n_clusters="auto"`` may choose by, the default first.
+    options : tuple of Option
+        Options of its command besides the shared ones.
+    not_in_predict : tuple of str
+        Options about reading that ``onmf predict`` does not have.
+    without : tuple of str
+        Shared options that mean nothing for this kind.
+    files : tuple of str
+        Names of the files that it writes besides the shared ones.
+    packages : dict of str to str
+        Packages that writing needs, each with the extra of onmf that installs it.
+    assignments : bool
+        Whether the rows are written as a table.
+    listed : tuple of str
+        Those of ``files`` that the help of the command names; all if empty.
+    smoothing : float
+        Default of the smoothing.
+    shown : tuple of str
+        Columns of the table of clusters that the terminal shows, besides the shared ones.
+    page : str
+        The function that makes the report, as ``module:name``.
+    """
+
+    name = "matrix"
+    command: str | None = None
+    about = ""
+    examples: tuple[str, ...] = ()
+    argument = "PATH"
+    argument_help = ""
+    row, feature, cluster = "row", "feature", "cluster"
+    first = 0
+    criteria: tuple[str, ...] = CRITERIA
+    options: tuple[Option, ...] = ()
+    not_in_predict: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    packages: Mapping[str, str] = {}
+    report_packages: Mapping[str, str] = {"jinja2": "report"}
+    assignments = True
+    shown: tuple[str, ...] = ("distinctive",)
+    listed: tuple[str, ...] = ()
+    smoothing = 1e-3
+    page = "onmf.report.rows:rows_page"
+
+    @property
+    def predict_options(self) -> dict[str, Option]:
+        """Options about reading that ``onmf predict`` has, too, by their names."""
+        return {each.name: each for each in self.options if each.reading and each.name not in self.not_in_predict}
+
+    @property
+    def result(self) -> type[Clusters]:
+        """The class of its results."""
+        from .clusters import Clusters
+
+        return Clusters
+
+    # Model files. ``extra`` stands for the entries that a file has besides the model itself.
+
+    def rules(self, k: int, p: int) -> dict[str, Rule]:
+        """A rule for each entry of ``extra``, for k clusters and p features. Entries without a rule are not checked."""
+        return {"names": optional(strings(k)), "features": optional(strings(p)), **calibration_rules(k)}
+
+    def check(self, extra: Mapping[str, Any]) -> None:
+        """Refuse entries that contradict each other."""
+
+    def feature_names(self, extra: Mapping[str, Any]) -> Sequence[str] | None:
+        """Names of the features of a model; None if they have none."""
+        return extra.get("features")
+
+    def entries(self, clusters: Clusters) -> dict[str, Any]:
+        """What the file of a model has besides the model and the names of its clusters."""
+        return {"features": list(clusters.features)}
+
+    def distinctive(self, model: ONMF, n: int) -> list[str]:
+        """What sets each cluster apart, as a line of text."""
+        return [", ".join(top) for top in model.top_features(n, self.feature_names(model.extra_))]
+
+    # From a file to rows
+
+    def check_options(
+        self, options: Mapping[str, Any], out: Path | None, n_clusters: int | str, parameters: Mapping[str, Any]
+    ) -> None:
+        """Refuse options of the command that contradict each other, before anything is read."""
+
+    def read(self, path: str | Path, progress: Progress, **options: Any) -> Table:
+        """Read a file, with the options of the command."""
+        raise ValueError(f"There is no reader for a model of kind {self.name!r}.")
+
+    def read_new(self, model: ONMF, path: str | Path, progress: Progress, **options: Any) -> Table:
+        """Read new rows for a model."""
+        return self.read(path, progress, **options)
+
+    def prepare(self, table: Table, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
+        """The rows to cluster: those that are not zero everywhere."""
+        X = csr_array(table.X)
+        filled = np.flatnonzero(X.sum(axis=1))
+        return Rows(X if len(filled) == len(table.rows) else X[filled], filled)
+
+    def match(self, model: ONMF, table: Table) -> tuple[Any, list[str]]:
+        """The features of a model in a table of new rows: an object that gives slices of rows, and notes."""
+        names = self.feature_names(getattr(model, "extra_", {}))
+        if names is None or list(names) == list(table.features):
+            return csr_array(table.X), []
+        return match_features(table, [names], [table.features], self)
+
+    # From rows to clusters
+
+    def choose(
+        self, rows: Rows, span: Range, parameters: Mapping[str, Any], progress: Callable[[float], None]
+    ) -> Selection:
+        """Choose the number of clusters."""
+        n = len(rows.index)
+        if n < 2 * (span.k_min or 2):
+            raise ValueError(f"{n} {self.rows_of(n)} are too few to choose n_clusters: give a number.")
+        return select_n_clusters(
+            rows.X,
+            criterion=span.criterion or self.criteria[0],
+            k_min=span.k_min or 2,
+            k_max=span.k_max,
+            beta_loss=parameters.get("beta_loss", "kullback-leibler"),
+            random_state=parameters.get("random_state"),
+            n_threads=parameters.get("n_threads"),
+            progress=progress,
+        )
+
+    def fit(
+        self,
+        rows: Rows,
+        n_clusters: int,
+        parameters: dict[str, Any],
+        progress: Callable[[float], None],
+        announce: Callable[[str], None],
+    ) -> Fit:
+        """Cluster the rows: by a vote of many runs, unless the parameters or the size of the data say otherwise."""
+        found = fit_by_vote(rows.X, n_clusters, parameters, progress, announce)
+        number_by_size(found.model, lambda centroids: fit_model(found.model, rows.X, init=centroids))
+        return Fit(found.model, rows.X, found.how, found.voted)
+
+    def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
+        """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""
+        model, index = fit.model, rows.index
+        labels = to_host(model.labels_)
+        sure, following = confidence_of(model, fit.X, labels, calibration)
+        return {
+            "labels": spread_out(labels, index, n, -1),
+            "scales": spread_out(to_host(model.scales_), index, n, np.nan),
+            "margins": spread_out(to_host(model.margins_), index, n, np.nan),
+            "confidence": spread_out(sure, index, n, np.nan),
+            "runners_up": spread_out(following, index, n, -1),
+        }
+
+    def assigned(
+        self, model: ONMF, table: Table, calibration: Calibration | None, progress: Progress
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The same for new rows, which are assigned to the clusters of a model; and notes."""
+        X, notes = self.match(model, table)
+        n = X.shape[0]
+        labels, following = np.full(n, -1, dtype=np.int32), np.full(n, -1, dtype=np.int32)
+        scales, margins, sure = (np.full(n, np.nan) for _ in range(3))
+        for start in range(0, n, BATCH):
+            batch = X[start : start + BATCH]
+            filled = np.flatnonzero(batch.sum(axis=1))
+            if len(filled):
+                values, at = batch[filled], start + filled
+                own, scales[at], margins[at] = (to_host(part) for part in model.assign(values))
+                labels[at] = own
+                if calibration is not None:
+                    sure[at], following[at] = calibration.apply(log_chances(model, values), own)
+            progress("Assigning", min(start + BATCH, n) / n)
+        empty = [str(table.rows[int(i)]) for i in np.flatnonzero(labels < 0)]
+        if empty:
+            notes.append(
+                f"{self.so_many(len(empty))} without any of the model's {self.feature}s, unassigned: "
+                f"{some_names(empty)}."
+            )
+        found: dict[str, Any] = {
+            "labels": labels,
+            "scales": scales,
+            "margins": margins,
+            "confidence": sure,
+            "runners_up": following,
+        }
+        if isinstance(X, Columns):
+            found["missing"] = X.missing
+            if X.transform is None:  # the counts and features of the result are those of the model
+                found["table"] = replace(table, X=X[:], features=self.feature_names(model.extra_) or [])
+        return found, notes
+
+    def describe(self, clusters: Clusters, rows: Rows, fit: Fit, progress: Progress) -> None:
+        """Add what only this kind knows about its clusters, in place; then name them."""
+        clusters.names = self.names(clusters)
+
+    def names(self, clusters: Clusters) -> list[str]:
+        """A short name of each cluster."""
+        return names_from_features(clusters.distinctive(CANDIDATES), first=self.first)
+
+    # From clusters to files
+
+    def row_columns(self, clusters: Clusters, part: slice) -> dict[str, Sequence[Any]]:
+        """Further columns of the table of rows, for some of the rows."""
+        return {}
+
+    def cluster_columns(self, clusters: Clusters) -> dict[str, Sequence[Any]]:
+        """Further columns of the table of clusters."""
+        tops = clusters.distinctive(10)
+        return {"distinctive": [", ".join(top) for top in tops]}
+
+    def summary(self, clusters: Clusters) -> dict[str, Any]:
+        """Further entries of ``summary.json``."""
+        return {}
+
+    def write(self, clusters: Clusters, folder: Path) -> None:
+        """Write further files into a folder."""
+
+    def headline(self, clusters: Clusters) -> str:
+        """What was clustered, in a line."""
+        return f"{self.so_many(clusters.labels.size)}, {so_many(len(clusters.features), self.feature)}"
+
+    def rows_of(self, n: int) -> str:
+        """What n rows are called."""
+        return self.row if n == 1 else f"{self.row}s"
+
+    def so_many(self, n: int) -> str:
+        """A number of rows, such as ``1 document`` or ``2,000 documents``."""
+        return so_many(n, self.row)
+
+
+class Columns:
+    """Some columns of a matrix that is read by slices of rows, in the order of a model's features.
+
+    A feature that is ``missing`` in the matrix is 0 everywhere.
+    """
+
+    def __init__(
+        self, X: Any, columns: Array, missing: list[str], transform: Callable[[csr_array], csr_array] | None = None
+    ) -> None:
+        self.X, self.columns, self.missing, self.transform = X, columns, missing, transform
+        self.shape = (X.shape[0], len(columns))
+
+    def __getitem__(self, part: slice) -> csr_array:
+        present = np.flatnonzero(self.columns >= 0)
+        some = csr_array(csr_array(self.X[part])[:, self.columns[present]])
+        wide = csr_array((some.data, present[some.indices], some.indptr), shape=(some.shape[0], len(self.columns)))
+        return wide if self.transform is None else self.transform(wide)
+
+
+def match_features(
+    table: Table,
+    ours: Sequence[Sequence[str]],
+    theirs: Sequence[Sequence[str]],
+    kind: Kind,
+    transform: Callable[[csr_array], csr_array] | None = None,
+) -> tuple[Columns, list[str]]:
+    """Match the features of a model with those of a table, by name.
+
+    Parameters
+    ----------
+    table : Table
+        New rows.
+    ours, theirs : sequences of names
+        The names of the model's features and of the table's, in one or several ways of naming them. Each is compared
+        with each, and the best match is taken.
+    kind : Kind
+        For the nouns.
+    transform : callable, optional
+        Applied to the matched counts.
+
+    Returns
+    -------
+    columns : Columns
+        The rows, with the features of the model.
+    notes : list of str
+        Which features are missing.
+    """
+    best, p = np.full(len(ours[0]), -1, dtype=np.int64), len(ours[0])
+    for names in ours:
+        for known in theirs:
+            place = {name: i for i, name in reversed(list(enumerate(known)))}  # the first of equal names
+            found = np.array([place.get(name, -1) for name in names], dtype=np.int64)
+            if np.count_nonzero(found >= 0) > np.count_nonzero(best >= 0):
+                best = found
+    noun = f"{kind.feature}s"
+    if not (best >= 0).any():
+        raise ValueError(
+            f"{table.source or 'The new data'} has none of the model's {p:,} {noun}. The model knows "
+            f"{some_names(ours[-1], 3)}; the file has {some_names(theirs[0], 3)}. Name the {noun} in the same way."
+        )
+    missing = [ours[-1][int(i)] for i in np.flatnonzero(best < 0)]
+    notes = []
+    if missing:
+        notes.append(f"{len(missing):,} of the model's {p:,} {noun} are missing and count as 0: {some_names(missing)}.")
+    if 2 * len(missing) > p:
+        notes.append(
+            f"Most {noun} of the model are missing, so the clusters say little. The file names its {noun} "
+            f"{some_names(theirs[0], 3)}: are they named as those of the model?"
+        )
+    return Columns(table.X, best, missing, transform), notes
+
+
+def some_names(names: Sequence[str], most: int = SHOWN) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(str(name) for name in names[:most]) + more
+
+
+def take_rows(X: Any, index: Array) -> Any:
+    """Some rows, in rising order, of a matrix in memory or in blocks; one block is in memory at a time."""
+    if not hasattr(X, "block"):
+        return X if len(index) == X.shape[0] else X[index]
+    ends = np.cumsum(X.sizes)
+    parts = []
+    for number, (end, size) in enumerate(zip(ends, X.sizes, strict=True)):
+        inside = index[(index >= end - size) & (index < end)] - (end - size)
+        if len(inside):
+            parts.append(X.block(number)[inside])
+    if parts and isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return csr_array(vstack([csr_array((0, X.shape[1])), *parts], format="csr"))
+
+
+def spread_out(values: Array, index: Array, n: int, missing: float) -> Array:
+    """Values of some rows as values of all n rows."""
+    if len(index) == n:
+        return values
+    spread = np.full(n, missing, dtype=values.dtype)
+    spread[index] = values
+    return spread
+
+
+class _Matrix(Kind):
+    """Plain matrices, as :meth:`onmf.ONMF.save` writes them: no names but those given later."""
+
+    def read(self, path: str | Path, progress: Progress, **options: Any) -> Table:
+        from onmf.datasets import read_documents
+
+        X = read_documents(path).X
+        return Table(X, [str(i) for i in range(X.shape[0])], [str(j) for j in range(X.shape[1])], source=str(path))
+
+
+MATRIX = _Matrix()
+
+UNKNOWN = Kind()  # Any kind that is not registered. Its models can be loaded and shown.

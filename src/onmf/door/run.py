@@ -1,0 +1,204 @@
+"""The pipeline, the same for every kind of data: from a table to clusters, and from a model to clusters of new rows.
+
+Prepare the rows → choose the number of clusters → fit, and number the clusters by size → measure how sure each label is
+→ name the clusters → compare them with known classes.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from onmf import interrupt
+from onmf.backend import to_host
+from onmf.confidence import Calibration, calibrate, calibrate_model, calibration_of, evenly_spaced, log_chances
+from onmf.divergence import KullbackLeibler
+from onmf.estimator import ONMF, check_parameters
+from onmf.kinds import get_kind
+from onmf.naming import names_of_model
+from onmf.select import Range
+
+from .clusters import Clusters
+from .kind import Fit, Kind, take_rows
+from .table import Progress, Table
+
+UNSEEN = 1e-10  # Added to a centroid of sum 1, so that a feature that a cluster lacks costs much, but not infinity
+MOVED = 0.03  # Share of rows that smoothing puts elsewhere, from which on a note says so
+
+SMALL = 0.01
+"""Smoothing, as a share of the mean share of a feature, that moves less than 1 % of the pixels of the paper's scenes:
+``python -m benchmarks.smoothing``."""
+
+SLIVER = 0.001  # Share of the rows below which a cluster is a sliver
+
+
+def check_request(kind: Kind, n_clusters: int | str, span: Range, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that cannot be right, before anything is read."""
+    span.check(n_clusters, kind.criteria)
+    known = {name: value for name, value in parameters.items() if name != "quick"}
+    check_parameters(ONMF(8 if n_clusters == "auto" else n_clusters, **known))  # type: ignore[arg-type]
+
+
+@interrupt.heeding
+def cluster_table(
+    kind: Kind,
+    table: Table,
+    n_clusters: int | str,
+    *,
+    k_min: int | None = None,
+    k_max: int | None = None,
+    criterion: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    announce: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Clusters:
+    """Cluster the rows of a table.
+
+    Parameters
+    ----------
+    kind : Kind
+        What the rows are.
+    table : Table
+        The rows.
+    n_clusters : int or "auto"
+        Number of clusters; ``"auto"`` chooses it, with the criterion of the kind.
+    k_min, k_max, criterion
+        Numbers from which ``"auto"`` chooses, and what it chooses by.
+    options : mapping, optional
+        Options of the kind.
+    announce : callable, optional
+        Called before the fit with a sentence that says what it does.
+    progress : callable, optional
+        Called with the name of a step and the share of it that is done.
+    **parameters
+        Parameters of :class:`onmf.ONMF`, ``random_state`` being 0 by default; with ``quick=True``, a single run.
+
+    Returns
+    -------
+    Clusters
+    """
+    span = Range(k_min, k_max, criterion)
+    parameters = {"random_state": 0} | parameters  # the same rows give the same clusters
+    check_request(kind, n_clusters, span, parameters)
+    report = progress or (lambda name, share: None)
+    rows = kind.prepare(table, parameters, report, **(options or {}))
+    n, total = len(rows.index), len(table.rows)
+    selection, notes = None, [*table.notes, *rows.notes]
+    if n_clusters == "auto":
+        report("Choosing the number of clusters", 0.0)
+        choosing = partial(report, "Choosing the number of clusters")
+        selection = kind.choose(rows, span, parameters, choosing)
+        n_clusters = selection.n_clusters
+        notes += selection.notes(kind.rows_of(2))
+    assert not isinstance(n_clusters, str), "checked above"
+    if n_clusters > n:
+        others = f" ({kind.so_many(total - n)} more cannot be clustered)" if n < total else ""
+        raise ValueError(f"{n_clusters} clusters of {kind.so_many(n)}{others} are not possible: ask for at most {n}.")
+    report("Clustering", 0.0)
+    fit = kind.fit(rows, n_clusters, parameters, partial(report, "Clustering"), announce or (lambda sentence: None))
+    report("Measuring confidence", None)
+    calibration = _calibrate(fit)
+    moved = moved_without_smoothing(fit.model, fit.X)
+    clusters = kind.result(
+        kind=kind,
+        table=table,
+        model=fit.model,
+        **kind.measured(fit, rows, calibration, total),
+        notes=[*notes, *fit.notes, *_doubts(kind, fit, moved)],
+        calibration=calibration,
+        selection=selection,
+        how=fit.how,
+        moved_without_smoothing=moved,
+    )
+    kind.describe(clusters, rows, fit, report)
+    fit.model.extra_ = clusters.entries()
+    return clusters
+
+
+def _calibrate(fit: Fit) -> Calibration:
+    """Learn from other runs how sure the labels are: from runs that were made anyway, or from new ones."""
+    labels = to_host(fit.model.labels_)
+    if fit.trials is not None:
+        some, voted = fit.trials
+        return calibrate(log_chances(fit.model, take_rows(fit.X, some)), labels[some], voted)
+    some = evenly_spaced(len(labels))
+    return calibrate_model(fit.model, take_rows(fit.X, some), labels[some], fit.refit)
+
+
+def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
+    """Share of the rows that the exact Kullback–Leibler divergence would put into another cluster than smoothing does.
+
+    At most :data:`onmf.confidence.CALIBRATION_ROWS` rows, evenly spread, are looked at. None for other divergences,
+    which have no smoothing or cannot be without it.
+    """
+    if not isinstance(model.divergence_, KullbackLeibler) or not model.divergence_.smoothing:
+        return None
+    some = take_rows(X, evenly_spaced(X.shape[0]))
+    C = model.divergence_.normalise(to_host(model.cluster_centers_))
+    smoothed, exact = (some @ np.log(C + epsilon).T for epsilon in (model.divergence_.smoothing, UNSEEN))
+    return float(np.mean(smoothed.argmax(axis=1) != exact.argmax(axis=1)))
+
+
+def _doubts(kind: Kind, fit: Fit, moved: float | None) -> list[str]:
+    """Sentences on what a reader should know before trusting the fit."""
+    notes = []
+    model = fit.model
+    if model.stop_reason_ == "max_iter":
+        notes.append("The fit was stopped before it converged: allow more iterations (max_iter, or --max-iter).")
+    if moved is None or fit.voted:
+        return notes
+    smoothing, sizes = (
+        getattr(model.divergence_, "smoothing", 0.0),
+        np.bincount(to_host(model.labels_), minlength=model.n_clusters),
+    )
+    slivers = int(np.count_nonzero(sizes < SLIVER * sizes.sum()))
+    if moved > MOVED or (slivers and moved):
+        have = "has" if slivers == 1 else "have"
+        found = f", and {slivers} of the clusters {have} less than {SLIVER:.1%} of them" if slivers else ""
+        less = float(f"{SMALL / model.n_features_in_:.0e}")
+        notes.append(
+            f"Without smoothing, {moved:.1%} of the {kind.rows_of(2)} would be in another cluster{found}: "
+            f"{smoothing:g} is {smoothing * model.n_features_in_:.0%} of a mean share of a {kind.feature}. Compare "
+            f"with smoothing={less:g} (--smoothing {less:g})."
+        )
+    return notes
+
+
+@interrupt.heeding
+def predict_table(model: ONMF, table: Table, *, kind: Kind | None = None, progress: Progress | None = None) -> Clusters:
+    """Assign the rows of a table to the clusters of a model.
+
+    Parameters
+    ----------
+    model : ONMF
+        A model of this kind of data, as :func:`onmf.load` reads it, or of the result of a clustering.
+    table : Table
+        New rows. Features are matched by name.
+    kind : Kind, optional
+        What the rows are; by default what the model says.
+    progress : callable, optional
+        As in :func:`cluster_table`.
+
+    Returns
+    -------
+    Clusters
+    """
+    kind = check_kind(model, kind)
+    calibration = calibration_of(getattr(model, "extra_", {}), len(model.cluster_centers_))
+    report = progress or (lambda name, share: None)
+    found, notes = kind.assigned(model, table, calibration, report)
+    given: dict[str, Any] = {"table": table, "names": names_of_model(model), "notes": [*table.notes, *notes]}
+    return kind.result(kind=kind, model=model, calibration=calibration, **given | found)
+
+
+def check_kind(model: ONMF, kind: Kind | None) -> Kind:
+    """The kind of a model; refused if it is another one."""
+    own = getattr(model, "extra_", {"kind": "matrix"})["kind"]
+    if kind is not None and own != kind.name:
+        raise ValueError(
+            f"This is a model of kind {own!r}: {kind.rows_of(2)} need one of kind {kind.name!r}, such as 'onmf "
+            f"{kind.command}' writes."
+        )
+    return get_kind(own)

@@ -1,0 +1,105 @@
+"""How much work the rows get: as many runs as a person is willing to wait for, which vote on the clusters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onmf.divergence import get_divergence
+from onmf.estimator import ONMF
+
+RUNS = 24  # Runs that vote
+FEWEST = 9  # Runs behind a vote at least. Fewer are hardly better than a single run.
+
+SECONDS = 7e-8
+"""Seconds that a run with local search takes on one core for each nonzero count and cluster, roughly: 5e-8 to 9e-8, in
+the three views of large collections."""
+
+SECONDS_WITHOUT_SEARCH = 2e-7
+"""The same for a run of a divergence that has no local search, such as the negative binomial: 1e-7 to 2e-7."""
+
+PATIENCE = 240.0  # Seconds of one core that the runs may take, roughly: two minutes on two cores
+GIVEN = ("init", "n_init", "refine")  # Parameters that replace the choice made here
+
+
+@dataclass(frozen=True)
+class Views:
+    """Ways to weigh the same rows, whose runs vote together.
+
+    Attributes
+    ----------
+    number : int
+        How many there are.
+    noun : str
+        What they are views of.
+    fit : callable
+        Fits rows by a vote of the views: ``fit(X, n_clusters, n_runs=, progress=, **parameters)``.
+    """
+
+    number: int
+    noun: str
+    fit: Callable[..., ONMF]
+
+
+@dataclass(frozen=True)
+class Voted:
+    """A fitted model, what was done in a few words (empty for a plain run), and whether runs voted, maybe in views."""
+
+    model: ONMF
+    how: str = ""
+    voted: bool = False
+    in_views: bool = False
+
+
+def fit_by_vote(
+    X: Any,
+    n_clusters: int,
+    parameters: dict[str, Any],
+    progress: Callable[[float], None],
+    announce: Callable[[str], None],
+    views: Views | None = None,
+) -> Voted:
+    """Cluster rows by a vote of as many runs as their number and the divergence allow.
+
+    Parameters
+    ----------
+    X : csr_array
+        Counts.
+    n_clusters : int
+        Number of clusters.
+    parameters : dict
+        Parameters of :class:`onmf.ONMF` that were given. A start, a number of starts or a refinement among them, or a
+        true ``quick``, replaces the vote; ``n_consensus`` is the number of runs that vote.
+    progress : callable
+        Called with the share of the runs that are done.
+    announce : callable
+        Called before the fit with the sentence that says what it does.
+    views : Views, optional
+        Views of the rows that vote together. They are for counts under Kullback–Leibler.
+
+    Returns
+    -------
+    Voted
+    """
+    given = dict(parameters)
+    if given.pop("quick", False) or any(name in given for name in GIVEN):
+        return Voted(ONMF(n_clusters, **given).fit(X))
+    divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
+    asked = given.pop("n_consensus", None)
+    searches = divergence.moves is not None
+    seconds = SECONDS if searches else SECONDS_WITHOUT_SEARCH
+    in_views = views is not None and divergence == get_divergence("kullback-leibler")
+    step = 3 if views is None else views.number
+    runs = asked or min(RUNS, int(PATIENCE / (seconds * max(X.nnz, 1) * n_clusters)) // step * step)
+    searched = given | {"refine": "local-search"} if searches else given
+    if asked is None and runs < FEWEST:
+        how = "a single run with a local search" if searches else "a single run from the paper's start"
+        announce(f"This is {how}, since the data are large.")
+        return Voted(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), how)
+    if views is None or not in_views:
+        announce(f"The clusters are {(how := f'a vote of {runs} runs')}.")
+        model = ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs})
+        return Voted(model.fit(X), how, True)
+    given.pop("beta_loss", None)
+    how = f"a vote of {runs} runs in {views.number} views of the {views.noun}"
+    announce(f"The clusters are {how}.")
+    return Voted(views.fit(X, n_clusters, n_runs=runs, progress=progress, **given), how, True, True)

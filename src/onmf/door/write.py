@@ -1,0 +1,197 @@
+"""The folder of a result: the rows, the clusters, a summary, the model and the report; and what the kind adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from onmf._version import __version__
+from onmf.io.csv_file import csv_line
+from onmf.io.files import whole_folder, write_whole
+from onmf.kinds import resolve
+from onmf.naming import numbers
+
+from .table import Progress
+
+if TYPE_CHECKING:
+    from .clusters import Clusters
+    from .kind import Kind
+
+FORMATS = ("csv", "parquet")  # Formats of the tables
+BATCH = 10_000  # Rows of a table that are put together at a time
+Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by name
+
+
+def files_of(kind: Kind) -> tuple[str, ...]:
+    """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
+    tables = tuple(f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
+    return (*tables, "summary.json", "model.onmf", "report.html", *kind.files)
+
+
+def save(
+    clusters: Clusters,
+    folder: Path,
+    *,
+    force: bool = False,
+    report: bool = True,
+    title: str | None = None,
+    format: str = "csv",
+    progress: Progress | None = None,
+) -> Path:
+    """Write a result into a folder, completely or not at all; see :meth:`onmf.door.Clusters.save`."""
+    with whole_folder(folder, force=force, ours=files_of(clusters.kind)) as new:
+        write_files(clusters, new, report=report, title=title, format=format, progress=progress)
+    return folder
+
+
+def write_files(
+    clusters: Clusters,
+    folder: Path,
+    *,
+    report: bool = True,
+    title: str | None = None,
+    format: str = "csv",
+    progress: Progress | None = None,
+) -> None:
+    """Write the files of a result into a folder that exists."""
+    clusters.complete()
+    if report:
+        write_report(clusters, folder / "report.html", title, progress)
+    if progress is not None:
+        progress("Writing", None)
+    write_tables(clusters, folder, format)
+    text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"
+    (folder / "summary.json").write_text(text, "utf-8", errors="replace")
+    clusters.model.save(folder / "model.onmf", extra=clusters.entries())
+    clusters.kind.write(clusters, folder)
+
+
+def write_tables(clusters: Clusters, folder: Path, format: str = "csv") -> None:
+    """Write the table of the clusters, and that of the rows if the kind has one."""
+    if format not in FORMATS:
+        raise ValueError(f"format={format!r} is not known: use one of {', '.join(map(repr, FORMATS))}.")
+    if clusters.kind.assignments:
+        write_table(folder / f"assignments.{format}", assignments(clusters))
+    write_table(folder / f"clusters.{format}", [clusters_table(clusters)])
+
+
+def write_report(clusters: Clusters, path: Path, title: str | None = None, progress: Progress | None = None) -> None:
+    """Write the report of a result, completely or not at all."""
+    clusters.complete()
+    page = resolve(clusters.kind.page)(clusters, title=title, progress=progress).encode("utf-8", errors="replace")
+    write_whole(path, lambda file: file.write(page))
+
+
+def assignments(clusters: Clusters) -> Iterator[Columns]:
+    """Yield the table of rows in parts. Rows that are unassigned have no cluster."""
+    n = len(clusters.labels)
+    for start in range(0, max(n, 1), BATCH):
+        yield _assignments(clusters, slice(start, min(start + BATCH, n)))
+
+
+def _assignments(clusters: Clusters, part: slice) -> Columns:
+    kind, labels = clusters.kind, clusters.labels[part].tolist()
+    columns: Columns = {
+        "id": clusters.table.rows[part],
+        "cluster": [None if k < 0 else k + kind.first for k in labels],
+        "name": [None if k < 0 else clusters.names[k] for k in labels],
+        "confidence": _rounded(clusters.confidence[part], 4),
+        "runner_up": [None if k < 0 else k + kind.first for k in clusters.runners_up[part].tolist()],
+        "scale": _rounded(clusters.scales[part], 6),
+        "margin": _rounded(clusters.margins[part], 6),
+        **kind.row_columns(clusters, part),
+    }
+    classes = clusters.table.classes
+    return columns if classes is None else columns | {"label": classes[part]}
+
+
+def _rounded(values: Any, digits: int) -> list[float | None]:
+    """Numbers with a few digits; None for those that are not known."""
+    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in values.tolist()]
+
+
+def clusters_table(clusters: Clusters) -> Columns:
+    """The table of clusters; if classes are known, with the most frequent class of each and its share."""
+    columns: Columns = {
+        "cluster": list(numbers(clusters.kind, clusters.n_clusters)),
+        "name": clusters.names,
+        "size": clusters.sizes.tolist(),
+        **clusters.kind.cluster_columns(clusters),
+    }
+    table = getattr(clusters.comparison, "table", None)
+    if table is None:
+        return columns
+    totals, largest = table.sum(axis=0), table.max(axis=0)
+    classes = [clusters.comparison.classes[i] for i in table.argmax(axis=0)]
+    return columns | {
+        "label": [name if total else None for name, total in zip(classes, totals, strict=True)],
+        "share": [float(top / total) if total else None for top, total in zip(largest, totals, strict=True)],
+    }
+
+
+def summary(clusters: Clusters) -> dict[str, Any]:
+    """The result in numbers, for ``summary.json`` and ``--json``."""
+    model, kind, columns = clusters.model, clusters.kind, clusters_table(clusters)
+    rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    return {
+        "onmf": __version__,
+        "kind": kind.name,
+        "source": clusters.table.source,
+        f"n_{kind.row}s": int(clusters.labels.size),
+        f"n_{kind.feature}s": len(clusters.features),
+        "n_clusters": clusters.n_clusters,
+        "unassigned": int(np.count_nonzero(clusters.labels < 0)),
+        "fit": clusters.fitted,
+        "n_iter": int(model.n_iter_),
+        "stop_reason": model.stop_reason_,
+        "objective": float(model.clustering_.objective),
+        "moved_without_smoothing": clusters.moved_without_smoothing,
+        **kind.summary(clusters),
+        "clusters": list(rows),
+        "notes": clusters.notes,
+        "selection": None if clusters.selection is None else clusters.selection.record(),
+        "comparison": None if clusters.comparison is None else clusters.comparison.record(),
+    }
+
+
+def write_table(path: Path, parts: Iterable[Columns], *, replace: bool = True) -> None:
+    """Write a table that comes in parts as a CSV or Parquet file, by its suffix, completely or not at all."""
+    write = _write_parquet if path.suffix == ".parquet" else _write_csv
+    write_whole(path, lambda file: write(file, parts), replace=replace)
+
+
+def csv_lines(parts: Iterable[Columns]) -> Iterator[str]:
+    """Yield the lines of a table in CSV, starting with the names of its columns."""
+    for number, part in enumerate(parts):
+        if number == 0:
+            yield csv_line(part)
+        for row in zip(*part.values(), strict=True):
+            yield csv_line(row)
+
+
+def records(parts: Iterable[Columns]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table as dicts."""
+    for part in parts:
+        for row in zip(*part.values(), strict=True):
+            yield dict(zip(part, row, strict=True))
+
+
+def _write_csv(file: IO[bytes], parts: Iterable[Columns]) -> None:
+    file.writelines(line.encode("utf-8", errors="replace") for line in csv_lines(parts))
+
+
+def _write_parquet(file: IO[bytes], parts: Iterable[Mapping[str, Sequence[Any]]]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'onmf[text]'.") from error
+    whole: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, values in part.items():
+            whole.setdefault(name, []).extend(values)
+    parquet.write_table(pyarrow.Table.from_pydict(whole), file)

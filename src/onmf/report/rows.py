@@ -1,0 +1,323 @@
+"""The report on clusters of rows of counts: documents, and the rows of any table."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import threadpool_limits
+
+from onmf.backend import to_host
+from onmf.backend.threads import available_cores
+from onmf.divergence import Array, FloatArray, divide
+from onmf.door import Clusters, Progress
+from onmf.door.kind import take_rows
+from onmf.fit.describe import distinctiveness
+from onmf.hierarchy import merge_clusters
+from onmf.naming import numbers as cluster_numbers
+from onmf.plot import FEW, distinct_colours, first_two, tsne
+
+from .page import base64_array, class_codes, clusters_page, code_places, named_colours, pack_texts
+
+MOST_ROWS = 50_000  # Documents in a page; of more, a random choice is shown
+
+ALL_TEXTS = 10_000_000
+"""Characters of all excerpts in the page together; with very many documents each excerpt is shorter."""
+
+MONTHS, YEARS = 72, 120
+"""Time is divided into months if there are at most so many, else into years if there are at most so many of those."""
+
+SCRIPTS = ("explore.js", "point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js",
+           "rows_tables.js", "rows_table.js")  # fmt: skip
+
+FEATURES = 10  # Features of each cluster
+NAMED = 3  # Features in the name of a merged cluster
+NUMBERED = 4  # Clusters in the number of a merged cluster, such as 3+7+12
+
+NAMELESS = "nothing distinctive"
+
+DECIDING = 8  # Features of each row that are shown
+BATCH = 4096  # Rows that are scored at a time
+LEAST = -100.0  # The least entry of a template. Without smoothing, a feature that a cluster lacks has minus infinity.
+
+COMPONENTS, EXTRA = 50, 10
+"""Singular vectors from which the map is made, and those that are computed besides, for accuracy."""
+
+
+def rows_page(found: Clusters, *, title: str | None = None, progress: Progress | None = None) -> str:
+    """The report on clusters of rows of counts, such as documents, as one self-contained HTML page.
+
+    Parameters
+    ----------
+    found : Clusters
+        The clusters. The page has clusters over time if their table has dates, and a comparison with known classes if
+        it has these.
+    title : str, optional
+        Title of the page.
+    progress : callable, optional
+        Called with the name of a step and the share of it that is done.
+
+    Returns
+    -------
+    str
+    """
+    kind, comparison, n = found.kind, found.comparison, len(found.labels)
+    rows = np.arange(n)
+    if n > MOST_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(n, MOST_ROWS, replace=False))
+    classes = comparison.classes if comparison else []
+    columns, words, map_method = _columns(found, rows, classes, progress or (lambda name, share: None))
+    nouns = {
+        "row": kind.row,
+        "rows": f"{kind.row}s",
+        "feature": kind.feature,
+        "features": f"{kind.feature}s",
+        "texts": hasattr(found.table, "excerpts"),
+    }
+    data: dict[str, Any] = tree_of_clusters(found) | {
+        "nouns": nouns,
+        "documents": columns,
+        "words": words,
+        "sure": "margin" if found.calibration is None else "confidence",
+        "classes": named_colours(classes),
+        "class_counts": comparison.table.T if comparison else None,
+        "periods": _periods(found),
+    }
+    return clusters_page(
+        found,
+        "rows.html",
+        title=title or f"Clusters of {found.table.name or nouns['rows']}",
+        script=SCRIPTS,
+        data=data,
+        nouns=nouns,
+        facts=_facts(found),
+        comparison=comparison,
+        sure=data["sure"],
+        periods=data["periods"],
+        map_method=map_method,
+        n_map=int(np.count_nonzero(found.labels[rows] >= 0)) if map_method else 0,
+        n_page=len(rows),
+        n_rows=n,
+        n_clusters=found.n_clusters,
+        fitted=found.fitted,
+    )
+
+
+def _columns(
+    found: Clusters, rows: Array, classes: list[str], progress: Progress
+) -> tuple[dict[str, Any], list[str], str | None]:
+    """Return what the page knows of each of its rows, the features that decided, and how the map was made."""
+    table, labels, filled = found.table, found.labels[rows], found.labels[rows] >= 0
+    length, texts = ALL_TEXTS // max(len(rows), 1), getattr(table, "excerpts", None)
+    lengths = getattr(table, "lengths", None)
+    lengths = np.asarray(table.X.sum(axis=1)).ravel() if lengths is None else np.asarray(lengths)
+    columns: dict[str, Any] = {
+        "ids": pack_texts(str(table.rows[i]) for i in rows),
+        "texts": pack_texts("" if texts is None else texts[i][:length] for i in rows),
+        "cluster": base64_array(labels, "<i2"),
+        "sure": base64_array((found.margins if found.calibration is None else found.confidence)[rows], "<f4"),
+        "length": base64_array(lengths[rows], "<f4"),
+        "class": class_codes(found, rows, classes, "<i2"),
+        "date": None,
+        "places": None,
+        "deciding": None,
+    }
+    if table.dates is not None:
+        days = np.where(np.isnat(table.dates), np.datetime64("0001-01-01"), table.dates)[rows]
+        columns["date"] = base64_array(days.astype("datetime64[D]").astype(np.int64), "<i4")
+    if not filled.any():
+        return columns, [], None
+    inside = np.cumsum(found.labels >= 0) - 1  # row of the counts
+    X = csr_array(take_rows(found.counts, inside[rows[filled]]))
+    places, method = map_of_rows(X, progress)
+    columns["places"] = code_places(places)
+    C, typical = to_host(found.model.cluster_centers_), float(np.median(X.sum(axis=1)))
+    columns["deciding"], used = _deciding(X, labels[filled], *found.model.divergence_.linearised(C, typical))
+    return columns, [str(found.features[j]) for j in used], method
+
+
+def _deciding(
+    X: csr_array, labels: Array, templates: FloatArray, offsets: FloatArray | None = None
+) -> tuple[dict[str, str], Array]:
+    """Find the runner-up of each row, and the features that decided against it. → columns, the features that they use
+
+    A row belongs to the cluster with the largest ``X @ templates.T + offsets``. With x the count of a feature, and b
+    the templates, it contributes x (b_own − b_runner-up): positive for the own cluster.
+    """
+    B = np.maximum(templates, LEAST)
+    runners, words, values, numbers = [], [], [], []
+    for start, block in blocks_of(X):
+        own = labels[start : start + block.shape[0]]
+        scores = block @ B.T + (0.0 if offsets is None else offsets)
+        scores[np.arange(len(own)), own] = -np.inf
+        runner = scores.argmax(axis=1) if len(B) > 1 else np.full(len(own), -1)
+        row = np.repeat(np.arange(len(own)), np.diff(block.indptr))
+        value = block.data * (B[own[row], block.indices] - B[runner[row], block.indices])
+        order = np.lexsort((-np.abs(value), row))
+        rank = np.arange(len(order)) - block.indptr[row]  # rows keep their places in this order
+        kept = order[(rank < DECIDING) & (value[order] != 0)]
+        runners.append(runner)
+        words.append(block.indices[kept])
+        values.append(value[kept])
+        numbers.append(np.bincount(row[kept], minlength=len(own)))
+    many, contributions = np.concatenate(numbers), np.concatenate(values)
+    largest, owner = np.zeros(len(many)), np.repeat(np.arange(len(many)), many)
+    np.maximum.at(largest, owner, np.abs(contributions))
+    used, places = np.unique(np.concatenate(words), return_inverse=True)
+    columns = {
+        "runner_up": base64_array(np.concatenate(runners), "<i2"),
+        "starts": base64_array(np.concatenate([[0], np.cumsum(many)]), "<u4"),
+        "words": base64_array(places, "<u4"),
+        "contributions": base64_array(np.rint(127 * divide(contributions, largest[owner])), "<i1"),
+        "largest": base64_array(largest, "<f4"),
+    }
+    return columns, used
+
+
+def map_of_rows(X: csr_array, progress: Progress) -> tuple[FloatArray, str]:
+    """Place rows of counts in the plane so that similar ones are close, for people to look at. → (n, 2), how
+
+    Counts → log-tf-idf of unit length → the first 50 singular vectors (latent semantic analysis) → t-SNE, if openTSNE
+    is installed; otherwise, the two most variable of these vectors. Clusters are never computed from it.
+    """
+    cores = available_cores()
+    progress("Drawing the map", None)
+    with threadpool_limits(cores):
+        weights = csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(X.astype(np.float64)))
+        kept = max(1, min(COMPONENTS, min(weights.shape) - 1))
+        U, s, _ = randomized_svd(weights, kept, n_oversamples=EXTRA, n_iter=4, random_state=0)
+    components = U * s
+    components -= components.mean(axis=0)  # the first vector is nearly the mean of all rows
+    components = components[:, np.argsort(-components.var(axis=0), kind="stable")]
+    if len(components) < FEW or find_spec("openTSNE") is None:
+        return first_two(components), "the first two singular vectors of log-tf-idf"
+
+    def drawing(name: str, share: float | None) -> None:
+        progress("Drawing the map", share)
+
+    places = tsne(components, seed=0, n_threads=cores, progress=drawing, extra="report")
+    return places, f"t-SNE (openTSNE) of the first {components.shape[1]} singular vectors of log-tf-idf"
+
+
+def _periods(found: Clusters) -> dict[str, Any] | None:
+    """Count the rows of each cluster in months, years or decades; None without dates."""
+    if found.table.dates is None:
+        return None
+    known = ~np.isnat(found.table.dates) & (found.labels >= 0)
+    if not known.any():
+        return None
+    dates = found.table.dates[known]
+    months = dates.astype("datetime64[M]").astype(np.int64) + 12 * 1970
+    only_years = bool((dates == dates.astype("datetime64[Y]").astype("datetime64[D]")).all())
+    if np.ptp(months) < MONTHS and not only_years:
+        unit, numbers = "month", months
+    else:
+        unit, numbers = "year", months // 12
+        if np.ptp(numbers) >= YEARS:
+            unit, numbers = "decade", numbers // 10
+    first, last = int(numbers.min()), int(numbers.max())
+    counts = np.zeros((found.n_clusters, last - first + 1), dtype=np.int64)
+    np.add.at(counts, (found.labels[known], numbers - first), 1)
+    return {"unit": unit, "names": [_period(unit, number) for number in range(first, last + 1)], "counts": counts}
+
+
+def _period(unit: str, number: int) -> str:
+    """Return the name of a month, year or decade, counted from the year 0."""
+    if unit == "month":
+        return f"{number // 12}-{number % 12 + 1:02}"
+    return str(number) if unit == "year" else f"{10 * number}s"
+
+
+def _facts(found: Clusters) -> list[tuple[str, str]]:
+    kind, model = found.kind, found.model
+    return [
+        (f"{kind.row}s".capitalize(), f"{len(found.labels):,}"),
+        (f"{kind.feature}s".capitalize(), f"{len(found.features):,}"),
+        ("Clusters", f"{found.n_clusters:,}"),
+        *([] if found.how else [("Iterations", f"{model.n_iter_:,}")]),
+        ("Objective", f"{model.clustering_.objective:,.4g}"),
+        *(found.comparison.facts() if found.comparison else []),
+        *([] if model.agreement_ is None else [("Agreement of runs", f"{model.agreement_.overall:.1%}")]),
+    ]
+
+
+def tree_of_clusters(found: Clusters) -> dict[str, Any]:
+    """Return the clusters and their merges as the scripts read them.
+
+    ``nodes`` are the clusters of the model, then the cluster that each merge makes; ``pairs`` the nodes of each merge;
+    ``costs`` how much each raises the objective; ``lost`` the share of the information that is lost after each.
+    """
+    k = found.n_clusters
+    sums = sum_clusters(found.counts, found.labels[found.labels >= 0], k)
+    tree = merge_clusters(sums)
+    lost = np.cumsum(tree.costs)
+    numbering = cluster_numbers(found.kind, k)
+    tops = zip(found.distinctive(FEATURES), found.frequent(FEATURES), distinct_colours(k), strict=True)
+    nodes: list[dict[str, Any]] = [
+        {"number": str(numbering[i]), **_described(words), "name": found.names[i], "size": int(found.sizes[i])}
+        | {"colour": colour, "frequent": frequent}
+        for i, (words, frequent, colour) in enumerate(tops)
+    ]
+    if k > 1:
+        merged, sizes = np.zeros((2 * k - 1, sums.shape[1])), np.zeros(2 * k - 1, dtype=np.int64)
+        merged[:k], sizes[:k] = sums, found.sizes
+        leaves: list[list[int]] = [[i] for i in range(k)]
+        for t, (i, j) in enumerate(tree.pairs):
+            merged[k + t], sizes[k + t] = merged[i] + merged[j], sizes[i] + sizes[j]
+            larger, smaller = (i, j) if sizes[i] >= sizes[j] else (j, i)
+            leaves.append(leaves[larger] + leaves[smaller])
+            number = "+".join(str(numbering[leaf]) for leaf in leaves[-1][:NUMBERED])
+            number += "+…" if len(leaves[-1]) > NUMBERED else ""
+            nodes.append({"number": number, "size": int(sizes[k + t]), "colour": nodes[larger]["colour"]})
+        whole = sums.sum(axis=0, keepdims=True)
+        for node, row in zip(nodes[k:], merged[k:], strict=True):
+            words = _top(distinctiveness(np.concatenate([row[None], whole]), np.array([0.0, 1.0]))[0])
+            node |= _described({str(found.features[j]): weight for j, weight in words})
+            node["frequent"] = [str(found.features[j]) for j, _ in _top(row)]
+    return {
+        "nodes": nodes,
+        "pairs": tree.pairs,
+        "costs": tree.costs.round(3),
+        "lost": (lost / lost[-1] if len(lost) and lost[-1] > 0 else lost).round(6),
+    }
+
+
+def _described(words: dict[str, float]) -> dict[str, Any]:
+    """Return the name of a cluster, and its words with the widths of their bars, in percent."""
+    largest = max((abs(weight) for weight in words.values()), default=1.0)
+    return {
+        "name": ", ".join(list(words)[:NAMED]) or NAMELESS,
+        "words": [(word, round(100 * abs(weight) / largest)) for word, weight in words.items()],
+    }
+
+
+def _top(weights: FloatArray) -> list[tuple[int, float]]:
+    """Return the columns of the largest weights above zero, with their weights."""
+    order: Array = np.argsort(-weights, kind="stable")[:FEATURES]
+    return [(int(j), float(weights[j])) for j in order if weights[j] > 1e-12]
+
+
+def blocks_of(X: Any) -> Iterator[tuple[int, csr_array]]:
+    """Yield counts in memory or in blocks on disk, some rows at a time, with the first row of each part."""
+    if hasattr(X, "block"):
+        start = 0
+        for number, size in enumerate(X.sizes):
+            yield start, csr_array(X.block(number))
+            start += size
+        return
+    for start in range(0, X.shape[0], BATCH):
+        yield start, csr_array(X[start : start + BATCH])
+
+
+def sum_clusters(counts: Any, labels: Array, k: int) -> FloatArray:
+    """Return the sum of the counts of each cluster. → (k, features)"""
+    sums = np.zeros((k, counts.shape[1]))
+    for start, block in blocks_of(counts):
+        own = labels[start : start + block.shape[0]]
+        n = len(own)
+        members = csr_array((np.ones(n), (own, np.arange(n))), shape=(k, n))
+        sums += (members @ block).toarray()
+    return sums

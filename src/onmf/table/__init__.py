@@ -1,0 +1,195 @@
+"""Any table of counts: samples by their taxa, customers by what they buy, places by the species that live there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from onmf.datasets.pieces import open_store
+from onmf.datasets.readers import as_counts, as_csr, opened, read_market
+from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
+from onmf.door.files import HDF5, Draft, find_classes, head_of, listed, names_of, read_npz, read_wide
+from onmf.estimator import ONMF
+from onmf.io import isolated_readers
+from onmf.io.limits import check_growth
+
+__all__ = ["TABLE", "cluster", "predict", "read"]
+
+
+def read(
+    path: str | Path,
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    count: str | None = None,
+    labels: str | None = None,
+    transpose: bool = False,
+) -> Table:
+    """Read a table of counts. The format is recognised by the content.
+
+    Parameters
+    ----------
+    path : path
+        A csv, tsv or parquet file; an npz file with a sparse matrix; a Matrix Market file; or a BIOM file (2.1 or 1.0).
+        A wide table names its rows in the first column and has one column for each feature.
+    row, column : str, optional
+        For a long table, with a line for each entry: the columns that name the row and the feature.
+    count : str, optional
+        For a long table: the column with the counts. By default every line counts 1.
+    labels : str, optional
+        Known classes: a column, a field of the metadata of BIOM, ``y`` in an npz file, or ``FILE.csv:COLUMN``.
+    transpose : bool, default=False
+        Whether features are in rows.
+
+    Returns
+    -------
+    Table
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file: give the path of a table of counts.")
+    if (row is None) != (column is None) or (count is not None and row is None):
+        raise ValueError("A long table needs row and column (--row and --column): the columns that name each entry.")
+    draft = _read_any(path, labels, row, column, count)
+    if transpose:
+        draft.X, draft.rows, draft.features = as_counts(draft.X.T), draft.features, draft.rows
+    rows, features, notes = names_of(draft, path, "row", "feature")
+    table = Table(draft.X, rows, features, source=str(path), notes=notes)
+    if labels is not None:
+        table.classes, about = find_classes(labels, draft, path, rows, "row")
+        table.notes += about
+    return table
+
+
+def _read_any(path: Path, labels: str | None, row: str | None, column: str | None, count: str | None) -> Draft:
+    """Recognise the format and read the file."""
+    head = head_of(path)
+    if row is not None and column is not None:
+        return _read_long(path, row, column, count, head.startswith(b"PAR1"))
+    if head.startswith(b"PAR1"):
+        return _read_parquet(path, labels)
+    if head.startswith(HDF5):
+        return _read_biom(path, labels)
+    if head.lstrip().startswith(b"{"):
+        return _read_biom_json(path, labels)
+    if head.startswith(b"%%MatrixMarket"):
+        return Draft(read_market(path), None, None, "the matrix")
+    return read_npz(path, labels) if head.startswith(b"PK") else read_wide(path, labels)
+
+
+def _frame(path: Path, parquet: bool) -> Any:
+    """A table as a DataFrame; texts stay as they are, also those that look like missing values."""
+    try:
+        import pandas as pd
+
+        if not parquet:
+            with opened(path) as file:
+                return pd.read_csv(file, sep=None, engine="python", keep_default_na=False)
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(path) as stored:
+            groups = [stored.metadata.row_group(i) for i in range(stored.metadata.num_row_groups)]
+            check_growth(str(path), sum(group.total_byte_size for group in groups), path.stat().st_size)
+            if len(set(stored.schema_arrow.names)) < len(stored.schema_arrow.names):
+                raise ValueError("two of its columns have the same name.")
+            return stored.read().to_pandas(ignore_metadata=True)  # an index of pandas is a column, too
+    except ImportError as error:
+        raise ImportError("Tables need pandas and pyarrow: pip install 'onmf[table]'.") from error
+    except Exception as error:  # the libraries raise many kinds of errors for damaged files
+        raise ValueError(f"{path} cannot be read as a table: {str(error).strip()}") from error
+
+
+def _read_long(path: Path, row: str, column: str, count: str | None, parquet: bool) -> Draft:
+    """Read a line for each entry. Entries of the same row and feature are added."""
+    frame = _frame(path, parquet)
+    if missing := [name for name in (row, column, count) if name is not None and name not in frame]:
+        raise ValueError(f"{path} has no column {missing[0]!r}: it has {listed(list(map(str, frame)))}.")
+    (i, rows), (j, features) = (frame[name].astype(str).factorize() for name in (row, column))
+    values = np.ones(len(frame), np.int64) if count is None else frame[count].to_numpy()
+    if values.dtype.kind not in "buif":
+        raise ValueError(f"{path}: the column {count!r} holds {str(values[0])[:40]!r}, which is not a number.")
+    X = coo_array((values, (i, j)), shape=(len(rows), len(features)))
+    return Draft(as_counts(X), rows.tolist(), features.tolist(), "the table")
+
+
+def _read_parquet(path: Path, labels: str | None) -> Draft:
+    """Read a wide table: the first column that is not of numbers names the rows."""
+    frame = _frame(path, True)
+    texts = [name for name in frame if frame[name].dtype.kind not in "buif"]
+    classes = None if labels not in frame else [str(value) or None for value in frame.pop(labels)]
+    names = next((frame.pop(name).astype(str).tolist() for name in texts if name != labels), None)
+    if others := [name for name in texts if name in frame]:
+        raise ValueError(f"{path}: the column {others[0]!r} holds no numbers. Remove it, or name it as the labels.")
+    return Draft(as_counts(frame.to_numpy()), names, [str(name) for name in frame], "the table", classes)
+
+
+def _read_biom(path: Path, labels: str | None) -> Draft:
+    """Read BIOM 2.1: an HDF5 file whose sample/matrix is compressed by sample."""
+    store = open_store("hdf5", path)
+    with store.naming("sample"):
+        samples = store.call(isolated_readers.read_columns, "sample", {"ids": ["ids"]})
+        taxa = store.call(isolated_readers.read_columns, "observation", {"ids": ["ids"]})
+        known = store.call(isolated_readers.read_columns, "sample/metadata", {"classes": [labels]})
+        arrays = store.call(isolated_readers.describe, "sample/matrix")["arrays"]
+        ends = [(f"sample/matrix/{key}", 0, arrays[key]["shape"][0]) for key in ("data", "indices", "indptr")]
+        data, indices, indptr = store.call(isolated_readers.read, *ends)
+        X = as_csr(data, indices, indptr, (len(samples["ids"] or []), len(taxa["ids"] or [])))
+    return Draft(as_counts(X), samples["ids"], taxa["ids"], "sample/matrix", known["classes"], known["columns"])
+
+
+def _read_biom_json(path: Path, labels: str | None) -> Draft:
+    """Read BIOM 1.0: a JSON object whose rows are taxa and whose columns are samples."""
+    try:
+        with opened(path) as file:
+            content = json.load(file)
+        taxa, samples = ([str(item["id"]) for item in content[key]] for key in ("rows", "columns"))
+        data = np.array(content["data"], dtype=np.float64)
+        if content["matrix_type"] == "sparse":
+            at = np.array([entry[:2] for entry in content["data"]], dtype=np.int64).reshape(-1, 2)  # refuses NaN
+            X = coo_array((data.reshape(-1, 3)[:, 2], (at[:, 1], at[:, 0])), shape=(len(samples), len(taxa)))
+        else:
+            X = coo_array(data.reshape(len(taxa), len(samples)).T)
+        metadata = [item.get("metadata") or {} for item in content["columns"]]
+        columns = sorted({str(name) for item in metadata for name in item})
+        classes = [item.get(labels) for item in metadata] if labels in columns else None
+    except Exception as error:  # anything can be missing or of the wrong type
+        raise ValueError(f"{path} cannot be read as BIOM 1.0 (JSON): {type(error).__name__}, {error}") from error
+    return Draft(as_counts(X), samples, taxa, "data", classes, columns)
+
+
+class TableKind(Kind):
+    """Any table of counts: all that a kind has to say beyond its reader."""
+
+    name = command = "table"
+    about = "Cluster the rows of any table of counts."
+    examples = (
+        "onmf table otu_table.biom -k 8 --labels body_site --out clusters",
+        "onmf table visits.csv --row customer --column page --count n -k auto --out clusters",
+    )
+    argument_help = "A csv, tsv, parquet, npz, Matrix Market or BIOM file."
+    first = 1
+    options = (
+        Option("row", "Column of a long table that names the rows.", metavar="COLUMN", reading=True),
+        Option("column", "Column of a long table that names the features.", metavar="COLUMN", reading=True),
+        Option("count", "Column of a long table with the counts; 1 without it.", metavar="COLUMN", reading=True),
+        Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
+        Option("transpose", "Features are in rows.", bool, False, reading=True),
+    )
+
+    def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Table:
+        return read(path, **options)
+
+
+TABLE = TableKind()
+
+
+def cluster(table: Table | str | Path, n_clusters: int | str, **options: Any) -> Clusters:
+    """Cluster the rows of a table of counts, from :func:`read` or a path; see :func:`onmf.door.cluster_table`."""
+    return cluster_table(TABLE, table if isinstance(table, Table) else read(table), n_clusters, **options)
+
+
+def predict(model: ONMF | Clusters, table: Table) -> Clusters:
+    """Assign the rows of another table to the clusters. Features are matched by name."""
+    return predict_table(model.model if isinstance(model, Clusters) else model, table, kind=TABLE)

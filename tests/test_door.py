@@ -1,0 +1,502 @@
+"""What all kinds of data promise alike: the fields of a result, its files, its columns, and the options of commands."""
+
+import csv
+import inspect
+import json
+import os
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import onmf
+from conftest import command
+from onmf.cli import app
+from onmf.cli.command import SHARED, parsed
+from onmf.datasets import make_counts, make_scene
+from onmf.door import Clusters, cluster_table, predict_table
+from onmf.door.run import MOVED, moved_without_smoothing
+from onmf.door.write import files_of
+from onmf.image import Cube
+from onmf.kinds import KINDS, get_kind
+
+K = 3
+MADE = make_counts(60, 30, K, length=80, random_state=0)
+CLASSES = [f"type {label}" for label in MADE.y]
+
+
+def write_csv(path, names):
+    """Write the made counts, and a last row of zeros."""
+    rows = [["name", *names], *([f"r{i}", *row] for i, row in enumerate(MADE.X.toarray())), ["r60"] + 30 * [0]]
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    kinds = [f"r{i},{name}" for i, name in enumerate([*CLASSES, "type 0"])]
+    path.with_name("classes.csv").write_text("\n".join(["name,kind", *kinds]) + "\n")
+    return path
+
+
+def documents(folder):
+    words = [f"w{chr(97 + j // 26)}{chr(97 + j % 26)}" for j in range(30)]
+    texts = [" ".join(np.repeat(words, row)) for row in MADE.X.toarray()]
+    rows = zip([*texts, "..."], [*CLASSES, "type 0"], strict=True)
+    lines = [json.dumps({"id": f"r{i}", "text": text, "kind": kind}) for i, (text, kind) in enumerate(rows)]
+    (folder / "texts.jsonl").write_text("\n".join(lines))
+    return folder / "texts.jsonl", {"labels": "kind"}
+
+
+def image(folder):
+    X = make_scene(6, 10, 20, K, random_state=1).X.reshape(6, 10, 20)
+    X[5, 9] = 0
+    np.save(folder / "scene.npy", X)
+    return folder / "scene.npy", {"ignore_value": 0.0}
+
+
+def cells(folder):
+    path = write_csv(folder / "cells.csv", [f"GENE{j}" for j in range(30)])
+    return path, {"labels": f"{folder / 'classes.csv'}:kind", "orientation": "cells-in-rows"}
+
+
+def table(folder):
+    path = write_csv(folder / "table.csv", [f"feature {j}" for j in range(30)])
+    return path, {"labels": f"{folder / 'classes.csv'}:kind"}
+
+
+DOORS = {"documents": documents, "image": image, "cells": cells, "table": table}
+"""For each kind, what writes a file whose last row cannot be clustered, and the options that read it."""
+
+COLUMNS = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin"]
+CLUSTER_COLUMNS = ["cluster", "name", "size"]
+SHARED_KEYS = [
+    *("onmf", "kind", "source", "n_clusters", "unassigned", "fit", "n_iter", "stop_reason", "objective"),
+    *("moved_without_smoothing", "clusters", "notes", "selection", "comparison"),
+]
+WRITTEN = {"clusters.csv", "summary.json", "model.onmf", "report.html"}
+
+
+def test_every_kind_with_a_command_is_tested_here():
+    assert set(DOORS) == {name for name in KINDS if get_kind(name).command is not None}
+
+
+@pytest.fixture(scope="module")
+def open_door(tmp_path_factory):
+    """Read the file of a kind, and cluster it in a way; what was done before is kept."""
+
+    @cache
+    def read(name):
+        kind = get_kind(name)
+        path, given = DOORS[name](tmp_path_factory.mktemp(name))
+        values = {option.name: given.get(option.name, option.default) for option in kind.options}
+        options = {option.name: parsed(option, values[option.name]) for option in kind.options}
+        reading = {option.name: options.pop(option.name) for option in kind.options if option.reading}
+        return kind, path, kind.read(path, lambda step, share: None, **reading), options
+
+    @cache
+    def cluster(name, **parameters):
+        kind, _, rows, options = read(name)
+        return cluster_table(kind, rows, K, options=options, **parameters)
+
+    cluster.read = read
+    return cluster
+
+
+def arguments(name, folder):
+    """The file of a kind, and its options as the command takes them."""
+    path, given = DOORS[name](folder)
+    flags = {option.name: option.flags or (f"--{option.name.replace('_', '-')}",) for option in get_kind(name).options}
+    return [path, *(part for key, value in given.items() for part in (flags[key][0], value))]
+
+
+def read_csv(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+every_kind = pytest.mark.parametrize("name", DOORS)
+
+
+@every_kind
+class TestResult:
+    def test_its_fields(self, open_door, name):
+        found = open_door(name)
+        assert isinstance(found, Clusters)
+        assert found.kind is get_kind(name)
+        assert type(found) is found.kind.result
+        shape = (6, 10) if name == "image" else (61,)
+        for field in ("labels", "scales", "margins", "confidence", "runners_up"):
+            assert getattr(found, field).shape == shape, field
+        assert found.labels.dtype.kind == found.runners_up.dtype.kind == "i"
+        assert found.n_clusters == len(found.names) == len(found.sizes) == K
+        assert found.sizes.tolist() == np.bincount(found.labels[found.labels >= 0]).tolist()
+        assert found.sizes.tolist() == sorted(found.sizes, reverse=True), "the largest cluster is the first"
+        assert len(found.features) == found.model.n_features_in_
+        assert len(set(found.names)) == K
+        assert isinstance(found.fitted, str)
+        assert found.selection is None
+        assert found.missing == []
+        assert found.calibration is not None
+        assert [len(top) for top in found.distinctive(2)] == [2] * K
+        assert [len(top) for top in found.frequent(2)] == [2] * K
+        assert found.model.extra_["kind"] == name
+        assert found.model.random_state == 0, "the same rows give the same clusters"
+
+    def test_rows_without_a_cluster(self, open_door, name):
+        found = open_door(name)
+        inside = np.ones(found.labels.size, bool)
+        inside[-1] = False
+        for field, missing in (("labels", -1), ("runners_up", -1)):
+            values = getattr(found, field).ravel()
+            assert values[-1] == missing
+            assert ((values[inside] >= 0) & (values[inside] < K)).all()
+        for field in ("scales", "margins", "confidence"):
+            values = getattr(found, field).ravel()
+            assert np.isnan(values[-1])
+            assert np.isfinite(values[inside]).all()
+        assert (found.runners_up.ravel()[inside] != found.labels.ravel()[inside]).all()
+        assert ((found.confidence.ravel()[inside] >= 0) & (found.confidence.ravel()[inside] <= 1)).all()
+        assert found.unassigned == [str(found.table.rows[found.labels.size - 1])]
+        assert sum(found.sizes) == found.labels.size - 1
+
+    def test_typical_and_doubtful_rows(self, open_door, name):
+        found = open_door(name)
+        labels, margins = found.labels.ravel(), found.margins.ravel()
+        for k in range(K):
+            typical, doubtful = found.typical(k, 3), found.doubtful(k, 3)
+            assert len(typical) == len(doubtful) == 3
+            assert set(labels[[*typical, *doubtful]]) == {k}
+            assert margins[typical].tolist() == sorted(margins[typical], reverse=True)
+            assert margins[doubtful].tolist() == sorted(margins[doubtful])
+            assert margins[typical].min() >= margins[doubtful].max()
+
+    def test_known_classes(self, open_door, name):
+        found = open_door(name)
+        if name == "image":
+            assert found.comparison is None
+        else:
+            assert found.comparison.n_rows == 60
+            assert found.comparison.ari > 0.85
+
+    def test_notes_are_sentences(self, open_door, name):
+        for note in open_door(name).notes:
+            assert note[0].isupper() or note[0].isdigit(), note
+            assert note.endswith("."), note
+            assert "\n" not in note
+
+    def test_the_same_rows_give_the_same_labels(self, open_door, name):
+        """By the assignment rule: of one run of the loop, without a vote and without a local search."""
+        found = open_door(name, init="snpa", **{"n_init": 1, "refine": None} if name == "cells" else {})
+        again = found.predict(open_door.read(name)[2])
+        assert type(again) is type(found)
+        np.testing.assert_array_equal(again.labels, found.labels)
+        np.testing.assert_array_equal(again.runners_up, found.runners_up)
+        np.testing.assert_allclose(again.scales, found.scales, rtol=1e-5)
+        np.testing.assert_allclose(again.margins, found.margins, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(again.confidence, found.confidence, rtol=1e-4)
+        assert again.names == found.names
+        assert list(again.features) == list(found.features)
+        assert again.unassigned == found.unassigned
+        assert any("unassigned" in note for note in again.notes)
+        steps = []
+        found.predict(open_door.read(name)[2], progress=lambda step, share: steps.append(step))
+        assert steps
+        np.testing.assert_array_equal(predict_table(found.model, open_door.read(name)[2]).labels, found.labels)
+
+    def test_a_model_of_another_kind_is_refused(self, open_door, name):
+        other = "table" if name != "table" else "cells"
+        model = open_door(other).model
+        with pytest.raises(
+            ValueError, match=rf"model of kind '{other}': {get_kind(name).row}s need one of kind '{name}'"
+        ) as error:
+            predict_table(model, open_door.read(name)[2], kind=get_kind(name))
+        assert f"such as 'onmf {name}' writes." in str(error.value)
+
+    def test_frame(self, open_door, name):
+        found = open_door(name)
+        frame = found.to_frame()
+        if name == "image":
+            assert list(frame)[:3] == CLUSTER_COLUMNS
+            assert frame["size"].tolist() == found.sizes.tolist()
+            return
+        assert list(frame)[:7] == COLUMNS
+        assert list(frame)[-1] == "label"
+        assert frame["id"].tolist() == list(found.table.rows)
+        labels = frame["cluster"].astype("float").to_numpy() - found.kind.first
+        np.testing.assert_array_equal(labels, np.where(found.labels < 0, np.nan, found.labels))
+        assert frame["name"].tolist()[:-1] == [found.names[k] for k in found.labels[:-1]]
+
+    def test_it_shows_itself(self, open_door, name):
+        found = open_door(name)
+        assert repr(found).startswith(f"<{type(found).__name__} of ")
+        assert repr(found).endswith(f", {K} clusters>")
+        page = found._repr_html_()
+        assert page.count("<tr>") == K + 1
+        assert all(head in page for head in CLUSTER_COLUMNS)
+        assert found.plot_features(2)[0].get_title(loc="left").startswith(f"{found.kind.first}: ")
+
+    def test_the_report(self, open_door, name, tmp_path):
+        found, steps = open_door(name), []
+        found.report(tmp_path / "mine.html", title="Mine & yours", progress=lambda step, share: steps.append(step))
+        page = (tmp_path / "mine.html").read_text("utf-8")
+        assert "<title>Mine &amp; yours</title>" in page
+        assert found.names[0] in page
+        assert os.listdir(tmp_path) == ["mine.html"]
+        assert all(step[0].isupper() for step in steps)
+
+
+@every_kind
+class TestFiles:
+    @pytest.fixture
+    def saved(self, open_door, name, tmp_path):
+        found = open_door(name)
+        assert found.save(tmp_path / "out", title="Mine") == tmp_path / "out"
+        return found, tmp_path / "out"
+
+    def test_the_folder(self, saved, name):
+        found, out = saved
+        written = set(os.listdir(out))
+        shared = WRITTEN if name == "image" else WRITTEN | {"assignments.csv"}
+        assert shared <= written
+        assert written <= set(files_of(found.kind))
+        assert written - shared <= set(found.kind.files)
+        assert "assignments.csv" not in written or name != "image", "an image has maps instead"
+        assert "<title>Mine</title>" in (out / "report.html").read_text("utf-8")
+
+    def test_the_tables(self, saved, name):
+        found, out = saved
+        clusters = read_csv(out / "clusters.csv")
+        assert list(clusters[0])[:3] == CLUSTER_COLUMNS
+        assert [int(row["cluster"]) for row in clusters] == list(range(found.kind.first, found.kind.first + K))
+        assert [row["name"] for row in clusters] == found.names
+        assert [int(row["size"]) for row in clusters] == found.sizes.tolist()
+        if name == "image":
+            return
+        rows = read_csv(out / "assignments.csv")
+        assert list(rows[0])[:7] == COLUMNS
+        assert list(rows[0])[-1] == "label"
+        assert [row["id"] for row in rows] == list(found.table.rows)
+        assert [row["cluster"] for row in rows[:-1]] == [str(k + found.kind.first) for k in found.labels[:-1]]
+        assert [row["label"] for row in rows[:-1]] == CLASSES
+        assert {rows[-1][column] for column in COLUMNS[1:]} == {""}, "unassigned"
+        assert [float(row["confidence"]) for row in rows[:-1]] == pytest.approx(found.confidence[:-1], abs=1e-4)
+
+    def test_the_summary(self, saved, name):
+        found, out = saved
+        summary = json.loads((out / "summary.json").read_text("utf-8"))
+        kind = found.kind
+        assert [key for key in summary if key in SHARED_KEYS] == SHARED_KEYS, "in the same order"
+        assert (summary["onmf"], summary["kind"]) == (onmf.__version__, name)
+        assert summary[f"n_{kind.row}s"] == found.labels.size
+        assert summary[f"n_{kind.feature}s"] == len(found.table.features if name != "image" else found.features)
+        assert (summary["n_clusters"], summary["unassigned"]) == (K, 1)
+        assert summary["fit"] == found.fitted
+        assert summary["source"] == str(found.table.source)
+        assert [list(row)[:3] for row in summary["clusters"]] == [CLUSTER_COLUMNS] * K
+        assert summary["notes"] == found.notes
+        assert summary["objective"] == found.model.clustering_.objective
+
+    def test_the_model(self, saved, open_door, name):
+        found, out = saved
+        model = onmf.load(out / "model.onmf")
+        assert model.extra_["kind"] == name
+        again = predict_table(model, open_door.read(name)[2])
+        assert again.names == found.names
+        assert np.mean(again.labels == found.labels) > 0.9, "runs may have voted"
+
+    def test_all_files_or_none(self, open_door, name, tmp_path, monkeypatch):
+        found = open_door(name)
+
+        def fail(*arguments):
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr(found.kind, "write", fail)
+        with pytest.raises(OSError, match="No space left"):
+            found.save(tmp_path / "out", report=False)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_earlier_result_is_replaced_only_with_force(self, saved, tmp_path):
+        found, out = saved
+        with pytest.raises(OSError, match="exists and is not empty"):
+            found.save(out)
+        found.save(out, force=True, report=False)
+        assert "report.html" not in os.listdir(out)
+        (out / "thesis.tex").write_text("precious")
+        with pytest.raises(OSError, match=r"thesis\.tex"):
+            found.save(out, force=True)
+        assert (out / "thesis.tex").read_text() == "precious"
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_parquet(self, open_door, name, tmp_path):
+        parquet = pytest.importorskip("pyarrow.parquet")
+        found = open_door(name)
+        found.save(tmp_path / "out", format="parquet", report=False)
+        tables = [path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".parquet"]
+        expected = ["clusters.parquet"] if name == "image" else ["assignments.parquet", "clusters.parquet"]
+        assert sorted(tables) == expected
+        assert parquet.read_table(tmp_path / "out" / "clusters.parquet").column_names[:3] == CLUSTER_COLUMNS
+        with pytest.raises(ValueError, match="format='xls' is not known: use one of 'csv', 'parquet'"):
+            found.save(tmp_path / "other", format="xls")
+        assert os.listdir(tmp_path) == ["out"]
+
+    def test_new_rows_are_saved_in_the_same_way(self, open_door, name, tmp_path):
+        again = open_door(name).predict(open_door.read(name)[2])
+        again.save(tmp_path / "out")
+        written = set(os.listdir(tmp_path / "out"))
+        assert (WRITTEN if name == "image" else WRITTEN | {"assignments.csv"}) <= written
+        assert onmf.load(tmp_path / "out" / "model.onmf").extra_["names"] == again.names
+        summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+        assert [key for key in summary if key in SHARED_KEYS] == SHARED_KEYS
+
+    def test_new_rows_without_some_of_the_features(self, open_door, name, tmp_path):
+        """Features are matched by name, those that are missing count as 0, and the result is one of the model's."""
+        found, rows = open_door(name), open_door.read(name)[2]
+        if name == "image":
+            with pytest.raises(ValueError, match="only images of the same sensor can be mapped"):
+                found.predict(Cube(np.ones((6, 10, 10))))
+            return
+        p = len(rows.features)
+        order = np.arange(p)[::-1][:-2]
+        some = replace(rows, X=rows.X[:, order], features=[rows.features[j] for j in order])
+        again = found.predict(some)
+        assert again.missing == [str(name) for name in rows.features[:2]]
+        assert f"2 of the model's {p} {found.kind.feature}s are missing and count as 0: " in again.notes[-2]
+        assert np.mean(again.labels == found.labels) > 0.9
+        assert list(again.features) == list(found.features)
+        again.save(tmp_path / "out")
+        model = onmf.load(tmp_path / "out" / "model.onmf")
+        assert model.extra_["names"] == found.names
+        np.testing.assert_array_equal(predict_table(model, some).labels, again.labels)
+
+
+@every_kind
+class TestCommand:
+    def test_it_says_what_was_done(self, name, tmp_path):
+        """A vote, where runs vote; otherwise the iterations of the run."""
+        given = arguments(name, tmp_path)
+        ran = command(name, *given, "-k", K, "--out", tmp_path / "out", "--no-report")
+        assert ran.returncode == 0, ran.stderr
+        first, summary = ran.stdout.splitlines()[0], json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+        kind = get_kind(name)
+        assert first.endswith(f", {K} {kind.cluster}s: {summary['fit']}")
+        if "quick" not in kind.without and name != "cells":
+            assert "a vote of 24 runs" in summary["fit"]
+            assert f"The clusters are {summary['fit']}. --quick runs once" in ran.stderr
+        ran = command(name, *given, "-k", K, "--init", "consensus", "--n-consensus", 5)
+        assert ran.stdout.splitlines()[0].endswith(f", {K} {kind.cluster}s: a vote of 5 runs"), ran.stderr
+        ran = command(name, *given, "-k", K, "--init", "snpa")
+        assert ran.stdout.splitlines()[0].endswith(" iterations, converged"), ran.stderr
+
+    def test_json_is_the_summary(self, name, tmp_path):
+        out = tmp_path / "out"
+        ran = command(
+            name, *arguments(name, tmp_path), "-k", K, "--init", "snpa", "--json", "--no-report", "--out", out
+        )
+        assert ran.returncode == 0, ran.stderr
+        printed, written = json.loads(ran.stdout), json.loads((out / "summary.json").read_text("utf-8"))
+        assert printed.pop("out") == str(out)
+        assert printed.pop("seconds") > 0
+        assert printed == written
+
+    def test_predict(self, name, tmp_path):
+        path, *options = arguments(name, tmp_path)
+        command(name, path, *options, "-k", K, "--init", "snpa", "--no-report", "--out", tmp_path / "out", "--quiet")
+        ran = command("predict", tmp_path / "out" / "model.onmf", path, *options, "--json")
+        assert ran.returncode == 0, ran.stderr
+        found = json.loads(ran.stdout)
+        if name == "image":
+            assert [key for key in found if key in SHARED_KEYS] == SHARED_KEYS
+        else:
+            assert list(found[0])[:7] == COLUMNS
+            assert found[-1]["cluster"] is None
+            assert "Compared with 3 classes (60 " in ran.stderr
+
+    def test_the_file_is_refused_in_a_sentence(self, name, tmp_path):
+        for path in (tmp_path / "nowhere", tmp_path):
+            ran = command(name, path, "-k", K, "--out", tmp_path / "out")
+            assert ran.returncode == 2
+            assert ran.stderr.startswith("onmf: ")
+            assert ran.stderr.count("\n") == 1
+            assert os.listdir(tmp_path) == []
+
+    def test_refusals_before_reading(self, name, tmp_path):
+        for options, message in (
+            (("-k", "many"), "-k many is not a number of clusters: use a whole number, at least 1, or auto."),
+            (("-k", 3, "--k-max", 5), "--k-max 5 is about choosing the number of clusters, but -k 3 gives it"),
+            (("-k", 3, "--init", "best"), "init='best' is not allowed"),
+            (("-k", 3, "--divergence", "manhattan"), "--divergence manhattan is not a divergence: use one of"),
+            (("-k", 3, "--format", "xls"), "--format xls is not known: use csv or parquet."),
+            (("-k", "auto", "--criterion", "elbow"), "--criterion elbow is not known: use "),
+        ):
+            ran = command(name, tmp_path / "nowhere", *options)
+            assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+            assert message in ran.stderr
+
+
+def parameters_of(name):
+    """The parameters of a command, as typer knows them, by name."""
+    function = next(each.callback for each in app.registered_commands if each.name == name)
+    return dict(inspect.signature(function).parameters)
+
+
+def test_shared_options_have_the_same_defaults():
+    """Name, flags, type, default and limits of an option that all commands have are the same in all of them."""
+    for option in SHARED:
+        known = {}
+        for name in DOORS:
+            if option.name in get_kind(name).without:
+                continue
+            found = parameters_of(name)[option.name]
+            annotation, info = found.annotation.__args__[0], found.annotation.__metadata__[0]
+            known[name] = (found.default, str(annotation), info.param_decls, info.min, info.rich_help_panel)
+        assert len(known) >= len(DOORS) - 1, f"{option.name} is hardly shared"
+        assert len({str(values) for values in known.values()}) == 1, f"{option.name}: {known}"
+
+
+def test_options_of_kinds_do_not_hide_shared_ones():
+    shared = {option.name for option in SHARED}
+    for name in DOORS:
+        assert not shared & {option.name for option in get_kind(name).options}
+
+
+class TestSmoothing:
+    """The share of rows that smoothing puts elsewhere is known, and said where it is large."""
+
+    def scene(self, bright):
+        """Two materials that differ in a few bands out of 200; only in those the light is strong, or everywhere."""
+        rng = np.random.default_rng(0)
+        spectra = np.full((2, 200), 1.0)
+        spectra[0, :100] += 0.5
+        spectra[1, 100:] += 0.5
+        if bright:
+            spectra[:, 40:44] = 5000
+        mixed = rng.dirichlet([0.6, 0.6], 30 * 40) @ spectra
+        return Cube(rng.poisson(100 * mixed).astype(float).reshape(30, 40, 200))
+
+    def test_a_note_if_it_moves_many_pixels(self):
+        found = onmf.image.cluster(self.scene(bright=True), 2)
+        moved = found.moved_without_smoothing
+        assert moved > MOVED
+        (note,) = [note for note in found.notes if "smoothing" in note]
+        assert note.startswith(f"Without smoothing, {moved:.1%} of the pixels would be in another cluster")
+        assert "0.001 is 20% of a mean share of a band." in note
+        assert note.endswith("Compare with smoothing=5e-05 (--smoothing 5e-05).")
+        less = onmf.image.cluster(self.scene(bright=True), 2, smoothing=5e-5)
+        assert less.moved_without_smoothing < moved
+
+    def test_no_note_if_it_moves_few(self):
+        found = onmf.image.cluster(self.scene(bright=False), 2)
+        assert found.moved_without_smoothing <= MOVED
+        assert not [note for note in found.notes if "smoothing" in note]
+
+    def test_none_without_smoothing(self):
+        cube = self.scene(bright=True)
+        for parameters in ({"smoothing": 0.0}, {"beta_loss": "frobenius"}):
+            found = onmf.image.cluster(cube, 2, **parameters)
+            assert found.moved_without_smoothing is None
+            assert not [note for note in found.notes if "smoothing" in note]
+
+    def test_the_share_is_that_of_the_exact_divergence(self):
+        found = onmf.image.cluster(self.scene(bright=True), 2)
+        X = found.cube.data.reshape(-1, 200)
+        C = found.model.cluster_centers_ / found.model.cluster_centers_.sum(axis=1, keepdims=True)
+        exact = (X @ np.log(C).T).argmax(axis=1)
+        assert found.moved_without_smoothing == pytest.approx(np.mean(exact != found.labels.ravel()), abs=0.01)
+        assert moved_without_smoothing(found.model, X) == found.moved_without_smoothing
