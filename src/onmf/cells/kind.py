@@ -489,7 +489,12 @@ def prepare_cells(
     notes = []
     if len(inside) < n:
         few = "no counts" if min_genes == 1 else f"fewer than {min_genes} genes"
-        notes.append(f"{n - len(inside):,} of {n:,} cells have {few} and are unassigned.")
+        left = n - len(inside)
+        notes.append(
+            f"1 of {n:,} cells has {few} and is unassigned."
+            if left == 1
+            else f"{left:,} of {n:,} cells have {few} and are unassigned."
+        )
         X = SomeRows(X, inside)
     rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
     seen = tuple(dict.fromkeys(("counts", *names)))

@@ -68,6 +68,8 @@ def parse_format(value: str) -> str:
     return value
 
 
+HINT = " --quick runs once, from the paper's start."  # after the announcement of a vote
+
 FORCE = Option("force", "Replace the files of an earlier run.", bool, False, group="")
 QUIET = Option("quiet", "Print nothing but errors.", bool, False, group="", flags=("--quiet", "-q"))
 JSON = Option("as_json", "Print the result as one JSON document.", bool, False, group="", flags=("--json",))
@@ -266,7 +268,7 @@ def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
             given["n_clusters"],
             **span._asdict(),
             options=own,
-            announce=lambda line: None if quiet else say(f"{line} --quick runs once, from the paper's start."),
+            announce=lambda line: None if quiet else say(line + (HINT if "vote" in line else "")),
             progress=step,
             **parameters,
         )
