@@ -122,18 +122,39 @@ def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
                 f"it is stored by columns (CSC), so it must be read as a whole, and its {stored.entries:,} entries do "
                 "not fit in memory: write it by rows (adata.X = adata.X.tocsr()) on a larger machine."
             )
-    parts: list[csr_array] = []
-    step = max(1, BLOCK // across if stored.dense else BLOCK * lines // max(1, stored.entries))
-    entries = 0
-    for start in range(0, lines, step):
-        parts.append(tidy(stored.read(start, start + step)))
-        entries += parts[-1].nnz
-        if stored.dense and entries * (lazy.dtype.itemsize + 4) > LARGE:
-            return lazy
-    X = csr_array(vstack(parts, format="csr"))
-    parts.clear()  # before the conversion of columns to rows, which needs as much memory
-    X = tidy(X.T) if stored.by_columns else X
+    if stored.dense:
+        return _sparsify(lazy)
+    X = _read_sparse(stored, lazy.dtype)
+    X = tidy(X.T if stored.by_columns else X)
     return X if columns is None else X[:, columns]
+
+
+def _sparsify(lazy: OnDisk) -> Any:
+    """Read a dense matrix as CSR, some rows at a time, until it is too large for memory."""
+    parts: list[csr_array] = []
+    entries, step = 0, max(1, BLOCK // lazy.stored.shape[1])
+    for start in range(0, lazy.shape[0], step):
+        parts.append(lazy[start : start + step])
+        entries += parts[-1].nnz
+        if entries * (lazy.dtype.itemsize + 4) > LARGE:
+            return lazy
+    return csr_array(vstack(parts, format="csr"))
+
+
+def _read_sparse(stored: StoredMatrix, dtype: Any) -> csr_array:
+    """Read a sparse matrix, some rows or columns at a time, into arrays of its size: new memory is slow."""
+    lines, across = stored.shape[::-1] if stored.by_columns else stored.shape
+    index_type = np.int32 if max(across, stored.entries) < 2**31 else np.int64
+    data, indices = np.empty(stored.entries, dtype=dtype), np.empty(stored.entries, dtype=index_type)
+    starts, end = np.zeros(lines + 1, dtype=index_type), 0
+    step = max(1, BLOCK * lines // max(1, stored.entries))
+    for line in range(0, lines, step):
+        part = stored.read(line, line + step)
+        new = slice(end, end + part.nnz)
+        data[new], indices[new] = part.data, part.indices
+        starts[line + 1 : line + 1 + part.shape[0]] = part.indptr[1:] + end
+        end += part.nnz
+    return csr_array((data[:end], indices[:end], starts), shape=(lines, across))
 
 
 def free_memory() -> float:
