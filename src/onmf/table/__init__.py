@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from onmf.datasets.pieces import open_store
 from onmf.datasets.readers import as_counts, as_csr, opened, read_market
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
-from onmf.door.files import HDF5, Draft, find_classes, head_of, listed, names_of, read_npz, read_wide
+from onmf.door.files import HDF5, Draft, find_classes, first_line, head_of, listed, names_of, read_npz, read_wide
 from onmf.estimator import ONMF
 from onmf.io import isolated_readers
 from onmf.io.limits import check_growth
@@ -86,7 +86,8 @@ def _frame(path: Path, parquet: bool) -> Any:
 
         if not parquet:
             with opened(path) as file:
-                return pd.read_csv(file, sep=None, engine="python", keep_default_na=False)
+                header, delimiter = first_line(file)
+                return pd.read_csv(file, sep=delimiter, names=header, keep_default_na=False)
         from pyarrow.parquet import ParquetFile
 
         with ParquetFile(path) as stored:
