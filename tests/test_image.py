@@ -624,3 +624,10 @@ def test_the_command_and_its_options(tmp_path, scene):
         assert not (tmp_path / "new").exists()
     done = command("image", tmp_path / "x.npz", "-k", 2, "--out", tmp_path / "out")
     assert "exists and is not empty: name another folder, or use --force" in done.stderr
+
+
+def test_the_counts_of_a_result_are_its_pixels():
+    scene = make_scene(8, 9, 20, 3, random_state=0).X.reshape(8, 9, 20)
+    scene[2, 3] = 0
+    found = onmf.image.cluster(scene, 3)
+    assert np.array_equal(found.counts, np.delete(scene.reshape(72, 20), 2 * 9 + 3, axis=0))

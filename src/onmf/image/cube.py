@@ -248,6 +248,11 @@ class Cube:
     notes: ClassVar[list[str]] = []
 
     @property
+    def X(self) -> Array:
+        """The pixels as rows of their used bands, read into memory."""
+        return self.read(0, self.shape[0]).reshape(-1, int(self.good_bands.sum()))
+
+    @property
     def rows(self) -> Any:
         """The pixels by number, line by line."""
         return range(self.shape[0] * self.shape[1])
