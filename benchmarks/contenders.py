@@ -15,8 +15,9 @@ from onmf import ONMF
 from onmf.backend import available_cores
 from onmf.cells import Cells, cluster
 from onmf.cells.kind import fit_cells, prepare_cells
-from onmf.door.votes import Views, fit_by_vote
-from onmf.text.consensus import VIEWS, consensus_of_views
+from onmf.door.votes import fit_by_vote
+from onmf.text.consensus import consensus_of_views
+from onmf.text.kind import DOCUMENTS
 
 STARTS = 10
 """Restarts of the methods that depend on their start."""
@@ -62,8 +63,8 @@ def views(X: Any, k: int, seed: int, threads: int) -> Any:
 
 def best(X: Any, k: int, seed: int, threads: int) -> Any:
     """Run what ``onmf documents`` runs on these counts."""
-    views, parameters = Views(VIEWS, "words", consensus_of_views), {"n_threads": threads, "random_state": seed}
-    return fit_by_vote(X, k, parameters, lambda share: None, lambda how: None, views).model.labels_
+    parameters = {"n_threads": threads, "random_state": seed}
+    return fit_by_vote(X, k, parameters, lambda share: None, lambda how: None, DOCUMENTS.views).model.labels_
 
 
 def kmeans(X: Any, k: int, seed: int, threads: int, kind: Any = KMeans) -> Any:

@@ -92,6 +92,14 @@ def test_edges(frame, tmp_path):
         read(tmp_path / "edges.csv", row="sample")
 
 
+def test_rows_without_counts_are_unassigned_and_named(tmp_path):
+    (tmp_path / "a.csv").write_text("who,lake,town\nann,9,0\nbob,0,0\ncid,0,7\ndan,8,1\n")
+    found = onmf.table.cluster(read(tmp_path / "a.csv"), 2, quick=True)
+    assert (found.labels < 0).tolist() == [False, True, False, False]
+    assert "1 row without any counts, unassigned: bob." in found.notes
+    assert found.unassigned == ["bob"]
+
+
 def test_matrices(expected, tmp_path):
     save_npz(tmp_path / "a.npz", csr_array(expected))
     mmwrite(tmp_path / "a.mtx", csr_array(expected))

@@ -171,7 +171,7 @@ class TestEffort:
     def fit(self, monkeypatch):
         """What is done for a corpus, and what is said before: the fit itself takes no time."""
         monkeypatch.setattr("onmf.door.votes.ONMF", Recorder)
-        views = Views(3, "words", lambda X, n_clusters, progress, **options: Recorder(n_clusters, **options))
+        views = Views(3, "words", lambda X, n_clusters, progress, **options: Recorder(n_clusters, **options), None)
 
         def run(X, n_clusters, parameters):
             said = []

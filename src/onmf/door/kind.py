@@ -24,7 +24,7 @@ from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
 from .table import Progress, Table
-from .votes import fit_by_vote
+from .votes import Views, fit_by_vote
 
 if TYPE_CHECKING:
     from .clusters import Clusters
@@ -144,6 +144,8 @@ class Kind:
         Number of the first cluster in what people read. In Python clusters count from 0.
     criteria : tuple of str
         What ``n_clusters="auto"`` may choose by, the default first.
+    views : Views or None
+        Ways to weigh the rows, whose runs vote together; None for the counts alone.
     options : tuple of Option
         Options of its command besides the shared ones.
     not_in_predict : tuple of str
@@ -175,6 +177,7 @@ class Kind:
     row, feature, cluster = "row", "feature", "cluster"
     first = 0
     criteria: tuple[str, ...] = CRITERIA
+    views: Views | None = None
     options: tuple[Option, ...] = ()
     not_in_predict: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -239,7 +242,13 @@ class Kind:
         """The rows to cluster: those that are not zero everywhere."""
         X = csr_array(table.X)
         filled = np.flatnonzero(X.sum(axis=1))
-        return Rows(X if len(filled) == len(table.rows) else X[filled], filled)
+        notes = self.unassigned(table, np.setdiff1d(np.arange(X.shape[0]), filled), "any counts")
+        return Rows(X[filled] if notes else X, filled, notes)
+
+    def unassigned(self, table: Table, index: Array, what: str) -> list[str]:
+        """A note on rows that get no cluster, because they lack something; none if there are no such rows."""
+        names = [str(table.rows[int(i)]) for i in index]
+        return [f"{self.so_many(len(names))} without {what}, unassigned: {some_names(names)}."] if names else []
 
     def match(self, model: ONMF, table: Table) -> tuple[Any, list[str]]:
         """The features of a model in a table of new rows: an object that gives slices of rows, and notes."""
@@ -277,9 +286,16 @@ class Kind:
         announce: Callable[[str], None],
     ) -> Fit:
         """Cluster the rows: by a vote of many runs, unless the parameters or the size of the data say otherwise."""
-        found = fit_by_vote(rows.X, n_clusters, parameters, progress, announce)
-        number_by_size(found.model, lambda centroids: fit_model(found.model, rows.X, init=centroids))
-        return Fit(found.model, rows.X, found.how, found.voted)
+        X, engine = rows.X, rows.engine
+        if engine is None:
+            found = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views)
+            refit = self.views.refit if self.views is not None and found.in_views else None
+            fit = Fit(found.model, X, found.how, found.voted, refit)
+        else:  # a vote needs all rows in memory
+            model = ONMF(n_clusters, **{name: value for name, value in parameters.items() if name != "quick"})
+            fit = Fit(fit_model(model, X, engine=engine), X)
+        number_by_size(fit.model, lambda centroids: fit_model(fit.model, X, engine=engine, init=centroids))
+        return fit
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
         """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""
@@ -312,12 +328,7 @@ class Kind:
                 if calibration is not None:
                     sure[at], following[at] = calibration.apply(log_chances(model, values), own)
             progress("Assigning", min(start + BATCH, n) / n)
-        empty = [str(table.rows[int(i)]) for i in np.flatnonzero(labels < 0)]
-        if empty:
-            notes.append(
-                f"{self.so_many(len(empty))} without any of the model's {self.feature}s, unassigned: "
-                f"{some_names(empty)}."
-            )
+        notes += self.unassigned(table, np.flatnonzero(labels < 0), f"any of the model's {self.feature}s")
         found: dict[str, Any] = {
             "labels": labels,
             "scales": scales,

@@ -1,10 +1,10 @@
 """How much work the rows get: as many runs as a person is willing to wait for, which vote on the clusters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onmf.divergence import get_divergence
+from onmf.divergence import Array, get_divergence
 from onmf.estimator import ONMF
 
 RUNS = 24  # Runs that vote
@@ -33,11 +33,14 @@ class Views:
         What they are views of.
     fit : callable
         Fits rows by a vote of the views: ``fit(X, n_clusters, n_runs=, progress=, **parameters)``.
+    refit : callable
+        Labels of rows in independent runs, given the model and the rows, for the confidence.
     """
 
     number: int
     noun: str
     fit: Callable[..., ONMF]
+    refit: Callable[[ONMF, Any], Sequence[Array]]
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ from onmf.data import Blocks, in_blocks
 from onmf.datasets.count import make_vectorizer
 from onmf.divergence import Array
 from onmf.door import Clusters, Kind, Option, Progress, Table, check_request, cluster_table, predict_table
-from onmf.door.kind import Fit, Rows, some_names
+from onmf.door.kind import Rows
 from onmf.door.run import check_kind
-from onmf.door.votes import Views, fit_by_vote
-from onmf.estimator import ONMF, check_for_parts, fit_model
+from onmf.door.votes import Views
+from onmf.estimator import ONMF, check_for_parts
 from onmf.io.limits import read_small
 from onmf.io.rules import FLAG, Rule, json_object, optional, strings
-from onmf.naming import number_by_size
 from onmf.select import Range
 
 from .consensus import VIEWS, consensus_of_views, independent_runs
@@ -214,6 +213,7 @@ class DocumentKind(Kind):
         *("date", "shards", "language", "stop_words", "min_df", "max_df", "max_features"),
         *("ngrams", "analyzer", "lowercase", "strip_accents", "binary"),
     )
+    views = Views(VIEWS, "words", consensus_of_views, independent_runs)
     result = DocumentClusters
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
@@ -294,35 +294,14 @@ class DocumentKind(Kind):
 
     def prepare(self, table: Table, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
         assert isinstance(table, Documents)
-        filled, notes = table.filled, []
-        if len(filled) < len(table.rows):
-            empty = [str(table.rows[int(i)]) for i in np.flatnonzero(np.asarray(table.lengths) == 0)]
-            notes.append(f"{self.so_many(len(empty))} without a usable word, unassigned: {some_names(empty)}.")
+        filled = table.filled
+        notes = self.unassigned(table, np.flatnonzero(np.asarray(table.lengths) == 0), "a usable word")
         if not hasattr(table.X, "block"):
             return Rows(table.used, filled, notes)
         engine = parameters.get("engine", "auto")
         own = isinstance(engine, Blocks)  # and so has its own progress
-        return Rows(table.X, filled, notes, in_blocks(engine, parameters.get("n_threads"), None if own else progress))
-
-    def fit(
-        self,
-        rows: Rows,
-        n_clusters: int,
-        parameters: dict[str, Any],
-        progress: Callable[[float], None],
-        announce: Callable[[str], None],
-    ) -> Fit:
-        X, engine = rows.X, rows.engine
-        if engine is not None:
-            X = replace(X, names=None)  # names of shards are for people
-            model = ONMF(n_clusters, **{name: value for name, value in parameters.items() if name != "quick"})
-            fit = Fit(fit_model(model, X, engine=engine), X)
-        else:
-            views = Views(VIEWS, "words", consensus_of_views)
-            found = fit_by_vote(X, n_clusters, parameters, progress, announce, views)
-            fit = Fit(found.model, X, found.how, found.voted, independent_runs if found.in_views else None)
-        number_by_size(fit.model, lambda centroids: fit_model(fit.model, X, engine=engine, init=centroids))
-        return fit
+        X = replace(table.X, names=None)  # names of shards are for people
+        return Rows(X, filled, notes, in_blocks(engine, parameters.get("n_threads"), None if own else progress))
 
     def cluster_columns(self, clusters: Any) -> dict[str, Any]:
         frequent = [", ".join(words) for words in clusters.frequent(10)]
