@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import add, iadd
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -26,9 +26,6 @@ from onmf.divergence import Array, Divergence, FloatArray, RowTerm, divide
 from onmf.divergence.consistency import check_consistent
 
 from .threads import Threads
-
-if TYPE_CHECKING:
-    from .curved import Curves
 
 Matrix: TypeAlias = Any
 """Validated input: a C-contiguous NumPy array or a canonical csr_array (which has no types) of native numbers."""
@@ -42,6 +39,7 @@ FIXED = 16 * np.finfo(np.float64).eps  # relative change of a centroid that roun
 ENTRIES_PER_UPDATE = 1 << 15  # entries of centroids that are computed together: they stay in the cache
 EXHAUSTED = 1e-12  # a squared distance counts as zero below this, relative to the largest squared norm of a row
 TIE = 1e-6  # distances are as large as the largest if they are this close to it, relatively
+WORK_OF_A_PROJECTION = 781  # of a row on a hull, in the units of :class:`Threads`
 FIRST_BLOCK = 64  # rows projected first in each round, then twice as many: fixed, so that threads change nothing
 
 Drift = Callable[[], float]  # the largest relative change of a centroid in an update, computed when it is asked for
@@ -123,18 +121,16 @@ class StepSums:
     @cached_property
     def counted(self) -> FloatArray:
         """The table on the host. → (7, k)"""
-        table: FloatArray = to_host(self.table) if self.arriving is None else self.arriving()
-        return table
+        return np.asarray(to_host(self.table) if self.arriving is None else self.arriving())
 
     @cached_property
     def moved(self) -> int:
         """Number of rows that changed cluster."""
         return int(self.counted[COUNTED.index("moved")].sum())
 
-    def on_device(self, name: str) -> FloatArray:
+    def on_device(self, name: str) -> Any:
         """A row of the table in the memory that holds the sums. → (k,)"""
-        row: FloatArray = self.table[COUNTED.index(name)]
-        return row
+        return self.table[COUNTED.index(name)]
 
     def __add__(self, other: StepSums) -> StepSums:
         return self.map_arrays(add, other)
@@ -166,10 +162,10 @@ class StepSums:
 
 
 class RunState(NamedTuple):
-    """The labels and scales that a run has reached, None before its first step."""
+    """The labels and scales that a run has reached."""
 
-    labels: Array | None = None
-    scales: FloatArray | None = None
+    labels: Array
+    scales: FloatArray
 
 
 class Run:
@@ -177,15 +173,13 @@ class Run:
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self.state = RunState()
+        self.state: RunState | None = None  # before the first step
         self._last_templates: Templates | None = None
 
-    def collect(self) -> tuple[Array, FloatArray]:
+    def collect(self) -> RunState:
         """Labels and scales of the last step."""
-        labels, scales = self.state
-        assert labels is not None, "collect() comes after a step"
-        assert scales is not None
-        return labels, scales
+        assert self.state is not None, "collect() comes after a step"
+        return self.state
 
     def free_workspace(self) -> None:
         """Give back the memory that only makes the next step faster."""
@@ -203,41 +197,35 @@ class Run:
         """The labels of all rows under these centroids, without a step. → (n,)"""
         return self.block.assign(self.block.prepare(centroids)).labels
 
-    def step(self, templates: Templates) -> StepSums:
+    def step(self, templates: Any) -> StepSums:
         """Assign every row to its best template, and sum by label."""
         return self.count(self.block.assign(templates), len(templates))
 
-    def count(self, assignment: Assignment, k: int) -> StepSums:
-        """The step that gives this assignment."""
+    def count(self, assignment: Assignment, k: int, sums: FloatArray | None = None) -> StepSums:
+        """The step that gives this assignment, with the sums by its labels if they are known."""
         weights = self.block.row_weights(assignment.scales)
         table = self.tally(assignment, weights, k)
         self.state = RunState(assignment.labels, assignment.scales)
         del assignment  # its losses are counted, and the sums may need the memory
-        return StepSums(self.sums(weights, k), table)
+        return StepSums(self.sums(weights, k) if sums is None else sums, table)
 
     def step_for_labels(self, labels: Array, k: int) -> StepSums:
-        """The step that gives these labels, under the centroids that they make."""
-        block = self.block
-        labels = block.backend.to_device(labels)
-        weights = block.row_weights(block.backend.to_device(np.ones(len(block))))
-        sums = block.backend.sum_by_label(block.rows, labels, weights, k)
-        own, _ = block.backend.own_and_next(block.rows, block.prepare(sums), labels)
-        assignment = block.assignment(labels, own)
-        step = StepSums(sums, self.tally(assignment, weights, k))
-        self.state = RunState(labels, assignment.scales)
-        return step
+        """The step that gives these labels, under the centroids that they make. The row weights must be fixed."""
+        block, labels = self.block, self.block.backend.to_device(labels)
+        sums = block.backend.sum_by_label(block.rows, labels, block.fixed_weights, k)
+        own, _ = block.own_and_next(block.prepare(sums), labels)
+        return self.count(block.assignment(labels, own), k, sums)
 
     def sums(self, weights: FloatArray, k: int) -> FloatArray:
         """The sums of weighted rows by the labels of this step. → (k, p)"""
-        labels, _ = self.collect()
-        return self.block.backend.sum_by_label(self.block.rows, labels, weights, k)
+        return self.block.backend.sum_by_label(self.block.rows, self.collect().labels, weights, k)
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
         """The table of a step: one row for each quantity in ``COUNTED``. → (7, k)"""
         labels, scales, losses = assignment
         own = self.block.host_weights
         moved, overlaps = (own > 0).astype(np.float64), np.zeros(len(labels))
-        if self.state.labels is not None and self.state.scales is not None:
+        if self.state is not None:
             stayed = labels == self.state.labels
             moved = moved * ~stayed
             overlaps = own * scales * self.state.scales * stayed
@@ -259,7 +247,6 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
     """
     moved, empty = step.moved, step.empty
     drifts, unit = [0.0 if moved == 0 else np.inf], divergence.unit(step.norms)
-
     at_a_time = max(1, ENTRIES_PER_UPDATE // W.shape[1])
 
     def block(start: int, stop: int) -> None:
@@ -330,7 +317,7 @@ class StepsAhead(StepsInTurn):
 
     def __init__(self, run: Run, centroids: FloatArray) -> None:
         super().__init__(run, centroids)
-        self._ahead: tuple[StepSums, RunState] | None = None
+        self._ahead: tuple[StepSums, RunState | None] | None = None
         self._previous: StepSums | None = None
 
     def next(self) -> StepSums:
@@ -363,15 +350,14 @@ class Hull:
     distance found. Everything is on the host, with inner products from the block's backend.
     """
 
+    vertices = 0  # number of vertices so far, without the origin
+
     def __init__(self, block: Block, most: int) -> None:
-        n = len(block)
-        self.vertices = 0
         squares = block.squares()
-        self._squares: FloatArray = to_host(squares)
         usable = to_host(block.usable(squares))
-        self._usable = np.flatnonzero(usable)
-        self._residuals = np.where(usable, self._squares, 0.0)
-        self._products, self._weights = np.zeros((n, most + 1)), np.zeros((n, most + 1))
+        self._squares: FloatArray = to_host(squares)
+        self._usable, self._residuals = np.flatnonzero(usable), np.where(usable, self._squares, 0.0)
+        self._products, self._weights = (np.zeros((len(block), most + 1)) for _ in range(2))
         self._weights[:, 0] = 1.0  # at first, the origin has all the weight
 
     def add(self, block: Block, vertex: FloatArray) -> None:
@@ -398,7 +384,7 @@ class Hull:
                 given = self._products, gram, self._squares, rows, first, last, enough
                 project_on_hull(*given, self._weights, residuals)
 
-            block.backend.threads.over_rows(project, len(chosen))
+            block.backend.threads.over_blocks(project, np.arange(len(chosen) + 1), WORK_OF_A_PROJECTION)
             enough = max(enough, (1 - TIE) * residuals[chosen].max())
             start, size = start + size, 2 * size
         close = usable[residuals[usable] >= (1 - TIE) * residuals.max(initial=0.0)]
@@ -422,11 +408,11 @@ class Backend(ABC):
     """Whether :meth:`place` takes CuPy arrays."""
 
     @property
-    def curves(self) -> Curves | None:
+    def curves(self) -> Any:
         """Computes, on the host, the sums of divergences without closed forms; None if the backend cannot."""
-        from .curved import PlainCurves
+        from .curved import Curves
 
-        return PlainCurves()
+        return Curves()
 
     @abstractmethod
     def place(self, X: Matrix) -> Any:
@@ -437,15 +423,15 @@ class Backend(ABC):
         """Σ_j function(x_j, j) for each row, in float64; function(0, j) = 0 if the rows are sparse. → (n,)"""
 
     @abstractmethod
-    def scores(self, rows: Any, templates: Templates) -> FloatArray:
+    def scores(self, rows: Any, templates: Any) -> FloatArray:
         """The scores of all rows against all templates. → (n, k)"""
 
     @abstractmethod
-    def best_template(self, rows: Any, templates: Templates) -> tuple[Array, FloatArray]:
+    def best_template(self, rows: Any, templates: Any) -> tuple[Array, FloatArray]:
         """The template with the highest score for each row, and that score; the lowest index wins a tie. → 2 × (n,)"""
 
     @abstractmethod
-    def own_and_next(self, rows: Any, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
+    def own_and_next(self, rows: Any, templates: Any, labels: Array) -> tuple[FloatArray, FloatArray]:
         """The score of each row's own template, and the highest score of the others, −∞ if none. → 2 × (n,)"""
 
     @abstractmethod
@@ -460,7 +446,7 @@ class Backend(ABC):
         centroids: FloatArray,
         templates: Callable[[FloatArray], FloatArray] | None = None,
         offsets: FloatArray | None = None,
-        reuse: Templates | None = None,
+        reuse: Any = None,
     ) -> Templates:
         """Bring ``templates(centroids)``, or the centroids themselves, into the form that the scores are computed from.
 
@@ -474,12 +460,13 @@ class Backend(ABC):
 
     def make_block(self, X: Matrix, divergence: Divergence, sample_weight: FloatArray | None = None) -> Block:
         """Place rows and compute once what every step needs."""
+        from .curved import CurvedBlock
+
         check_consistent(divergence, X.shape[1], sparse=hasattr(X, "indptr"))
         self.check(divergence, X.shape[1])
         rows = self.place(X)
         terms = {name: self.row_term(rows, function) for name, function in divergence.row_terms.items()}
         terms["features"] = np.float64(X.shape[1])  # type: ignore[assignment]
-        weights = None if sample_weight is None else to_host(sample_weight)
         constants = divergence.constant(terms)
         wrong = ~np.isfinite(constants)
         if wrong.any():
@@ -488,12 +475,8 @@ class Backend(ABC):
                 f"{divergence.name} divergence. Multiply X by a constant that brings its entries near 1, or leave that "
                 "row out."
             )
-        kind = Block
-        if divergence.curved:
-            from .curved import CurvedBlock
-
-            kind = CurvedBlock
-        return kind(self, rows, X, X.shape, divergence, weights, terms, constants)
+        kind = CurvedBlock if divergence.curved else Block
+        return kind(self, rows, X, X.shape, divergence, to_host(sample_weight), terms, constants)
 
     def check(self, divergence: Divergence, features: int) -> None:
         """Refuse a divergence that this backend cannot compute for rows of this many features."""
@@ -592,8 +575,7 @@ class Block:
 
     def assign(self, templates: Templates) -> Assignment:
         """Assign every row to its best template."""
-        labels, best = self.backend.best_template(self.rows, templates)
-        return self.assignment(labels, best)
+        return self.assignment(*self.backend.best_template(self.rows, templates))
 
     def assignment(self, labels: Array, scores: FloatArray) -> Assignment:
         """Scales and losses of rows with these labels, from their scores."""
@@ -635,8 +617,7 @@ class Block:
 
     def sum_by_label(self, labels: Array, weights: FloatArray, k: int) -> FloatArray:
         """Σ weights·x over the rows of each label, on the host. → (k, p)"""
-        sums: FloatArray = to_host(self.backend.sum_by_label(self.rows, labels, weights, k))
-        return sums
+        return np.asarray(to_host(self.backend.sum_by_label(self.rows, labels, weights, k)))
 
     def squares(self) -> FloatArray:
         """‖x_i‖² of each row. → (n,)"""
@@ -644,8 +625,7 @@ class Block:
 
     def usable(self, squares: FloatArray) -> Array:
         """Which rows may become centroids, given their squared norms: those with an entry and a weight. → (n,) bool"""
-        weights = self.own_weights
-        return squares > 0 if weights is None else (squares > 0) & (weights > 0)
+        return squares > 0 if self.own_weights is None else (squares > 0) & (self.own_weights > 0)
 
     def products(self, vector: FloatArray) -> FloatArray:
         """⟨x_i, vector⟩ for each row. → (n,)"""
@@ -654,8 +634,7 @@ class Block:
 
     def host_term(self, function: RowTerm) -> FloatArray:
         """Σ_j function(x_j, j) for each row, on the host. → (n,)"""
-        term: FloatArray = to_host(self.backend.row_term(self.rows, function))
-        return term
+        return np.asarray(to_host(self.backend.row_term(self.rows, function)))
 
     @cached_property
     def on_host(self) -> Matrix:
@@ -677,23 +656,10 @@ class Block:
         weights = None if self.weights is None else self.weights[index]
         return self.backend.make_block(self.on_host[index], self.divergence, weights)
 
-    def without_rows(self) -> Block:
-        """Only what has one number for each row."""
-        return self._copy_with(rows=None, source=None)
-
-    def with_rows(self, X: Matrix) -> Block:
-        """The block with its rows read again."""
-        return self._copy_with(rows=self.backend.place(X), source=X)
-
-    def with_backend(self, backend: Backend) -> Block:
-        """The same rows for another backend of the same kind."""
-        return self._copy_with(backend=backend)
-
-    def _copy_with(self, **changes: Any) -> Block:
-        """A changed copy, with the numbers by row that have been computed."""
+    def copy_with(self, **changes: Any) -> Block:
+        """A copy with other fields for the same rows, and with the numbers by row that have been computed."""
         copy = replace(self, **changes)
-        computed = {name: value for name, value in vars(self).items() if name in BY_ROW}
-        vars(copy).update(computed)
+        vars(copy).update({name: value for name, value in vars(self).items() if name in BY_ROW})
         return copy
 
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import log, log1p
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -32,12 +32,12 @@ from onmf.arrays import read_only_view
 from onmf.divergence import Array, FloatArray, TemplateForm
 from onmf.kernels import screen, steps
 
-from .base import COUNTED, Assignment, Backend, Block, Matrix, Run, RunState, StepSums, Templates
+from .base import COUNTED, Assignment, Backend, Block, Matrix, Run, StepSums, Templates
 from .curved import CpuCurves
 from .reference import all_scores
 from .threads import Threads
 
-ENTRIES_AT_A_TIME = 1 << 18  # whose row terms are computed together: bounds the float64 copy of CpuBackend.row_term
+ENTRIES_AT_A_TIME = 1 << 18  # whose row terms are computed together: bounds the float64 copy
 SUMMED_APART = 8  # groups of rows of an array that are summed separately, whatever the number of threads
 EXACT = 2.0**53  # sums of integers below this are exact in float64
 
@@ -64,19 +64,17 @@ Label = Callable[[int, int, Array], int]  # labels rows start to stop; how many 
 class CpuRows:
     """An array or CSR matrix in memory, which kernels cannot write to, and facts about it that are computed once."""
 
-    def __init__(self, X: Matrix) -> None:
-        self.sparse = issparse(X)
+    def __init__(self, X: Matrix, threads: Threads) -> None:
+        self.sparse, self.threads = issparse(X), threads
         self.X: Matrix = copy(X) if self.sparse else read_only_view(X)
         if self.sparse:  # the arrays in the copy are the same; a new csr_array might convert its indices
             for name in ("data", "indices", "indptr"):
                 setattr(self.X, name, read_only_view(getattr(X, name)))
-        self._total: float | None = None
-        self._sizes: FloatArray | None = None
 
     @property
-    def csr(self) -> tuple[Array, Array, Array]:
-        """The arrays of a CSR matrix: indptr, indices and data."""
-        return self.X.indptr, self.X.indices, self.X.data
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that kernels read: indptr, indices and data of a CSR matrix, or the array itself."""
+        return (self.X.indptr, self.X.indices, self.X.data) if self.sparse else (self.X,)
 
     @property
     def before(self) -> Array:
@@ -84,33 +82,47 @@ class CpuRows:
         X = self.X
         return X.indptr if self.sparse else np.arange(X.shape[0] + 1) * X.shape[1]
 
-    def sizes(self, backend: Backend) -> FloatArray:
+    @cached_property
+    def sizes(self) -> FloatArray:
         """Σ_j |x_j| of each row. → (n,)"""
-        if self._sizes is None:
-            self._sizes = backend.row_term(self, lambda x, j: np.abs(x))
-        return self._sizes
+        return self.row_term(lambda x, j: np.abs(x))
 
-    def total_if_whole(self, threads: Threads) -> float:
+    @cached_property
+    def total_if_whole(self) -> float:
         """Σ |x| if all entries are whole numbers, else infinity."""
-        if self._total is None:
-            entries = (self.X.data if self.sparse else self.X).reshape(-1)
-            cuts = np.linspace(0, len(entries), 65).astype(np.int64)
-            totals = np.zeros(64)
+        entries, totals = self.arrays[-1].reshape(-1), np.zeros(64)
+        cuts = np.linspace(0, len(entries), 65).astype(np.int64)
 
-            def add(start: int, stop: int) -> None:
-                totals[start] = steps.total_if_whole(entries, cuts[start], cuts[stop])
+        def add(start: int, stop: int) -> None:
+            totals[start] = steps.total_if_whole(entries, cuts[start], cuts[stop])
 
-            threads.over_blocks(add, cuts, 1)
-            self._total = float(totals.sum())
-        return self._total
+        self.threads.over_blocks(add, cuts, 1)
+        return float(totals.sum())
+
+    def row_term(self, function: Any) -> FloatArray:
+        """As :meth:`Backend.row_term`. → (n,)"""
+        X, n, features = self.X, self.X.shape[0], np.arange(self.X.shape[1])
+        out, step = np.zeros(n), max(1, ENTRIES_AT_A_TIME * n // max(1, X.size))
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            if not self.sparse:
+                out[start:stop] = function(X[start:stop].astype(np.float64, copy=False), features).sum(axis=1)
+                continue
+            bounds = X.indptr[start : stop + 1]
+            here = slice(bounds[0], bounds[-1])
+            values = function(X.data[here].astype(np.float64, copy=False), X.indices[here])
+            filled = np.flatnonzero(np.diff(bounds))
+            if len(filled):
+                out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
+        return out
 
 
 @dataclass(frozen=True)
 class CpuTemplates(Templates):
     """Templates as the kernels read them: −∞ as a huge number, transposed for sparse rows."""
 
-    stored: FloatArray = field(default_factory=lambda: EMPTY)  # (p, k), or (k rounded up to even, p)
-    starts: FloatArray = field(default_factory=lambda: EMPTY)  # first values of the scores: offsets or zeros
+    stored: Any = None  # (p, k), or (k rounded up to even, p)
+    starts: Any = None  # first values of the scores: offsets or zeros
     infinite: bool = False  # whether an entry of a template is −∞
 
 
@@ -133,7 +145,7 @@ class CpuBackend(Backend):
         self.threads = Threads(n_threads)
 
     def place(self, X: Matrix) -> CpuRows:
-        return CpuRows(X)
+        return CpuRows(X, self.threads)
 
     def prepare(
         self,
@@ -141,12 +153,11 @@ class CpuBackend(Backend):
         centroids: FloatArray,
         templates: Any = None,
         offsets: FloatArray | None = None,
-        reuse: Templates | None = None,
+        reuse: CpuTemplates | None = None,
     ) -> CpuTemplates:
         k, p = centroids.shape
         shape = (p, k) if rows.sparse else (k + k % 2, p)
-        fits = isinstance(reuse, CpuTemplates) and reuse.stored.shape == shape
-        stored = reuse.stored if isinstance(reuse, CpuTemplates) and fits else np.zeros(shape)
+        stored = np.zeros(shape) if reuse is None or reuse.stored.shape != shape else reuse.stored
         infinite = []
 
         def block(start: int, stop: int) -> None:
@@ -161,42 +172,32 @@ class CpuBackend(Backend):
         starts = np.zeros(k + k % 2)
         if offsets is not None:
             starts[:k] = offsets
-        B = stored.T if rows.sparse else stored[:k]
-        return CpuTemplates(B, offsets, stored, starts, any(infinite))
+        return CpuTemplates(stored.T if rows.sparse else stored[:k], offsets, stored, starts, any(infinite))
 
-    def best_template(self, rows: CpuRows, templates: Templates) -> tuple[Array, FloatArray]:
+    def best_template(self, rows: CpuRows, templates: CpuTemplates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        infinite = self._score(steps.best_template_csr, steps.best_template_dense, rows, templates, labels, best)
-        if infinite:  # a row that no template can explain is a tie
+        self._score(steps.best_template_csr, steps.best_template_dense, rows, templates, labels, best)
+        if templates.infinite:  # a row that no template can explain is a tie
             hopeless = best < INFINITE_SCORE
             labels[hopeless], best[hopeless] = 0, -np.inf
         return labels, best
 
-    def own_and_next(self, rows: CpuRows, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
-        n = rows.X.shape[0]
-        own, following = np.empty(n), np.empty(n)
-        infinite = self._score(
-            steps.own_and_next_csr, steps.own_and_next_dense, rows, templates, labels, own, following
-        )
-        if infinite:
+    def own_and_next(self, rows: CpuRows, templates: CpuTemplates, labels: Array) -> tuple[FloatArray, FloatArray]:
+        own, following = np.empty(rows.X.shape[0]), np.empty(rows.X.shape[0])
+        self._score(steps.own_and_next_csr, steps.own_and_next_dense, rows, templates, labels, own, following)
+        if templates.infinite:
             own[own < INFINITE_SCORE] = following[following < INFINITE_SCORE] = -np.inf
         return own, following
 
-    def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: Templates, *arrays: Array) -> bool:
-        """Run the kernel for this kind of rows, with arrays that it reads or writes; whether a cost can be infinite."""
-        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
+    def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: CpuTemplates, *arrays: Array) -> None:
+        """Run the kernel for this kind of rows, with arrays that it reads or writes."""
         kernel, k = sparse if rows.sparse else dense, len(templates)
-        X = rows.csr if rows.sparse else (rows.X,)
-        given = *X, templates.stored, templates.starts, k
+        given = *rows.arrays, templates.stored, templates.starts, k
         self.threads.over_blocks(lambda start, stop: kernel(*given, start, stop, *arrays), rows.before, k)
-        return templates.infinite
 
-    def scores(self, rows: CpuRows, templates: Templates) -> FloatArray:
-        B = templates.B
-        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
-        if templates.infinite:
-            B = np.where(steps.INFINITE < B, B, -np.inf)
+    def scores(self, rows: CpuRows, templates: CpuTemplates) -> FloatArray:
+        B = np.where(steps.INFINITE < templates.B, templates.B, -np.inf) if templates.infinite else templates.B
         return all_scores(rows.X, Templates(B, templates.offsets))
 
     def sum_by_label(
@@ -205,22 +206,20 @@ class CpuBackend(Backend):
         X = rows.X
         sums = np.empty((k, X.shape[1])) if out is None else out
         sums[:] = 0.0
-        work = max(1, X.size // max(1, X.shape[0]))
         if rows.sparse:
             order, bounds = order_of(labels, k)
 
             def clusters(start: int, stop: int) -> None:
-                steps.sum_by_label_csr(*rows.csr, order, bounds, weights, start, stop, sums)
+                steps.sum_by_label_csr(*rows.arrays, order, bounds, weights, start, stop, sums)
 
-            self.threads.over_blocks(clusters, bounds, work)
-            return sums
+            self.threads.over_blocks(clusters, bounds, max(1, X.size // max(1, X.shape[0])))
+        else:
+            cuts = groups_of(len(labels))
 
-        cuts = groups_of(len(labels))
+            def add(start: int, stop: int, groups: FloatArray) -> None:
+                steps.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
 
-        def add(start: int, stop: int, groups: FloatArray) -> None:
-            steps.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
-
-        self.add_in_groups(add, cuts, sums)
+            self.add_in_groups(add, cuts, sums)
         return sums
 
     def add_in_groups(self, add: Callable[[int, int, FloatArray], None], cuts: Array, sums: FloatArray) -> None:
@@ -231,22 +230,7 @@ class CpuBackend(Backend):
             sums += group
 
     def row_term(self, rows: CpuRows, function: Any) -> FloatArray:
-        X = rows.X
-        n, features = X.shape[0], np.arange(X.shape[1])
-        out = np.zeros(n)
-        step = max(1, ENTRIES_AT_A_TIME * n // max(1, X.size))
-        for start in range(0, n, step):
-            stop = min(start + step, n)
-            if not rows.sparse:
-                out[start:stop] = function(X[start:stop].astype(np.float64, copy=False), features).sum(axis=1)
-                continue
-            bounds = X.indptr[start : stop + 1]
-            here = slice(bounds[0], bounds[-1])
-            values = function(X.data[here].astype(np.float64, copy=False), X.indices[here])
-            filled = np.flatnonzero(np.diff(bounds))
-            if len(filled):
-                out[start + filled] = np.add.reduceat(values, bounds[filled] - bounds[0])
-        return out
+        return rows.row_term(function)
 
     def start_run(self, block: Block) -> Run:
         if block.divergence.curved:
@@ -257,41 +241,31 @@ class CpuBackend(Backend):
         return CpuBackend(1) if self.threads.number > 1 else None
 
 
-class Summed(NamedTuple):
-    """Sums by label, with their labels and weights."""
-
-    sums: FloatArray
-    labels: Array
-    weights: FloatArray
-
-
 class CpuRun(Run):
     """A run whose sums follow the rows that moved, if they are exact and few rows did."""
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)
-        self._last: Summed | None = None
+        self.free_workspace()
 
     @cached_property
     def weights_of_rows(self) -> tuple[FloatArray, FloatArray]:
         """The fixed weights and the sample weights, as kernels take them: empty if there are none."""
-        block = self.block
-        return (
-            block.fixed_weights if block.divergence.fixed_weights else EMPTY,
-            EMPTY if block.weights is None else block.weights,
-        )
+        fixed = self.block.fixed_weights if self.block.divergence.fixed_weights else EMPTY
+        return fixed, EMPTY if self.block.weights is None else self.block.weights
 
     @cached_property
     def exact(self) -> bool:
         """Whether the sums are exact: integers that float64 can count, with weights that no step changes."""
-        block, weights = self.block, self.weights_of_rows[0]
+        weights = self.weights_of_rows[0]
         if not len(weights) or not np.isfinite(steps.total_if_whole(weights, 0, len(weights))):
             return False
-        return bool(float(weights.max()) * block.rows.total_if_whole(block.backend.threads) < EXACT)
+        return bool(float(weights.max()) * self.block.rows.total_if_whole < EXACT)
 
     def free_workspace(self) -> None:
         super().free_workspace()
-        self._last = None
+        self._sums: FloatArray = EMPTY  # (k, p) the last sums by label
+        self._summed: Array = EMPTY  # (n,) their labels
 
     def count_unscored(self, labels: Array, k: int) -> StepSums:
         """The step that gives these labels, without scores and losses: scales and objective need none."""
@@ -302,66 +276,53 @@ class CpuRun(Run):
 
     def count_summed(self, assignment: Assignment, sums: FloatArray) -> StepSums:
         """The step that gives this assignment, if the rows were summed when they were scored."""
-        weights = self.block.row_weights(assignment.scales)
-        table = self.tally(assignment, weights, len(sums))
-        self.state = RunState(assignment.labels, assignment.scales)
-        self._last = Summed(sums, assignment.labels, weights)
-        return StepSums(sums, table)
+        self._sums, self._summed = sums, assignment.labels
+        return self.count(assignment, len(sums), sums)
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> FloatArray:
         labels, scales, losses = assignment
-        before = EMPTY.astype(labels.dtype) if self.state.labels is None else self.state.labels
-        scales_before = EMPTY if self.state.scales is None else self.state.scales
+        before, scales_before = self.state or (EMPTY.astype(labels.dtype), EMPTY)
         table = np.zeros((len(COUNTED), k))
         steps.tally(labels, before, scales, scales_before, losses, weights, self.weights_of_rows[1], table)
         return table
 
     def sums(self, weights: FloatArray, k: int) -> FloatArray:
-        labels, _ = self.collect()
-        last, rows, backend = self._last, self.block.rows, self.block.backend
+        labels, backend = self.collect().labels, self.block.backend
         assert isinstance(backend, CpuBackend)
-        if last is not None and len(last.sums) == k and weights is last.weights and self.exact:
-            moved = np.flatnonzero(labels != last.labels)
-            if 4 * len(moved) < len(labels):
-                self._move(rows, moved, last, labels)
-                self._last = Summed(last.sums, labels, weights)
-                return last.sums
-        sums = backend.sum_by_label(rows, labels, weights, k, out=self.reusable_sums(k))
-        self._last = Summed(sums, labels, weights)
-        return sums
+        moved = np.flatnonzero(labels != self._summed) if len(self._sums) == k and self.exact else labels
+        if 4 * len(moved) < len(labels):
+            self._move(moved, labels, weights)
+        else:
+            self._sums = backend.sum_by_label(self.block.rows, labels, weights, k, out=self.room_for_sums(k))
+        self._summed = labels
+        return self._sums
 
-    def _move(self, rows: CpuRows, moved: Array, last: Summed, labels: Array) -> None:
+    def _move(self, moved: Array, labels: Array, weights: FloatArray) -> None:
         """Update exact sums for the rows that moved."""
-        X, (sums, before, weights) = rows.X, last
+        rows, sums, before = self.block.rows, self._sums, self._summed
         if rows.sparse:
-            steps.move_rows_csr(*rows.csr, moved, before, labels, weights, sums)
+            steps.move_rows_csr(*rows.arrays, moved, before, labels, weights, sums)
             return
         changes = []
 
         def move(start: int, stop: int) -> None:
             change = np.zeros_like(sums)
-            steps.move_rows_dense(X, moved[start:stop], before, labels, weights, change)
+            steps.move_rows_dense(rows.X, moved[start:stop], before, labels, weights, change)
             changes.append(change)
 
-        self.block.backend.threads.over_blocks(move, np.arange(len(moved) + 1), 2 * X.shape[1])
+        self.block.backend.threads.over_blocks(move, np.arange(len(moved) + 1), 2 * sums.shape[1])
         for change in changes:
             sums += change
 
-    def reusable_sums(self, k: int) -> FloatArray | None:
-        """The memory of the last sums, if it fits."""
-        return None if self._last is None or len(self._last.sums) != k else self._last.sums
+    def room_for_sums(self, k: int) -> FloatArray:
+        """Memory for sums: that of the last ones if it fits. → (k, p)"""
+        return self._sums if len(self._sums) == k else np.empty((k, self.block.shape[1]))
 
 
 class SparseRun(CpuRun):
     """A run over a CSR matrix."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
-        self._int16: Array | None = None  # (p, k rounded up) templates of the last step in 16 bits
-        self._shifts: Array = EMPTY  # (p,) how far they moved against each other
-        self._leads: Array = EMPTY  # (n,) by how much the best scores lead at least
-        self._labels: Array | None = None  # the labels that have these leads
-        self._pays = True
+    _pays = True  # whether templates in 16 bits decide most labels
 
     def step_from(self, centroids: FloatArray) -> StepSums:
         divergence = self.block.divergence
@@ -382,7 +343,10 @@ class SparseRun(CpuRun):
 
     def free_workspace(self) -> None:
         super().free_workspace()
-        self._int16, self._shifts, self._leads, self._labels = None, EMPTY, EMPTY, None
+        self._int16: Array = EMPTY  # (p, k rounded up) templates of the last step in 16 bits
+        self._shifts: Array = EMPTY  # (p,) how far they moved against each other
+        self._leads: Array = EMPTY  # (n,) by how much the best scores lead at least
+        self._labels: Array | None = None  # the labels that have these leads
 
     def _sizes(self, centroids: FloatArray) -> FloatArray | None:
         """The sizes of centroids, None if their templates cannot be computed in 16 bits. → (k,)"""
@@ -398,20 +362,19 @@ class SparseRun(CpuRun):
 
     def _label(self, centroids: FloatArray, sizes: FloatArray) -> Array:
         """The label of each row under these centroids of these sizes. → (n,)"""
-        block, k = self.block, len(centroids)
+        n, k, rows = len(self.block), len(centroids), self.block.rows
         stored = self._templates(centroids, sizes)
-        before, shifts = self.state.labels, self._shifts
+        before = None if self.state is None else self.state.labels
         if before is None or self._labels is not before:
-            self._leads = np.zeros(len(block), dtype=np.float32)
-        labels = np.empty(len(block), dtype=np.int32) if before is None else before.copy()
-        rows: CpuRows = block.rows
-        row_sizes, leads = rows.sizes(block.backend), self._leads
+            self._leads = np.zeros(n, dtype=np.float32)
+        labels = np.empty(n, dtype=np.int32) if before is None else before.copy()
+        numbers = self._shifts, rows.sizes, self._leads, labels
 
         def label(start: int, stop: int) -> None:
-            screen.label_by_int16(*rows.csr, stored, k, start, stop, shifts, row_sizes, leads, labels)
+            screen.label_by_int16(*rows.arrays, stored, k, start, stop, *numbers)
 
-        block.backend.threads.over_blocks(label, rows.before, k)
-        undecided = np.flatnonzero(leads < 0)
+        self.block.backend.threads.over_blocks(label, rows.before, k)
+        undecided = np.flatnonzero(self._leads < 0)
         if len(undecided) > MOST_UNDECIDED * len(labels):
             self.free_workspace()
             self._pays = False
@@ -424,7 +387,7 @@ class SparseRun(CpuRun):
         """The templates in 16 bits, in place of those of the last step. → (p, k or more)"""
         divergence, (k, p) = self.block.divergence, centroids.shape
         width = -(-k // TEMPLATES_AT_A_TIME) * TEMPLATES_AT_A_TIME
-        if self._int16 is None or self._int16.shape != (p, width):
+        if self._int16.shape != (p, width):
             self._int16, self._shifts, self._labels = np.zeros((p, width), np.int16), np.empty(p, np.float32), None
         assert divergence.template_form is not None
         stored, shifts, form = self._int16, self._shifts, template_steps(divergence.template_form)
@@ -440,7 +403,7 @@ class SparseRun(CpuRun):
 
     def _decide(self, rows: Array, stored: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
         """Label the rows that the templates in 16 bits have left open, among those that may be best."""
-        X, k, row_sizes = self.block.rows.X, len(centroids), self.block.rows.sizes(self.block.backend)
+        X, k, row_sizes = self.block.rows.X, len(centroids), self.block.rows.sizes
         entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
         for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
             possible = np.empty((len(part), k), dtype=np.bool_)
@@ -458,17 +421,14 @@ class SparseRun(CpuRun):
     def _score_and_sum(self, labels: Array, centroids: FloatArray, sizes: FloatArray) -> StepSums:
         """The step that gives these labels, with rows scored against their own templates and summed in one read."""
         block, X, k = self.block, self.block.rows.X, len(centroids)
-        best, room = np.empty(len(labels)), self.reusable_sums(k)
-        sums = np.empty((k, block.shape[1])) if room is None else room
+        best, sums = np.empty(len(labels)), self.room_for_sums(k)
         order, bounds = order_of(labels, k)
         clusters, bounds, places = parts_of(bounds)
         further = np.empty((places.max() + 1, block.shape[1]))
+        given = *block.rows.arrays, order, clusters, bounds, places, centroids, sizes
 
         def parts(start: int, stop: int) -> None:
-            steps.score_and_sum_csr(
-                *(X.indptr, X.indices, X.data, order, clusters, bounds, places, centroids, sizes),
-                *(*self.weights_of_rows, start, stop, best, sums, further),
-            )
+            steps.score_and_sum_csr(*given, *self.weights_of_rows, start, stop, best, sums, further)
 
         block.backend.threads.over_blocks(parts, bounds, max(1, X.nnz // max(1, X.shape[0])))
         for cluster, place in zip(clusters, places, strict=True):
@@ -552,14 +512,13 @@ class ArrayRun(CpuRun):
         super().__init__(block)
         self._screening = Screening(block.rows.X, block.backend.threads)
 
-    def step(self, templates: Templates) -> StepSums:
-        assert isinstance(templates, CpuTemplates), "templates come from prepare()"
-        screen = None
-        if self._last is not None and not templates.infinite:
-            screen = self._screening.screen(templates.stored, templates.starts, len(templates), self._last.sums)
-        if screen is None:
+    def step(self, templates: CpuTemplates) -> StepSums:
+        label = None
+        if len(self._sums) and not templates.infinite:
+            label = self._screening.screen(templates.stored, templates.starts, len(templates), self._sums)
+        if label is None:
             return super().step(templates)
-        return (self._step_unread if self.block.divergence.fixed_scales else self._step_read)(templates, screen)
+        return (self._step_unread if self.block.divergence.fixed_scales else self._step_read)(templates, label)
 
     def _step_unread(self, templates: CpuTemplates, label: Label) -> StepSums:
         """A step that needs no scores, and reads only rows that are open or move."""
@@ -585,9 +544,7 @@ class ArrayRun(CpuRun):
         backend.add_in_groups(read, cuts, sums)
         self._screening.record_open(sum(left_open), k)
         assignment = block.assignment(labels, best)
-        if not known:
-            return self.count(assignment, k)
-        return self.count_summed(assignment, sums)
+        return self.count_summed(assignment, sums) if known else self.count(assignment, k)
 
 
 def groups_of(n: int) -> Array:

@@ -29,10 +29,6 @@ class Threads:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}  # a pool can be neither pickled nor copied
 
-    def over_rows(self, kernel: Kernel, n: int) -> None:
-        """Cover n rows."""
-        self.over_blocks(kernel, np.arange(n + 1), WORTH_A_THREAD // 256)
-
     def over_clusters(self, kernel: Kernel, k: int, p: int) -> None:
         """Cover k clusters of p features each."""
         if k * p <= ENTRIES_IN_ONE_CALL:

@@ -188,4 +188,4 @@ class InMemory(Data):
     def fork(self) -> InMemory:
         if self.divergence.fixed_weights:
             _ = self.block.fixed_weights  # computed once for all forks
-        return InMemory(self.block.with_backend(self.backend.single_threaded() or self.backend))
+        return InMemory(self.block.copy_with(backend=self.backend.single_threaded() or self.backend))

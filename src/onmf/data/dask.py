@@ -29,7 +29,7 @@ from weakref import finalize, ref
 import numpy as np
 
 from onmf import interrupt
-from onmf.backend import Backend
+from onmf.backend import Backend, RunState
 from onmf.divergence import Array, Divergence
 
 from .base import Part
@@ -133,7 +133,7 @@ class InDask(InParts):
         # The results for a part without rows, after a step, tell dtype and shape without reading a part.
         block = self.backend.make_block(np.empty((0, self.shape[1])), self.divergence)
         run = self.backend.start_run(block)
-        run.state = run.state._replace(labels=np.empty(0, np.int32), scales=np.empty(0))
+        run.state = RunState(np.empty(0, np.int32), np.empty(0))
         none = [] if labels is None else [np.empty(0, int)]
         examples = rows_of(Part(block, run), function, *args, *none)
         arrays = []

@@ -83,7 +83,7 @@ class PartState:
     """
 
     block: Block
-    state: RunState
+    state: RunState | None
     step_number: int
     scratch: Any
     resident: Any = None
@@ -180,7 +180,7 @@ class PartTask:
                 resident = raw if stays and on_gpu(raw) else None
                 del raw  # the block is all that is needed of it
                 if self.last.number == 0:
-                    part.run.state, part.step_number = RunState(), 0
+                    part.run.state, part.step_number = None, 0
                 elif part.step_number != self.last.number:
                     assert templates is not None
                     labels, scales, _ = part.block.assign(part.block.prepare_templates(templates, self.last.offsets))
@@ -188,7 +188,7 @@ class PartTask:
                 result = self.function(part, *args)
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
-                    block = part.block.without_rows() if resident is None else part.block
+                    block = part.block.copy_with(rows=None, source=None) if resident is None else part.block
                     cache.parts[number] = PartState(block, part.run.state, part.step_number, part.scratch, resident)
                 return result, n
 
@@ -218,7 +218,7 @@ class PartTask:
             if kept is None:
                 block = self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
             else:
-                block = kept.block.with_rows(rows)
+                block = kept.block.copy_with(rows=self.backend.place(rows), source=rows)
         part = CachedPart(block, self.backend.start_run(block), number, first, cache=cache, zeros=zeros)
         if kept is not None:
             part.run.state, part.step_number, part.scratch = kept.state, kept.step_number, kept.scratch
