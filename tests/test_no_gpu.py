@@ -116,7 +116,7 @@ class Queue:
 
 
 @pytest.fixture
-def card():
+def card(monkeypatch):
     """Stands for CuPy where rows are streamed."""
     locked = set()
     runtime = SimpleNamespace(
@@ -127,12 +127,14 @@ def card():
     cuda = SimpleNamespace(
         runtime=runtime, Stream=Queue, Event=Queue, get_current_stream=Queue, Device=lambda: nullcontext()
     )
-    yield SimpleNamespace(
+    card = SimpleNamespace(
         cuda=cuda,
         locked=locked,
         empty=lambda *size: np.empty(*size).view(OnCard),
         ascontiguousarray=np.ascontiguousarray,
     )
+    monkeypatch.setattr(placed, "cupy", card)
+    yield card
     gc.collect()
     assert not locked
 
@@ -161,7 +163,7 @@ def test_the_share_of_a_large_cluster():
 def test_a_pass_over_streamed_rows_during_another(card, sparse):
     """Each has its own buffers, so neither overwrites the rows of the other."""
     X = np.arange(30 * 8).reshape(30, 8) % 7
-    streamed = StreamedRows(card, csr_array(X) if sparse else X, 20)
+    streamed = StreamedRows(csr_array(X) if sparse else X, 20)
     assert len(streamed.cuts) > 2 * BUFFERS
 
     def entries(rows):
@@ -173,7 +175,7 @@ def test_a_pass_over_streamed_rows_during_another(card, sparse):
 
 
 def test_copies_end_before_pages_are_unlocked(card):
-    streamed = StreamedRows(card, np.ones((30, 8)), 20)
+    streamed = StreamedRows(np.ones((30, 8)), 20)
     locked = []
     streamed._stream.synchronize = lambda: locked.append(len(card.locked))
     assert len(card.locked) == 1
@@ -186,13 +188,13 @@ def test_copies_end_before_pages_are_unlocked(card):
 def test_garbage_is_collected_while_pages_are_locked(card):
     """The collector may release pages in the thread that locks others, which must not wait for itself."""
     one, other = np.ones(3), np.ones(4)
-    first = placed.PageLocks(card, [one])
+    first = placed.PageLocks([one])
 
     def register(address, size, flags):
         first.release()
         card.locked.add(address)
 
     card.cuda.runtime.hostRegister = register
-    second = placed.PageLocks(card, [other])
+    second = placed.PageLocks([other])
     assert card.locked == {other.ctypes.data}
     second.release()

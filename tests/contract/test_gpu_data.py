@@ -90,7 +90,7 @@ def test_rows_streamed_through_the_card(monkeypatch, loss, sparse, locked):
     from onmf.backend import GpuBackend
 
     if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda runtime, array, keys: False)
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
     X = made(2000, 90, density=0.3)
     X = X if sparse else X.toarray()
     w = np.arange(2000) % 3 + 1.0
@@ -113,8 +113,7 @@ def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, num
     X = csr_array(made(700, 40, density=0.3).astype(dtype))
     rows = X if sparse else X.toarray()
     block = make_block("gpu", rows, get_divergence(1))
-    cupy = block.backend.cupy
-    streamed = StreamedRows(cupy, rows, -(-(X.nnz if sparse else rows.size) // number) + 40)
+    streamed = StreamedRows(rows, -(-(X.nnz if sparse else rows.size) // number) + 40)
     assert len(streamed.cuts) == number
     assert streamed.dtype == np.float32
     templates = prepare(block, np.random.default_rng(0).random((5, 40)))
@@ -135,7 +134,7 @@ def test_a_pass_during_another(monkeypatch, sparse, locked):
     from onmf.backend.gpu.rows import BUFFERS
 
     if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda runtime, array, keys: False)
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
     X = made(700, 40, density=0.3)
     backend = GpuBackend(memory=150_000)
     streamed = backend.place(X if sparse else X.toarray())
@@ -153,9 +152,9 @@ def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
     from onmf.backend.gpu.rows import StreamedRows
 
     if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda runtime, array, keys: False)
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
     X = made(700, 40, density=0.3)
-    streamed = StreamedRows(cupy, X, X.nnz // 2 + 40)
+    streamed = StreamedRows(X, X.nnz // 2 + 40)
     list(streamed)  # compiles what a pass needs
     code = """extern "C" __global__ void wait() {
         unsigned long long start, now;

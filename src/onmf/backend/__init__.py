@@ -1,5 +1,6 @@
 """Compute on one block of rows: :class:`Backend` says what that takes, and each module beside it does it."""
 
+from importlib import import_module
 from typing import Any
 
 from onmf.arrays import on_gpu, to_host
@@ -9,7 +10,6 @@ from .base import (
     EXHAUSTED,
     FIXED,
     TIE,
-    Assignment,
     Backend,
     Block,
     Drift,
@@ -19,7 +19,6 @@ from .base import (
     RunState,
     Steps,
     StepsAhead,
-    StepsInTurn,
     StepSums,
     Templates,
     table_of,
@@ -27,14 +26,13 @@ from .base import (
 )
 from .curved import CentroidEntries, CurvedBlock, update_curved
 from .reference import ReferenceBackend
-from .threads import Threads, available_cores
+from .threads import available_cores
 
 __all__ = [
     "COUNTED",
     "EXHAUSTED",
     "FIXED",
     "TIE",
-    "Assignment",
     "Backend",
     "Block",
     "CentroidEntries",
@@ -50,9 +48,7 @@ __all__ = [
     "StepSums",
     "Steps",
     "StepsAhead",
-    "StepsInTurn",
     "Templates",
-    "Threads",
     "available_cores",
     "on_gpu",
     "table_of",
@@ -62,14 +58,10 @@ __all__ = [
 ]
 
 
+LATE = {"CpuBackend": ".cpu", "GpuBackend": ".gpu"}  # numba and CuPy take long to import, so these two wait
+
+
 def __getattr__(name: str) -> Any:
-    # numba takes long to import, so these two backends wait until they are needed.
-    if name == "CpuBackend":
-        from .cpu import CpuBackend
-
-        return CpuBackend
-    if name == "GpuBackend":
-        from .gpu import GpuBackend
-
-        return GpuBackend
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(LATE[name], __name__), name)

@@ -4,8 +4,8 @@
     centroid: Σ_i w_i a_i φ''(a_i c_j) (a_i c_j − x_ij) = 0 for each cluster and feature
 
 Zeros of the rows occur in sums of ψ and of μ² φ''(μ) over all features, or over all rows of a cluster. :class:`Curves`
-computes these and the sums over the nonzeros: :class:`PlainCurves` directly, the oracle, and :class:`CpuCurves` at the
-cost of the nonzeros. Sums over all features are one function of log a for each cluster, and sums over all rows of a
+computes these and the sums over the nonzeros as they are defined, the oracle, and :class:`CpuCurves` at the cost of the
+nonzeros. Sums over all features are one function of log a for each cluster, and sums over all rows of a
 cluster one function of log c: sums of one function over products of two sets of numbers.
 
     F(t) = Σ_j w_j f(e^t c_j) = Σ_j w_j g(t + s_j),   g(u) = f(e^u),   s_j = log c_j
@@ -20,7 +20,6 @@ Symbols: C (k, p) centroids, μ = a·c, a (n,) scales, w (n,) sample weights, s 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -85,8 +84,7 @@ class CentroidEntries(NamedTuple):
     @classmethod
     def of(cls, C: FloatArray, held: Array | None = None) -> CentroidEntries:
         """The entries of centroids that are not zero, or those that are held."""
-        used = C != 0 if held is None else held
-        rows, features = np.nonzero(used)
+        rows, features = np.nonzero(C if held is None else held)
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(C)))])
         return cls(starts, features, C[rows, features], C.shape[1])
 
@@ -98,50 +96,34 @@ class CentroidEntries(NamedTuple):
         return C
 
 
-class Curves(ABC):
-    """The sums over rows and centroids that a curved divergence needs."""
+class Curves:
+    """The sums over rows and centroids that a curved divergence needs, as they are defined."""
 
     def rows_at_a_time(self, features: int) -> int:
         """Number of rows whose scores are computed together."""
-        return ROWS_AT_A_TIME
+        return max(1, ENTRIES_AT_A_TIME // features)
 
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
         """Compute once what all rows need of the centroids."""
         return CurvedTemplates(C)
 
-    @abstractmethod
     def scores(
         self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
     ) -> tuple[FloatArray, FloatArray]:
         """Scores of some rows under all centroids, and the scales at which they hold. → 2 × (rows, k)"""
-
-    @abstractmethod
-    def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
-        """Sums over the rows of each cluster, for each entry of its centroid. → (3, entries)
-
-        The loss Σ w (ψ(μ) − x φ'(μ)), the pull Σ w x μ φ''(μ) and the push Σ w μ² φ''(μ).
-        """
-
-
-class PlainCurves(Curves):
-    """The sums as they are defined, over zeros and nonzeros alike."""
-
-    def rows_at_a_time(self, features: int) -> int:
-        return max(1, ENTRIES_AT_A_TIME // features)
-
-    def scores(
-        self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
-    ) -> tuple[FloatArray, FloatArray]:
         X, sizes = block.dense(np.arange(start, stop)), block.sizes[start:stop]
         scores, scales = (np.empty((len(X), len(templates))) for _ in range(2))
         for k, c in enumerate(templates.B):
-            a = sizes if block.convex.scale_rule == "size" else best_scales(block.convex, X, c, sizes)
-            scales[:, k] = a
+            scales[:, k] = a = sizes if block.convex.scale_rule == "size" else best_scales(block.convex, X, c, sizes)
             μ = a[:, None] * c
             scores[:, k] = np.sum(times(X, block.convex.slope, μ) - block.convex.psi(μ), axis=1)
         return scores, scales
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
+        """Sums over the rows of each cluster, for each entry of its centroid. → (3, entries)
+
+        The loss Σ w (ψ(μ) − x φ'(μ)), the pull Σ w x μ φ''(μ) and the push Σ w μ² φ''(μ).
+        """
         out, convex, weights = np.zeros((3, len(centroids.values))), block.convex, block.host_weights
         at_a_time = self.rows_at_a_time(centroids.n_features)
         for k, (start, stop) in enumerate(pairwise(centroids.starts)):
@@ -164,8 +146,7 @@ def best_scales(convex: Convex, X: FloatArray, c: FloatArray, sizes: FloatArray)
     for _ in range(60):
         t = (low + high) / 2
         μ = np.exp(t)[:, None] * c[used]
-        moments = convex.moment(μ)
-        larger = np.sum((X[:, used] - μ) * moments, axis=1) > 0
+        larger = np.sum((X[:, used] - μ) * convex.moment(μ), axis=1) > 0
         low, high = np.where(larger, t, low), np.where(larger, high, t)
     return np.where(sizes > 0, np.exp(t), 0.0)
 
@@ -187,21 +168,15 @@ class Axis:
     @classmethod
     def over(cls, ends: FloatArray, width: float = MAX_WIDTH, margin: float = 0.0) -> Axis:
         """The panels between two ends, and more on both sides if there is a margin."""
-        low, high = float(ends[0]) - margin, float(ends[1]) + margin
-        first = int(np.floor(low / width))
-        return cls(first, int(np.floor(high / width)) - first + 1, width)
+        first, last = (int(np.floor(end / width)) for end in (float(ends[0]) - margin, float(ends[1]) + margin))
+        return cls(first, last - first + 1, width)
 
-    @property
-    def nodes(self) -> FloatArray:
-        """The nodes of all panels. → (panels · terms,)"""
-        starts = self.first + np.arange(self.panels)
-        return ((starts[:, None] + (NODES + 1) / 2) * self.width).ravel()
+    def points(self, places: FloatArray) -> FloatArray:
+        """Points at these places from −1 to 1 on all panels. → (panels, places)"""
+        return ((self.first + np.arange(self.panels))[:, None] + (places + 1) / 2) * self.width
 
     def moments(self, points: FloatArray, weights: FloatArray, rows: Array, number: int) -> FloatArray:
-        """Chebyshev moments of points in each of ``number`` rows; empty ``weights`` or ``rows`` are ones or zeros.
-
-        → (number, panels, terms)
-        """
+        """Chebyshev moments of points; empty weights or rows are ones or zeros. → (number of rows, panels, terms)"""
         from onmf.kernels.bregman import add_moments  # numba takes long to import
 
         moments = np.zeros((number, self.panels, TERMS))
@@ -209,42 +184,33 @@ class Axis:
         return moments
 
 
-def series_of(values: FloatArray) -> FloatArray:
-    """Chebyshev coefficients on each panel, from values at its nodes: (..., panels · terms) → (..., panels, terms)"""
-    split = values.reshape(*values.shape[:-1], -1, TERMS)
-    return np.asarray(split @ _TO_SERIES)
-
-
 def convolve(function: Function, moments: FloatArray, points: Axis, targets: Axis) -> FloatArray:
     """Σ_j w_j f(e^t c_j) as series on the panels of ``targets``, from the moments of log c on those of ``points``.
 
-    (rows, panels of points, terms) → (rows, panels of targets, terms)
-
     The panels of both axes have one width, so g depends on the sum of two panels only, and is computed once for each
     sum. Panels without points are left out. Time and memory are bounded by the range of both axes, not its square.
+    → (rows, panels of targets, terms)
     """
     used = np.flatnonzero(moments.any(axis=(0, 2)))
     sums = Axis(points.first + targets.first, points.panels + targets.panels - 1, points.width)
     starts = (sums.first + np.arange(sums.panels))[:, None, None]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # g at the nodes of a panel of targets and of one of points, by their sum: (sums, terms, terms)
-        grid = function(np.exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width))
-    grid = grid @ _TO_SERIES
+        grid = function(np.exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width)) @ _TO_SERIES
     held, out = moments[:, used].reshape(len(moments), -1), np.empty((len(moments), targets.panels, TERMS))
     for t in range(targets.panels):
         out[:, t] = np.einsum("rs,ns->rn", held, grid[t + used].transpose(1, 0, 2).reshape(TERMS, -1))
-    return series_of(out.reshape(len(out), -1))
+    return out @ _TO_SERIES
 
 
 def _error(function: Function, size: Function, axis: Axis) -> float:
     """The largest error of the series of f(e^u) between the nodes, relative to the largest size on a panel."""
-    starts = axis.first + np.arange(axis.panels)
-    between = (starts[:, None] + (_BETWEEN + 1) / 2) * axis.width
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        exact, nodes, sizes = function(np.exp(between)), function(np.exp(axis.nodes)), size(np.exp(between))
-    if not (np.isfinite(exact).all() and np.isfinite(nodes).all()):
+        nodes, between = np.exp(axis.points(NODES)), np.exp(axis.points(_BETWEEN))
+        at_nodes, exact, sizes = function(nodes), function(between), size(between)
+    if not (np.isfinite(exact).all() and np.isfinite(at_nodes).all()):
         return np.inf
-    found = series_of(nodes) @ _AT_BETWEEN
+    found = at_nodes @ _TO_SERIES @ _AT_BETWEEN
     largest = np.maximum(np.abs(exact), sizes).max(axis=1)
     return float(np.max(np.abs(found - exact).max(axis=1) / np.where(largest > 0, largest, 1.0)))
 
@@ -252,20 +218,21 @@ def _error(function: Function, size: Function, axis: Axis) -> float:
 class CpuCurves(Curves):
     """Sums over nonzeros by kernels, and over zeros by series."""
 
+    def rows_at_a_time(self, features: int) -> int:
+        return ROWS_AT_A_TIME
+
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
         fitted = block.convex.scale_rule == "fit"
         sizes = block.sizes[block.sizes > 0]
-        functions, margin = functions_of(block.convex), REACH if fitted else 0.0
         points = [logs_of_entries(c) for c in C]
-        places, entries = ends(np.log(sizes)), ends(*(each for each, _ in points))
-        width = width_on(block.convex, Axis.over(places, margin=margin), entries)
-        targets, axis = Axis.over(places, width, margin), Axis.over(entries, width)
+        entries = ends(*(each for each, _ in points))
+        targets, axis = axes_over(block.convex, ends(np.log(sizes)), entries, REACH if fitted else 0.0)
         moments = np.concatenate([axis.moments(each, counts, NOWHERE, 1) for each, counts in points])
-        series = [convolve(function, moments, axis, targets) for function in functions[: 1 + fitted]]
+        functions = functions_of(block.convex)[: 1 + fitted]
+        series = [convolve(function, moments, axis, targets) for function in functions]
         # The kernel for sizes adds one term to all clusters at a time.
         coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
-        CT = np.ascontiguousarray(C.T)
-        phi = block.convex.kernel_functions
+        CT, phi = np.ascontiguousarray(C.T), block.convex.kernel_functions
         if isinstance(phi, float) and not fitted:  # θ
             with np.errstate(divide="ignore", over="ignore"):  # the kernel reads infinity as a large number
                 np.divide(phi, CT, out=CT)
@@ -291,34 +258,28 @@ class CpuCurves(Curves):
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         from onmf.kernels import bregman as kernels
-        from onmf.kernels.steps import order_by_label
+
+        from .cpu import order_of
 
         starts, k, weights = centroids.starts, len(centroids.starts) - 1, block.host_weights
-        order, bounds = np.empty(len(labels), dtype=np.int64), np.zeros(k + 1, dtype=np.int64)
-        order_by_label(labels, bounds, order)
-        entries, phi = Entries.of(block.source), block.convex.kernel_functions
+        order, bounds = order_of(labels, k)
         points = np.log(centroids.values)
         with np.errstate(divide="ignore"):
             places = np.log(scales)  # −∞ of 0
-        functions, entries_between, rows_between = functions_of(block.convex), ends(points), ends(places)
-        width = width_on(block.convex, Axis.over(rows_between), entries_between)
-        axis, targets = Axis.over(rows_between, width), Axis.over(entries_between, width)
+        axis, targets = axes_over(block.convex, ends(places), ends(points))
         moments = axis.moments(places, weights, labels.astype(np.int64), k)
-        series = [convolve(function, moments, axis, targets) for function in functions]
+        psi, push_of = (convolve(function, moments, axis, targets) for function in functions_of(block.convex))
         out, slopes = np.empty((3, len(points))), np.empty(len(points))
         loss, pulls, push = out
+        given = *Entries.of(block.source), order, bounds, scales, weights, *centroids, block.convex.kernel_functions
 
         def clusters(start: int, stop: int) -> None:
-            kernels.pulls_by_label(
-                *entries, order, bounds, scales, weights, *centroids, phi, start, stop, slopes, pulls
-            )
+            kernels.pulls_by_label(*given, start, stop, slopes, pulls)
             for c in range(start, stop):
                 own = slice(starts[c], starts[c + 1])
-                one, other = (coefficients[c] for coefficients in series)
-                kernels.series_at(points[own], one, other, width, targets.first, loss[own], push[own])
+                kernels.series_at(points[own], psi[c], push_of[c], axis.width, targets.first, loss[own], push[own])
 
-        work = max(1, block.source.size // max(1, len(block)))
-        block.backend.threads.over_blocks(clusters, bounds, 4 * work)
+        block.backend.threads.over_blocks(clusters, bounds, 4 * max(1, block.source.size // max(1, len(block))))
         loss -= slopes
         return out
 
@@ -347,17 +308,17 @@ def functions_of(convex: Convex) -> list[Function]:
     return [convex.psi, lambda μ: μ * convex.moment(μ)]
 
 
-def width_on(convex: Convex, axis: Axis, between: FloatArray) -> float:
-    """The width of panels on which series are exact for products of numbers on an axis and between two ends."""
-    other = Axis.over(between)
-    low = (axis.first + other.first) * axis.width
-    reach = np.array([low, low + (axis.panels + other.panels) * axis.width])
+def axes_over(convex: Convex, one: FloatArray, other: FloatArray, margin: float = 0.0) -> tuple[Axis, Axis]:
+    """Axes between two pairs of ends, on whose panels series are exact for products; the first may have a margin."""
     psi, push = functions_of(convex)
-    sized, width = ((psi, convex.terms_of_psi), (push, push)), MAX_WIDTH  # with the size of the terms of each
+    sized = (psi, convex.terms_of_psi), (push, push)  # with the size of the terms of each
+    first, second = Axis.over(one, margin=margin), Axis.over(other)
+    low = (first.first + second.first) * MAX_WIDTH
+    reach, width = np.array([low, low + (first.panels + second.panels) * MAX_WIDTH]), MAX_WIDTH
     while width >= MIN_WIDTH:
         panels = Axis.over(reach, width)
         if all(_error(function, size, panels) <= SERIES_ROUNDING for function, size in sized):
-            return width
+            return Axis.over(one, width, margin), Axis.over(other, width)
         width /= 2
     raise ValueError(
         "phi changes too fast to be interpolated between the smallest and the largest product of a scale and a "
@@ -378,9 +339,7 @@ class CurvedBlock(Block):
     @property
     def curves(self) -> Curves:
         """Computes the sums."""
-        curves = self.backend.curves
-        assert curves is not None, "refused by other backends"
-        return PlainCurves() if self.convex.kernel_functions is None else curves
+        return Curves() if self.convex.kernel_functions is None else self.backend.curves
 
     @property
     def sizes(self) -> FloatArray:
@@ -394,37 +353,28 @@ class CurvedBlock(Block):
         return self.curves.prepare(self, np.ascontiguousarray(B, dtype=np.float64))
 
     def assign(self, templates: Templates) -> Assignment:
+        def winners(rows: slice, scores: FloatArray, at: FloatArray) -> tuple[Array, ...]:
+            labels, every = scores.argmax(axis=1), np.arange(len(scores))
+            return labels, scores[every, labels], at[every, labels]
+
         n = len(self)
-        labels, scales, best = np.zeros(n, dtype=np.int32), np.empty(n), np.empty(n)
-
-        def keep(rows: slice, scores: FloatArray, at: FloatArray) -> None:
-            labels[rows] = winners = scores.argmax(axis=1)
-            every = np.arange(len(winners))
-            best[rows], scales[rows] = scores[every, winners], at[every, winners]
-
-        self._over_rows(templates, keep)
+        out = np.zeros(n, dtype=np.int32), np.empty(n), np.empty(n)
+        labels, best, scales = self._over_rows(templates, winners, *out)
         return Assignment(labels, scales, self.constants - best)
 
     def own_and_next(self, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
-        own, following = np.empty(len(self)), np.empty(len(self))
-
-        def keep(rows: slice, scores: FloatArray, at: FloatArray) -> None:
+        def split(rows: slice, scores: FloatArray, at: FloatArray) -> tuple[Array, ...]:
             every = np.arange(len(scores))
-            own[rows] = scores[every, labels[rows]]
+            own = scores[every, labels[rows]]
             scores[every, labels[rows]] = -np.inf
-            following[rows] = scores.max(axis=1)
+            return own, scores.max(axis=1)
 
-        self._over_rows(templates, keep)
+        own, following = self._over_rows(templates, split, np.empty(len(self)), np.empty(len(self)))
         return own, following
 
     def scores(self, templates: Templates) -> FloatArray:
         out = np.empty((len(self), len(templates)))
-
-        def keep(rows: slice, scores: FloatArray, at: FloatArray) -> None:
-            out[rows] = scores
-
-        self._over_rows(templates, keep)
-        return out
+        return self._over_rows(templates, lambda rows, scores, at: (scores,), out)[0]
 
     def losses(self, scores: FloatArray) -> FloatArray:
         return self.constants - scores
@@ -436,44 +386,34 @@ class CurvedBlock(Block):
         if self.convex.scale_rule == "size":
             return self.sizes
         out = np.empty(len(self))
+        return self._over_rows(templates, lambda rows, scores, at: (at[np.arange(len(at)), labels[rows]],), out)[0]
 
-        def keep(rows: slice, scores: FloatArray, at: FloatArray) -> None:
-            out[rows] = at[np.arange(len(at)), labels[rows]]
-
-        self._over_rows(templates, keep)
-        return out
-
-    def _over_rows(self, templates: Templates, keep: Callable[[slice, FloatArray, FloatArray], None]) -> None:
-        """Call ``keep(rows, scores, scales)`` for some rows at a time."""
-        assert isinstance(templates, CurvedTemplates), "templates come from prepare()"
-        curves = self.curves
+    def _over_rows(self, templates: Any, select: Select, *out: Array) -> tuple[Array, ...]:
+        """Fill arrays with what ``select(rows, scores, scales)`` returns for some rows at a time."""
+        curves, zero = self.curves, templates.B == 0
         at_a_time = curves.rows_at_a_time(self.shape[1])
+        with np.errstate(divide="ignore"):  # whether a positive entry costs infinity where a centroid is zero
+            forbidden = zero.any() and np.isneginf(self.convex.slope(np.zeros(1))[0])
 
         def block(start: int, stop: int) -> None:
             for first in range(start, stop, at_a_time):
-                last = min(first + at_a_time, stop)
-                scores, scales = curves.scores(self, templates, first, last)
-                self._forbid(templates, first, last, scores)
-                keep(slice(first, last), scores, scales)
+                rows = slice(first, min(first + at_a_time, stop))
+                scores, scales = curves.scores(self, templates, rows.start, rows.stop)
+                if forbidden:
+                    scores[(self.source[rows] != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
+                for array, values in zip(out, select(rows, scores, scales), strict=True):
+                    array[rows] = values
 
         before = self.source.indptr if issparse(self.source) else np.arange(len(self) + 1) * self.shape[1]
         self.backend.threads.over_blocks(block, before, 8 * len(templates))
-
-    def _forbid(self, templates: Templates, start: int, stop: int, scores: FloatArray) -> None:
-        """Scores of −∞ where a row is positive and the centroid is zero, if that costs infinity."""
-        zero = templates.B == 0
-        if not zero.any():
-            return
-        with np.errstate(divide="ignore"):
-            infinite = np.isneginf(self.convex.slope(np.zeros(1))[0])
-        if infinite:
-            rows = self.source[start:stop]
-            scores[(rows != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
+        return out
 
     def evaluate(self, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         """As :meth:`Curves.evaluate`. → (3, entries)"""
         return self.curves.evaluate(self, labels, scales, centroids)
 
+
+Select = Callable[[slice, FloatArray, FloatArray], tuple[Array, ...]]  # of rows, their scores and scales
 
 Evaluate = Callable[[CentroidEntries], FloatArray]
 """Sums over all rows at these centroids, as :meth:`Curves.evaluate` gives them."""
@@ -498,12 +438,10 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     it; for a homogeneous φ its first step is exact. A step is kept only where it lowers the loss, so no update raises
     the objective. The result is that of :func:`update_centroids`.
     """
-    filled = np.flatnonzero(~step.empty)
-    before = divergence.normalise(W)
+    filled, before, moved = np.flatnonzero(~step.empty), divergence.normalise(W), step.moved
     held = CentroidEntries.of(before, (step.sums > 0) & ~step.empty[:, None])
     clusters = np.repeat(np.arange(len(W)), np.diff(held.starts))
     first = step.sums[clusters, held.features] / step.mass[clusters]
-    moved = step.moved
     start = held._replace(values=np.maximum(np.where(held.values > 0, held.values, first), SMALLEST_NORMAL))
     better = descended(start, evaluate, PASSES[0 if moved else 1]).dense
     change = np.inf

@@ -1,4 +1,4 @@
-"""The GPU backend. Importing it imports no CuPy; making a :class:`GpuBackend` does."""
+"""The GPU backend. It can be imported without CuPy; making a :class:`GpuBackend` takes it."""
 
 from .backend import GpuBackend
 

@@ -16,8 +16,8 @@ from ..base import Backend, Block, Hull, Matrix, Steps, StepsAhead, StepsInTurn,
 from ..threads import Threads
 from .dense import sum_rows
 from .hull import GpuHull
-from .launch import NULL, THREADS, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, StreamedRows, blocks_of, by_feature, bytes_needed, place_whole
+from .launch import NULL, THREADS, cupy, int_, largest_shared, launch, launch_rows, long_, or_null, processors
+from .rows import DenseRows, Rows, SparseRows, StreamedRows, blocks_of, by_feature, bytes_needed, cuts_of, place_whole
 from .run import GpuRun
 
 DENSE_THREADS = 128  # of a block that scores dense rows: their sums fill the registers
@@ -65,13 +65,6 @@ class GpuBackend(Backend):
         import_cupy()
         self.threads, self.memory = Threads(n_threads), memory
 
-    @property
-    def cupy(self) -> Any:
-        """CuPy."""
-        import cupy
-
-        return cupy
-
     def place(self, X: Matrix) -> Rows | StreamedRows:
         if isinstance(X, SparseRows | DenseRows | StreamedRows):
             return X
@@ -82,14 +75,14 @@ class GpuBackend(Backend):
             )
         budget = int(SHARE * self._free()) if self.memory is None else self.memory
         if on_gpu(X) or bytes_needed(X) <= budget:
-            return place_whole(self.cupy, X)
+            return place_whole(X)
         of_an_entry = STREAMED_BYTES["sparse" if hasattr(X, "indptr") else "dense"]
-        return StreamedRows(self.cupy, X, max(1, min(STREAMED_AT_A_TIME, budget // of_an_entry)))
+        return StreamedRows(X, max(1, min(STREAMED_AT_A_TIME, budget // of_an_entry)))
 
     def _free(self) -> int:
         """Bytes of the card that are free, or that CuPy holds for later use."""
-        pool = self.cupy.get_default_memory_pool()
-        return int(self.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
+        pool = cupy.get_default_memory_pool()
+        return int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
 
     def check(self, divergence: Divergence, features: int) -> None:
         super().check(divergence, features)
@@ -105,7 +98,7 @@ class GpuBackend(Backend):
             raise refused(self, divergence, " (its methods give other numbers for CuPy arrays)")
 
     def to_device(self, array: Any) -> Any:
-        return self.cupy.asarray(array)
+        return cupy.asarray(array)
 
     def start_run(self, block: Block) -> GpuRun:
         return GpuRun(block)
@@ -127,9 +120,8 @@ class GpuBackend(Backend):
         centroids: FloatArray,
         templates: Any = None,
         offsets: FloatArray | None = None,
-        reuse: Templates | None = None,
+        reuse: GpuTemplates | None = None,
     ) -> GpuTemplates:
-        cupy = self.cupy
         centroids = self.to_device(centroids)
         B = cupy.ascontiguousarray(centroids if templates is None else templates(centroids), dtype=np.float64)
         k, p = B.shape
@@ -139,16 +131,15 @@ class GpuBackend(Backend):
         chunks = -(-(k + 2) // 8)
         if k < 3 or chunks > 32 * LARGEST_SCREEN:
             chunks = 0
-        if isinstance(reuse, GpuTemplates) and reuse.BT is not None and reuse.BT.shape == (p, k):
+        if reuse is not None and reuse.BT is not None and reuse.BT.shape == (p, k):
             BT, table = reuse.BT, reuse.table
         else:
             BT, table = cupy.empty((p, k)), cupy.zeros((p, 8 * max(chunks, 1)), np.uint16)
         launch("template_table", -(-p // 32), THREADS, B, int_(k), int_(p), int_(chunks), BT, table)
         return GpuTemplates(B, offsets, BT, table, chunks)
 
-    def best_template(self, rows: Any, templates: Templates) -> tuple[Any, Any]:
-        assert isinstance(templates, GpuTemplates), "templates come from prepare()"
-        n, k, cupy = rows.shape[0], len(templates), self.cupy
+    def best_template(self, rows: Any, templates: GpuTemplates) -> tuple[Any, Any]:
+        n, k = rows.shape[0], len(templates)
         labels, best = cupy.empty(n, np.int32), cupy.empty(n)
         for start, stop, block in blocks_of(rows):
             out = labels[start:stop], best[start:stop]
@@ -169,11 +160,9 @@ class GpuBackend(Backend):
                 self._score_csr("best_template_csr", block, templates, *out)
         return labels, best
 
-    def own_and_next(self, rows: Any, templates: Templates, labels: Array) -> tuple[Any, Any]:
-        assert isinstance(templates, GpuTemplates), "templates come from prepare()"
-        n, cupy = rows.shape[0], self.cupy
+    def own_and_next(self, rows: Any, templates: GpuTemplates, labels: Array) -> tuple[Any, Any]:
         on_card = cupy.asarray(labels, dtype=np.int32)
-        own, following = cupy.empty(n), cupy.empty(n)
+        own, following = cupy.empty(rows.shape[0]), cupy.empty(rows.shape[0])
         for start, stop, block in blocks_of(rows):
             part = on_card[start:stop], own[start:stop], following[start:stop]
             if templates.offsets is not None:
@@ -187,16 +176,15 @@ class GpuBackend(Backend):
                 self._score_csr("own_and_next_csr", block, templates, *part)
         return own, following
 
-    def scores(self, rows: Any, templates: Templates) -> Any:
-        assert isinstance(templates, GpuTemplates), "templates come from prepare()"
-        out = self.cupy.empty((rows.shape[0], len(templates)))
+    def scores(self, rows: Any, templates: GpuTemplates) -> Any:
+        out = cupy.empty((rows.shape[0], len(templates)))
         for start, stop, block in blocks_of(rows):
             out[start:stop] = self._all_scores(block, templates)
         return out
 
     def _all_scores(self, block: Rows, templates: GpuTemplates) -> Any:
         """All scores of a block, offsets included. → (n, k)"""
-        out = self.cupy.empty((block.shape[0], len(templates)))
+        out = cupy.empty((block.shape[0], len(templates)))
         if isinstance(block, DenseRows):
             self._score_dense(block, templates, 2, None, None, out)
         else:
@@ -228,39 +216,35 @@ class GpuBackend(Backend):
             launch("scores_dense", blocks, threads, *args, *arrays, value=rows.X, shared=shared, **macros)
 
     def sum_by_label(self, rows: Any, labels: Array, weights: FloatArray | None, k: int) -> Any:
-        cupy = self.cupy
         on_card = cupy.asarray(labels, dtype=np.int32)
         w = None if weights is None else cupy.asarray(weights, dtype=np.float64)
         sums = None
         for start, stop, block in blocks_of(rows):
             here = on_card[start:stop], None if w is None else w[start:stop], k
-            part = sum_rows(cupy, block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
+            part = sum_rows(block, *here) if isinstance(block, DenseRows) else self._sum_sparse(block, *here)
             sums = part if sums is None else sums + part
         return sums
 
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:
-            rows.columns = by_feature(self.cupy, rows)
-        columns, units = rows.columns, rows.units
-        p = rows.shape[1]
+            rows.columns = by_feature(rows)
+        (row_of, values), units, p = rows.columns, rows.units, rows.shape[1]
+        number = len(units.starts)
         count = max(1, min(k, largest_shared() // 256))
-        sums = self.cupy.empty((k, p))
+        sums = cupy.empty((k, p))
         for first in range(0, k, count):
             m = min(count, k - first)
             warps = max(1, min(8, 48 * 1024 // (256 * m)))
-            partial = self.cupy.empty((units.number, m))
-            if units.number:
-                which = units.starts, units.stops, long_(units.number)
-                entries = columns.rows, columns.values, labels, or_null(weights)
-                blocks, shared = -(-units.number // warps), 256 * m * warps
-                args = *which, *entries, int_(first), int_(m), partial
-                launch("sum_units", blocks, 32 * warps, *args, value=columns.values, shared=shared)
+            partial = cupy.empty((number, m))
+            given = units.starts, units.stops, long_(number), row_of, values, labels, or_null(weights)
+            args = *given, int_(first), int_(m), partial
+            launch("sum_units", -(-number // warps), 32 * warps, *args, value=values, shared=256 * m * warps)
             of_feature = partial, units.of_feature, int_(p), int_(first), int_(m)
             launch("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
         return sums
 
     def row_term(self, rows: Any, function: Any) -> Any:
-        out, features = self.cupy.zeros(rows.shape[0]), self.cupy.arange(rows.shape[1])
+        out, features = cupy.zeros(rows.shape[0]), cupy.arange(rows.shape[1])
         for start, stop, block in blocks_of(rows):
             here = out[start:stop]
             if isinstance(block, DenseRows):
@@ -278,27 +262,21 @@ class GpuBackend(Backend):
         """Smallest and largest stored entry of each row of CuPy data, NaN if one is. → 2 × (n,), on the card"""
         if not hasattr(X, "indptr"):
             return X.min(axis=1).astype(np.float64), X.max(axis=1).astype(np.float64)
-        rows = place_whole(self.cupy, X)
-        assert isinstance(rows, SparseRows)
+        rows: Any = place_whole(X)
         n = rows.shape[0]
-        low, high = self.cupy.empty(n), self.cupy.empty(n)
+        low, high = cupy.empty(n), cupy.empty(n)
         launch_rows("extremes_csr", n, rows.indptr, rows.data, long_(n), low, high, value=rows.data)
         return low, high
 
 
 def _stretches(rows: SparseRows) -> Iterator[tuple[int, int, int, int]]:
-    """Divide rows into stretches of about AT_A_TIME entries: first and last row, first and last entry of each."""
-    n, entries = rows.shape[0], len(rows.data)
-    if entries <= ENTRIES_PER_TERM:
-        yield 0, n, 0, entries
+    """Divide rows into stretches of about ENTRIES_PER_TERM entries: first row and end, first entry and end of each."""
+    if len(rows.data) <= ENTRIES_PER_TERM:
+        yield 0, rows.shape[0], 0, len(rows.data)
         return
     indptr = to_host(rows.indptr)
-    start = 0
-    while start < n:
-        stop = int(np.searchsorted(indptr, indptr[start] + ENTRIES_PER_TERM, side="right")) - 1
-        stop = min(max(stop, start + 1), n)
+    for start, stop in cuts_of(indptr, ENTRIES_PER_TERM):
         yield start, stop, int(indptr[start]), int(indptr[stop])
-        start = stop
 
 
 def _team(rows: SparseRows) -> int:
@@ -319,28 +297,18 @@ class FrozenRows:
     """
 
     def __init__(self, trial: Trial, rows: Rows, which: slice, sums: Any, labels: Any, weights: Any) -> None:
-        self._trial, self._rows, self._which = trial, rows, which
+        self._backend, self._rows = trial.block.backend, rows
         self.sums, self.labels, self._weights = sums, labels[which], weights[which]
-
-    @property
-    def masses(self) -> Any:
-        """Σ_j w x_j of each row. → (n,)"""
-        return self._weights * self._trial.masses[self._which]
-
-    @property
-    def squares(self) -> Any:
-        """‖w x‖² of each row. → (n,)"""
-        return self._weights**2 * self._trial.squares[self._which]
+        self.masses = self._weights * trial.masses[which]  # Σ_j w x_j of each row. → (n,)
+        self.squares = self._weights**2 * trial.squares[which]  # ‖w x‖² of each row. → (n,)
 
     def products(self) -> Any:
         """⟨w x_i, S_c⟩. → (n, k)"""
-        backend = self._trial.block.backend
-        return self._weights[:, None] * backend.scores(self._rows, backend.prepare(self._rows, self.sums))
+        templates = self._backend.prepare(self._rows, self.sums)
+        return self._weights[:, None] * self._backend.scores(self._rows, templates)
 
     def rises(self) -> Any:
         """Σ_j f(S_cj + w x_ij) − f(S_cj) with f(t) = t log t; for the own cluster, S without the row. → (n, k)"""
-        import cupy
-
         rows, (k, p) = self._rows, self.sums.shape
         n, lanes = rows.shape[0], min(32, _power_of_two(k))
         by_feature, steps, out = cupy.ascontiguousarray(self.sums.T), cupy.empty((TABLED, p, k)), cupy.empty((n, k))
@@ -364,8 +332,6 @@ class Trial:
 
     def __call__(self, labels: Array, k: int) -> Array:
         """As :meth:`Backend.trial` says, on the host."""
-        import cupy
-
         block, moves = self.block, self.block.divergence.moves
         assert moves is not None, "refused for other divergences"
         on_card = cupy.asarray(labels, dtype=np.int32)
@@ -378,8 +344,7 @@ class Trial:
                 here = slice(first, min(first + TRIED_AT_A_TIME, stop))
                 part = _some(rows, here.start - start, here.stop - start)
                 out[here] = moves.gaining(FrozenRows(self, part, here, sums, on_card, weights))
-        found: Array = to_host(out)
-        return found
+        return np.asarray(to_host(out))
 
 
 def _some(rows: Rows, start: int, stop: int) -> Rows:

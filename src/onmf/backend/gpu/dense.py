@@ -14,7 +14,7 @@ import numpy as np
 
 from onmf.divergence import FloatArray
 
-from .launch import combine, int_, largest_shared, launch, long_, or_null, processors
+from .launch import combine, cupy, int_, largest_shared, launch, long_, or_null, processors
 from .rows import DenseRows
 
 MOST_PLACES = 6  # maximum number of tiles of rows that a block has in shared memory
@@ -134,7 +134,7 @@ def rows_at_once(width: int, size: int, labels: int, most: int) -> int:
     return next(fit, 1)
 
 
-def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
+def label_rows(rows: DenseRows, B: Any) -> Any:
     """The best template of each row; the lowest index wins a tie. → (n,)"""
     (n, pitch), k = rows.X.shape, len(B)
     tiles = -(-k // 8)
@@ -153,7 +153,6 @@ def label_rows(cupy: Any, rows: DenseRows, B: Any) -> Any:
 
 
 def sum_rows(
-    cupy: Any,
     rows: DenseRows,
     labels: Any,
     weights: Any,

@@ -10,7 +10,7 @@ from onmf.arrays import to_host
 from onmf.divergence import Array, FloatArray
 
 from ..base import EXHAUSTED, TIE, Block, Hull
-from .launch import NULL, int_, largest_shared, launch, long_, processors
+from .launch import NULL, cupy, int_, largest_shared, launch, long_, processors
 
 FIRST_BLOCK = 2048  # rows projected first in each round, then twice as many: that many take as long as one
 WARPS = 8  # most warps of a block, each of which projects one row at a time
@@ -20,16 +20,12 @@ class GpuHull(Hull):
     """A hull whose inner products, weights and distances stay on the GPU. It needs :meth:`bytes_needed` there."""
 
     def __init__(self, block: Block, most: int) -> None:
-        import cupy
-
         n = len(block)
-        self.vertices = 0
         self._squares: Any = block.squares()
         usable = block.usable(self._squares)
         self._number = int(usable.sum())
         self._residuals: Any = cupy.where(usable, self._squares, -1.0)  # the others come last, whatever the order
-        self._products: Any = cupy.empty((most + 1, n))
-        self._products[0] = 0.0
+        self._products: Any = cupy.zeros((most + 1, n))
         self._weights: Any = cupy.zeros((n, most + 1))
         self._weights[:, 0] = 1.0
 
@@ -43,8 +39,6 @@ class GpuHull(Hull):
         self._products[self.vertices] = block.products(vertex)
 
     def farthest(self, block: Block, gram: FloatArray, largest: float) -> tuple[Array, FloatArray, FloatArray]:
-        import cupy
-
         residuals, n = self._residuals, self._number
         if n == 0:
             return np.empty(0, np.int64), np.empty(0), np.empty(0)
@@ -66,8 +60,6 @@ class GpuHull(Hull):
 
     def _project(self, gram: Any, rows: Any, enough: float) -> None:
         """Project these rows; see kernels/project.py."""
-        import cupy
-
         vertices, n = len(gram), len(self._residuals)
         vectors, factor = 8 * (4 * vertices + -(-vertices // 2)), 4 * vertices * (vertices - 1)
         inside = vectors + factor <= largest_shared()  # else the Cholesky factors are in global memory
@@ -76,7 +68,5 @@ class GpuHull(Hull):
         blocks = min(-(-len(rows) // warps), (32 if inside else 2) * processors())
         room = NULL if inside else cupy.empty(blocks * warps * factor // 8)
         given = self._products, long_(n), gram, int_(vertices), self._squares, rows, long_(len(rows))
-        state = self._weights, int_(self._weights.shape[1]), self._residuals
-        launch(
-            "project_on_hull", blocks, 32 * warps, *given, np.float64(enough), *state, room, shared=warps * of_a_warp
-        )
+        args = *given, np.float64(enough), self._weights, int_(self._weights.shape[1]), self._residuals, room
+        launch("project_on_hull", blocks, 32 * warps, *args, shared=warps * of_a_warp)

@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 
+try:
+    import cupy
+except ImportError:  # making a GpuBackend says what is missing
+    cupy = None
+
 THREADS = 256  # of a block, if nothing else decides
 UNASKED = 32 * 1024  # bytes of shared memory that any kernel can have without asking: 48 KB, less what it declares
 int_, long_ = np.int32, np.int64  # an int and a long long of CUDA
@@ -58,8 +63,6 @@ def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...],
 
 @lru_cache(maxsize=64)
 def _module(names: tuple[str, ...], value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
-    import cupy
-
     options = ["-std=c++17", *(f"-D{name}={number}" for name, number in macros)]
     if value is not None:
         options.append(f"-DVALUE={'float' if value == 'f' else 'double'}")
@@ -70,16 +73,12 @@ def _module(names: tuple[str, ...], value: str | None, macros: tuple[tuple[str, 
 @lru_cache(maxsize=1)
 def processors() -> int:
     """Number of multiprocessors of the card."""
-    import cupy
-
     return int(cupy.cuda.Device().attributes["MultiProcessorCount"])
 
 
 @lru_cache(maxsize=1)
 def largest_shared() -> int:
     """Bytes of shared memory that a block can have."""
-    import cupy
-
     return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
 

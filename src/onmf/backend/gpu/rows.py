@@ -12,7 +12,7 @@ threads copy each block through page-locked buffers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from onmf.arrays import on_gpu, to_host
 from onmf.divergence import Array
 
 from ..threads import available_cores
-from .launch import THREADS, launch, launch_rows, long_
+from .launch import THREADS, cupy, launch, launch_rows, long_
 
 EXACT_FLOAT32 = 2**24  # integers up to this are exact in float32
 ENTRIES_AT_A_TIME = 1 << 26  # entries that are examined together
@@ -40,8 +40,8 @@ _guard = Lock()
 _locked: dict[tuple[int, int], list[Any]] = {}
 """Number of users and the array itself, by address and size. The array must live until its pages are unlocked."""
 
-_released: deque[tuple[Any, tuple[int, int]]] = deque()
-"""Arrays that have one user less: the runtime, and address and size."""
+_released: deque[tuple[int, int]] = deque()
+"""Address and size of arrays that have one user less."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class DenseRows:
         return n, pitch if self.features is None else self.features
 
     @classmethod
-    def padded(cls, cupy: Any, X: Any, dtype: Any, norms: Any = None) -> DenseRows:
+    def padded(cls, X: Any, dtype: Any, norms: Any = None) -> DenseRows:
         """Rows of an array (n, p) on the GPU, padded so that each begins at a multiple of 16 bytes.
 
         Without that, a step has to read them twice. They are not padded if the GPU has no room for it.
@@ -92,28 +92,24 @@ class DenseRows:
 Rows = SparseRows | DenseRows
 
 
-def always_float32(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """float32 if it represents all numbers of a type exactly, else None."""
-    is_float32 = dtype == np.float32 or (dtype.kind in "iub" and dtype.itemsize <= 2)
-    return np.dtype(np.float32) if is_float32 else None
+def always_float32(dtype: np.dtype[Any]) -> bool:
+    """Whether float32 represents all numbers of a type exactly."""
+    return bool(dtype == np.float32 or (dtype.kind in "iub" and dtype.itemsize <= 2))
 
 
 def exact_float_type(values: Any) -> np.dtype[Any]:
     """float32 if it represents all these numbers exactly, else float64."""
-    dtype = values.dtype
-    if (known := always_float32(dtype)) is not None:
-        return known
     flat = values.reshape(-1)
-    for start in range(0, flat.size, ENTRIES_AT_A_TIME):
-        part = flat[start : start + ENTRIES_AT_A_TIME]
-        if dtype.kind in "iu":
-            fits = int(part.max()) <= EXACT_FLOAT32 and int(part.min()) >= -EXACT_FLOAT32
-        else:
-            with np.errstate(over="ignore"):
-                fits = bool((part.astype(np.float32) == part).all())
-        if not fits:
-            return np.dtype(np.float64)
-    return np.dtype(np.float32)
+    parts = (flat[start : start + ENTRIES_AT_A_TIME] for start in range(0, flat.size, ENTRIES_AT_A_TIME))
+    exact = always_float32(values.dtype) or all(map(_exact_in_float32, parts))
+    return np.dtype(np.float32 if exact else np.float64)
+
+
+def _exact_in_float32(values: Any) -> bool:
+    if values.dtype.kind in "iu":
+        return int(values.max()) <= EXACT_FLOAT32 and int(values.min()) >= -EXACT_FLOAT32
+    with np.errstate(over="ignore"):
+        return bool((values.astype(np.float32) == values).all())
 
 
 def bytes_needed(X: Any) -> int:
@@ -122,11 +118,10 @@ def bytes_needed(X: Any) -> int:
     return int(entries) * (48 if hasattr(X, "nnz") else 16) + 64 * int(X.shape[0])
 
 
-def place_whole(cupy: Any, X: Any) -> Rows:
+def place_whole(X: Any) -> Rows:
     """Rows on the GPU."""
     if not hasattr(X, "indptr"):
-        dtype = exact_float_type(X)
-        return DenseRows.padded(cupy, X if on_gpu(X) else cupy.asarray(X), dtype)
+        return DenseRows.padded(cupy.asarray(X), exact_float_type(X))
     dtype = exact_float_type(X.data)
     data = X.data if on_gpu(X) else cupy.asarray(X.data if X.data.dtype == dtype else X.data.astype(dtype))
     return SparseRows(
@@ -137,23 +132,15 @@ def place_whole(cupy: Any, X: Any) -> Rows:
     )
 
 
-class Columns(NamedTuple):
-    """The entries of sparse rows by feature: row and value of each. → 2 × (entries,)"""
-
-    rows: Any
-    values: Any
-
-
 class Units(NamedTuple):
     """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up."""
 
-    starts: Any  # (number,) bounds of each stretch
+    starts: Any  # (number of stretches,) bounds of each
     stops: Any
     of_feature: Any  # (p + 1,) the first stretch of each feature
-    number: int  # of stretches
 
 
-def make_units(cupy: Any, counts: Array) -> Units:
+def make_units(counts: Array) -> Units:
     """Divide features with these numbers of entries (p,) into stretches."""
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     numbers = -(-np.diff(bounds) // UNIT)
@@ -161,22 +148,19 @@ def make_units(cupy: Any, counts: Array) -> Units:
     feature = np.repeat(np.arange(len(numbers)), numbers)
     starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
     stops = np.minimum(starts + UNIT, bounds[feature + 1])
-    on_card = [cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)]
-    return Units(on_card[0], on_card[1], on_card[2], len(feature))
+    return Units(*(cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)))
 
 
-def by_feature(cupy: Any, rows: SparseRows) -> Columns:
-    """The entries of rows by feature. Sets their ``units`` unless they are known."""
-    n, p = rows.shape
-    entries = len(rows.indices)
+def by_feature(rows: SparseRows) -> tuple[Any, Any]:
+    """Row and value of each entry, by feature. Sets the ``units`` of rows unless they are known. → 2 × (entries,)"""
+    (n, p), entries = rows.shape, len(rows.indices)
     if rows.units is None:
-        counts = to_host(cupy.bincount(rows.indices, minlength=p)) if entries else np.zeros(p, np.int64)
-        rows.units = make_units(cupy, counts)
+        rows.units = make_units(to_host(cupy.bincount(rows.indices, minlength=p)) if entries else np.zeros(p, np.int64))
     row_of = cupy.empty(entries, np.int32)
     launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
     order = cupy.argsort(rows.indices, kind="stable")
-    columns = Columns(cupy.empty_like(row_of), cupy.empty_like(rows.data))
-    args = order, long_(entries), row_of, rows.data, columns.rows, columns.values
+    columns = cupy.empty_like(row_of), cupy.empty_like(rows.data)
+    args = order, long_(entries), row_of, rows.data, *columns
     launch("reorder", -(-entries // (4 * THREADS)), THREADS, *args, value=rows.data)
     return columns
 
@@ -187,22 +171,22 @@ class PageLocks:
     ``complete`` says whether all are locked. The system refuses some, such as files mapped for reading.
     """
 
-    def __init__(self, cupy: Any, arrays: Sequence[Array]) -> None:
-        self._runtime, self._keys = cupy.cuda.runtime, list[tuple[int, int]]()
-        self.complete = all(_lock(self._runtime, array, self._keys) for array in arrays)
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        self._keys = list[tuple[int, int]]()
+        self.complete = all(_lock(array, self._keys) for array in arrays)
         if not self.complete:
             self.release()
 
     def release(self) -> None:
         """Unlock the arrays, unless others need them locked. No copy from them may be under way."""
-        _released.extend((self._runtime, key) for key in self._keys)
+        _released.extend(self._keys)
         self._keys.clear()
         _unlock_released()
 
 
-def _lock(runtime: Any, array: Array, keys: list[tuple[int, int]]) -> bool:
+def _lock(array: Array, keys: list[tuple[int, int]]) -> bool:
     """Page-lock an array and append its key, unless the system refuses."""
-    key = array.ctypes.data, array.nbytes
+    key, runtime = (array.ctypes.data, array.nbytes), cupy.cuda.runtime
     if array.nbytes == 0:
         return True
     with _guard:
@@ -228,21 +212,28 @@ def _unlock_released() -> None:
     while _released and _guard.acquire(blocking=False):
         try:
             while _released:
-                runtime, key = _released.popleft()
-                users = _locked[key]
-                users[0] -= 1
-                if users[0] == 0:
+                key = _released.popleft()
+                _locked[key][0] -= 1
+                if _locked[key][0] == 0:
                     del _locked[key]
-                    runtime.hostUnregister(key[0])
+                    cupy.cuda.runtime.hostUnregister(key[0])
         finally:
             _guard.release()
 
 
-def pinned(cupy: Any, size: int, dtype: Any) -> Array:
+def pinned(size: int, dtype: Any) -> Array:
     """A new array in page-locked memory."""
-    dtype = np.dtype(dtype)
-    memory = cupy.cuda.alloc_pinned_memory(max(1, size) * dtype.itemsize)
+    memory = cupy.cuda.alloc_pinned_memory(max(1, size) * np.dtype(dtype).itemsize)
     return np.frombuffer(memory, dtype, size)
+
+
+def cuts_of(before: Array, entries: int) -> list[tuple[int, int]]:
+    """First row and end of blocks of at most that many entries, or one row; ``before`` counts those before each row."""
+    n, cuts = len(before) - 1, [0]
+    while cuts[-1] < n:
+        after = int(np.searchsorted(before, before[cuts[-1]] + entries, side="right")) - 1
+        cuts.append(min(max(after, cuts[-1] + 1), n))
+    return list(pairwise(cuts))
 
 
 class StreamedRows:
@@ -253,20 +244,16 @@ class StreamedRows:
     change. A block has at most ``entries`` entries, unless a row has more.
     """
 
-    def __init__(self, cupy: Any, source: Any, entries: int) -> None:
-        self.cupy, self.shape, self.sparse = cupy, source.shape, issparse(source)
+    def __init__(self, source: Any, entries: int) -> None:
+        self.shape, self.sparse = source.shape, issparse(source)
         n, p = self.shape
         names = ("data", "indices", "indptr") if self.sparse else ()
         self.arrays: dict[str, Array] = {name: getattr(source, name) for name in names} or {"data": source.reshape(-1)}
         before = source.indptr if self.sparse else np.arange(n + 1, dtype=np.int64) * p
-        cuts = [0]
-        while cuts[-1] < n:
-            after = int(np.searchsorted(before, before[cuts[-1]] + entries, side="right")) - 1
-            cuts.append(min(max(after, cuts[-1] + 1), n))
-        self.cuts = list(pairwise(cuts))
+        self.cuts = cuts_of(before, entries)
         self.bounds = [(int(before[a]), int(before[b])) for a, b in self.cuts]
         self._stream = cupy.cuda.Stream(non_blocking=True)
-        self.locks = PageLocks(cupy, list(self.arrays.values()))
+        self.locks = PageLocks(self.arrays.values())
         finalize(self, _end, self._stream, self.locks).atexit = False  # the driver may be gone by then
         self._idle: list[list[_Buffer]] = []  # buffers of passes that have ended
         self._computed: dict[int, Any] = {}  # what is the same in every pass
@@ -281,8 +268,7 @@ class StreamedRows:
 
     def _arriving(self) -> Iterator[tuple[int, _Buffer]]:
         """The blocks in turn, each in the buffer that it arrives in."""
-        cupy, last = self.cupy, len(self.cuts) - 1
-        device = cupy.cuda.Device()
+        device, last = cupy.cuda.Device(), len(self.cuts) - 1
         with (
             self._own_buffers() as buffers,
             ThreadPoolExecutor(1) as ahead,
@@ -313,7 +299,7 @@ class StreamedRows:
         try:
             buffers = self._idle.pop()
         except IndexError:
-            buffers = [_Buffer(self.cupy, self) for _ in range(min(BUFFERS, len(self.cuts)))]
+            buffers = [_Buffer(self) for _ in range(min(BUFFERS, len(self.cuts)))]
         try:
             yield buffers
         finally:
@@ -324,32 +310,29 @@ class StreamedRows:
         (start, stop), (first, last), p = self.cuts[number], self.bounds[number], self.shape[1]
         data = buffer.card["data"][: last - first]
         if not self.sparse:
-            return DenseRows.padded(self.cupy, data.reshape(stop - start, p), self.dtype, self._computed.get(number))
+            return DenseRows.padded(data.reshape(stop - start, p), self.dtype, self._computed.get(number))
         data = data.astype(self.dtype, copy=False)
         indices = buffer.card["indices"][: last - first].astype(np.int32, copy=False)
         indptr = buffer.card["indptr"][: stop - start + 1].astype(np.int64) - first
         return SparseRows(indptr, indices, data, (stop - start, p), units=self._computed.get(number))
 
     def _exact_float_type(self) -> np.dtype[Any]:
-        """The type of the entries on the GPU, found there."""
-        known = always_float32(self.arrays["data"].dtype)
-        if known is not None:
-            return known
-        for number, buffer in self._arriving():
-            first, last = self.bounds[number]
-            if exact_float_type(buffer.card["data"][: last - first]) == np.float64:
-                return np.dtype(np.float64)
-        return np.dtype(np.float32)
+        """The type of the entries on the GPU, found there unless their own type tells."""
+        if always_float32(self.arrays["data"].dtype):
+            return np.dtype(np.float32)
+        arriving = zip(self._arriving(), self.bounds, strict=True)
+        types = (exact_float_type(buffer.card["data"][: last - first]) for (_, buffer), (first, last) in arriving)
+        return next((found for found in types if found == np.float64), np.dtype(np.float32))
 
 
 class _Buffer:
     """Memory on the GPU for one block as it is stored, and page-locked memory on the host if the rows have none."""
 
-    def __init__(self, cupy: Any, rows: StreamedRows) -> None:
+    def __init__(self, rows: StreamedRows) -> None:
         entries, most = max(b - a for a, b in rows.bounds), max(b - a for a, b in rows.cuts) + 1
         sizes = {name: (most if name == "indptr" else entries, array.dtype) for name, array in rows.arrays.items()}
         self.card = {name: cupy.empty(*size) for name, size in sizes.items()}
-        self.host = {} if rows.locks.complete else {name: pinned(cupy, *size) for name, size in sizes.items()}
+        self.host = {} if rows.locks.complete else {name: pinned(*size) for name, size in sizes.items()}
         self.copied, self.used = cupy.cuda.Event(disable_timing=True), cupy.cuda.Event(disable_timing=True)
         self.used.record()
         self.number: int | None = None

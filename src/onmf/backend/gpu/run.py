@@ -13,7 +13,7 @@ from onmf.divergence import FloatArray
 
 from ..base import COUNTED, Assignment, Block, Drift, Run, RunState, StepSums, Templates, largest_change
 from .dense import Crew, can_screen, crew_for, label_rows, sum_rows
-from .launch import THREADS, combine, int_, largest_shared, launch, long_, or_null, processors
+from .launch import NULL, THREADS, combine, cupy, int_, largest_shared, launch, long_, or_null, processors
 from .rows import DenseRows, Rows, StreamedRows, pinned
 
 TALLIED = 1024  # rows that a warp counts
@@ -38,20 +38,13 @@ class GpuRun(Run):
         self._earlier: Callable[[], FloatArray] | None = None  # of the step before
         self._plain: bool | None = None
 
-    @property
-    def cupy(self) -> Any:
-        """CuPy."""
-        import cupy
-
-        return cupy
-
     def step(self, templates: Templates) -> StepSums:
         block = self.block
         if not isinstance(block.rows, StreamedRows):
             step = self._arriving(self.step_at_once(templates) or super().step(templates))
             self._earlier, self._last = self._last, step.arriving
             return step
-        labels, scales = self.cupy.empty(len(block), np.int32), self.cupy.empty(len(block))
+        labels, scales = cupy.empty(len(block), np.int32), cupy.empty(len(block))
         if block.divergence.fixed_weights:
             self._unless_plain(block.fixed_weights)  # once, not for each part
         total: StepSums | None = None
@@ -86,15 +79,14 @@ class GpuRun(Run):
             vars(block)["fixed_weights"] = self.block.fixed_weights[where]
         part = GpuRun(block)
         part._plain, part._sizes = self._plain, self._sizes
-        if self.state.labels is not None and self.state.scales is not None:
-            part.state = RunState(self.state.labels[where], self.state.scales[where])
+        if self.state is not None:
+            part.state = RunState(*(array[where] for array in self.state))
         return part
 
     def _arriving(self, step: StepSums) -> StepSums:
         """The step, with its table on the way to the host."""
-        cupy = self.cupy
         table: Any = step.table
-        host = pinned(cupy, table.size, np.float64).reshape(table.shape)
+        host = pinned(table.size, np.float64).reshape(table.shape)
         table.get(out=host, blocking=False)
         arrived = cupy.cuda.Event(disable_timing=True)
         arrived.record()
@@ -129,12 +121,9 @@ class GpuRun(Run):
         if crew is not None:
             labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
         else:
-            labels, best = label_rows(self.cupy, rows, B), self.cupy.empty(rows.shape[0])
-            sums = sum_rows(self.cupy, rows, labels, factors, k, B, best, weights is None)
-        assignment = block.assignment(labels, best)
-        table = self.tally(assignment, block.row_weights(assignment.scales) if weights is None else weights, k)
-        self.state = RunState(labels, assignment.scales)
-        step = StepSums(sums, table)
+            labels, best = label_rows(rows, B), cupy.empty(rows.shape[0])
+            sums = sum_rows(rows, labels, factors, k, B, best, weights is None)
+        step = self.count(block.assignment(labels, best), k, sums)
         self._sizes = step.on_device("counts")
         return step
 
@@ -150,13 +139,12 @@ class GpuRun(Run):
 
     def _label_and_sum(self, crew: Crew, rows: DenseRows, B: Any, factors: Any, by_score: bool) -> tuple[Any, ...]:
         """Labels and best scores of the rows of an array, and their sums by label, weighted by factors and scores."""
-        cupy, X = self.cupy, rows.X
-        (n, pitch), p, k = X.shape, rows.shape[1], len(B)
+        X, (n, pitch), p, k = rows.X, rows.X.shape, rows.shape[1], len(B)
         tiles = -(-n // (STRETCHES * crew.tile))
         stretches = -(-n // (tiles * crew.tile))
         of_a_block = -(-stretches // processors())
         # The sizes of the clusters in the step before divide the work evenly among the adders.
-        known = self.state.labels is not None and self._sizes is not None and len(self._sizes) == k
+        known = self.state is not None and self._sizes is not None and len(self._sizes) == k
         counts, weights = or_null(self._sizes if known else None), or_null(factors)
         given = rows.norms, B, int_(k), counts, weights, int_(tiles), int_(of_a_block)
         labels, best, sums = cupy.empty(n, np.int32), cupy.empty(n), cupy.empty((k, p))
@@ -179,8 +167,7 @@ class GpuRun(Run):
         return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
 
     def sums(self, weights: FloatArray, k: int) -> Any:
-        labels, _ = self.collect()
-        return self.block.backend.sum_by_label(self.block.rows, labels, self._unless_plain(weights), k)
+        return super().sums(self._unless_plain(weights), k)
 
     def _unless_plain(self, weights: Any) -> Any:
         """The weights, or None if all are one and stay so."""
@@ -189,14 +176,11 @@ class GpuRun(Run):
         return None if self._plain else weights
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> Any:
-        cupy, to_device = self.cupy, self.block.backend.to_device
-        n = len(assignment.labels)
-        labels = cupy.asarray(assignment.labels, dtype=np.int32)
-        before = [or_null(None if array is None else to_device(array)) for array in self.state]
+        n, labels = len(assignment.labels), cupy.asarray(assignment.labels, dtype=np.int32)
+        before = (NULL, NULL) if self.state is None else tuple(map(cupy.asarray, self.state))
         own = or_null(self.block.own_weights)
-        scales, losses, weights = (
-            cupy.ascontiguousarray(a) for a in (assignment.scales, assignment.losses, to_device(weights))
-        )
+        by_row = assignment.scales, assignment.losses, weights
+        scales, losses, weights = (cupy.ascontiguousarray(cupy.asarray(array)) for array in by_row)
         count = max(1, min(k, largest_shared() // 256))
         kinds, groups = len(COUNTED), -(-n // TALLIED)
         table = cupy.empty((kinds, k))
