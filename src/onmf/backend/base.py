@@ -187,10 +187,7 @@ class Run:
 
     def step_from(self, centroids: FloatArray) -> StepSums:
         """Assign every row under the templates of these centroids, and sum by label."""
-        block, divergence = self.block, self.block.divergence
-        self._last_templates = block.backend.prepare(
-            block.rows, centroids, divergence.templates, divergence.offsets(centroids), self._last_templates
-        )
+        self._last_templates = self.block.prepare(centroids, reuse=self._last_templates)
         return self.step(self._last_templates)
 
     def labels_from(self, centroids: FloatArray) -> Array:
@@ -216,7 +213,7 @@ class Run:
         own, _ = block.own_and_next(block.prepare(sums), labels)
         return self.count(block.assignment(labels, own), k, sums)
 
-    def sums(self, weights: FloatArray, k: int) -> FloatArray:
+    def sums(self, weights: Any, k: int) -> FloatArray:
         """The sums of weighted rows by the labels of this step. → (k, p)"""
         return self.block.backend.sum_by_label(self.block.rows, self.collect().labels, weights, k)
 
@@ -269,8 +266,7 @@ def update_centroids(divergence: Divergence, step: StepSums, W: FloatArray, thre
 def largest_change(before: FloatArray, after: FloatArray) -> float:
     """The largest change of an entry, in units of its row's largest; infinite for a row that has become zero."""
     sizes, changes = np.abs(after).max(axis=1), np.abs(after - before).max(axis=1)
-    beyond = (sizes == 0) & (changes > 0)
-    return float(np.max(np.where(beyond, np.inf, divide(changes, sizes))))
+    return float(np.max(np.where((sizes == 0) & (changes > 0), np.inf, divide(changes, sizes))))
 
 
 class Steps(ABC):
@@ -315,10 +311,8 @@ class StepsAhead(StepsInTurn):
     the labels of the step before. The run must not overwrite the sums of that step.
     """
 
-    def __init__(self, run: Run, centroids: FloatArray) -> None:
-        super().__init__(run, centroids)
-        self._ahead: tuple[StepSums, RunState | None] | None = None
-        self._previous: StepSums | None = None
+    _ahead: tuple[StepSums, RunState | None] | None = None
+    _previous: StepSums | None = None
 
     def next(self) -> StepSums:
         if self._ahead is None:
@@ -368,8 +362,7 @@ class Hull:
     def farthest(self, block: Block, gram: FloatArray, largest: float) -> tuple[Array, FloatArray, FloatArray]:
         """The rows of largest distance, or tied with it, in order; their squared distances and squared norms.
 
-        ``gram`` has the inner products of the vertices, the origin first; ``largest`` the largest squared norm of a
-        row, 0 if it is not known yet.
+        ``gram`` has the products of the vertices, the origin first; ``largest`` is the largest ‖x‖², 0 if not known.
         """
         from onmf.kernels.project import project_on_hull
 
@@ -381,8 +374,9 @@ class Hull:
             chosen = order[start : start + size]
 
             def project(first: int, last: int, rows: Any = chosen, enough: float = enough) -> None:
-                given = self._products, gram, self._squares, rows, first, last, enough
-                project_on_hull(*given, self._weights, residuals)
+                project_on_hull(
+                    self._products, gram, self._squares, rows, first, last, enough, self._weights, residuals
+                )
 
             block.backend.threads.over_blocks(project, np.arange(len(chosen) + 1), WORK_OF_A_PROJECTION)
             enough = max(enough, (1 - TIE) * residuals[chosen].max())
@@ -398,14 +392,9 @@ class Backend(ABC):
     templates as :meth:`prepare` returned them, and return arrays in the memory in which the backend computes.
     """
 
-    name: str
-    """Name in messages and results."""
-
-    threads: Threads = Threads(1)
-    """Threads of the host, for the parts of a fit that run there."""
-
-    takes_cupy: bool = False
-    """Whether :meth:`place` takes CuPy arrays."""
+    name: str  #: Name in messages and results.
+    threads: Threads = Threads(1)  #: Threads of the host, for the parts of a fit that run there.
+    takes_cupy: bool = False  #: Whether :meth:`place` takes CuPy arrays.
 
     @property
     def curves(self) -> Any:
@@ -475,7 +464,7 @@ class Backend(ABC):
                 f"{divergence.name} divergence. Multiply X by a constant that brings its entries near 1, or leave that "
                 "row out."
             )
-        kind = CurvedBlock if divergence.curved else Block
+        kind: type[Block] = CurvedBlock if divergence.curved else Block
         return kind(self, rows, X, X.shape, divergence, to_host(sample_weight), terms, constants)
 
     def check(self, divergence: Divergence, features: int) -> None:
@@ -485,7 +474,9 @@ class Backend(ABC):
 
     def start_run(self, block: Block) -> Run:
         """Start a run over a block. Nobody but the backend reads more of it than its ``state``."""
-        return block.start_run()
+        from .curved import CurvedRun
+
+        return CurvedRun(block) if block.divergence.curved else Run(block)
 
     def steps(self, run: Run, centroids: FloatArray) -> Steps:
         """The steps of a run from these centroids, which are overwritten."""
@@ -560,14 +551,13 @@ class Block:
     @cached_property
     def constant(self) -> float:
         """Σ w·constant, the part of the objective that no clustering changes."""
-        constants = self.constants if self.own_weights is None else self.constants * self.own_weights
-        return float(constants.sum())
+        return float((self.constants if self.own_weights is None else self.constants * self.own_weights).sum())
 
-    def prepare(self, centroids: FloatArray, divergence: Divergence | None = None) -> Templates:
-        """The templates of centroids, by default those of the block's own divergence."""
+    def prepare(self, centroids: FloatArray, divergence: Divergence | None = None, reuse: Any = None) -> Templates:
+        """The templates of centroids, by default those of the block's own divergence. Overwrites those to reuse."""
         divergence = divergence or self.divergence
         centroids = self.backend.to_device(centroids)
-        return self.backend.prepare(self.rows, centroids, divergence.templates, divergence.offsets(centroids))
+        return self.backend.prepare(self.rows, centroids, divergence.templates, divergence.offsets(centroids), reuse)
 
     def prepare_templates(self, B: FloatArray, offsets: FloatArray | None = None) -> Templates:
         """Templates that were computed elsewhere, in the form that the backend reads."""
@@ -581,10 +571,6 @@ class Block:
         """Scales and losses of rows with these labels, from their scores."""
         scales = self.divergence.scale(scores, self.terms)
         return Assignment(labels, scales, self.divergence.loss(scores, scales, self.terms, self.constants))
-
-    def start_run(self) -> Run:
-        """A run over these rows that any backend can do."""
-        return Run(self)
 
     def scores(self, templates: Templates) -> FloatArray:
         """The scores of all rows against all templates. → (n, k)"""

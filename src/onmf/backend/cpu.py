@@ -40,9 +40,8 @@ from .threads import Threads
 ENTRIES_AT_A_TIME = 1 << 18  # whose row terms are computed together: bounds the float64 copy
 SUMMED_APART = 8  # groups of rows of an array that are summed separately, whatever the number of threads
 EXACT = 2.0**53  # sums of integers below this are exact in float64
-
+# Scores below this contain an infinite cost: validated entries lie far enough from the ends of float64.
 INFINITE_SCORE = steps.INFINITE / 1e150
-"""Scores below this contain an infinite cost: validated entries lie far enough from the ends of float64."""
 
 TEMPLATES_AT_A_TIME = 8  # templates in 16 bits whose scores a kernel computes together, in float32
 ENTRIES_DECIDED = 1 << 16  # entries of rows times clusters that float64 decides together, or one row: bounds the memory
@@ -72,15 +71,14 @@ class CpuRows:
                 setattr(self.X, name, read_only_view(getattr(X, name)))
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays that kernels read: indptr, indices and data of a CSR matrix, or the array itself."""
-        return (self.X.indptr, self.X.indices, self.X.data) if self.sparse else (self.X,)
+    def csr(self) -> tuple[Array, Array, Array]:
+        """The arrays of a CSR matrix: indptr, indices and data."""
+        return self.X.indptr, self.X.indices, self.X.data
 
     @property
     def before(self) -> Array:
         """Number of stored entries before each row, and in all. → (n + 1,)"""
-        X = self.X
-        return X.indptr if self.sparse else np.arange(X.shape[0] + 1) * X.shape[1]
+        return self.X.indptr if self.sparse else np.arange(self.X.shape[0] + 1) * self.X.shape[1]
 
     @cached_property
     def sizes(self) -> FloatArray:
@@ -90,7 +88,7 @@ class CpuRows:
     @cached_property
     def total_if_whole(self) -> float:
         """Σ |x| if all entries are whole numbers, else infinity."""
-        entries, totals = self.arrays[-1].reshape(-1), np.zeros(64)
+        entries, totals = (self.X.data if self.sparse else self.X).reshape(-1), np.zeros(64)
         cuts = np.linspace(0, len(entries), 65).astype(np.int64)
 
         def add(start: int, stop: int) -> None:
@@ -148,12 +146,7 @@ class CpuBackend(Backend):
         return CpuRows(X, self.threads)
 
     def prepare(
-        self,
-        rows: CpuRows,
-        centroids: FloatArray,
-        templates: Any = None,
-        offsets: FloatArray | None = None,
-        reuse: CpuTemplates | None = None,
+        self, rows: CpuRows, centroids: FloatArray, templates: Any = None, offsets: Any = None, reuse: Any = None
     ) -> CpuTemplates:
         k, p = centroids.shape
         shape = (p, k) if rows.sparse else (k + k % 2, p)
@@ -170,8 +163,7 @@ class CpuBackend(Backend):
 
         self.threads.over_clusters(block, k, p)
         starts = np.zeros(k + k % 2)
-        if offsets is not None:
-            starts[:k] = offsets
+        starts[:k] = 0.0 if offsets is None else offsets
         return CpuTemplates(stored.T if rows.sparse else stored[:k], offsets, stored, starts, any(infinite))
 
     def best_template(self, rows: CpuRows, templates: CpuTemplates) -> tuple[Array, FloatArray]:
@@ -192,25 +184,23 @@ class CpuBackend(Backend):
 
     def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: CpuTemplates, *arrays: Array) -> None:
         """Run the kernel for this kind of rows, with arrays that it reads or writes."""
-        kernel, k = sparse if rows.sparse else dense, len(templates)
-        given = *rows.arrays, templates.stored, templates.starts, k
+        kernel, X, k = sparse if rows.sparse else dense, rows.csr if rows.sparse else (rows.X,), len(templates)
+        given = *X, templates.stored, templates.starts, k
         self.threads.over_blocks(lambda start, stop: kernel(*given, start, stop, *arrays), rows.before, k)
 
     def scores(self, rows: CpuRows, templates: CpuTemplates) -> FloatArray:
         B = np.where(steps.INFINITE < templates.B, templates.B, -np.inf) if templates.infinite else templates.B
         return all_scores(rows.X, Templates(B, templates.offsets))
 
-    def sum_by_label(
-        self, rows: CpuRows, labels: Array, weights: FloatArray, k: int, out: FloatArray | None = None
-    ) -> FloatArray:
+    def sum_by_label(self, rows: CpuRows, labels: Array, weights: FloatArray, k: int, out: Any = None) -> FloatArray:
         X = rows.X
-        sums = np.empty((k, X.shape[1])) if out is None else out
+        sums: FloatArray = np.empty((k, X.shape[1])) if out is None else out
         sums[:] = 0.0
         if rows.sparse:
             order, bounds = order_of(labels, k)
 
             def clusters(start: int, stop: int) -> None:
-                steps.sum_by_label_csr(*rows.arrays, order, bounds, weights, start, stop, sums)
+                steps.sum_by_label_csr(*rows.csr, order, bounds, weights, start, stop, sums)
 
             self.threads.over_blocks(clusters, bounds, max(1, X.size // max(1, X.shape[0])))
         else:
@@ -234,7 +224,7 @@ class CpuBackend(Backend):
 
     def start_run(self, block: Block) -> Run:
         if block.divergence.curved:
-            return block.start_run()
+            return super().start_run(block)
         return SparseRun(block) if block.rows.sparse else ArrayRun(block)
 
     def single_threaded(self) -> CpuBackend | None:
@@ -246,6 +236,8 @@ class CpuRun(Run):
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)
+        self.backend: Any = block.backend
+        self.rows: CpuRows = block.rows
         self.free_workspace()
 
     @cached_property
@@ -258,9 +250,8 @@ class CpuRun(Run):
     def exact(self) -> bool:
         """Whether the sums are exact: integers that float64 can count, with weights that no step changes."""
         weights = self.weights_of_rows[0]
-        if not len(weights) or not np.isfinite(steps.total_if_whole(weights, 0, len(weights))):
-            return False
-        return bool(float(weights.max()) * self.block.rows.total_if_whole < EXACT)
+        whole = len(weights) > 0 and np.isfinite(steps.total_if_whole(weights, 0, len(weights)))
+        return bool(whole and float(weights.max()) * self.rows.total_if_whole < EXACT)
 
     def free_workspace(self) -> None:
         super().free_workspace()
@@ -287,21 +278,20 @@ class CpuRun(Run):
         return table
 
     def sums(self, weights: FloatArray, k: int) -> FloatArray:
-        labels, backend = self.collect().labels, self.block.backend
-        assert isinstance(backend, CpuBackend)
+        labels = self.collect().labels
         moved = np.flatnonzero(labels != self._summed) if len(self._sums) == k and self.exact else labels
         if 4 * len(moved) < len(labels):
             self._move(moved, labels, weights)
         else:
-            self._sums = backend.sum_by_label(self.block.rows, labels, weights, k, out=self.room_for_sums(k))
+            self._sums = self.backend.sum_by_label(self.rows, labels, weights, k, out=self.room_for_sums(k))
         self._summed = labels
         return self._sums
 
     def _move(self, moved: Array, labels: Array, weights: FloatArray) -> None:
         """Update exact sums for the rows that moved."""
-        rows, sums, before = self.block.rows, self._sums, self._summed
+        rows, sums, before = self.rows, self._sums, self._summed
         if rows.sparse:
-            steps.move_rows_csr(*rows.arrays, moved, before, labels, weights, sums)
+            steps.move_rows_csr(*rows.csr, moved, before, labels, weights, sums)
             return
         changes = []
 
@@ -310,7 +300,7 @@ class CpuRun(Run):
             steps.move_rows_dense(rows.X, moved[start:stop], before, labels, weights, change)
             changes.append(change)
 
-        self.block.backend.threads.over_blocks(move, np.arange(len(moved) + 1), 2 * sums.shape[1])
+        self.backend.threads.over_blocks(move, np.arange(len(moved) + 1), 2 * sums.shape[1])
         for change in changes:
             sums += change
 
@@ -357,12 +347,12 @@ class SparseRun(CpuRun):
         def compute(start: int, stop: int) -> None:
             sizes[start:stop] = self.block.divergence.size(centroids[start:stop])
 
-        self.block.backend.threads.over_clusters(compute, *centroids.shape)
+        self.backend.threads.over_clusters(compute, *centroids.shape)
         return None if ((sizes > 0) & (sizes < INVERTIBLE)).any() else sizes
 
     def _label(self, centroids: FloatArray, sizes: FloatArray) -> Array:
         """The label of each row under these centroids of these sizes. → (n,)"""
-        n, k, rows = len(self.block), len(centroids), self.block.rows
+        n, k, rows = len(self.block), len(centroids), self.rows
         stored = self._templates(centroids, sizes)
         before = None if self.state is None else self.state.labels
         if before is None or self._labels is not before:
@@ -371,9 +361,9 @@ class SparseRun(CpuRun):
         numbers = self._shifts, rows.sizes, self._leads, labels
 
         def label(start: int, stop: int) -> None:
-            screen.label_by_int16(*rows.arrays, stored, k, start, stop, *numbers)
+            screen.label_by_int16(*rows.csr, stored, k, start, stop, *numbers)
 
-        self.block.backend.threads.over_blocks(label, rows.before, k)
+        self.backend.threads.over_blocks(label, rows.before, k)
         undecided = np.flatnonzero(self._leads < 0)
         if len(undecided) > MOST_UNDECIDED * len(labels):
             self.free_workspace()
@@ -398,12 +388,12 @@ class SparseRun(CpuRun):
             screen.int16_templates(centroids, factors, *form, first, last, stored, shifts)
 
         tiles = -(-p // screen.TILE_FEATURES)
-        self.block.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * screen.TILE_FEATURES)
+        self.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * screen.TILE_FEATURES)
         return stored
 
     def _decide(self, rows: Array, stored: Array, centroids: FloatArray, sizes: FloatArray, labels: Array) -> None:
         """Label the rows that the templates in 16 bits have left open, among those that may be best."""
-        X, k, row_sizes = self.block.rows.X, len(centroids), self.block.rows.sizes
+        X, k, row_sizes = self.rows.X, len(centroids), self.rows.sizes
         entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
         for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
             possible = np.empty((len(part), k), dtype=np.bool_)
@@ -420,17 +410,17 @@ class SparseRun(CpuRun):
 
     def _score_and_sum(self, labels: Array, centroids: FloatArray, sizes: FloatArray) -> StepSums:
         """The step that gives these labels, with rows scored against their own templates and summed in one read."""
-        block, X, k = self.block, self.block.rows.X, len(centroids)
+        block, X, k = self.block, self.rows.X, len(centroids)
         best, sums = np.empty(len(labels)), self.room_for_sums(k)
         order, bounds = order_of(labels, k)
         clusters, bounds, places = parts_of(bounds)
         further = np.empty((places.max() + 1, block.shape[1]))
-        given = *block.rows.arrays, order, clusters, bounds, places, centroids, sizes
+        given = *self.rows.csr, order, clusters, bounds, places, centroids, sizes
 
         def parts(start: int, stop: int) -> None:
             steps.score_and_sum_csr(*given, *self.weights_of_rows, start, stop, best, sums, further)
 
-        block.backend.threads.over_blocks(parts, bounds, max(1, X.nnz // max(1, X.shape[0])))
+        self.backend.threads.over_blocks(parts, bounds, max(1, X.nnz // max(1, X.shape[0])))
         for cluster, place in zip(clusters, places, strict=True):
             if place >= 0:
                 sums[cluster] += further[place]
@@ -508,9 +498,9 @@ def directions_of(total: FloatArray, apart: FloatArray) -> FloatArray:
 class ArrayRun(CpuRun):
     """A run over an array. After its first step it labels rows by sketches, if these decide most of them."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
-        self._screening = Screening(block.rows.X, block.backend.threads)
+    @cached_property
+    def _screening(self) -> Screening:
+        return Screening(self.rows.X, self.backend.threads)
 
     def step(self, templates: CpuTemplates) -> StepSums:
         label = None
@@ -523,7 +513,7 @@ class ArrayRun(CpuRun):
     def _step_unread(self, templates: CpuTemplates, label: Label) -> StepSums:
         """A step that needs no scores, and reads only rows that are open or move."""
         n, k, left_open = len(self.block), len(templates), list[int]()
-        labels, threads = np.empty(n, dtype=np.int32), self.block.backend.threads
+        labels, threads = np.empty(n, dtype=np.int32), self.backend.threads
         threads.over_blocks(lambda start, stop: left_open.append(label(start, stop, labels)), np.arange(n + 1), 4 * k)
         self._screening.record_open(sum(left_open), k)
         return self.count_unscored(labels, k)
@@ -533,15 +523,14 @@ class ArrayRun(CpuRun):
         block, divergence, k, left_open = self.block, self.block.divergence, len(templates), list[int]()
         labels, best = np.empty(len(block), dtype=np.int32), np.empty(len(block))
         known = divergence.fixed_weights or divergence.score_weights
-        given = block.rows.X, templates.stored, templates.starts, labels, *self.weights_of_rows, known
+        given = self.rows.X, templates.stored, templates.starts, labels, *self.weights_of_rows, known
         sums, cuts = np.zeros((k, block.shape[1])), groups_of(len(block))
 
         def read(start: int, stop: int, groups: FloatArray) -> None:
             left_open.append(label(cuts[start], cuts[stop], labels))
             steps.score_and_sum(*given, cuts, start, stop, best, groups)
 
-        backend: Any = block.backend
-        backend.add_in_groups(read, cuts, sums)
+        self.backend.add_in_groups(read, cuts, sums)
         self._screening.record_open(sum(left_open), k)
         assignment = block.assignment(labels, best)
         return self.count_summed(assignment, sums) if known else self.count(assignment, k)
@@ -570,10 +559,9 @@ def template_steps(form: TemplateForm) -> tuple[float, bool, float, float]:
 
 
 def parts_of(bounds: Array) -> tuple[Array, Array, Array]:
-    """Cut large clusters into parts, for threads to share; the same parts for any number of threads.
+    """Cut large clusters, which begin at these bounds, into parts for threads; the same for any number of threads.
 
-    ``bounds`` (k + 1,) tells where each label begins in an order of the rows. Returns the label of each part (m,),
-    where it begins (m + 1,), and a number (m,) for those that are not the first of their label, −1 for the others.
+    Returns the label of each part (m,), where it begins (m + 1,), and a number (m,), −1 for the first of a label.
     """
     rows = np.diff(bounds)
     pieces = np.maximum(1, -(-rows * SUM_PARTS // max(1, int(bounds[-1]))))

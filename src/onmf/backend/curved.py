@@ -37,12 +37,8 @@ ROWS_AT_A_TIME = 4096  # rows whose scores are held together
 ENTRIES_AT_A_TIME = 1 << 20  # entries of rows, zeros included, that are held together
 REACH = 14.0  # how far the logarithm of the best scale may lie from that of the row's size
 
+# Evaluations in an update, while rows move and when none does any more: at the old centroids, and after each step.
 PASSES = (2, 4)
-"""Evaluations of the centroids in an update, while rows move and when none does any more.
-
-The first is at the old centroids; each of the others follows a step.
-"""
-
 MAX_LOG_STEP = 2.0  # longest step of log c
 LOG_STEP_TOL = 1e-11  # step of log c below which a centroid is found
 SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)  # least entry of a centroid besides zero: its logarithm is finite
@@ -107,16 +103,14 @@ class Curves:
         """Compute once what all rows need of the centroids."""
         return CurvedTemplates(C)
 
-    def scores(
-        self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
-    ) -> tuple[FloatArray, FloatArray]:
+    def scores(self, block: CurvedBlock, templates: CurvedTemplates, rows: slice) -> tuple[FloatArray, FloatArray]:
         """Scores of some rows under all centroids, and the scales at which they hold. → 2 × (rows, k)"""
-        X, sizes = block.dense(np.arange(start, stop)), block.sizes[start:stop]
+        X, sizes, convex = block.dense(np.arange(rows.start, rows.stop)), block.sizes[rows], block.divergence
         scores, scales = (np.empty((len(X), len(templates))) for _ in range(2))
         for k, c in enumerate(templates.B):
-            scales[:, k] = a = sizes if block.convex.scale_rule == "size" else best_scales(block.convex, X, c, sizes)
+            scales[:, k] = a = sizes if convex.scale_rule == "size" else best_scales(convex, X, c, sizes)
             μ = a[:, None] * c
-            scores[:, k] = np.sum(times(X, block.convex.slope, μ) - block.convex.psi(μ), axis=1)
+            scores[:, k] = np.sum(times(X, convex.slope, μ) - convex.psi(μ), axis=1)
         return scores, scales
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
@@ -124,7 +118,7 @@ class Curves:
 
         The loss Σ w (ψ(μ) − x φ'(μ)), the pull Σ w x μ φ''(μ) and the push Σ w μ² φ''(μ).
         """
-        out, convex, weights = np.zeros((3, len(centroids.values))), block.convex, block.host_weights
+        out, convex, weights = np.zeros((3, len(centroids.values))), block.divergence, block.host_weights
         at_a_time = self.rows_at_a_time(centroids.n_features)
         for k, (start, stop) in enumerate(pairwise(centroids.starts)):
             members = np.flatnonzero((labels == k) & (scales > 0) & (weights > 0))
@@ -222,31 +216,30 @@ class CpuCurves(Curves):
         return ROWS_AT_A_TIME
 
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
-        fitted = block.convex.scale_rule == "fit"
+        fitted = block.divergence.scale_rule == "fit"
         sizes = block.sizes[block.sizes > 0]
         points = [logs_of_entries(c) for c in C]
         entries = ends(*(each for each, _ in points))
-        targets, axis = axes_over(block.convex, ends(np.log(sizes)), entries, REACH if fitted else 0.0)
+        targets, axis = axes_over(block.divergence, ends(np.log(sizes)), entries, REACH if fitted else 0.0)
         moments = np.concatenate([axis.moments(each, counts, NOWHERE, 1) for each, counts in points])
-        functions = functions_of(block.convex)[: 1 + fitted]
+        functions = functions_of(block.divergence)[: 1 + fitted]
         series = [convolve(function, moments, axis, targets) for function in functions]
         # The kernel for sizes adds one term to all clusters at a time.
         coefficients = np.stack(series) if fitted else np.ascontiguousarray(series[0].transpose(1, 2, 0))
-        CT, phi = np.ascontiguousarray(C.T), block.convex.kernel_functions
+        CT, phi = np.ascontiguousarray(C.T), block.divergence.kernel_functions
         if isinstance(phi, float) and not fitted:  # θ
             with np.errstate(divide="ignore", over="ignore"):  # the kernel reads infinity as a large number
                 np.divide(phi, CT, out=CT)
         return CurvedTemplates(C, None, CT, float(CT.max()), coefficients, targets)
 
-    def scores(
-        self, block: CurvedBlock, templates: CurvedTemplates, start: int, stop: int
-    ) -> tuple[FloatArray, FloatArray]:
+    def scores(self, block: CurvedBlock, templates: CurvedTemplates, rows: slice) -> tuple[FloatArray, FloatArray]:
         from onmf.kernels import bregman as kernels
 
-        scores, entries = np.empty((stop - start, len(templates))), Entries.of(block.source)
-        phi, sizes, CT = block.convex.kernel_functions, block.sizes, templates.CT
+        start, stop, entries = rows.start, rows.stop, Entries.of(block.source)
+        scores = np.empty((stop - start, len(templates)))
+        phi, sizes, CT = block.divergence.kernel_functions, block.sizes, templates.CT
         series = templates.coefficients, templates.targets.width, templates.targets.first
-        if block.convex.scale_rule == "fit":
+        if block.divergence.scale_rule == "fit":
             scales = np.empty_like(scores)
             kernels.scores_and_scales(*entries, CT, *series, phi, REACH, start, stop, sizes, scores, scales)
             return scores, scales
@@ -254,7 +247,7 @@ class CpuCurves(Curves):
             kernels.counts_at_sizes(*entries, CT, templates.largest, *series, start, stop, sizes, scores)
         else:
             kernels.scores_at_sizes(*entries, CT, *series, phi, start, stop, sizes, scores)
-        return scores, np.broadcast_to(sizes[start:stop, None], scores.shape)
+        return scores, np.broadcast_to(sizes[rows, None], scores.shape)
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         from onmf.kernels import bregman as kernels
@@ -266,12 +259,12 @@ class CpuCurves(Curves):
         points = np.log(centroids.values)
         with np.errstate(divide="ignore"):
             places = np.log(scales)  # −∞ of 0
-        axis, targets = axes_over(block.convex, ends(places), ends(points))
+        axis, targets = axes_over(block.divergence, ends(places), ends(points))
         moments = axis.moments(places, weights, labels.astype(np.int64), k)
-        psi, push_of = (convolve(function, moments, axis, targets) for function in functions_of(block.convex))
+        psi, push_of = (convolve(function, moments, axis, targets) for function in functions_of(block.divergence))
         out, slopes = np.empty((3, len(points))), np.empty(len(points))
         loss, pulls, push = out
-        given = *Entries.of(block.source), order, bounds, scales, weights, *centroids, block.convex.kernel_functions
+        given = *Entries.of(block.source), order, bounds, scales, weights, *centroids, block.divergence.kernel_functions
 
         def clusters(start: int, stop: int) -> None:
             kernels.pulls_by_label(*given, start, stop, slopes, pulls)
@@ -285,10 +278,8 @@ class CpuCurves(Curves):
 
 
 def logs_of_entries(centroid: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Logarithms of the positive entries of a centroid, and how often each occurs.
-
-    The smallest entry of a smoothed centroid is that of all features which do not occur in the cluster.
-    """
+    """Logarithms of the positive entries of a centroid, and how often each occurs."""
+    # The smallest entry of a smoothed centroid is that of all features which do not occur in the cluster.
     least = centroid.min(where=centroid > 0, initial=np.inf)
     larger = centroid[centroid > least]
     counts = np.ones(len(larger) + 1)
@@ -330,23 +321,19 @@ def axes_over(convex: Convex, one: FloatArray, other: FloatArray, margin: float 
 class CurvedBlock(Block):
     """Rows of a divergence without closed forms."""
 
-    @property
-    def convex(self) -> Convex:
-        """The divergence."""
-        assert isinstance(self.divergence, Convex)
-        return self.divergence
+    divergence: Convex
 
     @property
     def curves(self) -> Curves:
         """Computes the sums."""
-        return Curves() if self.convex.kernel_functions is None else self.backend.curves
+        return Curves() if self.divergence.kernel_functions is None else self.backend.curves
 
     @property
     def sizes(self) -> FloatArray:
         """Σ_j x_j of each row. → (n,)"""
         return self.terms["sum"]
 
-    def prepare(self, centroids: FloatArray, divergence: Divergence | None = None) -> Templates:
+    def prepare(self, centroids: FloatArray, divergence: Divergence | None = None, reuse: Any = None) -> Templates:
         return self.prepare_templates((divergence or self.divergence).templates(centroids))
 
     def prepare_templates(self, B: FloatArray, offsets: FloatArray | None = None) -> Templates:
@@ -357,8 +344,7 @@ class CurvedBlock(Block):
             labels, every = scores.argmax(axis=1), np.arange(len(scores))
             return labels, scores[every, labels], at[every, labels]
 
-        n = len(self)
-        out = np.zeros(n, dtype=np.int32), np.empty(n), np.empty(n)
+        out = np.zeros(len(self), dtype=np.int32), np.empty(len(self)), np.empty(len(self))
         labels, best, scales = self._over_rows(templates, winners, *out)
         return Assignment(labels, scales, self.constants - best)
 
@@ -373,17 +359,13 @@ class CurvedBlock(Block):
         return own, following
 
     def scores(self, templates: Templates) -> FloatArray:
-        out = np.empty((len(self), len(templates)))
-        return self._over_rows(templates, lambda rows, scores, at: (scores,), out)[0]
+        return self._over_rows(templates, lambda rows, scores, at: (scores,), np.empty((len(self), len(templates))))[0]
 
     def losses(self, scores: FloatArray) -> FloatArray:
         return self.constants - scores
 
-    def start_run(self) -> Run:
-        return CurvedRun(self)
-
     def own_scales(self, templates: Templates, labels: Array, own: FloatArray) -> FloatArray:
-        if self.convex.scale_rule == "size":
+        if self.divergence.scale_rule == "size":
             return self.sizes
         out = np.empty(len(self))
         return self._over_rows(templates, lambda rows, scores, at: (at[np.arange(len(at)), labels[rows]],), out)[0]
@@ -393,12 +375,12 @@ class CurvedBlock(Block):
         curves, zero = self.curves, templates.B == 0
         at_a_time = curves.rows_at_a_time(self.shape[1])
         with np.errstate(divide="ignore"):  # whether a positive entry costs infinity where a centroid is zero
-            forbidden = zero.any() and np.isneginf(self.convex.slope(np.zeros(1))[0])
+            forbidden = zero.any() and np.isneginf(self.divergence.slope(np.zeros(1))[0])
 
         def block(start: int, stop: int) -> None:
             for first in range(start, stop, at_a_time):
                 rows = slice(first, min(first + at_a_time, stop))
-                scores, scales = curves.scores(self, templates, rows.start, rows.stop)
+                scores, scales = curves.scores(self, templates, rows)
                 if forbidden:
                     scores[(self.source[rows] != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
                 for array, values in zip(out, select(rows, scores, scales), strict=True):
@@ -414,18 +396,13 @@ class CurvedBlock(Block):
 
 
 Select = Callable[[slice, FloatArray, FloatArray], tuple[Array, ...]]  # of rows, their scores and scales
-
-Evaluate = Callable[[CentroidEntries], FloatArray]
-"""Sums over all rows at these centroids, as :meth:`Curves.evaluate` gives them."""
+Evaluate = Callable[[CentroidEntries], FloatArray]  # sums over all rows at these centroids, as of Curves.evaluate
 
 
 class CurvedRun(Run):
     """A run over a curved block."""
 
     block: CurvedBlock
-
-    def step_from(self, centroids: FloatArray) -> StepSums:
-        return self.step(self.block.prepare(centroids))
 
     def update(self, step: StepSums, W: FloatArray) -> Drift:
         return update_curved(self.block.divergence, step, W, partial(self.block.evaluate, *self.collect()))

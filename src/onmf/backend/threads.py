@@ -34,19 +34,15 @@ class Threads:
         if k * p <= ENTRIES_IN_ONE_CALL:
             kernel(0, k)
             return
-        m = -(-k // CLUSTERS_AT_A_TIME)
 
         def groups(start: int, stop: int) -> None:
             for group in range(start, stop):
                 kernel(group * CLUSTERS_AT_A_TIME, min((group + 1) * CLUSTERS_AT_A_TIME, k))
 
-        self.over_blocks(groups, np.arange(m + 1), 8 * CLUSTERS_AT_A_TIME * p)
+        self.over_blocks(groups, np.arange(-(-k // CLUSTERS_AT_A_TIME) + 1), 8 * CLUSTERS_AT_A_TIME * p)
 
     def over_blocks(self, kernel: Kernel, before: Array, work: int) -> None:
-        """Cover items in blocks of about equal work.
-
-        ``before`` (m + 1,) counts the entries before each item; ``work`` is the cost of one entry.
-        """
+        """Cover items in blocks of equal work: ``before`` (m + 1,) entries precede each, and one costs ``work``."""
         m = len(before) - 1
         blocks = min(4 * self.number, m, int(before[-1] - before[0]) * work // WORTH_A_THREAD)
         if self.number == 1 or blocks < 2:
@@ -80,6 +76,4 @@ class Threads:
 
 def available_cores() -> int:
     """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -29,11 +29,8 @@ HULL_SHARE = 0.5  # of the free memory of the card for SNPA's hull. The rest is 
 WORTH_TRYING = 1 << 23  # entries from which on the card tries the moves of a search: with fewer, the host is as fast
 TRIED_AT_A_TIME = 1 << 20  # rows, which bounds the memory for their costs
 ENTRIES_PER_TERM = 1 << 26  # entries whose row terms are computed together
-
+# Bytes of the card for an entry of a streamed block: buffers, and for sparse rows the copy by feature and its sorting.
 STREAMED_BYTES = {"sparse": 160, "dense": 48}
-"""Bytes of the card for each entry of a streamed block: buffers, and for sparse rows the copy by feature, and the space
-to sort it."""
-
 TABLED = 4  # entries from 1 to this number, which most counts are, take f(S + x) − f(S) from a table
 
 
@@ -81,8 +78,7 @@ class GpuBackend(Backend):
 
     def _free(self) -> int:
         """Bytes of the card that are free, or that CuPy holds for later use."""
-        pool = cupy.get_default_memory_pool()
-        return int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes())
+        return int(cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes())
 
     def check(self, divergence: Divergence, features: int) -> None:
         super().check(divergence, features)
@@ -115,12 +111,7 @@ class GpuBackend(Backend):
         return Trial(block) if int(X.nnz if hasattr(X, "nnz") else X.size) >= WORTH_TRYING else None
 
     def prepare(
-        self,
-        rows: Any,
-        centroids: FloatArray,
-        templates: Any = None,
-        offsets: FloatArray | None = None,
-        reuse: GpuTemplates | None = None,
+        self, rows: Any, centroids: FloatArray, templates: Any = None, offsets: Any = None, reuse: Any = None
     ) -> GpuTemplates:
         centroids = self.to_device(centroids)
         B = cupy.ascontiguousarray(centroids if templates is None else templates(centroids), dtype=np.float64)
@@ -128,9 +119,7 @@ class GpuBackend(Backend):
         offsets = None if offsets is None else self.to_device(offsets)
         if isinstance(rows, DenseRows) or (isinstance(rows, StreamedRows) and not rows.sparse):
             return GpuTemplates(B, offsets)
-        chunks = -(-(k + 2) // 8)
-        if k < 3 or chunks > 32 * LARGEST_SCREEN:
-            chunks = 0
+        chunks = -(-(k + 2) // 8) if 3 <= k <= 256 * LARGEST_SCREEN - 2 else 0
         if reuse is not None and reuse.BT is not None and reuse.BT.shape == (p, k):
             BT, table = reuse.BT, reuse.table
         else:
@@ -149,13 +138,13 @@ class GpuBackend(Backend):
             elif isinstance(block, DenseRows):
                 self._score_dense(block, templates, 0, *out, None)
             elif templates.chunks:
-                lanes = min(32, _power_of_two(templates.chunks))
+                lanes = _lanes(templates.chunks)
                 team = max(lanes, _team(block))
                 macros = {"TEAM": team, "LANES": lanes, "PARTS": -(-templates.chunks // lanes)}
                 stored = block.indptr, block.indices, block.data, templates.BT, templates.table
-                sizes = int_(k), int_(templates.chunks), long_(stop - start)
+                given = *stored, int_(k), int_(templates.chunks), long_(stop - start), *out
                 blocks = -(-(stop - start) * team // THREADS)
-                launch("best_template_screened", blocks, THREADS, *stored, *sizes, *out, value=block.data, **macros)
+                launch("best_template_screened", blocks, THREADS, *given, value=block.data, **macros)
             else:
                 self._score_csr("best_template_csr", block, templates, *out)
         return labels, best
@@ -193,13 +182,11 @@ class GpuBackend(Backend):
 
     def _score_csr(self, kernel: str, rows: SparseRows, templates: GpuTemplates, *arrays: Any) -> None:
         k, n = len(templates), rows.shape[0]
-        lanes = min(32, _power_of_two(k))
-        args = rows.indptr, rows.indices, rows.data, templates.BT, int_(k), long_(n), int_(lanes)
+        args = rows.indptr, rows.indices, rows.data, templates.BT, int_(k), long_(n), int_(_lanes(k))
         launch_rows(kernel, n, *args, *arrays, value=rows.data)
 
     def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
-        (n, p), k = rows.X.shape, len(templates)
-        B = templates.B
+        (n, p), B, k = rows.X.shape, templates.B, len(templates)
         tiles = min(LARGEST_TILES, -(-k // 8))
         row_tiles = 4 if k <= 24 else 2  # of 8 rows that a warp multiplies at once: as many as the registers hold
         # If the templates do not fit into 48 KB, two large blocks share a multiprocessor: loading them again is slower.
@@ -210,10 +197,9 @@ class GpuBackend(Backend):
         blocks = min(-(-n // (8 * row_tiles * threads // 32)), 6 * processors())
         for first in range(0, k, 8 * tiles):
             args = rows.X, long_(n), int_(p), B, int_(B.shape[1]), int_(k), int_(first), int_(width), int_(mode)
-            arrays = map(or_null, (labels, best, out))
-            shared = 8 * tiles * (width + 1) * 8
+            given = *args, *map(or_null, (labels, best, out))
             macros = {"TILES": tiles, "ROWTILES": row_tiles}
-            launch("scores_dense", blocks, threads, *args, *arrays, value=rows.X, shared=shared, **macros)
+            launch("scores_dense", blocks, threads, *given, value=rows.X, shared=64 * tiles * (width + 1), **macros)
 
     def sum_by_label(self, rows: Any, labels: Array, weights: FloatArray | None, k: int) -> Any:
         on_card = cupy.asarray(labels, dtype=np.int32)
@@ -228,19 +214,18 @@ class GpuBackend(Backend):
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
         if rows.columns is None:
             rows.columns = by_feature(rows)
-        (row_of, values), units, p = rows.columns, rows.units, rows.shape[1]
-        number = len(units.starts)
+        (row_of, values), (starts, stops, firsts) = rows.columns, rows.units
+        number, p = len(starts), rows.shape[1]
         count = max(1, min(k, largest_shared() // 256))
         sums = cupy.empty((k, p))
         for first in range(0, k, count):
             m = min(count, k - first)
             warps = max(1, min(8, 48 * 1024 // (256 * m)))
             partial = cupy.empty((number, m))
-            given = units.starts, units.stops, long_(number), row_of, values, labels, or_null(weights)
+            given = starts, stops, long_(number), row_of, values, labels, or_null(weights)
             args = *given, int_(first), int_(m), partial
             launch("sum_units", -(-number // warps), 32 * warps, *args, value=values, shared=256 * m * warps)
-            of_feature = partial, units.of_feature, int_(p), int_(first), int_(m)
-            launch("combine_units", -(-p * m // THREADS), THREADS, *of_feature, sums)
+            launch("combine_units", -(-p * m // THREADS), THREADS, partial, firsts, int_(p), int_(first), int_(m), sums)
         return sums
 
     def row_term(self, rows: Any, function: Any) -> Any:
@@ -285,16 +270,15 @@ def _team(rows: SparseRows) -> int:
     return 8 if mean < 12 else 16 if mean < 24 else 32
 
 
-def _power_of_two(number: int) -> int:
-    """The lowest power of two that is not below a number."""
-    return 1 << max(0, number - 1).bit_length()
+def _lanes(number: int) -> int:
+    """Threads of a warp that work on this number of templates or chunks: a power of two."""
+    return min(32, 1 << max(0, number - 1).bit_length())
 
 
 class FrozenRows:
-    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for.
+    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for."""
 
-    It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
-    """
+    # It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
 
     def __init__(self, trial: Trial, rows: Rows, which: slice, sums: Any, labels: Any, weights: Any) -> None:
         self._backend, self._rows = trial.block.backend, rows
@@ -309,16 +293,14 @@ class FrozenRows:
 
     def rises(self) -> Any:
         """Σ_j f(S_cj + w x_ij) − f(S_cj) with f(t) = t log t; for the own cluster, S without the row. → (n, k)"""
-        rows, (k, p) = self._rows, self.sums.shape
-        n, lanes = rows.shape[0], min(32, _power_of_two(k))
-        by_feature, steps, out = cupy.ascontiguousarray(self.sums.T), cupy.empty((TABLED, p, k)), cupy.empty((n, k))
+        rows, n, (k, p) = self._rows, self._rows.shape[0], self.sums.shape
+        S, steps, out = cupy.ascontiguousarray(self.sums.T), cupy.empty((TABLED, p, k)), cupy.empty((n, k))
         if isinstance(rows, SparseRows):
             stored = rows.indptr, rows.indices, rows.data, int_(0)
         else:
             stored = NULL, NULL, rows.X, int_(rows.X.shape[1])
-        tabled = by_feature, long_(p * k), int_(TABLED), steps
-        launch("entropy_steps", -(-p * k // THREADS), THREADS, *tabled, value=stored[2])
-        given = *stored, int_(p), by_feature, steps, int_(TABLED), int_(k), long_(n), int_(lanes)
+        launch("entropy_steps", -(-p * k // THREADS), THREADS, S, long_(p * k), int_(TABLED), steps, value=stored[2])
+        given = *stored, int_(p), S, steps, int_(TABLED), int_(k), long_(n), int_(_lanes(k))
         launch_rows("entropy_rises", n, *given, self.labels, self._weights, out, value=stored[2])
         return out
 
@@ -326,14 +308,13 @@ class FrozenRows:
 class Trial:
     """Tries the moves of all rows of a block at once, against the sums as they are. Their divergence has moves."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Any) -> None:
         self.block = block
         self.masses, self.squares = block.backend.row_term(block.rows, lambda x, j: x), block.squares()
 
     def __call__(self, labels: Array, k: int) -> Array:
         """As :meth:`Backend.trial` says, on the host."""
-        block, moves = self.block, self.block.divergence.moves
-        assert moves is not None, "refused for other divergences"
+        block = self.block
         on_card = cupy.asarray(labels, dtype=np.int32)
         weights = cupy.where(on_card >= 0, block.fixed_weights, 0.0)
         on_card = cupy.maximum(on_card, 0)
@@ -343,7 +324,7 @@ class Trial:
             for first in range(start, stop, TRIED_AT_A_TIME):
                 here = slice(first, min(first + TRIED_AT_A_TIME, stop))
                 part = _some(rows, here.start - start, here.stop - start)
-                out[here] = moves.gaining(FrozenRows(self, part, here, sums, on_card, weights))
+                out[here] = block.divergence.moves.gaining(FrozenRows(self, part, here, sums, on_card, weights))
         return np.asarray(to_host(out))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -91,25 +92,21 @@ class Crew:
 
 @lru_cache(maxsize=64)
 def crew_for(p: int, itemsize: int, k: int, shared: int) -> Crew | None:
-    """A crew for k clusters of p features whose registers and tiles fit; None if there is none.
-
-    ``itemsize`` is the size of an entry, ``shared`` the bytes of shared memory that a block can have.
-    """
+    """A crew for k clusters of p features whose registers and tiles fit into that many bytes, or None."""
     if k > MOST_CLUSTERS or p * itemsize % 16:
         return None
     slices, tiles = -(-p // 32), -(-k // 8)
-    for scorers in (4, 3, 2):
-        for labels in (1, 2, 3, 4):
-            # Registers of an adder (templates and sums of its labels, and two rows), and of a scorer.
-            registers = max(4 * slices * (labels + 1) + 40, 12 * tiles + 50)
-            warps = 4 * (512 // (-(-registers // 8) * 8))
-            adders = min(warps - scorers - 1, MOST_ADDERS)
-            if registers > 248 or adders * labels < k:
-                continue
-            crews = (Crew(scorers, adders, labels, tiles, places, p) for places in range(MOST_PLACES, 2, -1))
-            fitting = next((crew for crew in crews if crew.shared(itemsize) <= shared), None)
-            if fitting is not None:
-                return fitting
+    for scorers, labels in product((4, 3, 2), (1, 2, 3, 4)):
+        # Registers of an adder (templates and sums of its labels, and two rows), and of a scorer.
+        registers = max(4 * slices * (labels + 1) + 40, 12 * tiles + 50)
+        warps = 4 * (512 // (-(-registers // 8) * 8))
+        adders = min(warps - scorers - 1, MOST_ADDERS)
+        if registers > 248 or adders * labels < k:
+            continue
+        crews = (Crew(scorers, adders, labels, tiles, places, p) for places in range(MOST_PLACES, 2, -1))
+        fitting = next((crew for crew in crews if crew.shared(itemsize) <= shared), None)
+        if fitting is not None:
+            return fitting
     return None
 
 
@@ -136,35 +133,20 @@ def rows_at_once(width: int, size: int, labels: int, most: int) -> int:
 
 def label_rows(rows: DenseRows, B: Any) -> Any:
     """The best template of each row; the lowest index wins a tie. → (n,)"""
-    (n, pitch), k = rows.X.shape, len(B)
+    (n, pitch), k, ahead = rows.X.shape, len(B), AHEAD[rows.X.itemsize]
     tiles = -(-k // 8)
-    macros = {
-        "FEATURES": pitch,
-        "COLUMNS": rows.shape[1],
-        "TILES": tiles,
-        "SCORERS": SCORERS,
-        "AHEAD": AHEAD[rows.X.itemsize],
-    }
     blocks, shared = min(processors(), -(-n // (16 * SCORERS))), 32 * tiles * template_pitch(pitch)
     labels = cupy.empty(n, np.int32)
     args = rows.X, long_(n), rows.norms, B, int_(k), labels
-    launch("label_dense", blocks, 32 * SCORERS, *args, value=rows.X, shared=shared, **macros)
+    macros = {"FEATURES": pitch, "COLUMNS": rows.shape[1], "TILES": tiles, "SCORERS": SCORERS}
+    launch("label_dense", blocks, 32 * SCORERS, *args, value=rows.X, shared=shared, AHEAD=ahead, **macros)
     return labels
 
 
 def sum_rows(
-    rows: DenseRows,
-    labels: Any,
-    weights: Any,
-    k: int,
-    B: Any = None,
-    scores: Any = None,
-    by_score: bool = False,
+    rows: DenseRows, labels: Any, weights: Any, k: int, B: Any = None, scores: Any = None, by_score: bool = False
 ) -> Any:
-    """Σ weights·x over the rows of each label, and perhaps times their scores. → (k, p)
-
-    With templates ``B``, the scores of the rows against their own ones are written to ``scores`` (n,).
-    """
+    """Σ weights·x by label, perhaps times the scores against the own templates B, written to ``scores``. → (k, p)"""
     X, (n, pitch), size = rows.X, rows.X.shape, rows.X.itemsize
     quads = -(-min(pitch, MOST_SUMMED if B is None else MOST_SCORED) // 128)
     pieces = -(-pitch // (128 * quads))

@@ -20,13 +20,12 @@ class GpuHull(Hull):
     """A hull whose inner products, weights and distances stay on the GPU. It needs :meth:`bytes_needed` there."""
 
     def __init__(self, block: Block, most: int) -> None:
-        n = len(block)
         self._squares: Any = block.squares()
         usable = block.usable(self._squares)
         self._number = int(usable.sum())
         self._residuals: Any = cupy.where(usable, self._squares, -1.0)  # the others come last, whatever the order
-        self._products: Any = cupy.zeros((most + 1, n))
-        self._weights: Any = cupy.zeros((n, most + 1))
+        self._products: Any = cupy.zeros((most + 1, len(block)))
+        self._weights: Any = cupy.zeros((len(block), most + 1))
         self._weights[:, 0] = 1.0
 
     @staticmethod

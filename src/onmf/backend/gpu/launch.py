@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 try:
-    import cupy
+    import cupy as cupy
 except ImportError:  # making a GpuBackend says what is missing
     cupy = None
 
@@ -20,31 +20,25 @@ int_, long_ = np.int32, np.int64  # an int and a long long of CUDA
 NULL = np.uint64(0)  # a null pointer
 _guard = Lock()  # held while a kernel is compiled: otherwise, each thread of Dask would compile it
 
+# Source files of the kernels that are not in kernels.cu.
 FILES = {
     "step_dense": ("screen.cuh", "step.cu"),
     "label_dense": ("screen.cuh", "label.cu"),
     "sum_dense": ("sum.cu",),
     "project_on_hull": ("hull.cu",),
 }
-"""Source files of the kernels that are not in kernels.cu."""
 
 
 def launch(
-    name: str,
-    blocks: int | tuple[int, ...],
-    threads: int,
-    *args: Any,
-    value: Any = None,
-    shared: int = 0,
-    **macros: int,
+    name: str, grid: int | tuple[int, int], threads: int, *args: Any, value: Any = None, shared: int = 0, **macros: int
 ) -> None:
     """Launch a kernel, compiled for the type of ``value`` and for macros."""
-    grid = blocks if isinstance(blocks, tuple) else (blocks,)
-    if 0 in grid:
+    blocks = grid if isinstance(grid, tuple) else (grid,)
+    if 0 in blocks:
         return
     with _guard:
         kernel = _compiled(name, None if value is None else value.dtype.char, tuple(macros.items()), shared > UNASKED)
-    kernel(grid, (threads,), args, shared_mem=shared)
+    kernel(blocks, (threads,), args, shared_mem=shared)
 
 
 def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:

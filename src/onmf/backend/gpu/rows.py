@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import finalize
 
 import numpy as np
@@ -37,11 +37,9 @@ BUFFERS = 3  # blocks on the GPU at one time: one is worked on, and others arriv
 COPIED_AT_A_TIME = 1 << 21  # entries that a thread copies into a page-locked buffer at a time
 
 _guard = Lock()
+# Number of users and the array itself, by address and size. The array must live until its pages are unlocked.
 _locked: dict[tuple[int, int], list[Any]] = {}
-"""Number of users and the array itself, by address and size. The array must live until its pages are unlocked."""
-
-_released: deque[tuple[int, int]] = deque()
-"""Address and size of arrays that have one user less."""
+_released: deque[tuple[int, int]] = deque()  # address and size of arrays that have one user less
 
 
 @dataclass
@@ -72,17 +70,11 @@ class DenseRows:
 
     @classmethod
     def padded(cls, X: Any, dtype: Any, norms: Any = None) -> DenseRows:
-        """Rows of an array (n, p) on the GPU, padded so that each begins at a multiple of 16 bytes.
-
-        Without that, a step has to read them twice. They are not padded if the GPU has no room for it.
-        """
+        """Rows of an array on the GPU, each from a multiple of 16 bytes on: else a step has to read them twice."""
         (n, p), pitch = X.shape, -(-X.shape[1] // 4) * 4  # a multiple of 16 bytes in float32
         if p != pitch:
-            try:
+            with suppress(cupy.cuda.memory.OutOfMemoryError):  # without room for it they are not padded
                 wide = cupy.empty((n, pitch), dtype)
-            except cupy.cuda.memory.OutOfMemoryError:
-                pass
-            else:
                 wide[:, :p] = X
                 wide[:, p:] = 0
                 return cls(wide, norms, p)
@@ -132,23 +124,15 @@ def place_whole(X: Any) -> Rows:
     )
 
 
-class Units(NamedTuple):
-    """How the entries by feature are divided into stretches of at most UNIT entries, each of which a warp adds up."""
-
-    starts: Any  # (number of stretches,) bounds of each
-    stops: Any
-    of_feature: Any  # (p + 1,) the first stretch of each feature
-
-
-def make_units(counts: Array) -> Units:
-    """Divide features with these numbers of entries (p,) into stretches."""
+def make_units(counts: Array) -> tuple[Any, ...]:
+    """Stretches of features with these numbers of entries: beginnings, ends, and the first of each feature (p + 1,)."""
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     numbers = -(-np.diff(bounds) // UNIT)
     of_feature = np.concatenate([[0], np.cumsum(numbers)])
     feature = np.repeat(np.arange(len(numbers)), numbers)
     starts = bounds[feature] + (np.arange(len(feature)) - of_feature[feature]) * UNIT
     stops = np.minimum(starts + UNIT, bounds[feature + 1])
-    return Units(*(cupy.asarray(a.astype(np.int64)) for a in (starts, stops, of_feature)))
+    return tuple(cupy.asarray(array.astype(np.int64)) for array in (starts, stops, of_feature))
 
 
 def by_feature(rows: SparseRows) -> tuple[Any, Any]:
@@ -158,21 +142,18 @@ def by_feature(rows: SparseRows) -> tuple[Any, Any]:
         rows.units = make_units(to_host(cupy.bincount(rows.indices, minlength=p)) if entries else np.zeros(p, np.int64))
     row_of = cupy.empty(entries, np.int32)
     launch_rows("row_of_entry", n, rows.indptr, long_(n), row_of)
-    order = cupy.argsort(rows.indices, kind="stable")
     columns = cupy.empty_like(row_of), cupy.empty_like(rows.data)
-    args = order, long_(entries), row_of, rows.data, *columns
+    args = cupy.argsort(rows.indices, kind="stable"), long_(entries), row_of, rows.data, *columns
     launch("reorder", -(-entries // (4 * THREADS)), THREADS, *args, value=rows.data)
     return columns
 
 
 class PageLocks:
-    """C-contiguous arrays that are page-locked until :meth:`release`.
-
-    ``complete`` says whether all are locked. The system refuses some, such as files mapped for reading.
-    """
+    """C-contiguous arrays that are page-locked until :meth:`release`."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
         self._keys = list[tuple[int, int]]()
+        # The system refuses to lock some, such as files mapped for reading.
         self.complete = all(_lock(array, self._keys) for array in arrays)
         if not self.complete:
             self.release()
@@ -204,11 +185,9 @@ def _lock(array: Array, keys: list[tuple[int, int]]) -> bool:
 
 
 def _unlock_released() -> None:
-    """Unlock arrays without users.
-
-    The garbage collector may call this at any point, even in the thread that has the guard. It must not wait for the
-    guard then: whoever has it comes here afterwards.
-    """
+    """Unlock arrays without users."""
+    # The garbage collector may call this at any point, even in the thread that has the guard. It must not wait for the
+    # guard then: whoever has it comes here afterwards.
     while _released and _guard.acquire(blocking=False):
         try:
             while _released:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from onmf.divergence import FloatArray
 
-from ..base import COUNTED, Assignment, Block, Drift, Run, RunState, StepSums, Templates, largest_change
+from ..base import COUNTED, Assignment, Drift, Run, RunState, StepSums, Templates, largest_change
 from .dense import Crew, can_screen, crew_for, label_rows, sum_rows
 from .launch import NULL, THREADS, combine, cupy, int_, largest_shared, launch, long_, or_null, processors
 from .rows import DenseRows, Rows, StreamedRows, pinned
@@ -19,24 +20,26 @@ from .rows import DenseRows, Rows, StreamedRows, pinned
 TALLIED = 1024  # rows that a warp counts
 STRETCHES = 264  # groups of rows of an array that one kernel assigns and sums, at most
 
+# Share of float32 rows in one duty of a crew from which on two reads are faster, without and with weights by score.
+# Measured on an H200. With float64 rows, one read is always faster.
 MOST_OF_A_DUTY = {False: 0.26, True: 0.13}
-"""Share of float32 rows in one duty of a crew from which on two reads are faster, without and with weights by score.
-Measured on an H200. With float64 rows, one read is always faster."""
 
+# Copies to the host in flight, with the event that ends each. The host may drop a step before its copy is done, but
+# the memory that the copy writes to must live until then.
 _copies: deque[tuple[Any, FloatArray]] = deque()
-"""Copies to the host in flight, with the event that ends each. The host may drop a step before its copy is done, but
-the memory that the copy writes to must live until then."""
 
 
 class GpuRun(Run):
     """A run whose labels, scales and sums stay on the card."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
-        self._sizes: Any = None  # of the clusters in the last step
-        self._last: Callable[[], FloatArray] | None = None  # table of the last step, which may be on its way
-        self._earlier: Callable[[], FloatArray] | None = None  # of the step before
-        self._plain: bool | None = None
+    _sizes: Any = None  # of the clusters in the last step
+    _last: Callable[[], FloatArray] | None = None  # returns the table of the last step, which may be on its way
+    _earlier: Callable[[], FloatArray] | None = None  # the same for the step before
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether all row weights are one and stay so."""
+        return self.block.divergence.fixed_weights and bool((self.block.fixed_weights == 1).all())
 
     def step(self, templates: Templates) -> StepSums:
         block = self.block
@@ -45,8 +48,6 @@ class GpuRun(Run):
             self._earlier, self._last = self._last, step.arriving
             return step
         labels, scales = cupy.empty(len(block), np.int32), cupy.empty(len(block))
-        if block.divergence.fixed_weights:
-            self._unless_plain(block.fixed_weights)  # once, not for each part
         total: StepSums | None = None
         for start, stop, rows in block.rows:
             part = self._part(rows, slice(start, stop))
@@ -60,25 +61,17 @@ class GpuRun(Run):
 
     def _part(self, rows: Rows, where: slice) -> GpuRun:
         """A run over the rows that are on the card at the moment."""
-
-        def cut(array: Any) -> Any:
-            return array[where] if np.ndim(array) else array
-
+        whole = self.block
+        terms = {name: term[where] if np.ndim(term) else term for name, term in whole.terms.items()}
         block = replace(
-            self.block,
-            rows=rows,
-            source=None,
-            shape=rows.shape,
-            weights=None if self.block.weights is None else self.block.weights[where],
-            terms={name: cut(term) for name, term in self.block.terms.items()},
-            constants=self.block.constants[where],
+            whole, rows=rows, source=None, shape=rows.shape, weights=None, terms=terms, constants=whole.constants[where]
         )
-        if self.block.own_weights is not None:
-            vars(block)["own_weights"] = self.block.own_weights[where]  # on the card already
-        if self.block.divergence.fixed_weights:
-            vars(block)["fixed_weights"] = self.block.fixed_weights[where]
+        if whole.own_weights is not None:  # the sample weights are on the card already
+            vars(block)["own_weights"] = whole.own_weights[where]
+        if whole.divergence.fixed_weights:
+            vars(block)["fixed_weights"] = whole.fixed_weights[where]
         part = GpuRun(block)
-        part._plain, part._sizes = self._plain, self._sizes
+        vars(part).update(_plain=self._plain, _sizes=self._sizes)  # computed once, not for each part
         if self.state is not None:
             part.state = RunState(*(array[where] for array in self.state))
         return part
@@ -115,23 +108,21 @@ class GpuRun(Run):
             return None
         if rows.norms is None:
             rows.norms = np.sqrt(block.backend.row_term(rows, lambda x, j: np.square(x))).astype(np.float32)
-        weights = None if divergence.score_weights else block.fixed_weights
-        factors = block.own_weights if weights is None else self._unless_plain(weights)
-        B = templates.B
+        by_score, B = divergence.score_weights, templates.B
+        weights = block.own_weights if by_score else block.fixed_weights
+        factors = None if self._plain else weights
         if crew is not None:
-            labels, best, sums = self._label_and_sum(crew, rows, B, factors, weights is None)
+            labels, best, sums = self._label_and_sum(crew, rows, B, factors, by_score)
         else:
             labels, best = label_rows(rows, B), cupy.empty(rows.shape[0])
-            sums = sum_rows(rows, labels, factors, k, B, best, weights is None)
+            sums = sum_rows(rows, labels, factors, k, B, best, by_score)
         step = self.count(block.assignment(labels, best), k, sums)
         self._sizes = step.on_device("counts")
         return step
 
     def lopsided(self, crew: Crew, k: int) -> bool:
-        """Whether so many rows are in one cluster that a crew is slower than two reads.
-
-        The host does not wait for the last step. So this looks at the one before, whose counts have arrived.
-        """
+        """Whether so many rows are in one cluster that a crew is slower than two reads."""
+        # The host does not wait for the last step. So this looks at the one before, whose counts have arrived.
         if self._earlier is None or self.block.rows.X.itemsize != 4:
             return False
         counts = self._earlier()[COUNTED.index("counts")]
@@ -167,13 +158,7 @@ class GpuRun(Run):
         return lambda: 0.0 if step.empty.all() else largest_change(before[~step.empty], new[~step.empty])
 
     def sums(self, weights: FloatArray, k: int) -> Any:
-        return super().sums(self._unless_plain(weights), k)
-
-    def _unless_plain(self, weights: Any) -> Any:
-        """The weights, or None if all are one and stay so."""
-        if self._plain is None:
-            self._plain = self.block.divergence.fixed_weights and bool((weights == 1).all())
-        return None if self._plain else weights
+        return super().sums(None if self._plain else weights, k)
 
     def tally(self, assignment: Assignment, weights: FloatArray, k: int) -> Any:
         n, labels = len(assignment.labels), cupy.asarray(assignment.labels, dtype=np.int32)
