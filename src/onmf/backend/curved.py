@@ -5,8 +5,8 @@
 
 Zeros of the rows occur in sums of ψ and of μ² φ''(μ) over all features, or over all rows of a cluster. :class:`Curves`
 computes these and the sums over the nonzeros as they are defined, the oracle, and :class:`CpuCurves` at the cost of the
-nonzeros. Sums over all features are one function of log a for each cluster, and sums over all rows of a
-cluster one function of log c: sums of one function over products of two sets of numbers.
+nonzeros. Sums over all features are one function of log a for each cluster, and sums over all rows of a cluster one
+function of log c: sums of one function over products of two sets of numbers.
 
     F(t) = Σ_j w_j f(e^t c_j) = Σ_j w_j g(t + s_j),   g(u) = f(e^u),   s_j = log c_j
 

@@ -91,10 +91,11 @@ def always_float32(dtype: np.dtype[Any]) -> bool:
 
 def exact_float_type(values: Any) -> np.dtype[Any]:
     """float32 if it represents all these numbers exactly, else float64."""
+    if always_float32(values.dtype):
+        return np.dtype(np.float32)
     flat = values.reshape(-1)
     parts = (flat[start : start + ENTRIES_AT_A_TIME] for start in range(0, flat.size, ENTRIES_AT_A_TIME))
-    exact = always_float32(values.dtype) or all(map(_exact_in_float32, parts))
-    return np.dtype(np.float32 if exact else np.float64)
+    return np.dtype(np.float32 if all(map(_exact_in_float32, parts)) else np.float64)
 
 
 def _exact_in_float32(values: Any) -> bool:
@@ -225,10 +226,9 @@ class StreamedRows:
 
     def __init__(self, source: Any, entries: int) -> None:
         self.shape, self.sparse = source.shape, issparse(source)
-        n, p = self.shape
         names = ("data", "indices", "indptr") if self.sparse else ()
         self.arrays: dict[str, Array] = {name: getattr(source, name) for name in names} or {"data": source.reshape(-1)}
-        before = source.indptr if self.sparse else np.arange(n + 1, dtype=np.int64) * p
+        before = source.indptr if self.sparse else np.arange(source.shape[0] + 1, dtype=np.int64) * source.shape[1]
         self.cuts = cuts_of(before, entries)
         self.bounds = [(int(before[a]), int(before[b])) for a, b in self.cuts]
         self._stream = cupy.cuda.Stream(non_blocking=True)
