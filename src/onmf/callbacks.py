@@ -69,7 +69,7 @@ class FitReporter(Listener):
                 estimator=self.estimator,
                 reconstruction_attributes=lambda: {
                     "cluster_centers_": centroids.copy(),
-                    "_divergence": self.divergence,
+                    "divergence_": self.divergence,
                 },
                 **self.arguments,
             )

@@ -21,7 +21,7 @@ from onmf.data import Engine, Part, get_engine, in_blocks
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.parts import PartsEngine
 from onmf.divergence import Array, FloatArray, get_divergence
-from onmf.estimator import ONMF, number_of_runs, settings_of
+from onmf.estimator import ONMF, settings_of
 from onmf.fit import Clustering, Listener
 from onmf.fit.describe import losses_of
 from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
@@ -120,7 +120,7 @@ def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
 def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: bool = False) -> list[Clustering]:
     """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted."""
     divergence = get_divergence(model.beta_loss, model.smoothing)
-    settings = settings_of(model, n_runs=number_of_runs(model))
+    settings = settings_of(model)
     _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)

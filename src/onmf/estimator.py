@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, Self
@@ -131,6 +131,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         With ``init="consensus"``, how well its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
     clustering_ : Clustering
         The result as one object, with the paper's ``W`` and ``H``.
+    divergence_ : Divergence
+        The divergence that the fit minimised.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features,) array of str
@@ -153,7 +155,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     2
     """
 
-    _divergence: Divergence  # that the fit minimised
+    divergence_: Divergence
 
     def __init__(
         self,
@@ -190,8 +192,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.sparse_output = sparse_output
         self.verbose = verbose
 
-    @interrupt.all_or_nothing
-    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Cluster the rows of ``X``.
 
@@ -210,7 +210,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         self : ONMF
         """
-        return _fit(self, X, sample_weight)
+        return fit_model(self, X, sample_weight)
 
     @available_if(lambda model: model._learns_from_batches())
     @interrupt.all_or_nothing
@@ -254,30 +254,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         True
         """
         check_parameters(self)
-        divergence = get_divergence(self.beta_loss, self.smoothing)
         if in_parts(X):
             raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
         known: Stream | None = getattr(self, "_stream", None)
         if known is None and hasattr(self, "cluster_centers_"):
             known = Stream(np.array(to_host(self.cluster_centers_), dtype=np.float64))
-        divergence = with_estimate(divergence, None if known is None else self._divergence)
-        if known is not None and (divergence != self._divergence or len(known.centroids) != self.n_clusters):
+        divergence = get_divergence(self.beta_loss, self.smoothing)
+        divergence = with_estimate(divergence, None if known is None else self.divergence_)
+        if known is not None and (divergence != self.divergence_ or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
         engine, data = prepare_data(self, X, divergence, sample_weight, reset=known is None, warn=True)
         if known is None:
             check_rows(data.shape[0], self.n_clusters)
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            start = seeds_of_run(data, settings_of(self, seeds=np.array([seed])), Listener())
+            start = seeds_of_run(data, settings_of(self, self.init), Listener())
             assert isinstance(start, Seeds), "starts that move rows were refused"
             known = Stream(np.array(divergence.initial_centroids(start.centroids), dtype=np.float64, order="C"))
         else:  # learn() changes a copy, so a failure leaves the model as it was
             known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, data, float(self.forgetting), batch)
-        self._stream, self._divergence = known, divergence
+        self._stream = known
         clustering = describe_batch(known, data, step, self.get_params(deep=False))
         warn_about(clustering, self.max_iter)
-        adopt_clustering(self, clustering, engine.name)
-        return self
+        return adopt_clustering(self, clustering, engine.name, divergence)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Cluster the rows of ``X`` and return their labels.
@@ -407,15 +405,12 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             import cupy
 
             return H @ cupy.asarray(W)
-        dense = 8 * H.shape[0] * W.shape[1]
+        bytes_of = {"dense": 8 * H.shape[0] * W.shape[1]}
         if issparse(H):
-            entries = np.count_nonzero(W, axis=1)
-            sparse = 16 * int(np.bincount(H.indices, minlength=len(W)) @ entries)
-            if sparse < dense:
-                _check_memory(sparse, "sparse", H.shape[0], W.shape[1])
-                return csr_array(H) @ csr_array(W)
-        _check_memory(dense, "dense", H.shape[0], W.shape[1])
-        return H @ W
+            bytes_of["sparse"] = 16 * int(np.bincount(H.indices, minlength=len(W)) @ np.count_nonzero(W, axis=1))
+        form = min(bytes_of, key=bytes_of.__getitem__)
+        _check_memory(bytes_of[form], f"{form} result, {H.shape[0]} × {W.shape[1]},")
+        return H @ W if form == "dense" else csr_array(H) @ csr_array(W)
 
     @interrupt.heeding
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -443,7 +438,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         data = self._data(X, sample_weight)
-        smoothed = self._divergence.smooth(data.to_device(self.cluster_centers_), at_least=MIN_SMOOTHING)
+        smoothed = self.divergence_.smooth(data.to_device(self.cluster_centers_), at_least=MIN_SMOOTHING)
         losses, weights = data.total(total_loss, smoothed)
         return -float(losses / weights)
 
@@ -485,25 +480,19 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE} for k, top in enumerate(tops)]
 
-    @property
-    def divergence_(self) -> Divergence:
-        """The divergence that the fit minimised."""
-        check_is_fitted(self)
-        return self._divergence
-
     @interrupt.heeding
     def _map_rows(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
         check_is_fitted(self)
         data = self._data(X, warn=True)
         found = data.map_rows(function, data.to_device(self.cluster_centers_), *args)
-        if data.zeros and not self._divergence.absolute:  # Dask has read nothing yet
+        if data.zeros and not self.divergence_.absolute:  # Dask has read nothing yet
             warn_zero_rows(data.zeros, len(found[0]))
         return found
 
     def _data(self, X: Any, sample_weight: Any = None, *, warn: bool = False) -> Data:
         """New data as the engine holds them, with the features of the centroids."""
-        data = prepare_data(self, X, self._divergence, sample_weight, warn=warn).data
+        data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn).data
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
             raise ValueError(
@@ -531,19 +520,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             A copy, with ``engine="auto"`` if it was ``"gpu"``, or an engine or backend object.
         """
         check_is_fitted(self)
-        model, own = copy(self), vars(self)
-        arrays = {field.name: getattr(self.clustering_, field.name) for field in fields(self.clustering_)}
-        values = {id(value): value for value in (*own.values(), *arrays.values())}
-        on_host = {
-            key: to_host(value.compute() if hasattr(value, "__dask_graph__") else value)
-            for key, value in values.items()
-        }
-        for name, value in own.items():
-            setattr(model, name, on_host[id(value)])
-        model.clustering_ = replace(self.clustering_, **{name: on_host[id(value)] for name, value in arrays.items()})
+        model = copy(self)
+        model.init = to_host(self.init)
         if isinstance(self.engine, Engine | Backend) or self.engine == "gpu":
             model.engine = "auto"
-        return model
+        on_host = {
+            name: to_host(value.compute() if hasattr(value, "__dask_graph__") else value)
+            for name, value in vars(self.clustering_).items()
+        }
+        return adopt_clustering(model, replace(self.clustering_, **on_host), self.engine_, self.divergence_)
 
     def save(self, path: str | os.PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the fitted model to a file, atomically; :func:`onmf.load` reads it.
@@ -578,7 +563,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             path,
             SavedModel(
                 parameters=self.get_params(deep=False),
-                divergence=self._divergence,
+                divergence=self.divergence_,
                 clustering=self.to_cpu().clustering_,
                 engine=self.engine_,
                 feature_names=None if names is None else [str(name) for name in names],
@@ -602,9 +587,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         tags.input_tags.positive_only = domain != "real"
         return tags
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "cluster_centers_")
-
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
@@ -619,61 +601,46 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return True
 
 
-def adopt_clustering(model: ONMF, clustering: Clustering, engine: str) -> None:
-    """Set the fitted attributes of an estimator from a result, and the name of the engine that computed it."""
-    model.clustering_, model.cluster_centers_, model.engine_ = clustering, clustering.centroids, engine
-    for name in (
-        "labels",
-        "scales",
-        "n_iter",
-        "history",
-        "stop_reason",
-        "init_rows",
-        "margins",
-        "n_sweeps",
-        "agreement",
-    ):
+def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence: Divergence) -> Any:
+    """Set the fitted attributes of an estimator: a result, the name of the engine that ran, and the divergence."""
+    model.clustering_, model.engine_, model.divergence_ = clustering, engine, divergence
+    model.cluster_centers_, model.reconstruction_err_ = clustering.centroids, clustering.objective
+    values = ("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement")
+    for name in values:
         setattr(model, f"{name}_", getattr(clustering, name))
-    model.reconstruction_err_ = clustering.objective
     if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
         del model.reconstruction_err_
-
-
-def _fit(
-    model: ONMF, X: Any, weights: Any = None, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit
-) -> ONMF:
-    check_parameters(model)
-    divergence = get_divergence(model.beta_loss, model.smoothing)
-    start = model.init if init is None else init
-    check_moves(model.refine, start, divergence)
-    n_runs = number_of_runs(model) if init is None else 1
-    if in_parts(X):
-        check_for_parts(model.refine, start)
-    chosen, data = prepare_data(model, X, divergence, weights, engine=engine, reset=True, warn=True)
-    check_rows(data.shape[0], model.n_clusters)
-    settings = settings_of(model, init=start, n_runs=n_runs)
-    voters = settings.n_consensus if isinstance(start, str) and start == "consensus" else 0
-    reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters))
-    again = partial(prepare_data, model, X, sample_weight=weights, engine=engine, reset=True)
-    clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
-    reporter.report_search(clustering)
-    model._divergence = divergence
-    adopt_clustering(model, clustering, chosen.name)
-    for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
-        model.__dict__.pop(stale, None)
-    reporter.end()
     return model
 
 
 @interrupt.all_or_nothing
 @with_callbacks
-def fit_model(model: ONMF, X: Any, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit) -> ONMF:
-    """Fit an estimator in another way than its parameters name. The parameters do not change.
+def fit_model(
+    model: ONMF, X: Any, weights: Any = None, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit
+) -> Any:
+    """Fit an estimator, if need be in another way than its parameters name. The parameters do not change.
 
     An ``engine`` replaces that of the estimator. With ``init``, first centroids, the fit is a single run.
     ``compute(data, settings, listener)`` replaces :func:`onmf.fit.fit`.
     """
-    return _fit(model, X, engine=engine, init=init, compute=compute)
+    check_parameters(model)
+    divergence = get_divergence(model.beta_loss, model.smoothing)
+    settings = settings_of(model, init)
+    check_moves(model.refine, settings.init, divergence)
+    if in_parts(X):
+        check_for_parts(model.refine, settings.init)
+    chosen, data = prepare_data(model, X, divergence, weights, engine=engine, reset=True, warn=True)
+    check_rows(data.shape[0], model.n_clusters)
+    voters = settings.n_consensus if isinstance(settings.init, str) and settings.init == "consensus" else 0
+    reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters))
+    again = partial(prepare_data, model, X, sample_weight=weights, engine=engine, reset=True)
+    clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
+    reporter.report_search(clustering)
+    adopt_clustering(model, clustering, chosen.name, divergence)
+    for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
+        vars(model).pop(stale, None)
+    reporter.end()
+    return model
 
 
 def load(path: str | os.PathLike[str]) -> ONMF:
@@ -698,15 +665,13 @@ def load(path: str | os.PathLike[str]) -> ONMF:
         If the file is not a model, is damaged, or was written by a newer version.
     """
     saved = read_model(path)
+    model = ONMF(**saved.parameters)
     try:
-        if unknown := sorted(set(saved.parameters) - set(ONMF().get_params())):
-            raise ValueError(f"unknown parameters: {', '.join(unknown)}")
-        model = ONMF(**saved.parameters)
         check_parameters(model)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise damaged(path, error) from error
-    model._divergence, model.extra_, model.provenance_ = saved.divergence, saved.extra, saved.provenance
-    adopt_clustering(model, saved.clustering, saved.engine)
+    model.extra_, model.provenance_ = saved.extra, saved.provenance
+    adopt_clustering(model, saved.clustering, saved.engine, saved.divergence)
     model.n_features_in_ = saved.clustering.centroids.shape[1]
     if saved.feature_names is not None:
         model.feature_names_in_ = np.array(saved.feature_names, dtype=object)
@@ -735,46 +700,41 @@ def check_parameters(model: Any) -> None:
     )
 
 
-def settings_of(model: Any, *, init: Any = None, n_runs: int = 1, seeds: Array | None = None) -> Settings:
-    """The settings of a fit with these parameters.
-
-    ``init`` replaces that of the model, for a single run. Without ``seeds``, random ones are drawn.
-    """
-    if seeds is None:
-        seeds = check_random_state(model.random_state).randint(np.iinfo(np.int32).max, size=n_runs)
+def settings_of(model: Any, init: Any = None) -> Settings:
+    """The settings of a fit with these parameters. An ``init`` replaces that of the model, for a single run."""
+    n_runs = _number_of_runs(model) if init is None else 1
     return Settings(
         n_clusters=model.n_clusters,
         init=model.init if init is None else init,
-        seeds=seeds,
+        seeds=check_random_state(model.random_state).randint(np.iinfo(np.int32).max, size=n_runs),
         plan=Plan(model.max_iter, model.tol, model.refine),
         n_consensus=model.n_consensus,
         parameters=model.get_params(deep=False),
     )
 
 
-def number_of_runs(model: Any) -> int:
+def _number_of_runs(model: Any) -> int:
     """The number of runs: ``n_init``, or 1 for a deterministic start."""
     start, n_init = get_start(model.init), int(model.n_init)
-    assert start is not None, "init was checked"
-    if n_init > 1 and start.by_runs:
+    if n_init == 1 or start is None or start.random:
+        return n_init
+    if start.by_runs:
         raise ValueError(
             f"n_init={n_init} is not allowed with init={model.init!r}: a consensus is one start made of many runs. Set "
             "n_consensus to their number instead."
         )
-    if n_init > 1 and not start.random:
-        names = sorted(name for name, start in STARTS.items() if start.random)
-        warn(
-            f"n_init={n_init} runs would all be the same from a deterministic start: running once. Use one of "
-            f"{', '.join(map(repr, names))} as init.",
-            RuntimeWarning,
-        )
-        return 1
-    return n_init
+    names = sorted(name for name, start in STARTS.items() if start.random)
+    warn(
+        f"n_init={n_init} runs would all be the same from a deterministic start: running once. Use one of "
+        f"{', '.join(map(repr, names))} as init.",
+        RuntimeWarning,
+    )
+    return 1
 
 
 def needs_all_rows(init: Any) -> bool:
     """Whether a start needs all rows in memory."""
-    start = STARTS.get(init) if isinstance(init, str) else None
+    start = get_start(init)
     return start is not None and (start.by_runs or start.moves_rows)
 
 
@@ -799,14 +759,14 @@ def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
     return H if sparse else H.toarray()
 
 
-def _check_memory(needed: int, form: str, n: int, p: int) -> None:
-    """Refuse to create an array that cannot fit in memory."""
+def _check_memory(needed: int, what: str) -> None:
+    """Refuse to create what needs so many bytes if it cannot fit in memory."""
     try:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # not known on this system
         return
     if needed > available:
         raise MemoryError(
-            f"The {form} result, {n} × {p}, would take {needed / 1e9:.1f} GB, and this machine has "
-            f"{available / 1e9:.1f} GB: transform back fewer rows at a time."
+            f"The {what} would take {needed / 1e9:.1f} GB, and this machine has {available / 1e9:.1f} GB: transform "
+            "back fewer rows at a time."
         )
