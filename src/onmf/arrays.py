@@ -24,11 +24,6 @@ def read_only_view(array: Array) -> Array:
     return array
 
 
-CUPY_MISSING = (
-    "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, whichever fits the driver)."
-)
-
-
 def on_gpu(array: Any) -> bool:
     """Whether this is an array or a sparse matrix of CuPy."""
     return type(array).__module__.partition(".")[0] in ("cupy", "cupyx")
@@ -60,17 +55,16 @@ def import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise ImportError(CUPY_MISSING) from error
+        raise ImportError(
+            "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, as the driver needs)."
+        ) from error
     try:
-        number = cupy.cuda.runtime.getDeviceCount()
+        capability = int(cupy.cuda.Device().compute_capability)  # 80 for 8.0
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise RuntimeError(f"engine='gpu' found no GPU ({error}). Use engine='cpu'.") from error
-    if number == 0:
-        raise RuntimeError("engine='gpu' found no GPU. Use engine='cpu'.")
-    capability = cupy.cuda.Device().compute_capability
-    if int(capability) < 80:
+    if capability < 80:
         raise RuntimeError(
-            f"engine='gpu' needs a GPU of compute capability 8.0 or higher, and this one has {capability[:-1]}."
-            f"{capability[-1]}. Use engine='cpu'."
+            f"engine='gpu' needs a GPU of compute capability 8.0 or higher, and this one has {capability / 10}. Use "
+            "engine='cpu'."
         )
     return cupy

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from onmf.divergence import Divergence, FloatArray
-from onmf.fit import Clustering, Iteration, Listener
+from onmf.fit import Iteration, Listener
 from onmf.fit.restarts import Watch
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
@@ -34,8 +34,7 @@ class FitReporter(Listener):
         self.estimator, self.divergence, self.several = estimator, divergence, n_init > 1
         self.listening = bool(getattr(estimator, "_skl_callbacks", None))
         self.arguments = {"X": X, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
-        self.root: Any = None
-        self.run: Any = None
+        self.root = self.run = None
         if hasattr(estimator, "_init_callback_context"):
             self.root = estimator._init_callback_context(max_subtasks=n_init if self.several else estimator.max_iter)
             self.root.call_on_fit_task_begin(estimator=estimator, **self.arguments)
@@ -64,21 +63,12 @@ class FitReporter(Listener):
             return False
         task = self.run.subcontext(task_name="iteration")
         task.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
-        return bool(
-            task.call_on_fit_task_end(
-                estimator=self.estimator,
-                reconstruction_attributes=lambda: {
-                    "cluster_centers_": centroids.copy(),
-                    "divergence_": self.divergence,
-                },
-                **self.arguments,
-            )
+        stop = task.call_on_fit_task_end(
+            estimator=self.estimator,
+            reconstruction_attributes=lambda: {"cluster_centers_": centroids.copy(), "divergence_": self.divergence},
+            **self.arguments,
         )
-
-    def report_search(self, clustering: Clustering) -> None:
-        """Report the end of the local search, if there was one."""
-        if self.estimator.verbose and clustering.n_sweeps:
-            print(f"local search: {clustering.n_sweeps} sweeps, objective {clustering.objective:.9g}")
+        return bool(stop)
 
     def end_run(self) -> None:
         """Report the end of the run."""
@@ -87,7 +77,11 @@ class FitReporter(Listener):
         self.run = None
 
     def end(self) -> None:
-        """Report the end of the fit, when the estimator has all its attributes."""
+        """Report the end of the local search and of the fit, when the estimator has all its attributes."""
+        if self.estimator.verbose and self.estimator.n_sweeps_:
+            print(
+                f"local search: {self.estimator.n_sweeps_} sweeps, objective {self.estimator.reconstruction_err_:.9g}"
+            )
         self.end_run()
         if self.root is not None:
             self.root.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=dict, **self.arguments)

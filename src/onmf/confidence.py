@@ -26,7 +26,7 @@ from onmf.fit import Clustering, Listener
 from onmf.fit.describe import losses_of
 from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
 from onmf.fit.solve import seeds_of_run
-from onmf.io.rules import Rule, is_array, number, optional
+from onmf.io.rules import Rule, array, number, optional
 
 REFITS = 8  # fits from other random starts
 CALIBRATION_ROWS = 10_000  # at most, on which these fits run
@@ -70,14 +70,11 @@ class Calibration:
 
 def calibration_rules(k: int) -> dict[str, Rule]:
     """Rules for the entries of a model file."""
-    shares = Rule(
-        lambda a: is_array(a, "f") and a.shape == (k,) and bool(((a >= 0) & (a <= 1)).all()),
-        f"{k} numbers from 0 to 1",
-    )
+    shares = optional(array(("float32", "float64"), k, low=0, high=1))
     return {
         "temperature": optional(number(*TEMPERATURES)),
-        "confidence_low": optional(shares),
-        "confidence_high": optional(shares),
+        "confidence_low": shares,
+        "confidence_high": shares,
     }
 
 
@@ -124,8 +121,8 @@ def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: b
     _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)
-    data = data.fork() if single_threaded else data
-    return list(runs(data, start, settings.seeds, replace(settings.plan, thorough=thorough), search=search))
+    plan = replace(settings.plan, thorough=thorough)
+    return list(runs(data.fork() if single_threaded else data, start, settings.seeds, plan, search=search))
 
 
 @interrupt.heeding
@@ -193,9 +190,8 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     # The loss can have more than one minimum: look around first.
     limit = np.log(MAX_RATIO)
     grid = np.linspace(-limit, limit, 9)
-    best = grid[int(np.argmin([loss(place) for place in grid]))]
-    step = grid[1] - grid[0]
-    bounds = (max(best - step, -limit), min(best + step, limit))
+    best, step = min(grid, key=loss), grid[1] - grid[0]
+    bounds = np.clip([best - step, best + step], -limit, limit)
     temperature = gap * float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
     return Calibration(temperature, *_lines(_probability(chances, labels, temperature), together, labels, k))
 

@@ -321,8 +321,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        (labels,) = self._map_rows(X, best_labels)
-        return labels
+        return self._map_rows(X, best_labels)[0]
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that belongs to the divergence.
@@ -345,11 +344,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         probabilities : (n, n_clusters) array
             Rows sum to one.
         """
-        check_is_fitted(self)
         if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        (chances,) = self._map_rows(X, probabilities, float(temperature))
-        return chances
+        return self._map_rows(X, probabilities, float(temperature))[0]
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -502,8 +499,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
     def _output(self, labels: Any, scales: Any) -> Any:
         k = len(self.cluster_centers_)
-        form = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-        frame = form != "default"  # scikit-learn makes frames from arrays in memory only
+        asked = {"transform": get_config()["transform_output"]} | getattr(self, "_sklearn_output_config", {})
+        frame = asked["transform"] != "default"  # scikit-learn makes frames from arrays in memory only
         sparse = self.sparse_output and not frame
         if hasattr(labels, "map_blocks"):
             like = csr_array((0, k)) if sparse else np.empty((0, k))
@@ -557,8 +554,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         array([0, 1], dtype=int32)
         """
         check_is_fitted(self)
-        entries = getattr(self, "extra_", {}) if extra is None else extra
-        names = getattr(self, "feature_names_in_", None)
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         write_model(
             path,
             SavedModel(
@@ -566,8 +562,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
                 divergence=self.divergence_,
                 clustering=self.to_cpu().clustering_,
                 engine=self.engine_,
-                feature_names=None if names is None else [str(name) for name in names],
-                extra={"kind": "matrix", **entries},
+                feature_names=names or None,
+                extra={"kind": "matrix", **(getattr(self, "extra_", {}) if extra is None else extra)},
                 provenance=provenance(),
             ),
         )
@@ -635,7 +631,6 @@ def fit_model(
     reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters))
     again = partial(prepare_data, model, X, sample_weight=weights, engine=engine, reset=True)
     clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
-    reporter.report_search(clustering)
     adopt_clustering(model, clustering, chosen.name, divergence)
     for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
         vars(model).pop(stale, None)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import issparse
-from scipy.special import xlogy
-from sklearn.metrics import mutual_info_score
+from scipy.special import rel_entr
+from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -119,15 +119,13 @@ def compare_classes(classes: Sequence[str | None], labels: Array, n_clusters: in
     both = [i for i, name in enumerate(classes) if name is not None and labels[i] >= 0]
     if not both:
         return None
-    y, own = np.array([classes[i] for i in both], dtype=str), labels[both]
-    names, of_class = np.unique(y, return_inverse=True)
-    table = np.zeros((len(names), n_clusters), dtype=np.int64)
-    np.add.at(table, (of_class, own), 1)
+    names, of_class = np.unique([str(classes[i]) for i in both], return_inverse=True)
+    own = labels[both]
     return Comparison(
-        **compare(y, own, n_clusters=n_clusters).numbers(),  # type: ignore[arg-type]
+        **compare(of_class, own, n_clusters=n_clusters).numbers(),  # type: ignore[arg-type]
         classes=names.tolist(),
-        table=table,
-        matched={int(cluster): str(name) for cluster, name in match_clusters(y, own).items()},
+        table=np.bincount(of_class * n_clusters + own, minlength=len(names) * n_clusters).reshape(-1, n_clusters),
+        matched={cluster: str(names[of]) for cluster, of in match_clusters(of_class, own).items()},
     )
 
 
@@ -156,40 +154,17 @@ def compare(y_true: ArrayLike, y_pred: ArrayLike, *, n_clusters: int | None = No
     >>> scores.purity, scores.accuracy
     (1.0, None)
     """
-    table = _contingency(y_true, y_pred).astype(np.float64)
-    classes, clusters = table.sum(axis=1), table.sum(axis=0)
-    shared = float(mutual_info_score(None, None, contingency=table))
-    homogeneity, completeness = (_known(shared, sizes) for sizes in (classes, clusters))
-    both = homogeneity + completeness
-    equal = len(classes) == (len(clusters) if n_clusters is None else n_clusters)
+    table = _contingency(y_true, y_pred)
+    classes, clusters = (np.unique(labels, return_inverse=True)[1] for labels in (y_true, y_pred))
+    homogeneity, completeness, nmi = homogeneity_completeness_v_measure(classes, clusters)
     return Scores(
-        ari=_adjusted_rand(table),
-        nmi=2 * homogeneity * completeness / both if both > 0 else 0.0,
-        homogeneity=homogeneity,
-        completeness=completeness,
+        ari=float(adjusted_rand_score(classes, clusters)),
+        nmi=min(float(nmi), 1.0),
+        homogeneity=min(float(homogeneity), 1.0),
+        completeness=min(float(completeness), 1.0),
         purity=float(table.max(axis=0).sum() / table.sum()),
-        accuracy=clustering_accuracy(y_true, y_pred) if equal else None,
+        accuracy=clustering_accuracy(classes, clusters) if len(table) == (n_clusters or table.shape[1]) else None,
     )
-
-
-def _known(shared: float, sizes: FloatArray) -> float:
-    """The share of the entropy of groups of these sizes that the shared information explains."""
-    shares = sizes / sizes.sum()
-    entropy = -float(xlogy(shares, shares).sum())
-    return min(max(shared / entropy, 0.0), 1.0) if entropy > 0 else 1.0
-
-
-def _adjusted_rand(table: FloatArray) -> float:
-    """The adjusted Rand index of a table of classes and clusters."""
-
-    def pairs(sizes: FloatArray) -> float:
-        return float((sizes * (sizes - 1)).sum()) / 2
-
-    together, by_class, by_cluster = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    all_pairs = pairs(table.sum(keepdims=True))
-    by_chance = by_class * by_cluster / all_pairs if all_pairs else 0.0
-    most = (by_class + by_cluster) / 2
-    return (together - by_chance) / (most - by_chance) if most > by_chance else 1.0
 
 
 def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
@@ -352,20 +327,14 @@ def kl_divergence(X: Any, Y: Any) -> float:
     -------
     float
     """
-    X, Y = (A if issparse(A) else np.asarray(A) for A in (X, Y))
+    X, Y = (A.tocsr() if issparse(A) else np.asarray(A) for A in (X, Y))
     if X.shape != Y.shape:
         raise ValueError(f"X has shape {X.shape} and Y has shape {Y.shape}: they must be equal.")
-    totals = float(Y.sum(dtype=np.float64) - X.sum(dtype=np.float64))
-    if issparse(X):
-        X = X.tocoo()
-        x = np.asarray(X.data, dtype=np.float64)
-        y = np.asarray((Y.tocsr() if issparse(Y) else Y)[X.row, X.col], dtype=np.float64).ravel()
-    else:
-        x = np.asarray(X, dtype=np.float64)
-        y = np.asarray(Y.toarray() if issparse(Y) else Y, dtype=np.float64)
-    if (x < 0).any() or (Y.data if issparse(Y) else y).min(initial=0) < 0:
+    if any((A.data if issparse(A) else A).min(initial=0) < 0 for A in (X, Y)):
         raise ValueError("The Kullback-Leibler divergence needs X ≥ 0 and Y ≥ 0: remove or clip negative entries.")
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(x, y, out=np.full_like(x, np.inf), where=y > 0)
-    ratio[x == 0] = 1.0
-    return float(xlogy(x, ratio).sum()) + totals
+    totals = float(Y.sum(dtype=np.float64) - X.sum(dtype=np.float64))
+    x, y = X, Y.toarray() if issparse(Y) else Y
+    if issparse(X):
+        entries = X.tocoo()
+        x, y = entries.data, np.asarray(Y[entries.row, entries.col]).ravel()
+    return float(rel_entr(x, y, dtype=np.float64).sum()) + totals

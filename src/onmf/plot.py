@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,8 +154,7 @@ def plot_confusion(
         ax.set_xticks(range(len(order)), ticks, rotation=40, ha="right", rotation_mode="anchor", parse_math=False)
     for text, cluster in zip(ax.get_xticklabels(), shown, strict=True):
         text.set_color(colours[cluster] if colours else INK)
-    ax.set_xlabel("cluster")
-    ax.set_ylabel("class")
+    ax.set(xlabel="cluster", ylabel="class")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -190,17 +190,16 @@ def plot_selection(selection: Selection) -> Any:
         "objective": ("objective (lower is better)", selection.objective, None),
         "bic": ("BIC (lower is better)", selection.bic, None),
     }
-    known = [name for name in curves if name in selection.chosen]
-    known.sort(key=lambda name: name != selection.criterion)
+    chosen = selection.chosen
+    known = sorted((name for name in curves if name in chosen), key=lambda name: name != selection.criterion)
     _, axes = plt.subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
     for ax, name in zip(axes, known, strict=True):
         title, values, error = curves[name]
         ax.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
         if error is not None:
             ax.fill_between(selection.candidates, values - error, values + error, color=BAR, alpha=0.15, linewidth=0)
-        k = selection.chosen[name]
-        ax.axvline(k, color=FAINT, linestyle=":", linewidth=1)
-        ax.set_title(f"{title}: {k}", fontsize=9, color=INK)
+        ax.axvline(chosen[name], color=FAINT, linestyle=":", linewidth=1)
+        ax.set_title(f"{title}: {chosen[name]}", fontsize=9, color=INK)
         ax.set_xlabel("clusters", fontsize=8, color=INK)
         ax.tick_params(labelsize=8, colors=INK)
         ax.spines[["top", "right"]].set_visible(False)
@@ -280,20 +279,14 @@ def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progres
     except ImportError as error:
         raise ImportError(f"The map needs openTSNE: pip install 'onmf[{extra}]'.") from error
     late = LATE if len(components) < MANY else LATE // 2
-    done = 0
-
-    def show(iteration: int, error: float, embedding: Any) -> None:
-        nonlocal done
-        done += SHOWN
-        progress("map", min(done / (EARLY + late), 1.0))
-
+    done = count(SHOWN, SHOWN)
     found = TSNE(
         perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
         initialization=rescale(first_two(components)),
         early_exaggeration_iter=EARLY,
         n_iter=late,
         n_jobs=n_threads if len(components) > ONE_THREAD else 1,
-        callbacks=show,
+        callbacks=lambda iteration, error, embedding: progress("map", min(next(done) / (EARLY + late), 1.0)),
         callbacks_every_iters=SHOWN,
         random_state=seed,
     ).fit(components)
@@ -302,6 +295,5 @@ def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progres
 
 def first_two(components: FloatArray) -> FloatArray:
     """Return the first two components; zeros for those that are missing. → (n, 2)"""
-    plane = np.zeros((len(components), 2))
-    plane[:, : components.shape[1]] = components[:, :2]
-    return plane
+    missing = max(2 - components.shape[1], 0)
+    return np.pad(components[:, :2], ((0, 0), (0, missing))).astype(np.float64)
