@@ -32,16 +32,17 @@ class FitReporter(Listener):
 
     def __init__(self, estimator: Any, divergence: Divergence, X: Any, sample_weight: Any, n_init: int) -> None:
         self.estimator, self.divergence, self.several = estimator, divergence, n_init > 1
-        self.listening = bool(getattr(estimator, "_skl_callbacks", None))
-        self.arguments = {"X": X, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        self.arguments = {"estimator": estimator, "X": X, "metadata": metadata}
         self.root = self.run = None
         if hasattr(estimator, "_init_callback_context"):
             self.root = estimator._init_callback_context(max_subtasks=n_init if self.several else estimator.max_iter)
-            self.root.call_on_fit_task_begin(estimator=estimator, **self.arguments)
+            self.root.call_on_fit_task_begin(**self.arguments)
 
     @property
     def watch(self) -> Watch | None:
-        return self.iteration if self.listening or self.estimator.verbose else None
+        listening = getattr(self.estimator, "_skl_callbacks", None)
+        return self.iteration if listening or self.estimator.verbose else None
 
     def begin_run(self) -> None:
         """Report the beginning of a run."""
@@ -49,7 +50,7 @@ class FitReporter(Listener):
         self.run = self.root
         if self.root is not None and self.several:
             self.run = self.root.subcontext(task_name="run", max_subtasks=self.estimator.max_iter)
-            self.run.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
+            self.run.call_on_fit_task_begin(**self.arguments)
 
     def iteration(self, run: int, iteration: Iteration, centroids: FloatArray) -> bool:
         """Report the end of an iteration. → whether a callback asks to stop"""
@@ -62,9 +63,8 @@ class FitReporter(Listener):
         if self.run is None:
             return False
         task = self.run.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
+        task.call_on_fit_task_begin(**self.arguments)
         stop = task.call_on_fit_task_end(
-            estimator=self.estimator,
             reconstruction_attributes=lambda: {"cluster_centers_": centroids.copy(), "divergence_": self.divergence},
             **self.arguments,
         )
@@ -73,7 +73,7 @@ class FitReporter(Listener):
     def end_run(self) -> None:
         """Report the end of the run."""
         if self.run is not None and self.several:
-            self.run.call_on_fit_task_end(estimator=self.estimator, **self.arguments)
+            self.run.call_on_fit_task_end(**self.arguments)
         self.run = None
 
     def end(self) -> None:
@@ -84,4 +84,4 @@ class FitReporter(Listener):
             )
         self.end_run()
         if self.root is not None:
-            self.root.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=dict, **self.arguments)
+            self.root.call_on_fit_task_end(reconstruction_attributes=dict, **self.arguments)

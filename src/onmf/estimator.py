@@ -23,17 +23,7 @@ from onmf.data import Data, Engine
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.validate import check_container, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, get_divergence, number
-from onmf.fit import STARTS, Assigned, Clustering, Listener, Plan, Settings, fit
-from onmf.fit.describe import (
-    MIN_SMOOTHING,
-    best_labels,
-    distinctiveness,
-    labels_and_scales,
-    labels_scales_and_margins,
-    membership,
-    probabilities,
-    total_loss,
-)
+from onmf.fit import STARTS, Assigned, Clustering, Listener, Plan, Settings, describe, fit
 from onmf.fit.restarts import check_moves, check_rows
 from onmf.fit.solve import Compute, fit_estimating, get_start, seeds_of_run, warn_about, with_estimate
 from onmf.fit.starts import Seeds
@@ -60,40 +50,37 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         vary more than Poisson counts, ``"bernoulli"`` or ``"exponential"``. A number is the β of a β-divergence. An
         object of :mod:`onmf.divergence`, such as ``Bregman(phi, slope, curvature)``, brings its own parameters.
     init : str, array or callable, default="snpa"
-        How to choose the first centroids. ``"snpa"``: the rows that the successive nonnegative projection algorithm
-        chooses, deterministic. ``"++"``: rows drawn with probability proportional to their loss under the rows drawn
-        before. ``"random"``: rows drawn with equal probability. ``"random-partition"``: the sums of a random partition.
-        ``"bisection"``: all rows are halved by a local search, then again and again the cluster whose halves lower the
-        objective most; for Kullback–Leibler and cosine. With ``refine="local-search"`` it is as good as a random
-        partition, and faster for many rows and clusters. ``"consensus"``: the clusters that ``n_consensus`` runs from
-        random partitions agree on. It takes the time of these runs and finds the best clusters, especially with
-        ``refine="local-search"``. An array gives the centroids, one row each, in any scale. A callable is called as
-        ``init(X, n_clusters, random_state=...)`` and returns such an array.
+        The first centroids. ``"snpa"``: rows that the successive nonnegative projection algorithm chooses,
+        deterministic. ``"++"``: rows drawn in proportion to their loss under the rows drawn before. ``"random"``: rows
+        drawn with equal probability. ``"random-partition"``: the sums of a random partition. ``"bisection"``: local
+        searches halve all rows, then always the cluster whose halves lower the objective most; for Kullback–Leibler and
+        cosine. With ``refine="local-search"`` it is as good as a random partition, and faster for many rows and
+        clusters. ``"consensus"``: what ``n_consensus`` runs from random partitions agree on. It takes the time of these
+        runs and finds the best clusters, especially with ``refine="local-search"``. An array: the centroids, one row
+        each, in any scale. A callable: ``init(X, n_clusters, random_state=...)`` returns such an array.
     n_init : int, default=1
         Number of runs from different random starts; the one with the lowest objective is kept.
     max_iter : int, default=100
         Maximum number of iterations of a run.
     tol : float, default=1e-6
-        Stop when the matrix of scales changes by less than this in the Frobenius norm, and the share of rows that
-        change cluster is not larger than this either; 0 runs to a fixed point.
+        Stop when H changes by less than this in the Frobenius norm, and at most this share of the rows changes cluster;
+        0 runs to a fixed point.
     refine : None or "local-search", default=None
-        Refinement after the loop. None does none, as in the paper. ``"local-search"`` moves single rows to other
-        clusters while the objective falls, which finds better optima; for Kullback–Leibler and cosine.
+        What follows the loop: nothing, as in the paper; or single rows move to other clusters while the objective
+        falls, which finds better optima, for Kullback–Leibler and cosine.
     n_consensus : int, default=30
         Number of runs that vote if ``init="consensus"``.
     smoothing : float, default=1e-3
-        The ε that keeps a zero in a centroid from costing infinity. Only 0 < β ≤ 1 needs it. It is added to centroids
-        of sum 1.
+        The ε that is added to centroids of sum 1, so that a zero does not cost infinity. Only 0 < β ≤ 1 needs it.
     engine : str, Engine or Backend, default="auto"
-        Where the rows are held and what computes on them: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain
-        NumPy; for data in parts ``"blocks"`` or ``"dask"``. ``"auto"`` chooses by the data: the GPU for CuPy arrays,
-        whose results are CuPy arrays, and the CPU for all others in memory.
+        What holds the rows and computes: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy; for data in
+        parts ``"blocks"`` or ``"dask"``. ``"auto"``: the GPU for CuPy arrays, whose results are such, else the CPU.
     n_threads : int or None, default=None
         Threads; None uses all cores. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
     forgetting : float, default=0.9
-        Factor by which :meth:`partial_fit` multiplies the sums of earlier batches at each new batch; 1 forgets nothing.
+        Factor of the sums of earlier batches at each new batch of :meth:`partial_fit`; 1 forgets nothing.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse array. If ``set_output`` asks for a frame, it returns that.
     verbose : int, default=0
@@ -123,8 +110,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     init_rows_ : (n_clusters,) array of int or None
         Rows of X that were the first centroids; None if these were not rows.
     margins_ : (n,) array
-        How much worse the best other cluster is for each row, per unit of the row (for counts: per word). A small
-        margin means an uncertain assignment.
+        How much worse the best other cluster is for each row, per unit (for counts: per word); small if unsure.
     n_sweeps_ : int
         Sweeps of the local search over the rows; 0 without one.
     agreement_ : Agreement or None
@@ -198,11 +184,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame; Dask collection; or callable
-            Data. Integers, float32 and float64 are used as they are, and so are canonical CSR and C-ordered arrays.
-            Data larger than memory: a Dask array, frame, bag or list of delayed blocks, or a callable that returns
-            batches of rows, the same ones each time, like :func:`onmf.datasets.open_shards`.
-        y : None
-            Ignored.
+            Integers, float32, float64, canonical CSR and C-ordered arrays are not copied. Data larger than memory: a
+            Dask array, frame, bag or list of delayed blocks, or a callable that returns the same batches of rows each
+            time, like :func:`onmf.datasets.open_shards`.
+        y : ignored
         sample_weight : (n,) array, optional
             Weight of each row; a row of weight 2 counts as two equal rows.
 
@@ -219,16 +204,14 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
         The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. A model that was fitted or
         loaded starts from its centroids, and forgets the rows behind them. Each batch is assigned under the current
-        centroids. The sums by cluster, from which the centroids are computed, are multiplied by ``forgetting``, and
-        those of the batch are added. To pass over the batches several times, give each batch a name: a batch that
-        comes again under its name replaces its earlier sums.
+        centroids; its sums by cluster are added to the earlier ones, times ``forgetting``. For several passes, name the
+        batches: one that comes again under its name replaces its earlier sums.
 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
             The batch.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : (n,) array, optional
             Weight of each row.
         batch : hashable, optional
@@ -309,33 +292,30 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def predict(self, X: Any) -> Array:
         """The cluster of each row of ``X``, by the assignment rule alone.
 
-        After ``refine="local-search"`` some training rows are in another cluster than the rule gives them, because that
-        lowers the objective. ``labels_``, :meth:`fit_predict` and :meth:`fit_transform` give the refined clusters.
+        A local search puts some training rows into other clusters than the rule: ``labels_``, :meth:`fit_predict` and
+        :meth:`fit_transform` have these.
 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
-            Data.
 
         Returns
         -------
         labels : (n,) array of int
         """
-        return self._map_rows(X, best_labels)[0]
+        return self._map_rows(X, describe.best_labels)[0]
 
     def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that belongs to the divergence.
 
-        With loss_k the divergence of a row from cluster k, it is proportional to exp(−loss_k / temperature). For counts
-        and Kullback–Leibler at temperature 1 that is the posterior of a multinomial mixture with equal weights. That
-        model treats the words of a row as independent, so the probabilities of long rows are nearly always 0 or 1.
-        Words of real texts are not independent: a temperature of about the number of words that occur together (10 to
-        100) gives more useful probabilities.
+        It is proportional to exp(−loss / temperature). For counts and Kullback–Leibler at temperature 1 that is the
+        posterior of a multinomial mixture with equal weights. That model treats the words of a row as independent, so
+        long rows have probabilities near 0 or 1. For real texts a temperature of about the number of words that occur
+        together (10 to 100) is more useful.
 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
-            Data.
         temperature : float, default=1.0
             Divides the losses; greater than 0.
 
@@ -346,7 +326,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        return self._map_rows(X, probabilities, float(temperature))[0]
+        return self._map_rows(X, describe.probabilities, float(temperature))[0]
 
     def transform(self, X: Any) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -354,13 +334,12 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
-            Data.
 
         Returns
         -------
         H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
-        return self._output(*self._map_rows(X, labels_and_scales))
+        return self._output(*self._map_rows(X, describe.labels_and_scales))
 
     def assign(self, X: Any) -> Assigned:
         """The cluster, scale and margin of each row of ``X``, in one pass.
@@ -368,7 +347,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
-            Data.
 
         Returns
         -------
@@ -376,7 +354,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
             in ``margins_``.
         """
-        return Assigned(*self._map_rows(X, labels_scales_and_margins))
+        return Assigned(*self._map_rows(X, describe.labels_scales_and_margins))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``.
@@ -413,19 +391,14 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus the mean loss of the rows of ``X``: higher is better.
 
-        The centroids are smoothed and normalised first. Otherwise a word that does not occur in a cluster would cost
-        infinity.
-
-        Compare scores only between models with the same features and the same divergence. The loss is a sum over
-        features, so a smaller vocabulary gives a higher score, whatever the clusters are: a grid search must not
-        choose the vocabulary by it.
+        The centroids are smoothed first, so that a word that a cluster does not have costs less than infinity. Compare
+        scores only between models with the same features and divergence: the loss is a sum over features, so a smaller
+        vocabulary gives a higher score, whatever the clusters are.
 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
-            Data.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : (n,) array, optional
             Weight of each row.
 
@@ -435,44 +408,41 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         data = self._data(X, sample_weight)
-        smoothed = self.divergence_.smooth(data.to_device(self.cluster_centers_), at_least=MIN_SMOOTHING)
-        losses, weights = data.total(total_loss, smoothed)
+        smoothed = self.divergence_.smooth(data.to_device(self.cluster_centers_), at_least=describe.MIN_SMOOTHING)
+        losses, weights = data.total(describe.total_loss, smoothed)
         return -float(losses / weights)
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
         """The most distinctive features of each cluster: those that set it apart from the data as a whole.
 
-        With c the centroid and q the sum of the fitted data, both normalised to sum 1, the weight of feature j is ``c_j
-        log(c_j / q_j)``: its contribution to the Kullback–Leibler divergence of the cluster from the whole. Centroids
-        with negative entries are ranked by the size of their entries instead.
+        With c the centroid and q the sum of the fitted data, both of sum 1, the weight of feature j is ``c_j log(c_j /
+        q_j)``: its part of the divergence of the cluster from the whole. Centroids with negative entries are ranked by
+        the size of their entries instead.
 
         Parameters
         ----------
         n : int, default=10
             Number of features for each cluster.
         feature_names : (n_features,) array of str, optional
-            Names, for instance ``vectorizer.get_feature_names_out()``. By default those of the fitted data, else
-            ``"x0"``, ``"x1"``, …
+            By default the names of the fitted data, else ``"x0"``, ``"x1"``, …
 
         Returns
         -------
         list of dict
-            For each cluster, the weights of its features by name, the most distinctive first; fewer than ``n`` if fewer
-            features set it apart.
+            For each cluster, the weights of at most ``n`` features by name, the most distinctive first.
         """
         check_is_fitted(self)
         if not is_integer(n) or n < 1:
             raise ValueError(f"n={n!r} is not allowed: n must be an integer, at least 1.")
         centroids = to_host(self.cluster_centers_)
         p = centroids.shape[1]
-        if feature_names is None:
-            feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
-        names = [str(name) for name in feature_names]
+        known = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
+        names = [str(name) for name in (known if feature_names is None else feature_names)]
         if len(names) != p:
             raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
         if len(set(names)) < p:
             raise ValueError("feature_names holds the same name twice: give every feature its own name.")
-        weights = distinctiveness(centroids, to_host(self.clustering_.masses))
+        weights = describe.distinctiveness(centroids, to_host(self.clustering_.masses))
         sizes = np.abs(weights) if (centroids < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE} for k, top in enumerate(tops)]
@@ -530,17 +500,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def save(self, path: str | os.PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the fitted model to a file, atomically; :func:`onmf.load` reads it.
 
-        The file has no pickle and no code. It is a zip of parameters and metadata as JSON, and arrays as ``.npy``, each
-        with a checksum.
+        The file has no pickle and no code: a zip of JSON and ``.npy`` arrays, each with a checksum.
 
         Parameters
         ----------
         path : str or path
             The file; ``.onmf`` is the usual extension.
         extra : mapping, optional
-            More entries to save with the model, by name: arrays of numbers, and values that JSON supports. ``"kind"``
-            says what the data are (``"matrix"`` by default). A loaded model has them as ``extra_``, and saves them
-            again by default.
+            More entries by name: arrays of numbers, and values that JSON supports. ``"kind"`` says what the data are
+            (``"matrix"`` by default). A loaded model has them as ``extra_``, and saves them again by default.
 
         Examples
         --------
@@ -651,8 +619,8 @@ def load(path: str | os.PathLike[str]) -> ONMF:
     Returns
     -------
     ONMF
-        The fitted model. ``extra_`` has the entries saved along with it and the ``"kind"`` of its data;
-        ``provenance_`` says when and with which versions it was written.
+        The fitted model, with ``extra_``, the entries saved along with it and the ``"kind"`` of its data, and
+        ``provenance_``: when and with which versions it was written.
 
     Raises
     ------
@@ -673,26 +641,32 @@ def load(path: str | os.PathLike[str]) -> ONMF:
     return model
 
 
+CHECKS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (
+        ("n_clusters", "n_init", "n_consensus", "max_iter"),
+        lambda value: is_integer(value) and 1 <= value < 2**31,
+        "an integer, at least 1 and below 2**31",
+    ),
+    (("tol", "smoothing"), lambda value: 0 <= number(value) < np.inf, "a number, at least 0"),
+    (("forgetting",), lambda value: 0 < number(value) <= 1, "a number greater than 0, at most 1"),
+    (("sparse_output",), lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    (("verbose",), lambda value: isinstance(value, Integral) and int(value) >= 0, "an integer, at least 0"),
+    (
+        ("init",),
+        lambda value: get_start(value) is not None,
+        f"one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
+    ),
+)
+"""Names of parameters, whether a value is allowed, and what it must be."""
+
+
 def check_parameters(model: Any) -> None:
     """Refuse invalid parameters before any data are read."""
-
-    def require(valid: bool, name: str, what: str) -> None:
-        if not valid:
-            raise ValueError(f"{name}={getattr(model, name)!r} is not allowed: {name} must be {what}.")
-
-    for name in ("n_clusters", "n_init", "n_consensus", "max_iter"):
-        value = getattr(model, name)
-        require(is_integer(value) and 1 <= value < 2**31, name, "an integer, at least 1 and below 2**31")
-    for name in ("tol", "smoothing"):
-        require(0 <= number(getattr(model, name)) < np.inf, name, "a number, at least 0")
-    require(0 < number(model.forgetting) <= 1, "forgetting", "a number greater than 0, at most 1")
-    require(isinstance(model.sparse_output, bool | np.bool_), "sparse_output", "True or False")
-    require(isinstance(model.verbose, Integral) and int(model.verbose) >= 0, "verbose", "an integer, at least 0")
-    require(
-        get_start(model.init) is not None,
-        "init",
-        f"one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
-    )
+    for names, allowed, what in CHECKS:
+        for name in names:
+            value = getattr(model, name)
+            if not allowed(value):
+                raise ValueError(f"{name}={value!r} is not allowed: {name} must be {what}.")
 
 
 def settings_of(model: Any, init: Any = None) -> Settings:
@@ -750,7 +724,7 @@ def is_integer(value: Any) -> bool:
 
 def one_column(labels: Array, scales: FloatArray, k: int, sparse: bool) -> Any:
     """The scale of each row in the column of its cluster. → (n, k)"""
-    H = membership(labels, scales, k)
+    H = describe.membership(labels, scales, k)
     return H if sparse else H.toarray()
 
 

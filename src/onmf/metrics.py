@@ -45,11 +45,10 @@ class Scores:
     completeness : float
         1 if all samples of a class are in the same cluster.
     purity : float
-        Share of the samples that are of the most frequent class of their cluster. It grows with the number of
-        clusters.
+        Share of the samples of the most frequent class of their cluster. It grows with the number of clusters.
     accuracy : float or None
-        Share of the samples whose cluster is matched with their class, one to one. None unless there are as many
-        clusters as classes: clusters without a class of their own would all count as wrong.
+        Share of the samples whose cluster is matched with their class, one to one; None unless there are as many
+        clusters as classes.
     """
 
     ari: float
@@ -134,10 +133,8 @@ def compare(y_true: ArrayLike, y_pred: ArrayLike, *, n_clusters: int | None = No
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample, as a number or a name.
-    y_pred : (n,) array
-        Cluster of each sample.
+    y_true, y_pred : (n,) arrays
+        Class and cluster of each sample, as numbers or names.
     n_clusters : int, optional
         Number of clusters, if some of them may have none of these samples.
 
@@ -172,10 +169,8 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample, as a number or a name.
-    y_pred : (n,) array
-        Cluster of each sample.
+    y_true, y_pred : (n,) arrays
+        Class and cluster of each sample, as numbers or names.
 
     Returns
     -------
@@ -197,14 +192,12 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Share of samples whose cluster is matched with their class, under the best one-to-one matching.
 
-    The numbers of clusters and classes may differ; samples of unmatched clusters or classes count as wrong.
+    Samples of unmatched clusters or classes count as wrong.
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample, as a number or a name.
-    y_pred : (n,) array
-        Cluster of each sample.
+    y_true, y_pred : (n,) arrays
+        Class and cluster of each sample, as numbers or names.
 
     Returns
     -------
@@ -255,10 +248,8 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
 
     Parameters
     ----------
-    truth : (r, bands) array
-        True spectra.
-    found : (s, bands) array
-        Found spectra, s ≥ r.
+    truth, found : (r, bands) and (s, bands) arrays
+        True and found spectra, s ≥ r.
 
     Returns
     -------
@@ -278,13 +269,12 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
 def mrsa(x: ArrayLike, y: ArrayLike) -> float:
     """Mean removed spectral angle, between 0 (equal up to offset and scale) and 100.
 
-    The angle is 100/π · arccos of the correlation of x and y. The paper's definition names the mean over the pixels,
-    but means the mean over the bands.
+    It is 100/π · arccos of the correlation of x and y. The paper names the mean over the pixels, but means the bands.
 
     Parameters
     ----------
     x, y : (bands,) arrays, or (r, bands) arrays
-        Two spectra; or true and found spectra, which are matched by the best permutation. Their angles are averaged.
+        Two spectra; or true and found ones, which are matched. Their angles are averaged.
 
     Returns
     -------
@@ -296,18 +286,14 @@ def mrsa(x: ArrayLike, y: ArrayLike) -> float:
     >>> mrsa([1, 2, 3], [1, 0, 1])
     50.0
     """
-    if np.ndim(x) == 1 and np.ndim(y) == 1:
-        x, y = np.asarray(x)[None], np.asarray(y)[None]
-    return match_spectra(x, y).mean
+    return match_spectra(np.atleast_2d(x), np.atleast_2d(y)).mean
 
 
 def _centred(spectra: ArrayLike, name: str) -> FloatArray:
     """Subtract the mean of each spectrum and scale it to unit length; a constant spectrum becomes zero."""
     S = np.asarray(spectra, dtype=np.float64)
     if S.ndim != 2:
-        raise ValueError(
-            f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), with one spectrum per row."
-        )
+        raise ValueError(f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), one per row.")
     S = S - S.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(S, axis=1, keepdims=True)
     return S / np.where(norms > 0, norms, 1.0)
@@ -318,10 +304,8 @@ def kl_divergence(X: Any, Y: Any) -> float:
 
     Parameters
     ----------
-    X : array or sparse matrix
-        Data, ≥ 0.
-    Y : array or sparse matrix of the same shape
-        Model, ≥ 0.
+    X, Y : arrays or sparse matrices of one shape
+        Data and model, ≥ 0.
 
     Returns
     -------

@@ -49,19 +49,15 @@ MODULES: dict[str, dict[str, str]] = {
 ATTRIBUTES = {
     "clusters": "labels",
     "set_aside": "unassigned",
-    "ids": "table.rows",
     "words": "features",
-    "classes": "table.classes",
-    "dates": "table.dates",
-    "lengths": "table.lengths",
-    "excerpts": "table.excerpts",
-    "vectorizer": "table.vectorizer",
     "plot_words": "plot_features",
     "plot_markers": "plot_features",
-    "barcodes": "table.barcodes",
+    "ids": "table.rows",
     "gene_names": "table.genes",
-    "X": "table.X",
-    "source": "table.source",
+    **{
+        name: f"table.{name}"
+        for name in ("classes", "dates", "lengths", "excerpts", "vectorizer", "barcodes", "X", "source")
+    },
 }
 """Old attributes of results, and the new ones."""
 

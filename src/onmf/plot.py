@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics.cluster import contingency_matrix
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from onmf.divergence import FloatArray
 from onmf.metrics import match_clusters
+from onmf.warn import import_optional
 
 if TYPE_CHECKING:
     from onmf.estimator import ONMF
@@ -60,10 +60,9 @@ def plot_top_features(
         In the order of the labels.
     """
     plt = pyplot()
-    check_is_fitted(model)
-    sizes = np.bincount(model.labels_, minlength=len(model.cluster_centers_))
     tops = model.top_features(n, feature_names)
     k = len(tops)
+    sizes = np.bincount(model.labels_, minlength=k)
     columns = min(columns, k)
     rows = -(-k // columns)
     figure, grid = plt.subplots(
@@ -129,12 +128,9 @@ def plot_confusion(
     of_class = [str(c) for c in (values if classes is None else classes)]
     if len(of_class) != len(values):
         raise ValueError(f"classes has {len(of_class)} names, but y_true has {len(values)} classes.")
-    check_consistent_length(y_true, labels)
-    table = contingency_matrix(y_true, labels)
-    matched = match_clusters(y_true, labels)
-    row = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
+    row = {cluster: np.searchsorted(values, of) for cluster, of in match_clusters(y_true, labels).items()}
     order = sorted(range(len(clusters)), key=lambda c: (row.get(clusters[c], len(values)), c))
-    table = table[:, order]
+    table = contingency_matrix(y_true, labels)[:, order]
     if ax is None:
         _, ax = plt.subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
     share = table / table.sum(axis=1, keepdims=True)
@@ -147,11 +143,9 @@ def plot_confusion(
         parse_math=False,  # a dollar sign in a name does not start a formula
     )
     shown = [clusters[c] for c in order]
-    if names is None:
-        ax.set_xticks(range(len(order)), [str(cluster) for cluster in shown])
-    else:
-        ticks = [names[cluster] for cluster in shown]
-        ax.set_xticks(range(len(order)), ticks, rotation=40, ha="right", rotation_mode="anchor", parse_math=False)
+    ticks = [str(cluster) if names is None else names[cluster] for cluster in shown]
+    turned = {} if names is None else {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(order)), ticks, parse_math=False, **turned)
     for text, cluster in zip(ax.get_xticklabels(), shown, strict=True):
         text.set_color(colours[cluster] if colours else INK)
     ax.set(xlabel="cluster", ylabel="class")
@@ -162,11 +156,7 @@ def plot_confusion(
 
 def pyplot() -> Any:
     """Import matplotlib's pyplot."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'onmf[report]'") from error
-    return plt
+    return import_optional("matplotlib.pyplot", "Pictures need matplotlib", "report")
 
 
 def plot_selection(selection: Selection) -> Any:
@@ -273,16 +263,12 @@ def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progres
     ``components`` (n, few) are sorted by falling variance. The same seed, number of threads and machine give the same
     map. ``extra`` is the extra of onmf that installs openTSNE, for the error if it is missing.
     """
-    try:
-        from openTSNE import TSNE
-        from openTSNE.initialization import rescale
-    except ImportError as error:
-        raise ImportError(f"The map needs openTSNE: pip install 'onmf[{extra}]'.") from error
+    openTSNE = import_optional("openTSNE", "The map needs openTSNE", extra)
     late = LATE if len(components) < MANY else LATE // 2
     done = count(SHOWN, SHOWN)
-    found = TSNE(
+    found = openTSNE.TSNE(
         perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
-        initialization=rescale(first_two(components)),
+        initialization=openTSNE.initialization.rescale(first_two(components)),
         early_exaggeration_iter=EARLY,
         n_iter=late,
         n_jobs=n_threads if len(components) > ONE_THREAD else 1,

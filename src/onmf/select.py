@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from scipy.stats import entropy
 from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.utils import check_random_state
@@ -26,6 +26,8 @@ from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_
 from onmf.fit import Plan
 from onmf.fit.restarts import runs
 from onmf.fit.starts import random_partitions
+from onmf.plot import plot_selection
+from onmf.warn import import_optional
 
 PRIOR_COUNTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Pseudo-counts, drawn from the whole data, that smooth a cluster's profile before it predicts; the best is used."""
@@ -87,21 +89,20 @@ def select_n_clusters(
     """Try numbers of clusters on counts, and choose one.
 
     The rows are halved at random. Each half is clustered by itself, and the rows of the other half are assigned to the
-    clusters. So there are two clusterings of all rows that have no row in common to learn from.
+    clusters. So two clusterings of all rows have no row in common to learn from.
 
-    *Information*: the bits about the rows that the two clusterings share, less the bits that only one of them has. A
-    burst of words in some documents makes a cluster in one half only, and does not count. *Stability*: the share of the
-    information that is reproduced. *Held-out likelihood*: one half of the words of a row that was not clustered
-    determines its cluster, and the cluster predicts the other half. *BIC*: the likelihood, with a penalty of
-    (log n) / 2 for each of the k (p − 1) parameters.
+    *Information*: the bits about the rows that the two share, less the bits that only one has. A burst of words in some
+    documents makes a cluster in one half only, and does not count. *Stability*: the share of the information that is
+    reproduced. *Held-out likelihood*: half of the words of a row that was not clustered determine its cluster, which
+    predicts the others. *BIC*: the likelihood, with a penalty of (log n) / 2 for each of the k (p − 1) parameters.
 
     Parameters
     ----------
     X : (n, n_features) array or sparse matrix of counts
         Data: integers ≥ 0, of any numeric type.
     candidates : iterable of int, optional
-        Numbers of clusters to try. By default a range that grows: from ``k_min`` to 16 at first, and twice as far while
-        the best number is in its upper half. Then numbers near the best are tried.
+        Numbers to try. By default a range that grows: from ``k_min`` to 16, then twice as far while the best number is
+        in its upper half. Then numbers near the best are tried.
     criterion : {"information", "held-out", "stability", "bic"}, default="information"
         What chooses the number. All are computed.
     k_min, k_max : int, default=2, None
@@ -111,21 +112,12 @@ def select_n_clusters(
     n_init : int, default=4
         Number of runs for each fit; the best is used.
     halves : {"features", "counts"}, default="features"
-        What determines the cluster of a held-out row: half of its features (words), or half of its counts (each feature
-        is halved at random). Halves of counts are independent only if the counts are Poisson. Words come in bursts, and
-        a burst would be in both halves.
+        What determines the cluster of a held-out row: half of its features (words), or of its counts (each feature is
+        halved at random). Halves of counts are independent only if these are Poisson: a burst of a word is in both.
     n_rows : int or None, default=4000
         Use at most this many rows, chosen at random; None for all.
-    refine : None or "local-search", default="local-search"
-        As in :class:`onmf.ONMF`. Divergences without a local search do without it.
-    max_iter : int, default=20
-        As in :class:`onmf.ONMF`.
-    beta_loss : str, float or Divergence, default="kullback-leibler"
-        The divergence by which the halves are clustered, as in :class:`onmf.ONMF`. The criteria do not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the halves and the runs.
-    n_threads : int or None, default=None
-        Threads; None uses all cores.
+    refine, max_iter, beta_loss, random_state, n_threads
+        How the halves are clustered, as in :class:`onmf.ONMF`. Divergences without a local search do without it.
     progress : callable, optional
         Called with the share of the work that is done. While the range grows, this is an estimate.
     verbose : int, default=0
@@ -240,11 +232,10 @@ def _columns(rows: Matrix, columns: Array) -> Matrix:
 
 def _thinned(rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
     """Two random halves of the counts."""
-    whole = (rows.data if issparse(rows) else rows).astype(np.int64)
-    half = rng.binomial(whole, 0.5)
-    if not issparse(rows):
-        return half, whole - half
-    first, second = (csr_array((data, rows.indices, rows.indptr), shape=rows.shape) for data in (half, whole - half))
+    first, second = rows.astype(np.int64), rows.astype(np.int64)
+    half, rest = (part.data if issparse(part) else part for part in (first, second))
+    half[...] = rng.binomial(half, 0.5)
+    rest -= half
     return first, second
 
 
@@ -272,8 +263,8 @@ def _carried_over(half: Half, own: Array, k: int) -> tuple[Array, float, float]:
 
     → the clusters of all rows, the mean log-likelihood of a count of the other half, and the objective of all rows
     """
-    block, others, labels = half.data.block, half.others, np.empty(len(half.inside), dtype=np.int64)
-    backend, divergence = block.backend, block.divergence
+    block, others = half.data.block, half.others
+    backend = block.backend
     sums = block.sum_by_label(own, np.ones(len(own)), k)
     whole = sums.sum(axis=0) + 0.5  # half a pseudo-count: words that never occur get a finite likelihood
     whole /= whole.sum()
@@ -290,10 +281,11 @@ def _carried_over(half: Half, own: Array, k: int) -> tuple[Array, float, float]:
         if score > best:
             best, profiles = score, smoothed
     assigned, _ = backend.best_template(others.rows, backend.prepare(others.rows, np.log(profiles)))
+    labels = np.empty(len(half.inside), dtype=np.int64)
     labels[half.inside], labels[~half.inside] = own, assigned
     sums = sums + others.sum_by_label(assigned, np.ones(len(assigned)), k)
     constant = float(block.constants.sum() + others.constants.sum())
-    return labels, best / max(half.n_counts, 1.0), divergence.objective(sums, sums.sum(axis=1), 0.0, constant)
+    return labels, best / max(half.n_counts, 1.0), block.divergence.objective(sums, sums.sum(axis=1), 0.0, constant)
 
 
 def _error(values: FloatArray) -> FloatArray:
@@ -309,11 +301,8 @@ def _told(progress: Callable[[float], None] | None, verbose: int) -> Iterator[Ca
     if not verbose:
         yield also
         return
-    try:
-        from rich.progress import Progress
-    except ImportError as error:
-        raise ImportError("verbose=1 shows a progress bar, which needs rich: pip install 'onmf[cli]'.") from error
-    with Progress() as bar:
+    rich = import_optional("rich.progress", "verbose=1 shows a progress bar, which needs rich", "cli")
+    with rich.Progress() as bar:
         task = bar.add_task("Numbers of clusters", total=1.0)
 
         def tell(share: float) -> None:
@@ -395,9 +384,8 @@ def try_numbers(
 ) -> dict[int, float]:
     """Try numbers of clusters until the best is known. → the criterion for each number that was tried
 
-    The numbers grow by factors of √2. The range ends at 16 at first, and doubles while the best number is in its upper
-    half. Then numbers around the best are tried. ``score(k)`` is called once for each number; higher is better.
-    ``announce`` is told which numbers will be tried next.
+    The numbers grow by factors of √2, to 16 at first, and twice as far while the best is in the upper half. Then some
+    around the best are tried. ``score(k)``: higher is better. ``announce`` is told which numbers will be tried next.
 
     >>> from onmf.select import try_numbers
     >>> sorted(try_numbers(lambda k: -abs(k - 5), 2, 100))
@@ -446,8 +434,7 @@ def reproduced(one: Array, other: Array) -> Reproduced:
     """Compare two clusterings of the same rows, in any numbering.
 
     With H the mean of their entropies and A their adjusted mutual information, they share A · H bits, and (1 − A) · H
-    bits depend on which of the two one asks. The difference is the information. A finer clustering raises it only if
-    more than half of what it adds is reproduced.
+    differ. The difference is the information: a finer clustering raises it if more than half of what it adds is shared.
 
     >>> from onmf.select import reproduced
     >>> reproduced([0, 0, 1, 1], [1, 1, 0, 0])
@@ -467,8 +454,7 @@ class Selection:
     candidates : (m,) array of int
         Numbers of clusters that were tried, in rising order.
     information : (m,) array
-        Bits about the rows that clusterings of two disjoint halves share, less bits that only one of them has; higher
-        is better.
+        Bits about the rows that clusterings of two halves share, less bits that only one has; higher is better.
     information_error : (m,) array
         Standard error of ``information`` over the halvings; NaN if there is only one.
     held_out : (m,) array
@@ -476,8 +462,7 @@ class Selection:
     held_out_error : (m,) array
         Standard error of ``held_out`` over the halves.
     stability : (m,) array
-        The shared part of the information: the adjusted mutual information of the two clusterings, at most 1. NaN for
-        one cluster.
+        The shared part of the information: the adjusted mutual information, at most 1. NaN for one cluster.
     objective : (m,) array
         Objective of the best clustering; lower is better.
     bic : (m,) array
@@ -512,9 +497,7 @@ class Selection:
     def of(cls, trials: Mapping[int, Trial], **options: Any) -> Selection:
         """A selection from the trial of each number of clusters, and the other attributes."""
         tried = sorted(trials)
-        values = {
-            name: np.array([np.atleast_1d(trials[k].get(name, np.nan)) for k in tried]) for name in COLUMNS.values()
-        }
+        values = {key: np.array([np.atleast_1d(trials[k].get(key, np.nan)) for k in tried]) for key in COLUMNS.values()}
         errors = {f"{name}_error": _error(values[name]) for name in ("information", "held_out")}
         return cls(np.array(tried), **{name: each.mean(axis=1) for name, each in values.items()}, **errors, **options)
 
@@ -533,8 +516,7 @@ class Selection:
     def runners_up(self) -> list[int]:
         """Coarser and finer alternatives, best first.
 
-        They are other numbers at which the criterion has a peak. The objective has none: its runners-up are numbers
-        that lower it by at least a twentieth.
+        Numbers at which the criterion has a peak. The objective has none: those that lower it by at least a twentieth.
         """
         if self.criterion == "objective":
             falls = 1 - self.objective[1:] / np.maximum(self.objective[:-1], 1e-300)
@@ -605,8 +587,6 @@ class Selection:
 
     def plot(self) -> Any:
         """Draw the criteria; see :func:`onmf.plot.plot_selection`."""
-        from onmf.plot import plot_selection
-
         return plot_selection(self)
 
     def lines(self) -> list[str]:
@@ -617,8 +597,8 @@ class Selection:
         lines = ["clusters" + "".join(f"{name:>13}" for name in shown)]
         for row in table:
             cells = ["" if row[key] is None else f"{row[key]:.6g}" for key in shown.values()]
-            k = row["n_clusters"]
-            lines.append(f"{k:8}" + "".join(f"{cell:>13}" for cell in cells) + marks.get(k, ""))
+            mark = marks.get(row["n_clusters"], "")
+            lines.append(f"{row['n_clusters']:8}" + "".join(f"{cell:>13}" for cell in cells) + mark)
         return lines
 
     def __str__(self) -> str:
@@ -651,8 +631,8 @@ class Selection:
     def _best(self, criterion: str) -> int | None:
         """The number that a criterion chooses.
 
-        Numbers whose information is within one standard error of the highest are level, and the most stable one of
-        them is chosen. Otherwise chance would choose on a plateau.
+        Of numbers whose information is within one standard error of the highest, the most stable one is chosen.
+        Otherwise chance would choose on a plateau.
         """
         values = self.values(criterion)
         if not np.isfinite(values).any():
