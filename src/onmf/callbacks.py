@@ -34,9 +34,10 @@ class FitReporter(Listener):
         self.estimator, self.divergence, self.several = estimator, divergence, n_init > 1
         metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.arguments = {"estimator": estimator, "X": X, "metadata": metadata}
-        self.root = self.run = None
-        if hasattr(estimator, "_init_callback_context"):
-            self.root = estimator._init_callback_context(max_subtasks=n_init if self.several else estimator.max_iter)
+        self.run: Any = None
+        begin = getattr(estimator, "_init_callback_context", lambda max_subtasks: None)
+        self.root = begin(max_subtasks=n_init if self.several else estimator.max_iter)
+        if self.root is not None:
             self.root.call_on_fit_task_begin(**self.arguments)
 
     @property

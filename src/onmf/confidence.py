@@ -71,11 +71,7 @@ class Calibration:
 def calibration_rules(k: int) -> dict[str, Rule]:
     """Rules for the entries of a model file."""
     shares = optional(array(("float32", "float64"), k, low=0, high=1))
-    return {
-        "temperature": optional(number(*TEMPERATURES)),
-        "confidence_low": shares,
-        "confidence_high": shares,
-    }
+    return {"temperature": optional(number(*TEMPERATURES)), "confidence_low": shares, "confidence_high": shares}
 
 
 def calibration_of(parts: Mapping[str, Any], k: int) -> Calibration | None:
@@ -152,13 +148,12 @@ def confidence_by_row(
     part: Part, centroids: FloatArray, calibration: Calibration, labels: Array
 ) -> tuple[FloatArray, Array]:
     """The confidence of the rows of a part in their clusters, and their best other clusters. → 2 × (n,)"""
-    block, labels = part.block, to_host(labels)
-    n = len(block)
+    block, labels, n = part.block, to_host(labels), len(part.block)
     confidence, runners_up = np.empty(n), np.empty(n, dtype=np.int32)
     for start in range(0, n, ROWS_AT_A_TIME):
-        rows = slice(start, min(start + ROWS_AT_A_TIME, n))
-        some = block if n <= ROWS_AT_A_TIME else block.subset(np.arange(rows.start, rows.stop))
-        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses_of(some, centroids)), labels[rows])
+        rows = np.arange(start, min(start + ROWS_AT_A_TIME, n))
+        losses = losses_of(block if len(rows) == n else block.subset(rows), centroids)
+        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses), labels[rows])
     return confidence, runners_up
 
 

@@ -43,12 +43,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of clusters.
     beta_loss : str, float or Divergence, default="kullback-leibler"
-        The divergence to minimise: ``"kullback-leibler"`` for counts, ``"frobenius"`` for Gaussian noise,
-        ``"itakura-saito"``, ``"cosine"``, which is exact spherical k-means, ``"negative-binomial"`` for counts that
-        vary more than Poisson counts, ``"bernoulli"`` or ``"exponential"``. A number is the β of a β-divergence. An
-        object of :mod:`onmf.divergence`, such as ``Bregman(phi, slope, curvature)``, brings its own parameters.
+        ``"kullback-leibler"`` for counts, ``"frobenius"`` for Gaussian noise, ``"itakura-saito"``, ``"cosine"``, which
+        is exact spherical k-means, ``"negative-binomial"`` for counts that vary more than Poisson counts,
+        ``"bernoulli"`` or ``"exponential"``. A number is the β of a β-divergence. An object of :mod:`onmf.divergence`,
+        such as ``Bregman(phi, slope, curvature)``, brings its own parameters.
     init : str, array or callable, default="snpa"
         The first centroids. ``"snpa"``: rows that the successive nonnegative projection algorithm chooses,
         deterministic. ``"++"``: rows drawn in proportion to their loss under the rows drawn before. ``"random"``: rows
@@ -92,37 +91,27 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Cluster of each row. For a Dask collection this, ``scales_`` and ``margins_`` are Dask arrays.
     scales_ : (n,) array
         Scale of each row. Within a cluster their squares sum to one, unless the size of centroids means something.
-    cluster_centers_ : (n_clusters, n_features) array
+    cluster_centers_, components_ : (n_clusters, n_features) array
         Centroids, at the size that goes with the normalised scales: the paper's Wᵀ.
-    components_ : (n_clusters, n_features) array
-        The same array under its name in scikit-learn's decompositions.
-    n_iter_ : int
-        Iterations of the run that was kept.
+    n_iter_, n_sweeps_ : int
+        Iterations of the run that was kept, and sweeps of its local search.
     reconstruction_err_ : float
         D(X, WH): the divergence of the fit, ‖X − WH‖_F² for Frobenius.
     history_ : dict of str to array
         For each iteration ``"moved"`` (rows that changed cluster), ``"change"`` (of H), ``"seconds"`` and, with
         ``verbose`` or callbacks, ``"objective"``.
-    stop_reason_ : str
-        ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
-    engine_ : str
-        Name of the engine that ran.
+    stop_reason_, engine_ : str
+        ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``; and the name of the engine that ran.
     init_rows_ : (n_clusters,) array of int or None
         Rows of X that were the first centroids; None if these were not rows.
     margins_ : (n,) array
         How much worse the best other cluster is for each row, per unit (for counts: per word); small if unsure.
-    n_sweeps_ : int
-        Sweeps of the local search over the rows; 0 without one.
     agreement_ : Agreement or None
         With ``init="consensus"``, how well its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
-    clustering_ : Clustering
-        The result as one object, with the paper's ``W`` and ``H``.
-    divergence_ : Divergence
-        The divergence that the fit minimised.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : (n_features,) array of str
-        Names of the features, if X had any.
+    clustering_, divergence_ : Clustering, Divergence
+        The result as one object, with the paper's ``W`` and ``H``; and the divergence that the fit minimised.
+    n_features_in_, feature_names_in_ : int, (n_features,) array of str
+        Number of features, and their names if X had any.
 
     References
     ----------
@@ -229,12 +218,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         >>> from onmf.datasets import make_counts
         >>> X = make_counts(1000, 80, 4, random_state=0).X
         >>> model = ONMF(n_clusters=4)
-        >>> for _ in range(3):
-        ...     for i in range(0, 1000, 100):
-        ...         model = model.partial_fit(X[i : i + 100], batch=i)
-        >>> from onmf.metrics import clustering_accuracy
-        >>> bool(clustering_accuracy(ONMF(4).fit(X).labels_, model.predict(X)) > 0.9)
-        True
+        >>> for i in [0, 250, 500, 750] * 3:
+        ...     model = model.partial_fit(X[i : i + 250], batch=i)
+        >>> model.n_iter_
+        12
         """
         check_parameters(self)
         if in_parts(X):
@@ -261,12 +248,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return adopt_clustering(self, clustering, engine.name, divergence)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Cluster the rows of ``X`` and return their labels.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
+        """Cluster the rows of ``X``, as :meth:`fit` does, and return their labels.
 
         Returns
         -------
@@ -275,12 +257,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Cluster the rows of ``X`` and return Hᵀ, whose columns are orthonormal.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
+        """Cluster the rows of ``X``, as :meth:`fit` does, and return Hᵀ, whose columns are orthonormal.
 
         Returns
         -------
@@ -374,7 +351,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
-                f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: pass the result of transform."
+                f"X has {H.shape[1]} columns, but the model {len(W)} clusters: pass what transform returns."
             )
         if on_gpu(H):
             import cupy
@@ -462,9 +439,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn).data
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
-            raise ValueError(
-                f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
-            )
+            raise ValueError(f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit again.")
         return data
 
     def _output(self, labels: Any, scales: Any) -> Any:
@@ -514,11 +489,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         --------
         >>> import os, tempfile
         >>> import onmf
-        >>> model = onmf.ONMF(n_clusters=2).fit([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(os.path.join(folder, "model.onmf"))
-        ...     loaded = onmf.load(os.path.join(folder, "model.onmf"))
-        >>> loaded.predict([[5, 0, 0], [0, 0, 3]])
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.onmf")
+        >>> onmf.ONMF(n_clusters=2).fit([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]]).save(path)
+        >>> onmf.load(path).predict([[5, 0, 0], [0, 0, 3]])
         array([0, 1], dtype=int32)
         """
         check_is_fitted(self)
@@ -601,7 +574,7 @@ def fit_model(
     clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
     adopt_clustering(model, clustering, chosen.name, divergence)
     for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
-        vars(model).pop(stale, None)
+        model.__dict__.pop(stale, None)
     reporter.end()
     return model
 
@@ -614,7 +587,6 @@ def load(path: str | os.PathLike[str]) -> ONMF:
     Parameters
     ----------
     path : str or path
-        The file.
 
     Returns
     -------

@@ -146,7 +146,6 @@ def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) ->
     Parameters
     ----------
     path : path
-        The model file.
     changes : dict of int to str
         New names, by the numbers of the clusters as ``onmf show`` prints them.
 

@@ -47,10 +47,8 @@ def plot_top_features(
         Number of features for each cluster.
     feature_names : (n_features,) array of str, optional
         As in :meth:`onmf.ONMF.top_features`.
-    titles : list of str, optional
-        A title for each cluster, in the order of the labels; by default its number and size.
-    colours : list of str, optional
-        A colour for each cluster, in the order of the labels.
+    titles, colours : lists of str, optional
+        For each cluster, in the order of the labels; titles are numbers and sizes by default.
     columns : int, default=5
         Number of charts in a row.
 
@@ -73,16 +71,11 @@ def plot_top_features(
     for ax, cluster in zip(grid.flat, np.argsort(-sizes, kind="stable"), strict=False):
         axes[cluster] = ax
         features, weights = list(tops[cluster]), list(tops[cluster].values())
-        ax.barh(np.arange(len(features))[::-1], weights, color=colours[cluster] if colours else BAR, height=0.72)
+        title = titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}"
+        bar, ink = [colours[cluster]] * 2 if colours else [BAR, INK]
+        ax.barh(np.arange(len(features))[::-1], weights, color=bar, height=0.72)
         ax.set_yticks(np.arange(len(features))[::-1], features, fontsize=9, color=INK, parse_math=False)
-        ax.set_title(
-            titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}",
-            fontsize=10,
-            loc="left",
-            color=colours[cluster] if colours else INK,
-            fontweight="bold",
-            parse_math=False,
-        )
+        ax.set_title(title, fontsize=10, loc="left", color=ink, fontweight="bold", parse_math=False)
         ax.set_xticks([])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
@@ -106,16 +99,12 @@ def plot_confusion(
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample.
-    labels : (n,) array of int
-        Cluster of each sample.
+    y_true, labels : (n,) array, (n,) array of int
+        Class and cluster of each sample.
     classes : array of str, optional
         Names of the classes, in sorted order of ``y_true``.
-    names : list of str, optional
-        A name for each cluster, in the order of the labels; by default its label.
-    colours : list of str, optional
-        A colour for each cluster, in the order of the labels, for its name.
+    names, colours : lists of str, optional
+        Names of the clusters and their colours, in the order of the labels; names are labels by default.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into; by default new ones.
 
@@ -137,11 +126,8 @@ def plot_confusion(
     ax.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for i, j in zip(*np.nonzero(table), strict=True):
         ax.text(j, i, table[i, j], ha="center", va="center", fontsize=8, color="white" if share[i, j] > 0.5 else INK)
-    ax.set_yticks(
-        range(len(of_class)),
-        [f"{name} ({total})" for name, total in zip(of_class, table.sum(axis=1), strict=True)],
-        parse_math=False,  # a dollar sign in a name does not start a formula
-    )
+    rows = [f"{name} ({total})" for name, total in zip(of_class, table.sum(axis=1), strict=True)]
+    ax.set_yticks(range(len(rows)), rows, parse_math=False)  # a dollar sign in a name does not start a formula
     shown = [clusters[c] for c in order]
     ticks = [str(cluster) if names is None else names[cluster] for cluster in shown]
     turned = {} if names is None else {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}

@@ -210,19 +210,16 @@ def _halved(backend: Backend, rows: Matrix, halves: str, rng: np.random.Generato
     """Halve the rows, and the features or the counts of each half. → 2 halves"""
     n, p = rows.shape
     first = rng.permutation(n) % 2 == 0
-    columns = np.sort(np.array_split(rng.permutation(p), 2)[0])
-    others = np.setdiff1d(np.arange(p), columns)
+    some = np.sort(np.array_split(rng.permutation(p), 2)[0])
+    by_counts = halves == "counts" or p == 1
+    columns: list[Any] = [slice(None)] * 2 if by_counts else [some, np.setdiff1d(np.arange(p), some)]
     found = []
     for inside in (first, ~first):
         outside = rows[~inside]
-        parts: list[tuple[Any, Any]]
-        if halves == "features" and len(others):
-            parts = [(_columns(outside, some), some) for some in (columns, others)]
-        else:
-            parts = [(half, slice(None)) for half in _thinned(outside, rng)]
-        placed = [(backend.place(half), where) for half, where in parts]
+        in_two = _thinned(outside, rng) if by_counts else [_columns(outside, some) for some in columns]
+        parts = [(backend.place(half), some) for half, some in zip(in_two, columns, strict=True)]
         data = InMemory(backend.make_block(rows[inside], KullbackLeibler()))
-        found.append(Half(inside, data, backend.make_block(outside, KullbackLeibler()), placed, float(outside.sum())))
+        found.append(Half(inside, data, backend.make_block(outside, KullbackLeibler()), parts, float(outside.sum())))
     return found
 
 
@@ -230,13 +227,13 @@ def _columns(rows: Matrix, columns: Array) -> Matrix:
     return rows[:, columns] if issparse(rows) else rows.take(columns, axis=1)  # whose rows are contiguous
 
 
-def _thinned(rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+def _thinned(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
     """Two random halves of the counts."""
     first, second = rows.astype(np.int64), rows.astype(np.int64)
     half, rest = (part.data if issparse(part) else part for part in (first, second))
     half[...] = rng.binomial(half, 0.5)
     rest -= half
-    return first, second
+    return [first, second]
 
 
 def _try(labels_of: Callable[..., Array], splits: list[list[Half]], k: int) -> Trial:
@@ -455,12 +452,10 @@ class Selection:
         Numbers of clusters that were tried, in rising order.
     information : (m,) array
         Bits about the rows that clusterings of two halves share, less bits that only one has; higher is better.
-    information_error : (m,) array
-        Standard error of ``information`` over the halvings; NaN if there is only one.
     held_out : (m,) array
         Mean log-likelihood of a held-out count, or minus the loss of a held-out row; higher is better.
-    held_out_error : (m,) array
-        Standard error of ``held_out`` over the halves.
+    information_error, held_out_error : (m,) arrays
+        Their standard errors over the halvings and over the halves; NaN if there is only one.
     stability : (m,) array
         The shared part of the information: the adjusted mutual information, at most 1. NaN for one cluster.
     objective : (m,) array
@@ -469,10 +464,8 @@ class Selection:
         Bayesian information criterion; lower is better. NaN if it is not defined for these data.
     criterion : str
         The criterion that chooses ``n_clusters``.
-    n_rows : int
-        Number of rows that were clustered.
-    n_total : int
-        Number of rows that they were taken from.
+    n_rows, n_total : int
+        Number of rows that were clustered, and of those that they were taken from.
     bend : int or None
         The number of clusters after which the objective falls only in small steps; None if this was not asked.
     fewest : bool
@@ -498,8 +491,13 @@ class Selection:
         """A selection from the trial of each number of clusters, and the other attributes."""
         tried = sorted(trials)
         values = {key: np.array([np.atleast_1d(trials[k].get(key, np.nan)) for k in tried]) for key in COLUMNS.values()}
-        errors = {f"{name}_error": _error(values[name]) for name in ("information", "held_out")}
-        return cls(np.array(tried), **{name: each.mean(axis=1) for name, each in values.items()}, **errors, **options)
+        options |= {key: each.mean(axis=1) for key, each in values.items()}
+        return cls(
+            np.array(tried),
+            information_error=_error(values["information"]),
+            held_out_error=_error(values["held_out"]),
+            **options,
+        )
 
     @property
     def chosen(self) -> dict[str, int]:
