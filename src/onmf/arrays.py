@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from onmf.warn import import_optional
+
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 
@@ -52,12 +54,7 @@ def take_rows(X: Any, index: Any) -> Any:
 
 def import_cupy() -> Any:
     """Import CuPy, or raise an error that says what is missing."""
-    try:
-        import cupy
-    except ImportError as error:
-        raise ImportError(
-            "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, as the driver needs)."
-        ) from error
+    cupy = import_optional("cupy", "engine='gpu' needs CuPy (cupy-cuda12x or cupy-cuda13x, as the driver needs)", "gpu")
     try:
         capability = int(cupy.cuda.Device().compute_capability)  # 80 for 8.0
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -1,15 +1,12 @@
 """scikit-learn's callbacks (progress bars, score monitors), if the installed version has them."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from onmf.divergence import Divergence, FloatArray
 from onmf.fit import Iteration, Listener
 from onmf.fit.restarts import Watch
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -18,7 +15,7 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stand-in without callbacks: ``set_callbacks`` is missing, as in scikit-learn's own estimators."""
 
-    def with_callbacks(method: F) -> F:
+    def with_callbacks(method: Any) -> Any:
         """Return the method unchanged."""
         return method
 
@@ -42,8 +39,7 @@ class FitReporter(Listener):
 
     @property
     def watch(self) -> Watch | None:
-        listening = getattr(self.estimator, "_skl_callbacks", None)
-        return self.iteration if listening or self.estimator.verbose else None
+        return self.iteration if self.estimator.verbose or getattr(self.estimator, "_skl_callbacks", None) else None
 
     def begin_run(self) -> None:
         """Report the beginning of a run."""

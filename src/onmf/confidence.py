@@ -32,8 +32,7 @@ REFITS = 8  # fits from other random starts
 CALIBRATION_ROWS = 10_000  # at most, on which these fits run
 
 REFIT_SEED = 548_017_263
-"""Seed of these fits: the same model gets the same confidence. It is one that nobody would choose for the fit itself,
-because a fit from the same start would be no independent one."""
+"""Seed of these fits. Nobody would choose it for the fit itself: one from the same start would not be independent."""
 
 DEFAULT_GAP = 4.0
 """Gap between the two best clusters of a median row, in temperatures, if nothing is known from other fits. On real
@@ -94,8 +93,7 @@ def calibrate_model(
     again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
     some = evenly_spaced(len(labels))
     rows = X[some]
-    enough = 1 < len(model.cluster_centers_) <= len(some)
-    voted = list(map(to_host, again(model, rows))) if enough else []
+    voted = list(map(to_host, again(model, rows))) if 1 < len(model.cluster_centers_) <= len(some) else []
     return calibrate(log_chances(model, rows), labels[some], voted)
 
 
@@ -112,9 +110,8 @@ def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
 
 def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: bool = False) -> list[Clustering]:
     """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted."""
-    divergence = get_divergence(model.beta_loss, model.smoothing)
-    settings = settings_of(model)
-    _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
+    settings, divergence = settings_of(model), get_divergence(model.beta_loss, model.smoothing)
+    data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True).data
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)
     plan = replace(settings.plan, thorough=thorough)
@@ -125,8 +122,7 @@ def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: b
 def log_chances(model: ONMF, X: Any) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
     data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
-    (chances,) = data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))
-    return to_host(chances)
+    return to_host(data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))[0])
 
 
 def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
@@ -144,9 +140,7 @@ def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) 
     return to_host(confidence), to_host(runners_up)
 
 
-def confidence_by_row(
-    part: Part, centroids: FloatArray, calibration: Calibration, labels: Array
-) -> tuple[FloatArray, Array]:
+def confidence_by_row(part: Part, centroids: FloatArray, calibration: Calibration, labels: Array) -> tuple[Array, ...]:
     """The confidence of the rows of a part in their clusters, and their best other clusters. → 2 × (n,)"""
     block, labels, n = part.block, to_host(labels), len(part.block)
     confidence, runners_up = np.empty(n), np.empty(n, dtype=np.int32)
@@ -160,10 +154,10 @@ def confidence_by_row(
 def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibration:
     """The temperature and the range of each cluster at which the confidence agrees best with other fits.
 
-    ``voted`` are the clusters of the rows in each of the other fits, in any numbering. Fewer than two tell nothing.
-    Divergences have different units, so the limits of the temperature are relative to the gap between the two best
-    clusters of a median row. One more vote is added, by the probabilities at the usual temperature. It only ever raises
-    doubts: without it, a few fits that agree on every row would make every row certain.
+    ``voted`` are the clusters of the rows in each of the other fits, in any numbering; fewer than two tell nothing. The
+    limits of the temperature are relative to the gap between the two best clusters of a median row, because units
+    differ. The probabilities at the usual temperature are one more vote, which only ever raises doubts: without it, a
+    few fits that agree on every row would make every row certain.
     """
     n, k = chances.shape
     if k == 1 or n == 0:
@@ -171,9 +165,9 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     second, first = np.partition(chances, (k - 2, k - 1), axis=1)[:, -2:].T
     gaps = (first - second)[(first > second) & np.isfinite(second)]
     gap = float(np.median(gaps)) if len(gaps) else 1.0
-    together, n_votes = np.ones(n), len(voted) if len(voted) > 1 else 0
-    if n_votes:
-        together = agreement_of(votes_of(np.stack(voted, axis=1).astype(np.int32), k), labels, k).rows
+    voted = [votes.astype(np.int32) for votes in voted] if len(voted) > 1 else []
+    n_votes = len(voted)
+    together = agreement_of(votes_of(np.stack(voted, axis=1), k), labels, k).rows if voted else np.ones(n)
     doubt = np.minimum(together, _probability(chances, labels, gap / DEFAULT_GAP))
     together = (n_votes * together + doubt) / (n_votes + 1)
 

@@ -123,11 +123,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     >>> import numpy as np
     >>> from onmf import ONMF
     >>> X = np.array([[9, 1, 0], [4, 0, 0], [0, 1, 7], [0, 2, 8]])
-    >>> model = ONMF(n_clusters=2).fit(X)
-    >>> model.labels_
+    >>> ONMF(n_clusters=2).fit(X).labels_
     array([0, 0, 1, 1], dtype=int32)
-    >>> model.n_iter_
-    2
     """
 
     divergence_: Divergence
@@ -299,7 +296,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Returns
         -------
         probabilities : (n, n_clusters) array
-            Rows sum to one.
         """
         if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
@@ -328,8 +324,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Returns
         -------
         Assigned
-            ``labels`` as :meth:`predict` gives them, ``scales`` in the columns of :meth:`transform`, and ``margins`` as
-            in ``margins_``.
+            ``labels`` as of :meth:`predict`, ``scales`` as of :meth:`transform`, and ``margins`` as in ``margins_``.
         """
         return Assigned(*self._map_rows(X, describe.labels_scales_and_margins))
 
@@ -338,13 +333,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
         Parameters
         ----------
-        X : (n, n_clusters) array or sparse matrix
-            Memberships, as :meth:`transform` returns them.
+        X : (n, n_clusters) array or sparse matrix, as :meth:`transform` returns it
 
         Returns
         -------
-        rows : (n, n_features) array, or sparse array
-            Sparse if ``X`` is sparse and the sparse form is smaller.
+        rows : (n, n_features) array; sparse if ``X`` is sparse and the sparse form is smaller
         """
         check_is_fitted(self)
         H: Any = X if on_gpu(X) else check_array(check_container(X), accept_sparse="csr", dtype=np.float64)
@@ -383,7 +376,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         float
         """
-        check_is_fitted(self)
         data = self._data(X, sample_weight)
         smoothed = self.divergence_.smooth(data.to_device(self.cluster_centers_), at_least=describe.MIN_SMOOTHING)
         losses, weights = data.total(describe.total_loss, smoothed)
@@ -427,7 +419,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     @interrupt.heeding
     def _map_rows(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
-        check_is_fitted(self)
         data = self._data(X, warn=True)
         found = data.map_rows(function, data.to_device(self.cluster_centers_), *args)
         if data.zeros and not self.divergence_.absolute:  # Dask has read nothing yet
@@ -436,6 +427,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
     def _data(self, X: Any, sample_weight: Any = None, *, warn: bool = False) -> Data:
         """New data as the engine holds them, with the features of the centroids."""
+        check_is_fitted(self)
         data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn).data
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
@@ -459,13 +451,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Returns
         -------
         model : ONMF
-            A copy, with ``engine="auto"`` if it was ``"gpu"``, or an engine or backend object.
+            With ``engine="auto"`` if it was ``"gpu"``, or an engine or backend object.
         """
         check_is_fitted(self)
-        model = copy(self)
-        model.init = to_host(self.init)
-        if isinstance(self.engine, Engine | Backend) or self.engine == "gpu":
-            model.engine = "auto"
+        bound = isinstance(self.engine, Engine | Backend) or self.engine == "gpu"
+        model = copy(self).set_params(init=to_host(self.init), engine="auto" if bound else self.engine)
         on_host = {
             name: to_host(value.compute() if hasattr(value, "__dask_graph__") else value)
             for name, value in vars(self.clustering_).items()
@@ -542,9 +532,8 @@ def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence
     """Set the fitted attributes of an estimator: a result, the name of the engine that ran, and the divergence."""
     model.clustering_, model.engine_, model.divergence_ = clustering, engine, divergence
     model.cluster_centers_, model.reconstruction_err_ = clustering.centroids, clustering.objective
-    values = ("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement")
-    for name in values:
-        setattr(model, f"{name}_", getattr(clustering, name))
+    names = ("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement")
+    model.__dict__.update({f"{name}_": getattr(clustering, name) for name in names})
     if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
         del model.reconstruction_err_
     return model
@@ -643,20 +632,19 @@ def check_parameters(model: Any) -> None:
 
 def settings_of(model: Any, init: Any = None) -> Settings:
     """The settings of a fit with these parameters. An ``init`` replaces that of the model, for a single run."""
-    n_runs = _number_of_runs(model) if init is None else 1
     return Settings(
         n_clusters=model.n_clusters,
         init=model.init if init is None else init,
-        seeds=check_random_state(model.random_state).randint(np.iinfo(np.int32).max, size=n_runs),
+        seeds=check_random_state(model.random_state).randint(2**31 - 1, size=_number_of_runs(model, init)),
         plan=Plan(model.max_iter, model.tol, model.refine),
         n_consensus=model.n_consensus,
         parameters=model.get_params(deep=False),
     )
 
 
-def _number_of_runs(model: Any) -> int:
-    """The number of runs: ``n_init``, or 1 for a deterministic start."""
-    start, n_init = get_start(model.init), int(model.n_init)
+def _number_of_runs(model: Any, init: Any) -> int:
+    """The number of runs: ``n_init``, or 1 for a deterministic start and if there is an ``init``."""
+    start, n_init = get_start(model.init), int(model.n_init) if init is None else 1
     if n_init == 1 or start is None or start.random:
         return n_init
     if start.by_runs:

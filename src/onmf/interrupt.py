@@ -124,9 +124,7 @@ def all_or_nothing(method: F) -> F:
         try:
             return method(self, *args, **options)
         except BaseException:
-            vars(self).update(before)
-            for name in vars(self).keys() - before.keys():
-                delattr(self, name)
+            self.__dict__ = before
             raise
 
     return run  # type: ignore[return-value]

@@ -40,10 +40,8 @@ class Scores:
         Adjusted Rand index: agreement on pairs of samples, 0 for clusters at random.
     nmi : float
         Normalized mutual information, from 0 to 1.
-    homogeneity : float
-        1 if each cluster has samples of one class only.
-    completeness : float
-        1 if all samples of a class are in the same cluster.
+    homogeneity, completeness : float
+        1 if each cluster has samples of one class only; if all samples of a class are in the same cluster.
     purity : float
         Share of the samples of the most frequent class of their cluster. It grows with the number of clusters.
     accuracy : float or None
@@ -85,7 +83,6 @@ class Comparison(Scores):
     Attributes
     ----------
     classes : list of str
-        The classes.
     table : (classes, clusters) array of int
         Rows of each class in each cluster.
     matched : dict of int to str
@@ -185,8 +182,7 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
     """
     rows, columns = linear_sum_assignment(_contingency(y_true, y_pred), maximize=True)
     classes, clusters = np.unique(y_true).tolist(), np.unique(y_pred).tolist()
-    pairs = sorted(zip(columns.tolist(), rows.tolist(), strict=True))
-    return {clusters[c]: classes[r] for c, r in pairs}
+    return {clusters[c]: classes[r] for c, r in sorted(zip(columns, rows, strict=True))}
 
 
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -228,10 +224,8 @@ class SpectraMatch:
 
     Attributes
     ----------
-    permutation : (r,) array of int
-        Index of the found spectrum that is matched with each true one.
-    angles : (r,) array
-        MRSA of each pair, between 0 and 100.
+    permutation, angles : (r,) arrays
+        Index of the found spectrum that is matched with each true one, and the MRSA of the pair, from 0 to 100.
     """
 
     permutation: Array

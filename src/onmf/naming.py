@@ -46,8 +46,11 @@ def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
             return
         refit(to_host(before.centroids)[order])
         after = model.clustering_
-        shared = [name for name in before.history if name in after.history]
-        both = {name: np.concatenate([before.history[name], after.history[name]]) for name in shared}
+        both = {
+            name: np.concatenate([earlier, after.history[name]])
+            for name, earlier in before.history.items()
+            if name in after.history
+        }
         after = replace(after, n_iter=before.n_iter + after.n_iter, history=both, agreement=before.agreement)
         adopt_clustering(model, after, model.engine_, model.divergence_)
 
@@ -63,10 +66,10 @@ def order_by_size(labels: Array, k: int) -> Array:
 
 
 def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3, first: int = 0) -> list[str]:
-    """Make a short name for each cluster from its distinctive features, as :meth:`onmf.ONMF.top_features` returns them.
+    """A short name for each cluster from its distinctive features, as :meth:`onmf.ONMF.top_features` returns them.
 
-    Of at most ``number`` features in a name, those that are strongest in this cluster come first; the others would not
-    tell it apart. All names differ. ``first`` is the number of the first cluster, for clusters without features.
+    At most ``number`` features make a name. Those that are strongest in this cluster come first: the others do not tell
+    it apart. All names differ. ``first`` is the number of the first cluster, for clusters without features.
     """
     by_weight = sorted((weight, -k, feature) for k, top in enumerate(tops) for feature, weight in top.items())
     strongest = {feature: -k for _, k, feature in by_weight}  # the last one counts; of equal ones, the first cluster
@@ -103,17 +106,15 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def names_of_model(model: ONMF) -> list[str]:
-    """The names of the clusters of a model: those in its file, or made from its distinctive features.
+    """The names of the clusters of a fitted model: those in its file, or made from its distinctive features.
 
     Parameters
     ----------
     model : ONMF
-        A fitted model, such as :func:`onmf.load` returns it.
 
     Returns
     -------
     list of str
-        In the order of the labels.
     """
     extra = getattr(model, "extra_", {"kind": "matrix"})
     kind = get_kind(extra["kind"])
@@ -152,7 +153,7 @@ def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) ->
     Returns
     -------
     list of str
-        All names, in the order of the clusters.
+        All names.
     """
     saved = read_model(path)
     names = renamed(names_of_model(load(path)), changes, get_kind(saved.extra["kind"]).first)
@@ -171,8 +172,7 @@ def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
         require(not missing, f"{path} has no column {' and no column '.join(missing)}: its first line names them.")
         for row in table:
             number, line = (row["cluster"] or "").strip(), f"{path}, line {table.line_num}"
-            is_number = number.isascii() and number.isdecimal()
-            require(is_number, f"{line}: {number[:20]!r} is not the number of a cluster.")
+            require(number.isascii() and number.isdecimal(), f"{line}: {number[:20]!r} is not the number of a cluster.")
             require(int(number) not in names, f"{line}: cluster {number} was named before.")
             names[int(number)] = plain(row["name"] or "")
     except (csv.Error, UnicodeDecodeError) as error:

@@ -57,9 +57,8 @@ def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clust
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
         options = {**options, "init": _transposed(check_container(init, "init"))}
-    transposed = _transposed(check_container(X))
     try:
-        return ONMF(r, beta_loss=beta_loss, **options).fit(transposed).clustering_
+        return ONMF(r, beta_loss=beta_loss, **options).fit(_transposed(check_container(X))).clustering_
     except ValueError:
         check_data(X, get_divergence(beta_loss))  # raises the error in the caller's orientation, if the data caused it
         raise

@@ -57,13 +57,12 @@ def plot_top_features(
     (n_clusters,) array of matplotlib.axes.Axes
         In the order of the labels.
     """
-    plt = pyplot()
     tops = model.top_features(n, feature_names)
     k = len(tops)
     sizes = np.bincount(model.labels_, minlength=k)
     columns = min(columns, k)
     rows = -(-k // columns)
-    figure, grid = plt.subplots(
+    figure, grid = pyplot().subplots(
         rows, columns, figsize=(2.6 * columns, (0.55 + 0.23 * n) * rows), layout="constrained", squeeze=False
     )
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.06)
@@ -106,13 +105,12 @@ def plot_confusion(
     names, colours : lists of str, optional
         Names of the clusters and their colours, in the order of the labels; names are labels by default.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw into; by default new ones.
+        By default new ones.
 
     Returns
     -------
     matplotlib.axes.Axes
     """
-    plt = pyplot()
     values, clusters = np.unique(y_true), np.unique(labels).tolist()
     of_class = [str(c) for c in (values if classes is None else classes)]
     if len(of_class) != len(values):
@@ -121,7 +119,7 @@ def plot_confusion(
     order = sorted(range(len(clusters)), key=lambda c: (row.get(clusters[c], len(values)), c))
     table = contingency_matrix(y_true, labels)[:, order]
     if ax is None:
-        _, ax = plt.subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
+        _, ax = pyplot().subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
     share = table / table.sum(axis=1, keepdims=True)
     ax.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for i, j in zip(*np.nonzero(table), strict=True):
@@ -151,14 +149,12 @@ def plot_selection(selection: Selection) -> Any:
     Parameters
     ----------
     selection : Selection
-        Result of :func:`onmf.select_n_clusters`.
 
     Returns
     -------
     array of matplotlib.axes.Axes
         One for each criterion that is known; the one that chooses comes first.
     """
-    plt = pyplot()
     curves = {
         "information": ("information that two halves share, bits", selection.information, selection.information_error),
         "held-out": ("log-likelihood of a held-out count", selection.held_out, selection.held_out_error),
@@ -168,7 +164,7 @@ def plot_selection(selection: Selection) -> Any:
     }
     chosen = selection.chosen
     known = sorted((name for name in curves if name in chosen), key=lambda name: name != selection.criterion)
-    _, axes = plt.subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
+    _, axes = pyplot().subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
     for ax, name in zip(axes, known, strict=True):
         title, values, error = curves[name]
         ax.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
@@ -236,9 +232,9 @@ MANY = 10_000  # rows from which half of the late iterations are enough: neighbo
 SHOWN = 50  # iterations between two reports of progress
 FEW = 10  # fewer rows than this have no neighbourhoods to draw: they get their first two components
 
+# Up to this number of rows, one thread draws the map: on a busy machine, threads that wait for each other take longer
+# (1,300 documents, two threads on two busy cores: 37 s instead of 9 s).
 ONE_THREAD = 5000
-"""Up to this number of rows, one thread draws the map: threads that wait for each other on a busy machine take longer
-(1,300 documents, two threads on two busy cores: 37 s instead of 9 s)."""
 
 Progress = Callable[[str, float | None], None]  # Called with the name of a step and the share of it that is done
 
@@ -252,7 +248,7 @@ def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progres
     openTSNE = import_optional("openTSNE", "The map needs openTSNE", extra)
     late = LATE if len(components) < MANY else LATE // 2
     done = count(SHOWN, SHOWN)
-    found = openTSNE.TSNE(
+    method = openTSNE.TSNE(
         perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
         initialization=openTSNE.initialization.rescale(first_two(components)),
         early_exaggeration_iter=EARLY,
@@ -261,11 +257,10 @@ def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progres
         callbacks=lambda iteration, error, embedding: progress("map", min(next(done) / (EARLY + late), 1.0)),
         callbacks_every_iters=SHOWN,
         random_state=seed,
-    ).fit(components)
-    return np.asarray(found, dtype=np.float64)
+    )
+    return np.asarray(method.fit(components), dtype=np.float64)
 
 
 def first_two(components: FloatArray) -> FloatArray:
     """Return the first two components; zeros for those that are missing. → (n, 2)"""
-    missing = max(2 - components.shape[1], 0)
-    return np.pad(components[:, :2], ((0, 0), (0, missing))).astype(np.float64)
+    return np.pad(components[:, :2], ((0, 0), (0, max(2 - components.shape[1], 0)))).astype(np.float64)

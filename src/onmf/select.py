@@ -52,9 +52,6 @@ IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")  # and th
 COLUMNS = {name: name.replace("-", "_") for name in ("information", "stability", "held-out", "objective", "bic")}
 """Criteria, and the attributes of a selection that hold them."""
 
-Trial = Mapping[str, Any]
-"""The criteria for one number of clusters, by attribute: a number, or one for each halving or for each half."""
-
 
 class Half(NamedTuple):
     """Rows that are clustered, and the others, which are assigned to the clusters and predicted by them."""
@@ -154,7 +151,7 @@ def select_n_clusters(
     splits = [_halved(backend, rows, halves, rng) for _ in range(n_splits)]
     plan = Plan(max_iter=max_iter, refine=None if divergence.moves is None else refine, thorough=True)
     seed = int(rng.integers(2**31 - 1))
-    trials: dict[int, Trial] = {}
+    trials: dict[int, dict[str, Any]] = {}
     with _told(progress, verbose) as tell:
         work = Work(2 * n_splits, tell)
 
@@ -236,8 +233,8 @@ def _thinned(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
     return [first, second]
 
 
-def _try(labels_of: Callable[..., Array], splits: list[list[Half]], k: int) -> Trial:
-    """Cluster both halves of each split, and compare the two clusterings."""
+def _try(labels_of: Callable[..., Array], splits: list[list[Half]], k: int) -> dict[str, Any]:
+    """Cluster both halves of each split, and compare the two clusterings. → the criteria"""
     compared, held_out, objectives = [], [], []
     for split, pair in enumerate(splits):
         found = [_carried_over(half, labels_of(half.data, k, split, i), k) for i, half in enumerate(pair)]
@@ -342,8 +339,7 @@ class Work:
 
     def __init__(self, fits: int, tell: Callable[[float], None]) -> None:
         self.fits, self.tell = fits, tell
-        self.done = self.planned = self.expected = self.share = 0.0
-        self.largest = 0
+        self.done = self.planned = self.expected = self.share = self.largest = 0.0
 
     def plan(self, numbers: list[int]) -> None:
         """Plan to try these numbers of clusters. If the range grows, expect that some in its middle will follow."""
@@ -487,8 +483,8 @@ class Selection:
     fewest: bool = False
 
     @classmethod
-    def of(cls, trials: Mapping[int, Trial], **options: Any) -> Selection:
-        """A selection from the trial of each number of clusters, and the other attributes."""
+    def of(cls, trials: Mapping[int, Mapping[str, Any]], **options: Any) -> Selection:
+        """A selection from the criteria for each number of clusters: a value, or one for each halving or half."""
         tried = sorted(trials)
         values = {key: np.array([np.atleast_1d(trials[k].get(key, np.nan)) for k in tried]) for key in COLUMNS.values()}
         options |= {key: each.mean(axis=1) for key, each in values.items()}
@@ -568,18 +564,19 @@ class Selection:
         k, tried = self.n_clusters, self.candidates
         some = f", on {self.n_rows:,} of the {self.n_total:,} {rows}" if self.n_rows < self.n_total else ""
         # A criterion whose best number is the last one has not chosen: it might prefer larger ones.
-        others = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
-        text = f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}.{self._why_fewer()}"
-        if self.runners_up:
-            text += f" Runners-up: {', '.join(map(str, self.runners_up))}."
-        if others:
-            text += f" Other criteria choose {', '.join(f'{best} ({name})' for name, best in others.items())}."
-        notes = [text]
+        chosen = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
+        runners_up = ", ".join(map(str, self.runners_up))
+        others = ", ".join(f"{best} ({name})" for name, best in chosen.items())
+        notes = [
+            f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}.{self._why_fewer()}"
+            + (f" Runners-up: {runners_up}." if runners_up else "")
+            + (f" Other criteria choose {others}." if others else "")
+        ]
         if self.at_the_end:
             notes.append("The largest number that was tried is the best one: larger numbers may be better.")
         if self.found_nothing:
             notes.append(
-                f"Two halves of the {rows} never agree on more than they disagree on: there may be no clusters here."
+                f"Two halves of the {rows} agree on less than they disagree on: there may be no clusters here."
             )
         return notes
 
