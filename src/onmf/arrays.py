@@ -18,8 +18,8 @@ FloatArray = NDArray[np.float64]
 def read_only_view(array: Array) -> Array:
     """The same array, which cannot be written to.
 
-    Numba compiles a kernel once for arrays that can be written to, and once more for those that cannot, such as files
-    that are mapped into memory. Kernels get only read-only rows, so that it compiles them once.
+    Numba compiles a kernel once more for arrays that cannot be written to, such as files mapped into memory. Kernels
+    get only read-only rows, so that it compiles them once.
     """
     array = array.view()
     array.flags.writeable = False

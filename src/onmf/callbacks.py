@@ -23,8 +23,7 @@ except ImportError:  # scikit-learn before 1.9
 class FitReporter(Listener):
     """Reports the progress of a fit to the estimator's callbacks and, if ``verbose``, to the terminal.
 
-    With one run, the iterations are subtasks of the fit. With several, the runs are subtasks of the fit, and the
-    iterations are subtasks of the runs.
+    The iterations are subtasks of the fit; with several runs, of the runs, which are subtasks of the fit.
     """
 
     def __init__(self, estimator: Any, divergence: Divergence, X: Any, sample_weight: Any, n_init: int) -> None:

@@ -35,8 +35,7 @@ REFIT_SEED = 548_017_263
 """Seed of these fits. Nobody would choose it for the fit itself: one from the same start would not be independent."""
 
 DEFAULT_GAP = 4.0
-"""Gap between the two best clusters of a median row, in temperatures, if nothing is known from other fits. On real
-cells it is between 1 and 12."""
+"""Gap between the two best clusters of a median row, in temperatures, without other fits. On real cells: 1 to 12."""
 
 MAX_RATIO = 20.0  # between the temperature and the gap of a median row, at most, in either direction
 TEMPERATURES = (1e-300, 1e300)  # in a model file; the unit is that of the losses, which depends on that of X
@@ -166,10 +165,9 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     gaps = (first - second)[(first > second) & np.isfinite(second)]
     gap = float(np.median(gaps)) if len(gaps) else 1.0
     voted = [votes.astype(np.int32) for votes in voted] if len(voted) > 1 else []
-    n_votes = len(voted)
     together = agreement_of(votes_of(np.stack(voted, axis=1), k), labels, k).rows if voted else np.ones(n)
     doubt = np.minimum(together, _probability(chances, labels, gap / DEFAULT_GAP))
-    together = (n_votes * together + doubt) / (n_votes + 1)
+    together = (len(voted) * together + doubt) / (len(voted) + 1)
 
     def loss(log_ratio: float) -> float:
         probability = _probability(chances, labels, gap * np.exp(log_ratio))

@@ -37,8 +37,8 @@ NEGLIGIBLE = 1e-12  # weights of features up to this may be rounding errors
 class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, BaseEstimator):
     """Cluster nonnegative data by orthogonal nonnegative matrix factorization.
 
-    Row i of X is approximated by ``scales_[i] * cluster_centers_[labels_[i]]``: each row has one cluster and one
-    scale. With the defaults this is KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
+    Row i of X is about ``scales_[i] * cluster_centers_[labels_[i]]``: each row has one cluster and one scale. The
+    defaults are KL-ONMF as in the paper [1]_, the maximum-likelihood choice for counts.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         W = to_host(self.cluster_centers_)
         if H.shape[1] != len(W):
             raise ValueError(
-                f"X has {H.shape[1]} columns, but the model {len(W)} clusters: pass what transform returns."
+                f"X has {H.shape[1]} columns, but the model has {len(W)} clusters: use what transform gave."
             )
         if on_gpu(H):
             import cupy
@@ -391,7 +391,6 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Parameters
         ----------
         n : int, default=10
-            Number of features for each cluster.
         feature_names : (n_features,) array of str, optional
             By default the names of the fitted data, else ``"x0"``, ``"x1"``, …
 
@@ -571,7 +570,7 @@ def fit_model(
 def load(path: str | os.PathLike[str]) -> ONMF:
     """Read a model that :meth:`ONMF.save` wrote.
 
-    No code from the file is executed, and every part is checked against its checksum before use.
+    No code from the file is executed, and every part is checked against its checksum.
 
     Parameters
     ----------
@@ -652,10 +651,9 @@ def _number_of_runs(model: Any, init: Any) -> int:
             f"n_init={n_init} is not allowed with init={model.init!r}: a consensus is one start made of many runs. Set "
             "n_consensus to their number instead."
         )
-    names = sorted(name for name, start in STARTS.items() if start.random)
     warn(
         f"n_init={n_init} runs would all be the same from a deterministic start: running once. Use one of "
-        f"{', '.join(map(repr, names))} as init.",
+        f"{', '.join(sorted(repr(name) for name, start in STARTS.items() if start.random))} as init.",
         RuntimeWarning,
     )
     return 1

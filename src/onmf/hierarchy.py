@@ -38,10 +38,7 @@ class Hierarchy:
         return len(self.pairs) + 1
 
     def labels(self, n_clusters: int) -> Array:
-        """Number each cluster of the model by its cluster when ``n_clusters`` are left. → (k,)
-
-        The numbers follow the first cluster of the model in each.
-        """
+        """Number each cluster of the model by its own when ``n_clusters`` are left, in order of the first. → (k,)"""
         k = self.n_clusters
         if not 1 <= n_clusters <= k:
             raise ValueError(f"n_clusters={n_clusters} is not allowed: it must be between 1 and {k}.")

@@ -43,9 +43,7 @@ def plot_top_features(
     ----------
     model : ONMF
         A fitted model.
-    n : int, default=6
-        Number of features for each cluster.
-    feature_names : (n_features,) array of str, optional
+    n, feature_names
         As in :meth:`onmf.ONMF.top_features`.
     titles, colours : lists of str, optional
         For each cluster, in the order of the labels; titles are numbers and sizes by default.

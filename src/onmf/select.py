@@ -104,10 +104,8 @@ def select_n_clusters(
         What chooses the number. All are computed.
     k_min, k_max : int, default=2, None
         Bounds of the range that grows. By default it ends at 100, and at a fifth of the rows.
-    n_splits : int, default=3
-        How often the rows are halved.
-    n_init : int, default=4
-        Number of runs for each fit; the best is used.
+    n_splits, n_init : int, default=3, 4
+        How often the rows are halved; and the number of runs for each fit, of which the best is used.
     halves : {"features", "counts"}, default="features"
         What determines the cluster of a held-out row: half of its features (words), or of its counts (each feature is
         halved at random). Halves of counts are independent only if these are Poisson: a burst of a word is in both.
@@ -123,7 +121,6 @@ def select_n_clusters(
     Returns
     -------
     Selection
-        With a table, the choice of each criterion, runners-up and a plot.
 
     Examples
     --------
@@ -454,10 +451,8 @@ class Selection:
         Their standard errors over the halvings and over the halves; NaN if there is only one.
     stability : (m,) array
         The shared part of the information: the adjusted mutual information, at most 1. NaN for one cluster.
-    objective : (m,) array
-        Objective of the best clustering; lower is better.
-    bic : (m,) array
-        Bayesian information criterion; lower is better. NaN if it is not defined for these data.
+    objective, bic : (m,) arrays
+        Objective of the best clustering, and Bayesian information criterion, NaN if not defined; lower is better.
     criterion : str
         The criterion that chooses ``n_clusters``.
     n_rows, n_total : int
@@ -488,12 +483,8 @@ class Selection:
         tried = sorted(trials)
         values = {key: np.array([np.atleast_1d(trials[k].get(key, np.nan)) for k in tried]) for key in COLUMNS.values()}
         options |= {key: each.mean(axis=1) for key, each in values.items()}
-        return cls(
-            np.array(tried),
-            information_error=_error(values["information"]),
-            held_out_error=_error(values["held_out"]),
-            **options,
-        )
+        options |= {f"{key}_error": _error(values[key]) for key in ("information", "held_out")}
+        return cls(np.array(tried), **options)
 
     @property
     def chosen(self) -> dict[str, int]:
@@ -567,18 +558,18 @@ class Selection:
         chosen = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
         runners_up = ", ".join(map(str, self.runners_up))
         others = ", ".join(f"{best} ({name})" for name, best in chosen.items())
-        notes = [
+        text = (
             f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}.{self._why_fewer()}"
             + (f" Runners-up: {runners_up}." if runners_up else "")
             + (f" Other criteria choose {others}." if others else "")
-        ]
-        if self.at_the_end:
-            notes.append("The largest number that was tried is the best one: larger numbers may be better.")
-        if self.found_nothing:
-            notes.append(
-                f"Two halves of the {rows} agree on less than they disagree on: there may be no clusters here."
-            )
-        return notes
+        )
+        nothing = f"Two halves of the {rows} never agree on more than they disagree on: there may be no clusters here."
+        notes = {
+            text: True,
+            "The largest number that was tried is the best one: larger numbers may be better.": self.at_the_end,
+            nothing: self.found_nothing,
+        }
+        return [note for note, holds in notes.items() if holds]
 
     def plot(self) -> Any:
         """Draw the criteria; see :func:`onmf.plot.plot_selection`."""
