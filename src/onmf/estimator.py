@@ -430,7 +430,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn).data
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
-            raise ValueError(f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit again.")
+            raise ValueError(
+                f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
+            )
         return data
 
     def _output(self, labels: Any, scales: Any) -> Any:

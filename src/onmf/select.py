@@ -46,7 +46,6 @@ APART = 1.25  # factor between runners-up: numbers that are closer are about the
 RUNNERS_UP = 3  # at most
 
 CRITERIA = ("information", "held-out", "stability", "bic")  # Criteria that choose the number of clusters of counts
-
 IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")  # and those for an image
 
 COLUMNS = {name: name.replace("-", "_") for name in ("information", "stability", "held-out", "objective", "bic")}
