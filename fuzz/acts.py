@@ -63,8 +63,8 @@ def frozen(X: Any) -> Any:
 def question(stage: Stage, rng: Random, X: str = "X") -> None:
     """Call ``predict`` of a fitted model, and a random choice of its other methods."""
     model = stage.names["model"]
-    loss, k = model._divergence.name, len(model.cluster_centers_)
-    infinite = k == 1 or not getattr(model._divergence, "smoothing", 1) > 0
+    loss, k = model.divergence_.name, len(model.cluster_centers_)
+    infinite = k == 1 or not getattr(model.divergence_, "smoothing", 1) > 0
     labels = stage.after(f"model.predict({X})", lambda labels: wrong_range(labels, k))
     if labels is None:
         return
@@ -99,7 +99,7 @@ def fit(stage: Stage, case: Any) -> None:
     if draw < 0.05:
         save_and_load(stage)
     elif draw < 0.1:
-        loss = model._divergence.name
+        loss = model.divergence_.name
         stage.after("model.fit_transform(X)", lambda H: not_finite("fit_transform", H, loss))
     elif draw < 0.15 and hasattr(model, "partial_fit") and stage.do("model.partial_fit(X)"):
         question(stage, rng)
@@ -131,7 +131,7 @@ def threads(stage: Stage, case: Any) -> None:
     for name in ("labels_", "scales_", "cluster_centers_", "reconstruction_err_", "margins_", "n_iter_"):
         first, second = np.asarray(getattr(one, name)), np.asarray(getattr(three, name))
         if not np.array_equal(first, second):
-            stage.broken(f"1 thread and 3 threads: {name} differs", f"threads, {name}, {one._divergence.name}")
+            stage.broken(f"1 thread and 3 threads: {name} differs", f"threads, {name}, {one.divergence_.name}")
             return None
     return None
 
@@ -154,7 +154,7 @@ def dense_and_sparse(stage: Stage, case: Any) -> None:
             continue
         clear = np.minimum(one.margins, two.margins) > CLEAR_MARGIN
         if not np.array_equal(one.labels[clear], two.labels[clear]):
-            stage.broken("an array and CSR get other clusters", f"an array and CSR, {model._divergence.name}")
+            stage.broken("an array and CSR get other clusters", f"an array and CSR, {model.divergence_.name}")
     return None
 
 
@@ -184,7 +184,7 @@ def same_clusters(stage: Stage, a: Any, b: Any, labels: Any, variants: str) -> N
         same = adjusted_rand_score(labels, np.asarray(b.labels_)) == 1
     if clear and similar and converged and not same:
         objectives = f"{a.reconstruction_err_:.12g} and {b.reconstruction_err_:.12g}"
-        stage.broken(f"{variants} give other clusters: objectives {objectives}", f"{variants}, {a._divergence.name}")
+        stage.broken(f"{variants} give other clusters: objectives {objectives}", f"{variants}, {a.divergence_.name}")
 
 
 def partial_fit(stage: Stage, case: Any) -> None:

@@ -112,13 +112,13 @@ def structure_is_sound(X: Any) -> bool:
 
 def wrong_fit(model: Any, A: Any, weights: Any, caught: list[warnings.WarningMessage]) -> Iterator[Failure]:
     """Check what must hold for every fitted model; ``A`` is the fitted data as an array, or None if not known."""
-    loss = model._divergence.name
+    loss = model.divergence_.name
     labels, scales, margins = (np.asarray(getattr(model, name)) for name in ("labels_", "scales_", "margins_"))
     centers, k = np.asarray(model.cluster_centers_), len(model.cluster_centers_)
     yield from not_finite("scales_", scales, loss)
     yield from not_finite("cluster_centers_", centers, loss)
     # Without smoothing the cost of another cluster can be infinite, and with one cluster there is no other.
-    smooth = getattr(model._divergence, "smoothing", 1) > 0
+    smooth = getattr(model.divergence_, "smoothing", 1) > 0
     # A row of weight 0 has no influence on its centroid, so its own cost may be infinite if the fit stopped early.
     weightless = np.zeros(len(margins), dtype=bool) if weights is None else np.asarray(weights) == 0
     allowed = np.isneginf(margins) & weightless & (not smooth)
@@ -143,7 +143,7 @@ def wrong_fit(model: Any, A: Any, weights: Any, caught: list[warnings.WarningMes
         yield Failure("contract", f"Only {filled.sum()} of {k} clusters have rows, and there is no warning.", "empty")
     with np.errstate(all="ignore"):
         gram = np.bincount(labels, weights=w * scales * scales, minlength=k)
-    gauge = not model._divergence.sized
+    gauge = not model.divergence_.sized
     if gauge and np.isfinite(gram).all() and not np.allclose(gram, filled, atol=1e-6):
         yield Failure("contract", f"H Hᵀ has the diagonal {gram}, clusters filled: {filled}", f"gauge, {loss}")
     if A is not None:
@@ -152,7 +152,7 @@ def wrong_fit(model: Any, A: Any, weights: Any, caught: list[warnings.WarningMes
 
 def wrong_objective(model: Any, A: Any, w: Any, labels: Any, scales: Any, centers: Any, loss: str) -> Iterator[Failure]:
     """Yield a failure if the objective is far from D(X, WH), computed row by row."""
-    value, size = published(model._divergence, np.asarray(A, dtype=np.float64), w, labels, scales, centers)
+    value, size = published(model.divergence_, np.asarray(A, dtype=np.float64), w, labels, scales, centers)
     objective = model.reconstruction_err_
     if np.isfinite([value, size, objective]).all() and abs(objective - value) > CLOSE * size + 1e-300:
         yield Failure(
@@ -170,12 +170,12 @@ def wrong_prediction(model: Any, predicted: Any) -> Iterator[Failure]:
     labels, margins = np.asarray(model.labels_), np.asarray(model.margins_)
     predicted = np.asarray(predicted)
     ended = model.stop_reason_ in ("converged", "fixed point") and model.history_["moved"][-1] == 0
-    settled = ended and model.n_sweeps_ == 0 and model._divergence.fixed_weights
+    settled = ended and model.n_sweeps_ == 0 and model.divergence_.fixed_weights
     different = (predicted != labels) & (settled | (margins > CLEAR_MARGIN))
     if different.any():
         i = int(np.argmax(different))
         yield Failure(
             "contract",
             f"predict gives row {i} cluster {predicted[i]}, labels_ {labels[i]}, with margin {margins[i]:.3g}",
-            f"predict, {model._divergence.name}",
+            f"predict, {model.divergence_.name}",
         )

@@ -46,7 +46,7 @@ def assert_same(a, b):
     assert {name: list(values) for name, values in a.history_.items()} == {
         name: list(values) for name, values in b.history_.items()
     }
-    assert a._divergence == b._divergence
+    assert a.divergence_ == b.divergence_
     assert a.predict(X).tolist() == b.predict(X).tolist()
     assert a.top_features(3) == b.top_features(3)
 

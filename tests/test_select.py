@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from onmf import Selection, select_n_clusters
 from onmf.datasets import make_counts
-from onmf.select import check_range, largest_number, reproduced, try_numbers
+from onmf.select import check_range, reproduced, try_numbers
 
 
 def in_bursts(X, clusters, seed, concentration=50.0):
@@ -74,7 +74,7 @@ def test_the_range_stays_within_its_bounds():
     assert sorted(try_numbers(float, 5, 9)) == [5, 7, 8, 9]
     assert sorted(try_numbers(float, 4, 4)) == [4]
     assert min(try_numbers(lambda k: -k, 1, 50)) == 1
-    assert [largest_number(n) for n in (4, 50, 10_000)] == [2, 10, 100]
+    assert [check_range(1, None, n) for n in (4, 50, 10_000)] == [2, 10, 100]
     assert check_range(2, None, 50) == 10
     assert check_range(20, None, 50) == 20
 

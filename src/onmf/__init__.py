@@ -42,9 +42,10 @@ def __getattr__(name: str) -> object:
 
 def show_versions() -> None:
     """Print the versions of onmf, Python and the dependencies, for bug reports."""
-    print(f"onmf          {__version__}")
-    print(f"python        {sys.version.split()[0]} ({sys.executable})")
-    print(f"machine       {platform.platform()}, {available_cores()} cores")
+    print(
+        f"onmf          {__version__}\npython        {sys.version.split()[0]} ({sys.executable})\n"
+        f"machine       {platform.platform()}, {available_cores()} cores"
+    )
     packages = ("numpy", "scipy", "scikit-learn", "numba", "llvmlite", "matplotlib", "pandas", "polars", "dask", "cupy")
     for package in packages:
         try:

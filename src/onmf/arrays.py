@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from onmf.warn import import_optional
+
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 
@@ -16,17 +18,12 @@ FloatArray = NDArray[np.float64]
 def read_only_view(array: Array) -> Array:
     """The same array, which cannot be written to.
 
-    Numba compiles a kernel once for arrays that can be written to, and once more for those that cannot, such as files
-    that are mapped into memory. Kernels get only read-only rows, so that it compiles them once.
+    Numba compiles a kernel once more for arrays that cannot be written to, such as files mapped into memory. Kernels
+    get only read-only rows, so that it compiles them once.
     """
     array = array.view()
     array.flags.writeable = False
     return array
-
-
-CUPY_MISSING = (
-    "engine='gpu' needs CuPy: pip install 'onmf[gpu]' (cupy-cuda12x or cupy-cuda13x, whichever fits the driver)."
-)
 
 
 def on_gpu(array: Any) -> bool:
@@ -57,20 +54,14 @@ def take_rows(X: Any, index: Any) -> Any:
 
 def import_cupy() -> Any:
     """Import CuPy, or raise an error that says what is missing."""
+    cupy = import_optional("cupy", "engine='gpu' needs CuPy (cupy-cuda12x or cupy-cuda13x, as the driver needs)", "gpu")
     try:
-        import cupy
-    except ImportError as error:
-        raise ImportError(CUPY_MISSING) from error
-    try:
-        number = cupy.cuda.runtime.getDeviceCount()
+        capability = int(cupy.cuda.Device().compute_capability)  # 80 for 8.0
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise RuntimeError(f"engine='gpu' found no GPU ({error}). Use engine='cpu'.") from error
-    if number == 0:
-        raise RuntimeError("engine='gpu' found no GPU. Use engine='cpu'.")
-    capability = cupy.cuda.Device().compute_capability
-    if int(capability) < 80:
+    if capability < 80:
         raise RuntimeError(
-            f"engine='gpu' needs a GPU of compute capability 8.0 or higher, and this one has {capability[:-1]}."
-            f"{capability[-1]}. Use engine='cpu'."
+            f"engine='gpu' needs a GPU of compute capability 8.0 or higher, and this one has {capability / 10}. Use "
+            "engine='cpu'."
         )
     return cupy

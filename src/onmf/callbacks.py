@@ -1,15 +1,12 @@
 """scikit-learn's callbacks (progress bars, score monitors), if the installed version has them."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from onmf.divergence import Divergence, FloatArray
-from onmf.fit import Clustering, Iteration, Listener
+from onmf.fit import Iteration, Listener
 from onmf.fit.restarts import Watch
 
 __all__ = ["CallbackSupportMixin", "FitReporter", "with_callbacks"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -18,7 +15,7 @@ except ImportError:  # scikit-learn before 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stand-in without callbacks: ``set_callbacks`` is missing, as in scikit-learn's own estimators."""
 
-    def with_callbacks(method: F) -> F:
+    def with_callbacks(method: Any) -> Any:
         """Return the method unchanged."""
         return method
 
@@ -26,23 +23,22 @@ except ImportError:  # scikit-learn before 1.9
 class FitReporter(Listener):
     """Reports the progress of a fit to the estimator's callbacks and, if ``verbose``, to the terminal.
 
-    With one run, the iterations are subtasks of the fit. With several, the runs are subtasks of the fit, and the
-    iterations are subtasks of the runs.
+    The iterations are subtasks of the fit; with several runs, of the runs, which are subtasks of the fit.
     """
 
     def __init__(self, estimator: Any, divergence: Divergence, X: Any, sample_weight: Any, n_init: int) -> None:
         self.estimator, self.divergence, self.several = estimator, divergence, n_init > 1
-        self.listening = bool(getattr(estimator, "_skl_callbacks", None))
-        self.arguments = {"X": X, "metadata": {} if sample_weight is None else {"sample_weight": sample_weight}}
-        self.root: Any = None
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        self.arguments = {"estimator": estimator, "X": X, "metadata": metadata}
         self.run: Any = None
-        if hasattr(estimator, "_init_callback_context"):
-            self.root = estimator._init_callback_context(max_subtasks=n_init if self.several else estimator.max_iter)
-            self.root.call_on_fit_task_begin(estimator=estimator, **self.arguments)
+        begin = getattr(estimator, "_init_callback_context", lambda max_subtasks: None)
+        self.root = begin(max_subtasks=n_init if self.several else estimator.max_iter)
+        if self.root is not None:
+            self.root.call_on_fit_task_begin(**self.arguments)
 
     @property
     def watch(self) -> Watch | None:
-        return self.iteration if self.listening or self.estimator.verbose else None
+        return self.iteration if self.estimator.verbose or getattr(self.estimator, "_skl_callbacks", None) else None
 
     def begin_run(self) -> None:
         """Report the beginning of a run."""
@@ -50,7 +46,7 @@ class FitReporter(Listener):
         self.run = self.root
         if self.root is not None and self.several:
             self.run = self.root.subcontext(task_name="run", max_subtasks=self.estimator.max_iter)
-            self.run.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
+            self.run.call_on_fit_task_begin(**self.arguments)
 
     def iteration(self, run: int, iteration: Iteration, centroids: FloatArray) -> bool:
         """Report the end of an iteration. → whether a callback asks to stop"""
@@ -63,31 +59,25 @@ class FitReporter(Listener):
         if self.run is None:
             return False
         task = self.run.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(estimator=self.estimator, **self.arguments)
-        return bool(
-            task.call_on_fit_task_end(
-                estimator=self.estimator,
-                reconstruction_attributes=lambda: {
-                    "cluster_centers_": centroids.copy(),
-                    "_divergence": self.divergence,
-                },
-                **self.arguments,
-            )
+        task.call_on_fit_task_begin(**self.arguments)
+        stop = task.call_on_fit_task_end(
+            reconstruction_attributes=lambda: {"cluster_centers_": centroids.copy(), "divergence_": self.divergence},
+            **self.arguments,
         )
-
-    def report_search(self, clustering: Clustering) -> None:
-        """Report the end of the local search, if there was one."""
-        if self.estimator.verbose and clustering.n_sweeps:
-            print(f"local search: {clustering.n_sweeps} sweeps, objective {clustering.objective:.9g}")
+        return bool(stop)
 
     def end_run(self) -> None:
         """Report the end of the run."""
         if self.run is not None and self.several:
-            self.run.call_on_fit_task_end(estimator=self.estimator, **self.arguments)
+            self.run.call_on_fit_task_end(**self.arguments)
         self.run = None
 
     def end(self) -> None:
-        """Report the end of the fit, when the estimator has all its attributes."""
+        """Report the end of the local search and of the fit, when the estimator has all its attributes."""
+        if self.estimator.verbose and self.estimator.n_sweeps_:
+            print(
+                f"local search: {self.estimator.n_sweeps_} sweeps, objective {self.estimator.reconstruction_err_:.9g}"
+            )
         self.end_run()
         if self.root is not None:
-            self.root.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=dict, **self.arguments)
+            self.root.call_on_fit_task_end(reconstruction_attributes=dict, **self.arguments)

@@ -21,23 +21,21 @@ from onmf.data import Engine, Part, get_engine, in_blocks
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.parts import PartsEngine
 from onmf.divergence import Array, FloatArray, get_divergence
-from onmf.estimator import ONMF, number_of_runs, settings_of
+from onmf.estimator import ONMF, settings_of
 from onmf.fit import Clustering, Listener
 from onmf.fit.describe import losses_of
 from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
 from onmf.fit.solve import seeds_of_run
-from onmf.io.rules import Rule, is_array, number, optional
+from onmf.io.rules import Rule, array, number, optional
 
 REFITS = 8  # fits from other random starts
 CALIBRATION_ROWS = 10_000  # at most, on which these fits run
 
 REFIT_SEED = 548_017_263
-"""Seed of these fits: the same model gets the same confidence. It is one that nobody would choose for the fit itself,
-because a fit from the same start would be no independent one."""
+"""Seed of these fits. Nobody would choose it for the fit itself: one from the same start would not be independent."""
 
 DEFAULT_GAP = 4.0
-"""Gap between the two best clusters of a median row, in temperatures, if nothing is known from other fits. On real
-cells it is between 1 and 12."""
+"""Gap between the two best clusters of a median row, in temperatures, without other fits. On real cells: 1 to 12."""
 
 MAX_RATIO = 20.0  # between the temperature and the gap of a median row, at most, in either direction
 TEMPERATURES = (1e-300, 1e300)  # in a model file; the unit is that of the losses, which depends on that of X
@@ -70,15 +68,8 @@ class Calibration:
 
 def calibration_rules(k: int) -> dict[str, Rule]:
     """Rules for the entries of a model file."""
-    shares = Rule(
-        lambda a: is_array(a, "f") and a.shape == (k,) and bool(((a >= 0) & (a <= 1)).all()),
-        f"{k} numbers from 0 to 1",
-    )
-    return {
-        "temperature": optional(number(*TEMPERATURES)),
-        "confidence_low": optional(shares),
-        "confidence_high": optional(shares),
-    }
+    shares = optional(array(("float32", "float64"), k, low=0, high=1))
+    return {"temperature": optional(number(*TEMPERATURES)), "confidence_low": shares, "confidence_high": shares}
 
 
 def calibration_of(parts: Mapping[str, Any], k: int) -> Calibration | None:
@@ -101,8 +92,7 @@ def calibrate_model(
     again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
     some = evenly_spaced(len(labels))
     rows = X[some]
-    enough = 1 < len(model.cluster_centers_) <= len(some)
-    voted = list(map(to_host, again(model, rows))) if enough else []
+    voted = list(map(to_host, again(model, rows))) if 1 < len(model.cluster_centers_) <= len(some) else []
     return calibrate(log_chances(model, rows), labels[some], voted)
 
 
@@ -119,21 +109,19 @@ def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
 
 def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: bool = False) -> list[Clustering]:
     """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted."""
-    divergence = get_divergence(model.beta_loss, model.smoothing)
-    settings = settings_of(model, n_runs=number_of_runs(model))
-    _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
+    settings, divergence = settings_of(model), get_divergence(model.beta_loss, model.smoothing)
+    data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True).data
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)
-    data = data.fork() if single_threaded else data
-    return list(runs(data, start, settings.seeds, replace(settings.plan, thorough=thorough), search=search))
+    plan = replace(settings.plan, thorough=thorough)
+    return list(runs(data.fork() if single_threaded else data, start, settings.seeds, plan, search=search))
 
 
 @interrupt.heeding
 def log_chances(model: ONMF, X: Any) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
     data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
-    (chances,) = data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))
-    return to_host(chances)
+    return to_host(data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))[0])
 
 
 def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
@@ -151,27 +139,24 @@ def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) 
     return to_host(confidence), to_host(runners_up)
 
 
-def confidence_by_row(
-    part: Part, centroids: FloatArray, calibration: Calibration, labels: Array
-) -> tuple[FloatArray, Array]:
+def confidence_by_row(part: Part, centroids: FloatArray, calibration: Calibration, labels: Array) -> tuple[Array, ...]:
     """The confidence of the rows of a part in their clusters, and their best other clusters. → 2 × (n,)"""
-    block, labels = part.block, to_host(labels)
-    n = len(block)
+    block, labels, n = part.block, to_host(labels), len(part.block)
     confidence, runners_up = np.empty(n), np.empty(n, dtype=np.int32)
     for start in range(0, n, ROWS_AT_A_TIME):
-        rows = slice(start, min(start + ROWS_AT_A_TIME, n))
-        some = block if n <= ROWS_AT_A_TIME else block.subset(np.arange(rows.start, rows.stop))
-        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses_of(some, centroids)), labels[rows])
+        rows = np.arange(start, min(start + ROWS_AT_A_TIME, n))
+        losses = losses_of(block if len(rows) == n else block.subset(rows), centroids)
+        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses), labels[rows])
     return confidence, runners_up
 
 
 def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibration:
     """The temperature and the range of each cluster at which the confidence agrees best with other fits.
 
-    ``voted`` are the clusters of the rows in each of the other fits, in any numbering. Fewer than two tell nothing.
-    Divergences have different units, so the limits of the temperature are relative to the gap between the two best
-    clusters of a median row. One more vote is added, by the probabilities at the usual temperature. It only ever raises
-    doubts: without it, a few fits that agree on every row would make every row certain.
+    ``voted`` are the clusters of the rows in each of the other fits, in any numbering; fewer than two tell nothing. The
+    limits of the temperature are relative to the gap between the two best clusters of a median row, because units
+    differ. The probabilities at the usual temperature are one more vote, which only ever raises doubts: without it, a
+    few fits that agree on every row would make every row certain.
     """
     n, k = chances.shape
     if k == 1 or n == 0:
@@ -179,11 +164,10 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     second, first = np.partition(chances, (k - 2, k - 1), axis=1)[:, -2:].T
     gaps = (first - second)[(first > second) & np.isfinite(second)]
     gap = float(np.median(gaps)) if len(gaps) else 1.0
-    together, n_votes = np.ones(n), len(voted) if len(voted) > 1 else 0
-    if n_votes:
-        together = agreement_of(votes_of(np.stack(voted, axis=1).astype(np.int32), k), labels, k).rows
+    voted = [votes.astype(np.int32) for votes in voted] if len(voted) > 1 else []
+    together = agreement_of(votes_of(np.stack(voted, axis=1), k), labels, k).rows if voted else np.ones(n)
     doubt = np.minimum(together, _probability(chances, labels, gap / DEFAULT_GAP))
-    together = (n_votes * together + doubt) / (n_votes + 1)
+    together = (len(voted) * together + doubt) / (len(voted) + 1)
 
     def loss(log_ratio: float) -> float:
         probability = _probability(chances, labels, gap * np.exp(log_ratio))
@@ -193,9 +177,8 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     # The loss can have more than one minimum: look around first.
     limit = np.log(MAX_RATIO)
     grid = np.linspace(-limit, limit, 9)
-    best = grid[int(np.argmin([loss(place) for place in grid]))]
-    step = grid[1] - grid[0]
-    bounds = (max(best - step, -limit), min(best + step, limit))
+    best, step = min(grid, key=loss), grid[1] - grid[0]
+    bounds = np.clip([best - step, best + step], -limit, limit)
     temperature = gap * float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
     return Calibration(temperature, *_lines(_probability(chances, labels, temperature), together, labels, k))
 

@@ -38,10 +38,7 @@ class Hierarchy:
         return len(self.pairs) + 1
 
     def labels(self, n_clusters: int) -> Array:
-        """Number each cluster of the model by its cluster when ``n_clusters`` are left. → (k,)
-
-        The numbers follow the first cluster of the model in each.
-        """
+        """Number each cluster of the model by its own when ``n_clusters`` are left, in order of the first. → (k,)"""
         k = self.n_clusters
         if not 1 <= n_clusters <= k:
             raise ValueError(f"n_clusters={n_clusters} is not allowed: it must be between 1 and {k}.")
@@ -91,19 +88,15 @@ def merge_clusters(sums: FloatArray) -> Hierarchy:
         apart = xlogy(joint, joint) - xlogy(totals[others], totals[others]) - xlogy(totals[i], totals[i])
         return np.maximum(apart - shared, 0.0)
 
-    for i in range(1, k):
-        costs[:i, i] = price(i, np.arange(i))
-    there = np.arange(k)
+    there = np.empty(0, dtype=np.int64)
     pairs, paid = np.empty((k - 1, 2), dtype=np.int64), np.empty(k - 1)
-    for merge in range(k - 1):
-        choice = np.argmin(costs[np.ix_(there, there)])
-        i, j = there[choice // len(there)], there[choice % len(there)]
-        new = k + merge
-        pairs[merge], paid[merge] = (i, j), costs[i, j]
-        S[new] = S[i] + S[j]
-        alone[new], totals[new] = xlogy(S[new], S[new]), S[new].sum()
-        there = there[(there != i) & (there != j)]
-        if len(there):
-            costs[there, new] = price(new, there)
+    for new in range(2 * k - 1):
+        if new >= k:  # a merge; those before are the clusters of the model
+            i, j = there[list(divmod(np.argmin(costs[np.ix_(there, there)]), len(there)))]
+            pairs[new - k], paid[new - k] = (i, j), costs[i, j]
+            S[new] = S[i] + S[j]
+            alone[new], totals[new] = xlogy(S[new], S[new]), S[new].sum()
+            there = there[(there != i) & (there != j)]
+        costs[there, new] = price(new, there)
         there = np.append(there, new)
     return Hierarchy(pairs, paid)

@@ -117,16 +117,14 @@ def heeding(function: F) -> F:
 def all_or_nothing(method: F) -> F:
     """Like :func:`heeding`, for a method: if it fails, the attributes of its object are restored."""
 
+    @heeding
     @wraps(method)
     def run(self: Any, *args: Any, **options: Any) -> Any:
-        with heeded():
-            before = dict(vars(self))
-            try:
-                return method(self, *args, **options)
-            except BaseException:
-                vars(self).update(before)
-                for name in vars(self).keys() - before.keys():
-                    delattr(self, name)
-                raise
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **options)
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     return run  # type: ignore[return-value]

@@ -7,7 +7,7 @@ entry is a reference, so that a kind is imported when it is first used: ``import
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from onmf.door.kind import Kind
@@ -24,8 +24,7 @@ KINDS = {
 
 def get_kind(name: str) -> Kind:
     """The kind of this name. One that is not registered can be loaded and shown, and nothing else."""
-    kind: Kind = resolve(KINDS.get(name, "onmf.door.kind:UNKNOWN"))
-    return kind
+    return cast("Kind", resolve(KINDS.get(name, "onmf.door.kind:UNKNOWN")))
 
 
 def resolve(reference: str) -> Any:

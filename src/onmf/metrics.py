@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import issparse
-from scipy.special import xlogy
-from sklearn.metrics import mutual_info_score
+from scipy.special import rel_entr
+from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -40,16 +40,13 @@ class Scores:
         Adjusted Rand index: agreement on pairs of samples, 0 for clusters at random.
     nmi : float
         Normalized mutual information, from 0 to 1.
-    homogeneity : float
-        1 if each cluster has samples of one class only.
-    completeness : float
-        1 if all samples of a class are in the same cluster.
+    homogeneity, completeness : float
+        1 if each cluster has samples of one class only; if all samples of a class are in the same cluster.
     purity : float
-        Share of the samples that are of the most frequent class of their cluster. It grows with the number of
-        clusters.
+        Share of the samples of the most frequent class of their cluster. It grows with the number of clusters.
     accuracy : float or None
-        Share of the samples whose cluster is matched with their class, one to one. None unless there are as many
-        clusters as classes: clusters without a class of their own would all count as wrong.
+        Share of the samples whose cluster is matched with their class, one to one; None unless there are as many
+        clusters as classes.
     """
 
     ari: float
@@ -86,7 +83,6 @@ class Comparison(Scores):
     Attributes
     ----------
     classes : list of str
-        The classes.
     table : (classes, clusters) array of int
         Rows of each class in each cluster.
     matched : dict of int to str
@@ -119,15 +115,13 @@ def compare_classes(classes: Sequence[str | None], labels: Array, n_clusters: in
     both = [i for i, name in enumerate(classes) if name is not None and labels[i] >= 0]
     if not both:
         return None
-    y, own = np.array([classes[i] for i in both], dtype=str), labels[both]
-    names, of_class = np.unique(y, return_inverse=True)
-    table = np.zeros((len(names), n_clusters), dtype=np.int64)
-    np.add.at(table, (of_class, own), 1)
+    names, of_class = np.unique([str(classes[i]) for i in both], return_inverse=True)
+    own = labels[both]
     return Comparison(
-        **compare(y, own, n_clusters=n_clusters).numbers(),  # type: ignore[arg-type]
+        **compare(of_class, own, n_clusters=n_clusters).numbers(),  # type: ignore[arg-type]
         classes=names.tolist(),
-        table=table,
-        matched={int(cluster): str(name) for cluster, name in match_clusters(y, own).items()},
+        table=np.bincount(of_class * n_clusters + own, minlength=len(names) * n_clusters).reshape(-1, n_clusters),
+        matched={cluster: str(names[of]) for cluster, of in match_clusters(of_class, own).items()},
     )
 
 
@@ -136,10 +130,8 @@ def compare(y_true: ArrayLike, y_pred: ArrayLike, *, n_clusters: int | None = No
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample, as a number or a name.
-    y_pred : (n,) array
-        Cluster of each sample.
+    y_true, y_pred : (n,) arrays
+        Class and cluster of each sample, as numbers or names.
     n_clusters : int, optional
         Number of clusters, if some of them may have none of these samples.
 
@@ -156,40 +148,17 @@ def compare(y_true: ArrayLike, y_pred: ArrayLike, *, n_clusters: int | None = No
     >>> scores.purity, scores.accuracy
     (1.0, None)
     """
-    table = _contingency(y_true, y_pred).astype(np.float64)
-    classes, clusters = table.sum(axis=1), table.sum(axis=0)
-    shared = float(mutual_info_score(None, None, contingency=table))
-    homogeneity, completeness = (_known(shared, sizes) for sizes in (classes, clusters))
-    both = homogeneity + completeness
-    equal = len(classes) == (len(clusters) if n_clusters is None else n_clusters)
+    table = _contingency(y_true, y_pred)
+    classes, clusters = (np.unique(labels, return_inverse=True)[1] for labels in (y_true, y_pred))
+    homogeneity, completeness, nmi = homogeneity_completeness_v_measure(classes, clusters)
     return Scores(
-        ari=_adjusted_rand(table),
-        nmi=2 * homogeneity * completeness / both if both > 0 else 0.0,
-        homogeneity=homogeneity,
-        completeness=completeness,
+        ari=float(adjusted_rand_score(classes, clusters)),
+        nmi=min(float(nmi), 1.0),
+        homogeneity=min(float(homogeneity), 1.0),
+        completeness=min(float(completeness), 1.0),
         purity=float(table.max(axis=0).sum() / table.sum()),
-        accuracy=clustering_accuracy(y_true, y_pred) if equal else None,
+        accuracy=clustering_accuracy(classes, clusters) if len(table) == (n_clusters or table.shape[1]) else None,
     )
-
-
-def _known(shared: float, sizes: FloatArray) -> float:
-    """The share of the entropy of groups of these sizes that the shared information explains."""
-    shares = sizes / sizes.sum()
-    entropy = -float(xlogy(shares, shares).sum())
-    return min(max(shared / entropy, 0.0), 1.0) if entropy > 0 else 1.0
-
-
-def _adjusted_rand(table: FloatArray) -> float:
-    """The adjusted Rand index of a table of classes and clusters."""
-
-    def pairs(sizes: FloatArray) -> float:
-        return float((sizes * (sizes - 1)).sum()) / 2
-
-    together, by_class, by_cluster = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    all_pairs = pairs(table.sum(keepdims=True))
-    by_chance = by_class * by_cluster / all_pairs if all_pairs else 0.0
-    most = (by_class + by_cluster) / 2
-    return (together - by_chance) / (most - by_chance) if most > by_chance else 1.0
 
 
 def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
@@ -197,10 +166,8 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample, as a number or a name.
-    y_pred : (n,) array
-        Cluster of each sample.
+    y_true, y_pred : (n,) arrays
+        Class and cluster of each sample, as numbers or names.
 
     Returns
     -------
@@ -215,21 +182,18 @@ def match_clusters(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
     """
     rows, columns = linear_sum_assignment(_contingency(y_true, y_pred), maximize=True)
     classes, clusters = np.unique(y_true).tolist(), np.unique(y_pred).tolist()
-    pairs = sorted(zip(columns.tolist(), rows.tolist(), strict=True))
-    return {clusters[c]: classes[r] for c, r in pairs}
+    return {clusters[c]: classes[r] for c, r in sorted(zip(columns, rows, strict=True))}
 
 
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Share of samples whose cluster is matched with their class, under the best one-to-one matching.
 
-    The numbers of clusters and classes may differ; samples of unmatched clusters or classes count as wrong.
+    Samples of unmatched clusters or classes count as wrong.
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample, as a number or a name.
-    y_pred : (n,) array
-        Cluster of each sample.
+    y_true, y_pred : (n,) arrays
+        Class and cluster of each sample, as numbers or names.
 
     Returns
     -------
@@ -260,10 +224,8 @@ class SpectraMatch:
 
     Attributes
     ----------
-    permutation : (r,) array of int
-        Index of the found spectrum that is matched with each true one.
-    angles : (r,) array
-        MRSA of each pair, between 0 and 100.
+    permutation, angles : (r,) arrays
+        Index of the found spectrum that is matched with each true one, and the MRSA of the pair, from 0 to 100.
     """
 
     permutation: Array
@@ -280,10 +242,8 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
 
     Parameters
     ----------
-    truth : (r, bands) array
-        True spectra.
-    found : (s, bands) array
-        Found spectra, s ≥ r.
+    truth, found : (r, bands) and (s, bands) arrays
+        True and found spectra, s ≥ r.
 
     Returns
     -------
@@ -303,13 +263,12 @@ def match_spectra(truth: ArrayLike, found: ArrayLike) -> SpectraMatch:
 def mrsa(x: ArrayLike, y: ArrayLike) -> float:
     """Mean removed spectral angle, between 0 (equal up to offset and scale) and 100.
 
-    The angle is 100/π · arccos of the correlation of x and y. The paper's definition names the mean over the pixels,
-    but means the mean over the bands.
+    It is 100/π · arccos of the correlation of x and y. The paper names the mean over the pixels, but means the bands.
 
     Parameters
     ----------
     x, y : (bands,) arrays, or (r, bands) arrays
-        Two spectra; or true and found spectra, which are matched by the best permutation. Their angles are averaged.
+        Two spectra; or true and found ones, which are matched. Their angles are averaged.
 
     Returns
     -------
@@ -321,18 +280,14 @@ def mrsa(x: ArrayLike, y: ArrayLike) -> float:
     >>> mrsa([1, 2, 3], [1, 0, 1])
     50.0
     """
-    if np.ndim(x) == 1 and np.ndim(y) == 1:
-        x, y = np.asarray(x)[None], np.asarray(y)[None]
-    return match_spectra(x, y).mean
+    return match_spectra(np.atleast_2d(x), np.atleast_2d(y)).mean
 
 
 def _centred(spectra: ArrayLike, name: str) -> FloatArray:
     """Subtract the mean of each spectrum and scale it to unit length; a constant spectrum becomes zero."""
     S = np.asarray(spectra, dtype=np.float64)
     if S.ndim != 2:
-        raise ValueError(
-            f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), with one spectrum per row."
-        )
+        raise ValueError(f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), one per row.")
     S = S - S.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(S, axis=1, keepdims=True)
     return S / np.where(norms > 0, norms, 1.0)
@@ -343,29 +298,21 @@ def kl_divergence(X: Any, Y: Any) -> float:
 
     Parameters
     ----------
-    X : array or sparse matrix
-        Data, ≥ 0.
-    Y : array or sparse matrix of the same shape
-        Model, ≥ 0.
+    X, Y : arrays or sparse matrices of one shape
+        Data and model, ≥ 0.
 
     Returns
     -------
     float
     """
-    X, Y = (A if issparse(A) else np.asarray(A) for A in (X, Y))
+    X, Y = (A.tocsr() if issparse(A) else np.asarray(A) for A in (X, Y))
     if X.shape != Y.shape:
         raise ValueError(f"X has shape {X.shape} and Y has shape {Y.shape}: they must be equal.")
-    totals = float(Y.sum(dtype=np.float64) - X.sum(dtype=np.float64))
-    if issparse(X):
-        X = X.tocoo()
-        x = np.asarray(X.data, dtype=np.float64)
-        y = np.asarray((Y.tocsr() if issparse(Y) else Y)[X.row, X.col], dtype=np.float64).ravel()
-    else:
-        x = np.asarray(X, dtype=np.float64)
-        y = np.asarray(Y.toarray() if issparse(Y) else Y, dtype=np.float64)
-    if (x < 0).any() or (Y.data if issparse(Y) else y).min(initial=0) < 0:
+    if any((A.data if issparse(A) else A).min(initial=0) < 0 for A in (X, Y)):
         raise ValueError("The Kullback-Leibler divergence needs X ≥ 0 and Y ≥ 0: remove or clip negative entries.")
-    with np.errstate(divide="ignore"):
-        ratio = np.divide(x, y, out=np.full_like(x, np.inf), where=y > 0)
-    ratio[x == 0] = 1.0
-    return float(xlogy(x, ratio).sum()) + totals
+    totals = float(Y.sum(dtype=np.float64) - X.sum(dtype=np.float64))
+    x, y = X, Y.toarray() if issparse(Y) else Y
+    if issparse(X):
+        entries = X.tocoo()
+        x, y = entries.data, np.asarray(Y[entries.row, entries.col]).ravel()
+    return float(rel_entr(x, y, dtype=np.float64).sum()) + totals

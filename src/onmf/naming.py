@@ -22,21 +22,8 @@ from onmf.estimator import ONMF, adopt_clustering, load
 from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
 from onmf.io.model_file import read_model, write_model
-from onmf.io.rules import strings
+from onmf.io.rules import require, strings
 from onmf.kinds import get_kind
-
-__all__ = [
-    "distinct",
-    "names_from_features",
-    "names_of_model",
-    "number_by_size",
-    "numbers",
-    "order_by_size",
-    "read_names",
-    "rename_clusters",
-    "renamed",
-    "so_many",
-]
 
 CANDIDATES = 10  # features of a cluster from which its name is made
 MAX_NAME_LENGTH = 100  # characters
@@ -49,23 +36,23 @@ def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
     ``refit`` fits the model again from given centroids. It is called only if a row belongs to two clusters equally:
     such a row goes to the lower number, so its cluster depends on the order.
     """
-    for _ in range(REORDERINGS):
-        order = order_by_size(to_host(model.labels_), len(model.cluster_centers_))
-        if (order == np.arange(len(order))).all():
+    for fits in range(REORDERINGS + 1):
+        before, k = model.clustering_, len(model.cluster_centers_)
+        order = order_by_size(to_host(before.labels), k)
+        if (order == np.arange(k)).all():
             return
-        before = model.clustering_
-        if before.margins is None or (to_host(before.margins) > 0).all():
-            break
-        refit(to_host(model.cluster_centers_)[order])
+        if fits == REORDERINGS or before.margins is None or (to_host(before.margins) > 0).all():
+            adopt_clustering(model, before.reordered(order), model.engine_, model.divergence_)
+            return
+        refit(to_host(before.centroids)[order])
+        after = model.clustering_
         both = {
-            name: np.concatenate([earlier, model.history_[name]])
+            name: np.concatenate([earlier, after.history[name]])
             for name, earlier in before.history.items()
-            if name in model.history_
+            if name in after.history
         }
-        after = replace(model.clustering_, n_iter=before.n_iter + model.n_iter_, history=both)
-        adopt_clustering(model, replace(after, agreement=before.agreement), model.engine_)
-    order = order_by_size(to_host(model.labels_), len(model.cluster_centers_))
-    adopt_clustering(model, model.clustering_.reordered(order), model.engine_)
+        after = replace(after, n_iter=before.n_iter + after.n_iter, history=both, agreement=before.agreement)
+        adopt_clustering(model, after, model.engine_, model.divergence_)
 
 
 def so_many(n: int, noun: str) -> str:
@@ -79,20 +66,17 @@ def order_by_size(labels: Array, k: int) -> Array:
 
 
 def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3, first: int = 0) -> list[str]:
-    """Make a short name for each cluster from its distinctive features, as :meth:`onmf.ONMF.top_features` returns them.
+    """A short name for each cluster from its distinctive features, as :meth:`onmf.ONMF.top_features` returns them.
 
-    Of at most ``number`` features in a name, those that are strongest in this cluster come first; the others would not
-    tell it apart. All names differ. ``first`` is the number of the first cluster, for clusters without features.
+    At most ``number`` features make a name. Those that are strongest in this cluster come first: the others do not tell
+    it apart. All names differ. ``first`` is the number of the first cluster, for clusters without features.
     """
-    strongest: dict[str, tuple[float, int]] = {}
-    for k, top in enumerate(tops):
-        for feature, weight in top.items():
-            if feature not in strongest or weight > strongest[feature][0]:
-                strongest[feature] = weight, k
+    by_weight = sorted((weight, -k, feature) for k, top in enumerate(tops) for feature, weight in top.items())
+    strongest = {feature: -k for _, k, feature in by_weight}  # the last one counts; of equal ones, the first cluster
     names = []
     for k, top in enumerate(tops):
         chosen: list[str] = []
-        for feature in sorted(top, key=lambda feature: strongest[feature][1] != k):  # stable: otherwise by weight
+        for feature in sorted(top, key=lambda feature: strongest[feature] != k):  # stable: otherwise by weight
             if len(chosen) < number and not any(_alike(feature, other) for other in chosen):
                 chosen.append(feature)
         names.append(_shortened(", ".join(chosen)) or f"cluster {k + first}")
@@ -113,30 +97,24 @@ def _shortened(name: str) -> str:
 
 def distinct(names: Sequence[str]) -> list[str]:
     """The names, with a number after those that occurred before: ``tea``, ``tea 2``."""
-    taken = set(names)
-    seen: set[str] = set()
-    result = []
+    taken, result = set(names), dict[str, None]()
     for name in names:
-        new = name
-        if name in seen:
-            new = next(candidate for n in count(2) if (candidate := f"{name} {n}") not in taken | seen)
-        seen.add(new)
-        result.append(new)
-    return result
+        if name in result:
+            name = next(new for new in (f"{name} {n}" for n in count(2)) if new not in taken and new not in result)
+        result[name] = None
+    return list(result)
 
 
 def names_of_model(model: ONMF) -> list[str]:
-    """The names of the clusters of a model: those in its file, or made from its distinctive features.
+    """The names of the clusters of a fitted model: those in its file, or made from its distinctive features.
 
     Parameters
     ----------
     model : ONMF
-        A fitted model, such as :func:`onmf.load` returns it.
 
     Returns
     -------
     list of str
-        In the order of the labels.
     """
     extra = getattr(model, "extra_", {"kind": "matrix"})
     kind = get_kind(extra["kind"])
@@ -147,24 +125,20 @@ def names_of_model(model: ONMF) -> list[str]:
 
 def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) -> list[str]:
     """Change some names, by the numbers of the clusters; refuse names that are not allowed, or not different."""
-    result = list(names)
-    for number, name in changes.items():
-        if not first <= number < first + len(names):
-            raise ValueError(f"There is no cluster {number}: the clusters are {first} to {first + len(names) - 1}.")
-        name = name.strip()
-        if not name:
-            raise ValueError(f"The name of cluster {number} is empty: give it at least one letter.")
-        if len(name) > MAX_NAME_LENGTH:
-            raise ValueError(f"The name of cluster {number} has {len(name)} characters: use at most {MAX_NAME_LENGTH}.")
-        if not name.isprintable():
-            raise ValueError(f"The name of cluster {number} has line breaks or control characters: leave them out.")
-        result[number - first] = name
+    result = dict(enumerate(names, first))
+    for number, given in changes.items():
+        name = given.strip()
+        require(number in result, f"There is no cluster {number}: the clusters are {first} to {max(result)}.")
+        of = f"The name of cluster {number}"
+        require(name, f"{of} is empty: give it at least one letter.")
+        require(len(name) <= MAX_NAME_LENGTH, f"{of} has {len(name)} characters: use at most {MAX_NAME_LENGTH}.")
+        require(name.isprintable(), f"{of} has line breaks or control characters: leave them out.")
+        result[number] = name
     where: dict[str, int] = {}
-    for number, name in enumerate(result, first):
-        if name in where:
-            raise ValueError(f"Clusters {where[name]} and {number} would both be named {name!r}: names must differ.")
-        where[name] = number
-    return result
+    for number, name in result.items():
+        other = where.setdefault(name, number)
+        require(other == number, f"Clusters {other} and {number} would both be named {name!r}: names must differ.")
+    return list(result.values())
 
 
 def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) -> list[str]:
@@ -173,14 +147,13 @@ def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) ->
     Parameters
     ----------
     path : path
-        The model file.
     changes : dict of int to str
         New names, by the numbers of the clusters as ``onmf show`` prints them.
 
     Returns
     -------
     list of str
-        All names, in the order of the clusters.
+        All names.
     """
     saved = read_model(path)
     names = renamed(names_of_model(load(path)), changes, get_kind(saved.extra["kind"]).first)
@@ -195,19 +168,16 @@ def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
     try:
         text = read_small(path, 1, "a table of names has one short line for each cluster")
         table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        if missing := [column for column in ("cluster", "name") if column not in (table.fieldnames or ())]:
-            raise ValueError(f"{path} has no column {' and no column '.join(missing)}: its first line names them.")
+        missing = [column for column in ("cluster", "name") if column not in (table.fieldnames or ())]
+        require(not missing, f"{path} has no column {' and no column '.join(missing)}: its first line names them.")
         for row in table:
-            number = (row["cluster"] or "").strip()
-            if not (number.isascii() and number.isdecimal()):
-                raise ValueError(f"{path}, line {table.line_num}: {number[:20]!r} is not the number of a cluster.")
-            if int(number) in names:
-                raise ValueError(f"{path}, line {table.line_num}: cluster {number} was named before.")
+            number, line = (row["cluster"] or "").strip(), f"{path}, line {table.line_num}"
+            require(number.isascii() and number.isdecimal(), f"{line}: {number[:20]!r} is not the number of a cluster.")
+            require(int(number) not in names, f"{line}: cluster {number} was named before.")
             names[int(number)] = plain(row["name"] or "")
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
-    if not names:
-        raise ValueError(f"{path} has no line with a cluster and its name.")
+    require(names, f"{path} has no line with a cluster and its name.")
     return names
 
 

@@ -3,9 +3,9 @@
 This is the only place that knows them.
 """
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +49,15 @@ MODULES: dict[str, dict[str, str]] = {
 ATTRIBUTES = {
     "clusters": "labels",
     "set_aside": "unassigned",
-    "ids": "table.rows",
     "words": "features",
-    "classes": "table.classes",
-    "dates": "table.dates",
-    "lengths": "table.lengths",
-    "excerpts": "table.excerpts",
-    "vectorizer": "table.vectorizer",
     "plot_words": "plot_features",
     "plot_markers": "plot_features",
-    "barcodes": "table.barcodes",
+    "ids": "table.rows",
     "gene_names": "table.genes",
-    "X": "table.X",
-    "source": "table.source",
+    **{
+        name: f"table.{name}"
+        for name in ("classes", "dates", "lengths", "excerpts", "vectorizer", "barcodes", "X", "source")
+    },
 }
 """Old attributes of results, and the new ones."""
 
@@ -79,25 +75,15 @@ def lookup(module: str, name: str) -> Any:
     new = MODULES.get(module, {}).get(name)
     if new is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    deprecated(f"{module}.{name}", new if new.startswith("onmf.") else f"{module}.{new}")
-    return _resolve(module, new)
-
-
-def _resolve(module: str, new: str) -> Any:
+    new = new if new.startswith("onmf.") else f"{module}.{new}"
+    deprecated(f"{module}.{name}", new)
     owner, _, last = new.rpartition(".")
-    if last in ("save", "report"):  # functions of a result that became its methods
-        return _writer(last)
-    return getattr(importlib.import_module(owner if owner.startswith("onmf.") else module), last)
-
-
-def _writer(method: str) -> Callable[..., Any]:
-    def write(path: Any, result: Any, *arguments: Any, **options: Any) -> Any:
-        if method == "save":
-            below = importlib.import_module("onmf.door.write")
-            return below.write_tables(result, Path(path), *arguments, **options)
-        return result.report(path, **options)
-
-    return write
+    if last == "save":  # functions of a result that became its methods
+        tables = import_module("onmf.door.write").write_tables
+        return lambda path, result, *arguments, **options: tables(result, Path(path), *arguments, **options)
+    if last == "report":
+        return lambda path, result, *_, **options: result.report(path, **options)
+    return getattr(import_module(owner), last)
 
 
 def attribute(owner: Any, name: str, names: Mapping[str, str] = ATTRIBUTES) -> Any:

@@ -11,8 +11,6 @@ from onmf.divergence import get_divergence
 from onmf.estimator import ONMF
 from onmf.fit import Clustering
 
-__all__ = ["fro_onmf", "kl_onmf"]
-
 
 def kl_onmf(X: Any, r: int, **options: Any) -> Clustering:
     """KL-ONMF, the paper's Algorithm 2: minimise D_KL(X, WH) subject to H ≥ 0, H Hᵀ = I.
@@ -42,15 +40,13 @@ def fro_onmf(X: Any, r: int, **options: Any) -> Clustering:
     ----------
     X : (features, samples) array or sparse matrix
         Data, of any sign.
-    r : int
-        Factorization rank: the number of clusters.
-    **options
+    r, **options
         As in :func:`kl_onmf`.
 
     Returns
     -------
     Clustering
-        With ``W`` (features, r), ``H`` (r, samples; sparse), ``n_iter`` and ``objective``.
+        As of :func:`kl_onmf`.
     """
     return _factorize(X, r, "frobenius", options)
 
@@ -61,9 +57,8 @@ def _factorize(X: Any, r: int, beta_loss: str, options: dict[str, Any]) -> Clust
     init = options.get("init")
     if init is not None and not isinstance(init, str) and not callable(init):
         options = {**options, "init": _transposed(check_container(init, "init"))}
-    transposed = _transposed(check_container(X))
     try:
-        return ONMF(r, beta_loss=beta_loss, **options).fit(transposed).clustering_
+        return ONMF(r, beta_loss=beta_loss, **options).fit(_transposed(check_container(X))).clustering_
     except ValueError:
         check_data(X, get_divergence(beta_loss))  # raises the error in the caller's orientation, if the data caused it
         raise

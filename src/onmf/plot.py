@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics.cluster import contingency_matrix
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from onmf.divergence import FloatArray
 from onmf.metrics import match_clusters
+from onmf.warn import import_optional
 
 if TYPE_CHECKING:
     from onmf.estimator import ONMF
@@ -42,14 +43,10 @@ def plot_top_features(
     ----------
     model : ONMF
         A fitted model.
-    n : int, default=6
-        Number of features for each cluster.
-    feature_names : (n_features,) array of str, optional
+    n, feature_names
         As in :meth:`onmf.ONMF.top_features`.
-    titles : list of str, optional
-        A title for each cluster, in the order of the labels; by default its number and size.
-    colours : list of str, optional
-        A colour for each cluster, in the order of the labels.
+    titles, colours : lists of str, optional
+        For each cluster, in the order of the labels; titles are numbers and sizes by default.
     columns : int, default=5
         Number of charts in a row.
 
@@ -58,14 +55,12 @@ def plot_top_features(
     (n_clusters,) array of matplotlib.axes.Axes
         In the order of the labels.
     """
-    plt = pyplot()
-    check_is_fitted(model)
-    sizes = np.bincount(model.labels_, minlength=len(model.cluster_centers_))
     tops = model.top_features(n, feature_names)
     k = len(tops)
+    sizes = np.bincount(model.labels_, minlength=k)
     columns = min(columns, k)
     rows = -(-k // columns)
-    figure, grid = plt.subplots(
+    figure, grid = pyplot().subplots(
         rows, columns, figsize=(2.6 * columns, (0.55 + 0.23 * n) * rows), layout="constrained", squeeze=False
     )
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.06)
@@ -73,16 +68,11 @@ def plot_top_features(
     for ax, cluster in zip(grid.flat, np.argsort(-sizes, kind="stable"), strict=False):
         axes[cluster] = ax
         features, weights = list(tops[cluster]), list(tops[cluster].values())
-        ax.barh(np.arange(len(features))[::-1], weights, color=colours[cluster] if colours else BAR, height=0.72)
+        title = titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}"
+        bar, ink = [colours[cluster]] * 2 if colours else [BAR, INK]
+        ax.barh(np.arange(len(features))[::-1], weights, color=bar, height=0.72)
         ax.set_yticks(np.arange(len(features))[::-1], features, fontsize=9, color=INK, parse_math=False)
-        ax.set_title(
-            titles[cluster] if titles else f"cluster {cluster} · {sizes[cluster]}",
-            fontsize=10,
-            loc="left",
-            color=colours[cluster] if colours else INK,
-            fontweight="bold",
-            parse_math=False,
-        )
+        ax.set_title(title, fontsize=10, loc="left", color=ink, fontweight="bold", parse_math=False)
         ax.set_xticks([])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
@@ -106,55 +96,41 @@ def plot_confusion(
 
     Parameters
     ----------
-    y_true : (n,) array
-        Class of each sample.
-    labels : (n,) array of int
-        Cluster of each sample.
+    y_true, labels : (n,) array, (n,) array of int
+        Class and cluster of each sample.
     classes : array of str, optional
         Names of the classes, in sorted order of ``y_true``.
-    names : list of str, optional
-        A name for each cluster, in the order of the labels; by default its label.
-    colours : list of str, optional
-        A colour for each cluster, in the order of the labels, for its name.
+    names, colours : lists of str, optional
+        Names of the clusters and their colours, in the order of the labels; names are labels by default.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw into; by default new ones.
+        By default new ones.
 
     Returns
     -------
     matplotlib.axes.Axes
     """
-    plt = pyplot()
     values, clusters = np.unique(y_true), np.unique(labels).tolist()
     of_class = [str(c) for c in (values if classes is None else classes)]
     if len(of_class) != len(values):
         raise ValueError(f"classes has {len(of_class)} names, but y_true has {len(values)} classes.")
-    check_consistent_length(y_true, labels)
-    table = contingency_matrix(y_true, labels)
-    matched = match_clusters(y_true, labels)
-    row = {cluster: int(np.searchsorted(values, label)) for cluster, label in matched.items()}
+    row = {cluster: np.searchsorted(values, of) for cluster, of in match_clusters(y_true, labels).items()}
     order = sorted(range(len(clusters)), key=lambda c: (row.get(clusters[c], len(values)), c))
-    table = table[:, order]
+    table = contingency_matrix(y_true, labels)[:, order]
     if ax is None:
-        _, ax = plt.subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
+        _, ax = pyplot().subplots(figsize=(0.45 * len(order) + 2.2, 0.4 * len(values) + 1.4), layout="constrained")
     share = table / table.sum(axis=1, keepdims=True)
     ax.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for i, j in zip(*np.nonzero(table), strict=True):
         ax.text(j, i, table[i, j], ha="center", va="center", fontsize=8, color="white" if share[i, j] > 0.5 else INK)
-    ax.set_yticks(
-        range(len(of_class)),
-        [f"{name} ({total})" for name, total in zip(of_class, table.sum(axis=1), strict=True)],
-        parse_math=False,  # a dollar sign in a name does not start a formula
-    )
+    rows = [f"{name} ({total})" for name, total in zip(of_class, table.sum(axis=1), strict=True)]
+    ax.set_yticks(range(len(rows)), rows, parse_math=False)  # a dollar sign in a name does not start a formula
     shown = [clusters[c] for c in order]
-    if names is None:
-        ax.set_xticks(range(len(order)), [str(cluster) for cluster in shown])
-    else:
-        ticks = [names[cluster] for cluster in shown]
-        ax.set_xticks(range(len(order)), ticks, rotation=40, ha="right", rotation_mode="anchor", parse_math=False)
+    ticks = [str(cluster) if names is None else names[cluster] for cluster in shown]
+    turned = {} if names is None else {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(order)), ticks, parse_math=False, **turned)
     for text, cluster in zip(ax.get_xticklabels(), shown, strict=True):
         text.set_color(colours[cluster] if colours else INK)
-    ax.set_xlabel("cluster")
-    ax.set_ylabel("class")
+    ax.set(xlabel="cluster", ylabel="class")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -162,11 +138,7 @@ def plot_confusion(
 
 def pyplot() -> Any:
     """Import matplotlib's pyplot."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install 'onmf[report]'") from error
-    return plt
+    return import_optional("matplotlib.pyplot", "Pictures need matplotlib", "report")
 
 
 def plot_selection(selection: Selection) -> Any:
@@ -175,14 +147,12 @@ def plot_selection(selection: Selection) -> Any:
     Parameters
     ----------
     selection : Selection
-        Result of :func:`onmf.select_n_clusters`.
 
     Returns
     -------
     array of matplotlib.axes.Axes
         One for each criterion that is known; the one that chooses comes first.
     """
-    plt = pyplot()
     curves = {
         "information": ("information that two halves share, bits", selection.information, selection.information_error),
         "held-out": ("log-likelihood of a held-out count", selection.held_out, selection.held_out_error),
@@ -190,17 +160,16 @@ def plot_selection(selection: Selection) -> Any:
         "objective": ("objective (lower is better)", selection.objective, None),
         "bic": ("BIC (lower is better)", selection.bic, None),
     }
-    known = [name for name in curves if name in selection.chosen]
-    known.sort(key=lambda name: name != selection.criterion)
-    _, axes = plt.subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
+    chosen = selection.chosen
+    known = sorted((name for name in curves if name in chosen), key=lambda name: name != selection.criterion)
+    _, axes = pyplot().subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
     for ax, name in zip(axes, known, strict=True):
         title, values, error = curves[name]
         ax.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
         if error is not None:
             ax.fill_between(selection.candidates, values - error, values + error, color=BAR, alpha=0.15, linewidth=0)
-        k = selection.chosen[name]
-        ax.axvline(k, color=FAINT, linestyle=":", linewidth=1)
-        ax.set_title(f"{title}: {k}", fontsize=9, color=INK)
+        ax.axvline(chosen[name], color=FAINT, linestyle=":", linewidth=1)
+        ax.set_title(f"{title}: {chosen[name]}", fontsize=9, color=INK)
         ax.set_xlabel("clusters", fontsize=8, color=INK)
         ax.tick_params(labelsize=8, colors=INK)
         ax.spines[["top", "right"]].set_visible(False)
@@ -261,9 +230,9 @@ MANY = 10_000  # rows from which half of the late iterations are enough: neighbo
 SHOWN = 50  # iterations between two reports of progress
 FEW = 10  # fewer rows than this have no neighbourhoods to draw: they get their first two components
 
+# Up to this number of rows, one thread draws the map: on a busy machine, threads that wait for each other take longer
+# (1,300 documents, two threads on two busy cores: 37 s instead of 9 s).
 ONE_THREAD = 5000
-"""Up to this number of rows, one thread draws the map: threads that wait for each other on a busy machine take longer
-(1,300 documents, two threads on two busy cores: 37 s instead of 9 s)."""
 
 Progress = Callable[[str, float | None], None]  # Called with the name of a step and the share of it that is done
 
@@ -274,34 +243,22 @@ def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progres
     ``components`` (n, few) are sorted by falling variance. The same seed, number of threads and machine give the same
     map. ``extra`` is the extra of onmf that installs openTSNE, for the error if it is missing.
     """
-    try:
-        from openTSNE import TSNE
-        from openTSNE.initialization import rescale
-    except ImportError as error:
-        raise ImportError(f"The map needs openTSNE: pip install 'onmf[{extra}]'.") from error
+    openTSNE = import_optional("openTSNE", "The map needs openTSNE", extra)
     late = LATE if len(components) < MANY else LATE // 2
-    done = 0
-
-    def show(iteration: int, error: float, embedding: Any) -> None:
-        nonlocal done
-        done += SHOWN
-        progress("map", min(done / (EARLY + late), 1.0))
-
-    found = TSNE(
+    done = count(SHOWN, SHOWN)
+    method = openTSNE.TSNE(
         perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
-        initialization=rescale(first_two(components)),
+        initialization=openTSNE.initialization.rescale(first_two(components)),
         early_exaggeration_iter=EARLY,
         n_iter=late,
         n_jobs=n_threads if len(components) > ONE_THREAD else 1,
-        callbacks=show,
+        callbacks=lambda iteration, error, embedding: progress("map", min(next(done) / (EARLY + late), 1.0)),
         callbacks_every_iters=SHOWN,
         random_state=seed,
-    ).fit(components)
-    return np.asarray(found, dtype=np.float64)
+    )
+    return np.asarray(method.fit(components), dtype=np.float64)
 
 
 def first_two(components: FloatArray) -> FloatArray:
     """Return the first two components; zeros for those that are missing. → (n, 2)"""
-    plane = np.zeros((len(components), 2))
-    plane[:, : components.shape[1]] = components[:, :2]
-    return plane
+    return np.pad(components[:, :2], ((0, 0), (0, max(2 - components.shape[1], 0)))).astype(np.float64)

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from scipy.stats import entropy
 from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.utils import check_random_state
@@ -23,9 +23,11 @@ from onmf.data import InMemory, get_engine
 from onmf.data.intake import check_in_memory
 from onmf.data.validate import check_data, check_entries, check_kind
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence
-from onmf.fit import Clustering, Plan
+from onmf.fit import Plan
 from onmf.fit.restarts import runs
 from onmf.fit.starts import random_partitions
+from onmf.plot import plot_selection
+from onmf.warn import import_optional
 
 PRIOR_COUNTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Pseudo-counts, drawn from the whole data, that smooth a cluster's profile before it predicts; the best is used."""
@@ -36,9 +38,7 @@ MAX_ROWS = 4_000  # that are clustered to choose the number of clusters
 FIRST_END = 16  # of the range of numbers that grows
 MAX_CLUSTERS = 100  # the largest number that is tried unless a larger one is asked for
 ROWS_PER_CLUSTER = 5  # on the mean, at least, unless more clusters are asked for
-FINENESS = (
-    16  # numbers between the best and a neighbour are tried if these differ by more than the best divided by this
-)
+FINENESS = 16  # numbers are tried between the best and a neighbour that differ by more than the best divided by this
 EXPECTED_REFINEMENTS = 6  # numbers tried around the best: a guess, for the progress
 
 STEEP = 0.05  # fraction of the objective that a runner-up removes
@@ -46,21 +46,10 @@ APART = 1.25  # factor between runners-up: numbers that are closer are about the
 RUNNERS_UP = 3  # at most
 
 CRITERIA = ("information", "held-out", "stability", "bic")  # Criteria that choose the number of clusters of counts
+IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")  # and those for an image
 
-IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")
-"""Criteria that choose the number of clusters of an image."""
-
-COLUMNS = {
-    "information": "information",
-    "stability": "stability",
-    "held-out": "held_out",
-    "objective": "objective",
-    "bic": "bic",
-}
+COLUMNS = {name: name.replace("-", "_") for name in ("information", "stability", "held-out", "objective", "bic")}
 """Criteria, and the attributes of a selection that hold them."""
-
-Best = Callable[[InMemory, int, list[int]], Clustering]
-"""The best of several fits of data with k clusters; the numbers make their random numbers."""
 
 
 class Half(NamedTuple):
@@ -69,27 +58,8 @@ class Half(NamedTuple):
     inside: Array  # (n,) bool
     data: InMemory
     others: Block
-    # Halves of the other rows and their columns, both ways round: what is known determines the cluster of a row, which
-    # predicts what is hidden.
-    pairs: list[tuple[Any, Any, Any, Any]]
+    parts: list[tuple[Any, Any]]  # Two halves of the other rows: one determines the cluster, which predicts the other
     n_counts: float  # that are predicted
-
-
-class Trial(NamedTuple):
-    """The criteria for one number of clusters: a value for each halving, or for each half."""
-
-    information: FloatArray
-    stability: FloatArray
-    held_out: FloatArray
-    objective: float
-    bic: float
-
-    def value(self, criterion: str) -> float:
-        """A criterion, so that higher is better."""
-        if criterion == "bic":
-            return -self.bic
-        value = float(getattr(self, criterion.replace("-", "_")).mean())
-        return value if np.isfinite(value) else -np.inf
 
 
 @interrupt.heeding
@@ -115,45 +85,33 @@ def select_n_clusters(
     """Try numbers of clusters on counts, and choose one.
 
     The rows are halved at random. Each half is clustered by itself, and the rows of the other half are assigned to the
-    clusters. So there are two clusterings of all rows that have no row in common to learn from.
+    clusters. So two clusterings of all rows have no row in common to learn from.
 
-    *Information*: the bits about the rows that the two clusterings share, less the bits that only one of them has. A
-    burst of words in some documents makes a cluster in one half only, and does not count. *Stability*: the share of the
-    information that is reproduced. *Held-out likelihood*: one half of the words of a row that was not clustered
-    determines its cluster, and the cluster predicts the other half. *BIC*: the likelihood, with a penalty of
-    (log n) / 2 for each of the k (p − 1) parameters.
+    *Information*: the bits about the rows that the two share, less the bits that only one has. A burst of words in some
+    documents makes a cluster in one half only, and does not count. *Stability*: the share of the information that is
+    reproduced. *Held-out likelihood*: half of the words of a row that was not clustered determine its cluster, which
+    predicts the others. *BIC*: the likelihood, with a penalty of (log n) / 2 for each of the k (p − 1) parameters.
 
     Parameters
     ----------
     X : (n, n_features) array or sparse matrix of counts
         Data: integers ≥ 0, of any numeric type.
     candidates : iterable of int, optional
-        Numbers of clusters to try. By default a range that grows: from ``k_min`` to 16 at first, and twice as far while
-        the best number is in its upper half. Then numbers near the best are tried.
+        Numbers to try. By default a range that grows: from ``k_min`` to 16, then twice as far while the best number is
+        in its upper half. Then numbers near the best are tried.
     criterion : {"information", "held-out", "stability", "bic"}, default="information"
         What chooses the number. All are computed.
     k_min, k_max : int, default=2, None
         Bounds of the range that grows. By default it ends at 100, and at a fifth of the rows.
-    n_splits : int, default=3
-        How often the rows are halved.
-    n_init : int, default=4
-        Number of runs for each fit; the best is used.
+    n_splits, n_init : int, default=3, 4
+        How often the rows are halved; and the number of runs for each fit, of which the best is used.
     halves : {"features", "counts"}, default="features"
-        What determines the cluster of a held-out row: half of its features (words), or half of its counts (each feature
-        is halved at random). Halves of counts are independent only if the counts are Poisson. Words come in bursts, and
-        a burst would be in both halves.
+        What determines the cluster of a held-out row: half of its features (words), or of its counts (each feature is
+        halved at random). Halves of counts are independent only if these are Poisson: a burst of a word is in both.
     n_rows : int or None, default=4000
         Use at most this many rows, chosen at random; None for all.
-    refine : None or "local-search", default="local-search"
-        As in :class:`onmf.ONMF`. Divergences without a local search do without it.
-    max_iter : int, default=20
-        As in :class:`onmf.ONMF`.
-    beta_loss : str, float or Divergence, default="kullback-leibler"
-        The divergence by which the halves are clustered, as in :class:`onmf.ONMF`. The criteria do not depend on it.
-    random_state : int, RandomState or None, default=None
-        Seed of the halves and the runs.
-    n_threads : int or None, default=None
-        Threads; None uses all cores.
+    refine, max_iter, beta_loss, random_state, n_threads
+        How the halves are clustered, as in :class:`onmf.ONMF`. Divergences without a local search do without it.
     progress : callable, optional
         Called with the share of the work that is done. While the range grows, this is an estimate.
     verbose : int, default=0
@@ -162,7 +120,6 @@ def select_n_clusters(
     Returns
     -------
     Selection
-        With a table, the choice of each criterion, runners-up and a plot.
 
     Examples
     --------
@@ -174,10 +131,8 @@ def select_n_clusters(
     """
     divergence = get_divergence(beta_loss)
     check_in_memory(X, "select_n_clusters")
-    if criterion not in CRITERIA:
-        raise ValueError(f"criterion={criterion!r} is not known: use {either(CRITERIA)}.")
-    if halves not in HALVES:
-        raise ValueError(f"halves={halves!r} is not known: use {either(HALVES)}.")
+    check_known("criterion", criterion, CRITERIA)
+    check_known("halves", halves, HALVES)
     if n_splits < 1 or n_init < 1 or (n_rows is not None and n_rows < 2):
         raise ValueError(f"n_splits={n_splits} and n_init={n_init} must be at least 1, and n_rows={n_rows} at least 2.")
     rows = _counts(X, divergence)
@@ -186,52 +141,34 @@ def select_n_clusters(
     if n_rows is not None and total > n_rows:
         rows = rows[np.sort(rng.choice(total, n_rows, replace=False))]
     n = rows.shape[0]
-    numbers = None if candidates is None else _numbers(candidates, n)
-    if numbers is None:
-        k_max = check_range(k_min, k_max, n)
+    most = check_range(k_min, k_max, n) if candidates is None else 0
+    numbers = [] if candidates is None else _numbers(candidates, n)
     backend = get_engine("cpu", rows, n_threads).backend
     splits = [_halved(backend, rows, halves, rng) for _ in range(n_splits)]
     plan = Plan(max_iter=max_iter, refine=None if divergence.moves is None else refine, thorough=True)
     seed = int(rng.integers(2**31 - 1))
-
-    def best(data: InMemory, k: int, stream: list[int]) -> Clustering:
-        data = data if divergence == data.divergence else data.with_divergence(divergence)
-        seeds = np.random.default_rng([seed, *stream]).integers(np.iinfo(np.int32).max, size=n_init)
-        return min(runs(data, random_partitions(data, k, seeds), seeds, plan), key=lambda run: run.objective)
-
-    trials: dict[int, Trial] = {}
+    trials: dict[int, dict[str, Any]] = {}
     with _told(progress, verbose) as tell:
         work = Work(2 * n_splits, tell)
 
-        def score(k: int) -> float:
-            trials[k] = _try(best, splits, k, work.advance)
-            return trials[k].value(criterion)
+        def labels_of(data: InMemory, k: int, *stream: int) -> Array:
+            data = data if divergence == data.divergence else data.with_divergence(divergence)
+            seeds = np.random.default_rng([seed, k, *stream]).integers(np.iinfo(np.int32).max, size=n_init)
+            found = min(runs(data, random_partitions(data, k, seeds), seeds, plan), key=lambda run: run.objective)
+            work.advance(k)
+            return found.labels
 
-        if numbers is None:
-            assert k_max is not None
-            try_numbers(score, k_min, k_max, work.plan)
-        else:
-            work.plan(numbers)
-            for k in numbers:
-                score(k)
+        def score(k: int) -> float:
+            trials[k] = _try(labels_of, splits, k)
+            return float(Selection.of({k: trials[k]}).values(criterion)[0])
+
+        if candidates is None:
+            try_numbers(score, k_min, most, work.plan)
+        work.plan(numbers)
+        for k in numbers:
+            score(k)
         tell(1.0)
-    tried = sorted(trials)
-    information, stability, held_out = (
-        np.array([getattr(trials[k], name) for k in tried]) for name in ("information", "stability", "held_out")
-    )
-    return Selection(
-        np.array(tried),
-        information=information.mean(axis=1),
-        information_error=_error(information),
-        held_out=held_out.mean(axis=1),
-        held_out_error=_error(held_out),
-        stability=stability.mean(axis=1),
-        objective=np.array([trials[k].objective for k in tried]),
-        bic=np.array([trials[k].bic for k in tried]),
-        criterion=criterion,
-        n_rows=n,
-        n_total=total,
-    )
+    return Selection.of(trials, criterion=criterion, n_rows=n, n_total=total)
 
 
 def _counts(X: Any, divergence: Divergence) -> Matrix:
@@ -266,89 +203,79 @@ def _halved(backend: Backend, rows: Matrix, halves: str, rng: np.random.Generato
     """Halve the rows, and the features or the counts of each half. → 2 halves"""
     n, p = rows.shape
     first = rng.permutation(n) % 2 == 0
-    columns = np.sort(np.array_split(rng.permutation(p), 2)[0])
-    others = np.setdiff1d(np.arange(p), columns)
+    some = np.sort(np.array_split(rng.permutation(p), 2)[0])
+    by_counts = halves == "counts" or p == 1
+    columns: list[Any] = [slice(None)] * 2 if by_counts else [some, np.setdiff1d(np.arange(p), some)]
     found = []
     for inside in (first, ~first):
         outside = rows[~inside]
-        parts: list[tuple[Any, Any]]
-        if halves == "features" and len(others):
-            parts = [(backend.place(_columns(outside, some)), some) for some in (columns, others)]
-        else:
-            parts = [(backend.place(half), slice(None)) for half in _thinned(outside, rng)]
-        pairs = [(*parts[0], *parts[1]), (*parts[1], *parts[0])]
+        in_two = _thinned(outside, rng) if by_counts else [_columns(outside, some) for some in columns]
+        parts = [(backend.place(half), some) for half, some in zip(in_two, columns, strict=True)]
         data = InMemory(backend.make_block(rows[inside], KullbackLeibler()))
-        found.append(Half(inside, data, backend.make_block(outside, KullbackLeibler()), pairs, float(outside.sum())))
+        found.append(Half(inside, data, backend.make_block(outside, KullbackLeibler()), parts, float(outside.sum())))
     return found
 
 
 def _columns(rows: Matrix, columns: Array) -> Matrix:
-    some = rows[:, columns]
-    return csr_array(some) if issparse(some) else np.ascontiguousarray(some)
+    return rows[:, columns] if issparse(rows) else rows.take(columns, axis=1)  # whose rows are contiguous
 
 
-def _thinned(rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+def _thinned(rows: Matrix, rng: np.random.Generator) -> list[Matrix]:
     """Two random halves of the counts."""
-    whole = (rows.data if issparse(rows) else rows).astype(np.int64)
-    half = rng.binomial(whole, 0.5)
-    if not issparse(rows):
-        return half, whole - half
-    first, second = (csr_array((data, rows.indices, rows.indptr), shape=rows.shape) for data in (half, whole - half))
-    return first, second
+    first, second = rows.astype(np.int64), rows.astype(np.int64)
+    half, rest = (part.data if issparse(part) else part for part in (first, second))
+    half[...] = rng.binomial(half, 0.5)
+    rest -= half
+    return [first, second]
 
 
-def _try(fit: Best, splits: list[list[Half]], k: int, advance: Callable[[int], None]) -> Trial:
-    """Cluster both halves of each split, and compare the two clusterings."""
-    information, stability, held_out, objectives = [], [], [], []
+def _try(labels_of: Callable[..., Array], splits: list[list[Half]], k: int) -> dict[str, Any]:
+    """Cluster both halves of each split, and compare the two clusterings. → the criteria"""
+    compared, held_out, objectives = [], [], []
     for split, pair in enumerate(splits):
-        clusterings = []
-        for number, half in enumerate(pair):
-            best = fit(half.data, k, [k, split, number])
-            labels = np.empty(len(half.inside), dtype=np.int64)
-            labels[half.inside] = best.labels
-            likelihood, labels[~half.inside], objective = _carried_over(half, best.labels, k)
-            held_out.append(likelihood)
-            objectives.append(objective)
-            clusterings.append(labels)
-            advance(k)
-        shared = reproduced(*clusterings)
-        information.append(shared.information)
-        stability.append(shared.stability if k > 1 else np.nan)
+        found = [_carried_over(half, labels_of(half.data, k, split, i), k) for i, half in enumerate(pair)]
+        compared.append(reproduced(*(labels for labels, _, _ in found)))
+        held_out += [likelihood for _, likelihood, _ in found]
+        objectives += [objective for _, _, objective in found]
+    information, stability = np.array(compared).T
     n, p = len(splits[0][0].inside), splits[0][0].others.shape[1]
-    bic = 2 * min(objectives) + k * (p - 1) * float(np.log(n))
-    return Trial(np.array(information), np.array(stability), np.array(held_out), min(objectives), bic)
+    return {
+        "information": information,
+        "stability": stability if k > 1 else np.full(len(splits), np.nan),  # one cluster is always reproduced
+        "held_out": held_out,
+        "objective": min(objectives),
+        "bic": 2 * min(objectives) + k * (p - 1) * float(np.log(n)),
+    }
 
 
-def _carried_over(half: Half, labels: Array, k: int) -> tuple[float, Array, float]:
+def _carried_over(half: Half, own: Array, k: int) -> tuple[Array, float, float]:
     """Carry clusters over to the rows of the other half.
 
-    → the mean log-likelihood of a count there, the clusters of these rows, and the objective of all rows together
+    → the clusters of all rows, the mean log-likelihood of a count of the other half, and the objective of all rows
     """
     block, others = half.data.block, half.others
-    backend, divergence = block.backend, block.divergence
-    sums = block.sum_by_label(labels, np.ones(len(labels)), k)
+    backend = block.backend
+    sums = block.sum_by_label(own, np.ones(len(own)), k)
     whole = sums.sum(axis=0) + 0.5  # half a pseudo-count: words that never occur get a finite likelihood
     whole /= whole.sum()
     best, profiles = -np.inf, sums
     for prior in PRIOR_COUNTS:
         smoothed = (sums + prior * whole) / (sums.sum(axis=1, keepdims=True) + prior)
         score = 0.0
-        for known, known_columns, hidden, hidden_columns in half.pairs:
-            chosen, _ = backend.best_template(known, backend.prepare(known, _logs(smoothed, known_columns)))
-            own, _ = backend.own_and_next(hidden, backend.prepare(hidden, _logs(smoothed, hidden_columns)), chosen)
-            score += float(own.sum())
+        among = [np.ascontiguousarray(smoothed[:, columns]) for _, columns in half.parts]
+        logs = [np.log(some / some.sum(axis=1, keepdims=True)) for some in among]  # of probabilities in each part
+        prepared = [backend.prepare(part, log) for (part, _), log in zip(half.parts, logs, strict=True)]
+        for known in (0, 1):
+            chosen, _ = backend.best_template(half.parts[known][0], prepared[known])
+            score += float(backend.own_and_next(half.parts[1 - known][0], prepared[1 - known], chosen)[0].sum())
         if score > best:
             best, profiles = score, smoothed
     assigned, _ = backend.best_template(others.rows, backend.prepare(others.rows, np.log(profiles)))
+    labels = np.empty(len(half.inside), dtype=np.int64)
+    labels[half.inside], labels[~half.inside] = own, assigned
     sums = sums + others.sum_by_label(assigned, np.ones(len(assigned)), k)
     constant = float(block.constants.sum() + others.constants.sum())
-    return best / max(half.n_counts, 1.0), assigned, divergence.objective(sums, sums.sum(axis=1), 0.0, constant)
-
-
-def _logs(profiles: FloatArray, columns: Any) -> FloatArray:
-    """Logarithms of the probabilities of some words among each other. → (k, columns)"""
-    some = np.ascontiguousarray(profiles[:, columns])
-    return np.log(some / some.sum(axis=1, keepdims=True))
+    return labels, best / max(half.n_counts, 1.0), block.divergence.objective(sums, sums.sum(axis=1), 0.0, constant)
 
 
 def _error(values: FloatArray) -> FloatArray:
@@ -364,11 +291,8 @@ def _told(progress: Callable[[float], None] | None, verbose: int) -> Iterator[Ca
     if not verbose:
         yield also
         return
-    try:
-        from rich.progress import Progress
-    except ImportError as error:
-        raise ImportError("verbose=1 shows a progress bar, which needs rich: pip install 'onmf[cli]'.") from error
-    with Progress() as bar:
+    rich = import_optional("rich.progress", "verbose=1 shows a progress bar, which needs rich", "cli")
+    with rich.Progress() as bar:
         task = bar.add_task("Numbers of clusters", total=1.0)
 
         def tell(share: float) -> None:
@@ -396,13 +320,14 @@ class Range(NamedTuple):
                 f"{name}={value!r} is about choosing the number of clusters, but n_clusters={n_clusters} is given: use "
                 f"n_clusters='auto', or leave out {name}."
             )
-        if self.criterion is not None and self.criterion not in criteria:
-            raise ValueError(f"criterion={self.criterion!r} is not known: use {either(criteria)}.")
+        if self.criterion is not None:
+            check_known("criterion", self.criterion, criteria)
 
 
-def either(names: tuple[str, ...]) -> str:
-    """The names as a choice: ``'a', 'b' or 'c'``."""
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+def check_known(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a value of a parameter that is none of those that are known."""
+    if value not in known:
+        raise ValueError(f"{name}={value!r} is not known: use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}.")
 
 
 class Work:
@@ -410,8 +335,7 @@ class Work:
 
     def __init__(self, fits: int, tell: Callable[[float], None]) -> None:
         self.fits, self.tell = fits, tell
-        self.done = self.planned = self.expected = self.share = 0.0
-        self.largest = 0
+        self.done = self.planned = self.expected = self.share = self.largest = 0.0
 
     def plan(self, numbers: list[int]) -> None:
         """Plan to try these numbers of clusters. If the range grows, expect that some in its middle will follow."""
@@ -429,11 +353,6 @@ class Work:
         self.tell(self.share)
 
 
-def largest_number(n: int) -> int:
-    """The largest number of clusters to try on n rows by default."""
-    return max(min(n // ROWS_PER_CLUSTER, MAX_CLUSTERS), min(n // 2, 2))
-
-
 def check_range(k_min: int, k_max: int | None, n: int) -> int:
     """The largest number of clusters to try, by default that for n rows; refuse a range that n rows do not allow."""
     if k_min < 1:
@@ -446,20 +365,16 @@ def check_range(k_min: int, k_max: int | None, n: int) -> int:
                 f"{name}={k} is too large for {n} rows: each half of them is clustered, so at most {n // 2} clusters "
                 "are possible."
             )
-    return max(largest_number(n), k_min) if k_max is None else k_max
+    return k_max or max(min(n // ROWS_PER_CLUSTER, MAX_CLUSTERS), min(n // 2, 2), k_min)
 
 
 def try_numbers(
-    score: Callable[[int], float],
-    k_min: int,
-    k_max: int,
-    announce: Callable[[list[int]], None] = lambda numbers: None,
+    score: Callable[[int], float], k_min: int, k_max: int, announce: Callable[[list[int]], None] = lambda numbers: None
 ) -> dict[int, float]:
     """Try numbers of clusters until the best is known. → the criterion for each number that was tried
 
-    The numbers grow by factors of √2. The range ends at 16 at first, and doubles while the best number is in its upper
-    half. Then numbers around the best are tried. ``score(k)`` is called once for each number; higher is better.
-    ``announce`` is told which numbers will be tried next.
+    The numbers grow by factors of √2, to 16 at first, and twice as far while the best is in the upper half. Then some
+    around the best are tried. ``score(k)``: higher is better. ``announce`` is told which numbers will be tried next.
 
     >>> from onmf.select import try_numbers
     >>> sorted(try_numbers(lambda k: -abs(k - 5), 2, 100))
@@ -508,8 +423,7 @@ def reproduced(one: Array, other: Array) -> Reproduced:
     """Compare two clusterings of the same rows, in any numbering.
 
     With H the mean of their entropies and A their adjusted mutual information, they share A · H bits, and (1 − A) · H
-    bits depend on which of the two one asks. The difference is the information. A finer clustering raises it only if
-    more than half of what it adds is reproduced.
+    differ. The difference is the information: a finer clustering raises it if more than half of what it adds is shared.
 
     >>> from onmf.select import reproduced
     >>> reproduced([0, 0, 1, 1], [1, 1, 0, 0])
@@ -529,27 +443,19 @@ class Selection:
     candidates : (m,) array of int
         Numbers of clusters that were tried, in rising order.
     information : (m,) array
-        Bits about the rows that clusterings of two disjoint halves share, less bits that only one of them has; higher
-        is better.
-    information_error : (m,) array
-        Standard error of ``information`` over the halvings; NaN if there is only one.
+        Bits about the rows that clusterings of two halves share, less bits that only one has; higher is better.
     held_out : (m,) array
         Mean log-likelihood of a held-out count, or minus the loss of a held-out row; higher is better.
-    held_out_error : (m,) array
-        Standard error of ``held_out`` over the halves.
+    information_error, held_out_error : (m,) arrays
+        Their standard errors over the halvings and over the halves; NaN if there is only one.
     stability : (m,) array
-        The shared part of the information: the adjusted mutual information of the two clusterings, at most 1. NaN for
-        one cluster.
-    objective : (m,) array
-        Objective of the best clustering; lower is better.
-    bic : (m,) array
-        Bayesian information criterion; lower is better. NaN if it is not defined for these data.
+        The shared part of the information: the adjusted mutual information, at most 1. NaN for one cluster.
+    objective, bic : (m,) arrays
+        Objective of the best clustering, and Bayesian information criterion, NaN if not defined; lower is better.
     criterion : str
         The criterion that chooses ``n_clusters``.
-    n_rows : int
-        Number of rows that were clustered.
-    n_total : int
-        Number of rows that they were taken from.
+    n_rows, n_total : int
+        Number of rows that were clustered, and of those that they were taken from.
     bend : int or None
         The number of clusters after which the objective falls only in small steps; None if this was not asked.
     fewest : bool
@@ -570,6 +476,15 @@ class Selection:
     bend: int | None = None
     fewest: bool = False
 
+    @classmethod
+    def of(cls, trials: Mapping[int, Mapping[str, Any]], **options: Any) -> Selection:
+        """A selection from the criteria for each number of clusters: a value, or one for each halving or half."""
+        tried = sorted(trials)
+        values = {key: np.array([np.atleast_1d(trials[k].get(key, np.nan)) for k in tried]) for key in COLUMNS.values()}
+        options |= {key: each.mean(axis=1) for key, each in values.items()}
+        options |= {f"{key}_error": _error(values[key]) for key in ("information", "held_out")}
+        return cls(np.array(tried), **options)
+
     @property
     def chosen(self) -> dict[str, int]:
         """The number of clusters that each criterion chooses."""
@@ -585,14 +500,13 @@ class Selection:
     def runners_up(self) -> list[int]:
         """Coarser and finer alternatives, best first.
 
-        They are other numbers at which the criterion has a peak. The objective has none: its runners-up are numbers
-        that lower it by at least a twentieth.
+        Numbers at which the criterion has a peak. The objective has none: those that lower it by at least a twentieth.
         """
-        values = self._values(self.criterion)
         if self.criterion == "objective":
             falls = 1 - self.objective[1:] / np.maximum(self.objective[:-1], 1e-300)
             steep = np.flatnonzero(falls >= STEEP) + 1
             return self._others(steep[np.argsort(-falls[steep - 1], kind="stable")], 1.0)
+        values = self.values(self.criterion)
         around = np.concatenate([[-np.inf], values, [np.inf]])  # after the last number the criterion may rise
         worth = values > (0 if self.criterion == "information" else -np.inf)
         peaks = np.flatnonzero((values >= around[:-2]) & (values > around[2:]) & worth)
@@ -603,7 +517,7 @@ class Selection:
         """The least value of ``held_out`` that makes a number as good as the best one; None unless ``fewest``."""
         if not self.fewest:
             return None
-        best = int(np.argmax(self._values("held-out")))
+        best = int(np.argmax(self.values("held-out")))
         return float(self.held_out[best] - np.nan_to_num(self.held_out_error[best]))
 
     @property
@@ -620,11 +534,9 @@ class Selection:
     def table(self) -> list[dict[str, Any]]:
         """One row for each number of clusters, for ``pandas.DataFrame`` and the like; None where nothing is known."""
         names = ("information", "information_error", "held_out", "held_out_error", "stability", "objective", "bic")
-        rows = zip(*(getattr(self, name).tolist() for name in ("candidates", *names)), strict=True)
-        keys = ("n_clusters", *names)
-        return [
-            {key: value if math.isfinite(value) else None for key, value in zip(keys, row, strict=True)} for row in rows
-        ]
+        columns = {"n_clusters": self.candidates} | {name: getattr(self, name) for name in names}
+        known = {name: [x if math.isfinite(x) else None for x in each.tolist()] for name, each in columns.items()}
+        return [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
 
     def record(self) -> dict[str, Any]:
         """The choice and the table as JSON values."""
@@ -642,37 +554,36 @@ class Selection:
         k, tried = self.n_clusters, self.candidates
         some = f", on {self.n_rows:,} of the {self.n_total:,} {rows}" if self.n_rows < self.n_total else ""
         # A criterion whose best number is the last one has not chosen: it might prefer larger ones.
-        others = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
-        text = f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}.{self._why_fewer()}"
-        if self.runners_up:
-            text += f" Runners-up: {', '.join(map(str, self.runners_up))}."
-        if others:
-            text += f" Other criteria choose {', '.join(f'{best} ({name})' for name, best in others.items())}."
-        notes = [text]
-        if self.at_the_end:
-            notes.append("The largest number that was tried is the best one: larger numbers may be better.")
-        if self.found_nothing:
-            notes.append(
-                f"Two halves of the {rows} never agree on more than they disagree on: there may be no clusters here."
-            )
-        return notes
+        chosen = {name: best for name, best in self.chosen.items() if name != self.criterion and best < tried[-1]}
+        runners_up = ", ".join(map(str, self.runners_up))
+        others = ", ".join(f"{best} ({name})" for name, best in chosen.items())
+        text = (
+            f"{k} clusters were chosen by {self.criterion}, of {tried[0]} to {tried[-1]}{some}.{self._why_fewer()}"
+            + (f" Runners-up: {runners_up}." if runners_up else "")
+            + (f" Other criteria choose {others}." if others else "")
+        )
+        nothing = f"Two halves of the {rows} never agree on more than they disagree on: there may be no clusters here."
+        notes = {
+            text: True,
+            "The largest number that was tried is the best one: larger numbers may be better.": self.at_the_end,
+            nothing: self.found_nothing,
+        }
+        return [note for note, holds in notes.items() if holds]
 
     def plot(self) -> Any:
         """Draw the criteria; see :func:`onmf.plot.plot_selection`."""
-        from onmf.plot import plot_selection
-
         return plot_selection(self)
 
     def lines(self) -> list[str]:
         """The table for a terminal, with the choice and the runners-up marked."""
-        shown = [name for name, column in COLUMNS.items() if np.isfinite(getattr(self, column)).any()]
+        table = self.table()
+        shown = {name: key for name, key in COLUMNS.items() if any(row[key] is not None for row in table)}
+        marks = dict.fromkeys(self.runners_up, "  runner-up") | {self.n_clusters: "  ← chosen"}
         lines = ["clusters" + "".join(f"{name:>13}" for name in shown)]
-        for i, k in enumerate(self.candidates.tolist()):
-            values = [float(getattr(self, COLUMNS[name])[i]) for name in shown]
-            cells = [f"{value:.6g}" if math.isfinite(value) else "" for value in values]
-            mark = "  ← chosen" if k == self.n_clusters else ""
-            mark = mark or ("  runner-up" if k in self.runners_up else "")
-            lines.append(f"{k:8}" + "".join(f"{cell:>13}" for cell in cells) + mark)
+        for row in table:
+            cells = ["" if row[key] is None else f"{row[key]:.6g}" for key in shown.values()]
+            mark = marks.get(row["n_clusters"], "")
+            lines.append(f"{row['n_clusters']:8}" + "".join(f"{cell:>13}" for cell in cells) + mark)
         return lines
 
     def __str__(self) -> str:
@@ -688,7 +599,7 @@ class Selection:
 
     def _why_fewer(self) -> str:
         """A sentence about the best number, if a smaller one was chosen that is as good."""
-        best = int(np.argmax(self._values("held-out")))
+        best = int(np.argmax(self.values("held-out")))
         if self.criterion != "held-out" or self.candidates[best] == self.n_clusters:
             return ""
         gain = self.held_out[best] - self.held_out[self.candidates == self.n_clusters][0]
@@ -697,7 +608,7 @@ class Selection:
             f"than the standard error, {self.held_out_error[best]:.2g}: the smallest such number was chosen."
         )
 
-    def _values(self, criterion: str) -> FloatArray:
+    def values(self, criterion: str) -> FloatArray:
         """A criterion, so that higher is better and what is not known is −∞. → (m,)"""
         values: FloatArray = getattr(self, COLUMNS[criterion])
         return np.where(np.isfinite(values), -values if criterion in ("bic", "objective") else values, -np.inf)
@@ -705,10 +616,10 @@ class Selection:
     def _best(self, criterion: str) -> int | None:
         """The number that a criterion chooses.
 
-        Numbers whose information is within one standard error of the highest are level, and the most stable one of
-        them is chosen. Otherwise chance would choose on a plateau.
+        Of numbers whose information is within one standard error of the highest, the most stable one is chosen.
+        Otherwise chance would choose on a plateau.
         """
-        values = self._values(criterion)
+        values = self.values(criterion)
         if not np.isfinite(values).any():
             return None
         best = int(np.argmax(values))
@@ -716,6 +627,6 @@ class Selection:
             best = int(np.flatnonzero(values >= self.enough)[0])
         if criterion == "information" and np.isfinite(self.information_error[best]):
             level = values >= values[best] - self.information_error[best]
-            stability = np.where(level, self._values("stability"), -np.inf)
+            stability = np.where(level, self.values("stability"), -np.inf)
             best = int(np.argmax(stability)) if np.isfinite(stability).any() else best  # one cluster has none
         return int(self.candidates[best])

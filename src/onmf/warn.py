@@ -1,8 +1,10 @@
-"""Warnings that point to the user's line of code."""
+"""What users are told: warnings that point to their line of code, and which package is missing."""
 
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import joblib
 import sklearn
@@ -26,3 +28,11 @@ def warn(message: str, category: type[Warning], *, in_folds: bool = True) -> Non
             return
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def import_optional(module: str, need: str, extra: str) -> Any:
+    """Import a module of an optional package, or say what needs it, and which extra of onmf installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{need}: pip install 'onmf[{extra}]'.") from error

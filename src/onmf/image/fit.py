@@ -75,10 +75,9 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
         if k == 1:
             stability = np.full(SPLITS, np.nan)  # one cluster is always reproduced
         objective = fit(rows, k).reconstruction_err_
-        trials[k] = {"objective": -objective, "information": information, "stability": stability, "held-out": held_out}
+        trials[k] = {"objective": objective, "information": information, "stability": stability, "held_out": held_out}
         work.advance(k)
-        value = float(np.mean(trials[k][criterion]))
-        return value if np.isfinite(value) else -np.inf
+        return float(Selection.of({k: trials[k]}).values(criterion)[0])
 
     bend = None
     if criterion == "objective":
@@ -86,24 +85,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
         bend = _bend(score, k_min, most, work)
     else:
         try_numbers(score, k_min, most, work.plan)
-    tried = sorted(trials)
-    objective, information, stability, held_out = (
-        np.array([trials[k][name] for k in tried]) for name in ("objective", "information", "stability", "held-out")
-    )
-    return Selection(
-        np.array(tried),
-        information=information.mean(axis=1),
-        information_error=information.std(axis=1, ddof=1) / np.sqrt(SPLITS),
-        held_out=held_out.mean(axis=1),
-        held_out_error=held_out.std(axis=1, ddof=1) / np.sqrt(2 * SPLITS),
-        stability=stability.mean(axis=1),
-        objective=-objective,
-        bic=np.full(len(tried), np.nan),  # values of an image need not be counts
-        criterion=criterion,
-        n_rows=n,
-        n_total=pixels.shape[0],
-        bend=bend,
-    )
+    return Selection.of(trials, criterion=criterion, n_rows=n, n_total=pixels.shape[0], bend=bend)
 
 
 def _bend(score: Callable[[int], float], k_min: int, k_max: int, work: Work) -> int:
