@@ -4,7 +4,7 @@ Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. 
 return batches are rows in parts. Each part is checked when it is read, by the process that reads it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -60,15 +60,11 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
         raise ValueError(
             f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer from 1 to {MOST_THREADS}."
         )
-    if isinstance(engine, str):
-        name = engine
-        if engine == "auto" and isinstance(X, Source):
-            name = "blocks" if callable(X.blocks) else "dask"
-        elif engine == "auto":
-            name = "gpu" if on_gpu(X) else "cpu"
-        chosen = _named(name, n_threads, isinstance(X, Source) and X.gpu)
+    if isinstance(engine, str) and engine in NAMES:
+        chosen = _named(engine, X, n_threads)
     elif not isinstance(engine, Backend | Engine):
-        raise _unknown(engine)
+        names = ", ".join(map(repr, NAMES))
+        raise ValueError(f"engine={engine!r} is unknown: use one of {names}, or an Engine object.")
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
     else:
@@ -79,17 +75,20 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
     return chosen
 
 
-def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
-    """The engine of a name; ``gpu`` says whether it gets parts that are CuPy arrays."""
-    if name not in NAMES:
-        raise _unknown(name)
+def _named(name: str, X: Any, n_threads: int | None) -> Engine:
+    """The engine of a name for these data."""
+    parts = isinstance(X, Source)
+    if name == "auto" and parts:
+        name = "blocks" if callable(X.blocks) else "dask"
+    elif name == "auto":
+        name = "gpu" if on_gpu(X) else "cpu"
     if name == "reference":
         if n_threads is not None:
             raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
         return Memory(ReferenceBackend())
     threads = n_threads or (1 if name == "dask" else available_cores())
     # Imported here because numba takes long to import and not every use of the package needs it.
-    if name == "gpu" or (name == "dask" and gpu):
+    if name == "gpu" or (name == "dask" and parts and X.gpu):
         from onmf.backend.gpu import GpuBackend
 
         backend: Backend = GpuBackend(threads)
@@ -97,13 +96,8 @@ def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
         from onmf.backend.cpu import CpuBackend
 
         backend = CpuBackend(threads)
-    if name == "dask":
-        return Dask(backend)
-    return Blocks(backend) if name == "blocks" else Memory(backend)
-
-
-def _unknown(engine: object) -> ValueError:
-    return ValueError(f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
+    engines: dict[str, Callable[[Backend], Engine]] = {"dask": Dask, "blocks": Blocks}
+    return engines.get(name, Memory)(backend)
 
 
 def in_blocks(engine: str | Engine | Backend, n_threads: int | None = None, progress: Progress | None = None) -> Blocks:
@@ -182,8 +176,6 @@ def check_parts(
     X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
 ) -> Source:
     """Describe ``X`` in parts for the engines; each part is checked when it is read."""
-    read = partial(read_again, divergence=divergence)
-    check = partial(check_block, divergence=divergence)
     if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
         noun, blocks, one, features = "batch", X, getattr(X, "block", None), None
         sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
@@ -206,7 +198,8 @@ def check_parts(
                 "same order."
             )
     gpu = on_gpu(getattr(X, "_meta", None))
-    return Source(blocks, read, check, weights, noun, one, sizes, features, names, X, gpu)
+    read = partial(read_block, divergence=divergence)
+    return Source(blocks, read, weights, noun, one, sizes, features, names, X, gpu)
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
@@ -251,22 +244,29 @@ def part_weights(weights: Any) -> FloatArray | None:
     return check_weights(weights, len(weights)) if weights.any() else weights
 
 
-def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
-    """Convert a part of the rows for the engines."""
-    if isinstance(block, Iterator | list | tuple):
-        pieces = list(block)
-        if len(pieces) == 0:
-            return np.empty((0, features or 0))
-        if not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
-            raise ValueError(
-                "it holds something other than blocks of rows: make each element a 2-D array or CSR matrix."
-            )
+def read_block(
+    block: Any, divergence: Divergence, features: int | None = None, again: bool = False
+) -> tuple[Matrix, int]:
+    """Convert a part of the rows for the engines, and check it. → the part, and the number of its zero rows
+
+    If it is read ``again``, it may have changed since. Zero rows are then counted only if a fast check fails.
+    """
+    pieces = list(block) if isinstance(block, Iterator | list | tuple) else None
+    if pieces is None:
+        X = _read_piece(block, divergence, features)
+    elif len(pieces) == 0:
+        X = np.empty((0, features or 0))
+    elif not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
+        raise ValueError("it holds something other than blocks of rows: make each element a 2-D array or CSR matrix.")
+    else:
         rows = []
         for number, piece in enumerate(pieces):
             with name_part_in_errors("piece", number):
                 rows.append(_read_piece(piece, divergence, features))
-        return vstack(list(map(csr_array, rows)), format="csr") if any(map(issparse, rows)) else np.concatenate(rows)
-    return _read_piece(block, divergence, features)
+        X = vstack(list(map(csr_array, rows)), format="csr") if any(map(issparse, rows)) else np.concatenate(rows)
+    if X.shape[0] == 0 or (again and clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence)):
+        return X, 0
+    return X, int(np.count_nonzero(check_entries(X, divergence) == 0))
 
 
 def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
@@ -276,20 +276,6 @@ def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
     if features is not None and X.shape[1] != features:
         raise ValueError(f"X has {X.shape[1]} features, but ONMF is expecting {features} features as input.")
     return as_rows(X)
-
-
-def check_block(block: Any, divergence: Divergence, features: int | None = None) -> tuple[Matrix, int]:
-    """Read and check a part of the rows for the first time. → the part, and the number of its zero rows"""
-    X = read_block(block, divergence, features)
-    return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
-
-
-def read_again(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
-    """Read a part of the rows that was checked before. It may have changed since, so it is checked again."""
-    X = read_block(block, divergence, features)
-    if X.shape[0] and not clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence):
-        check_entries(X, divergence)
-    return X
 
 
 def clearly_allowed(x: Array, divergence: Divergence) -> bool:
