@@ -19,8 +19,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from operator import getitem
+from functools import cached_property, reduce
+from operator import getitem, iadd
 from threading import RLock
 from typing import Any
 from uuid import uuid4
@@ -33,7 +33,7 @@ from onmf.backend import Backend
 from onmf.divergence import Array, Divergence
 
 from .base import Part
-from .parts import InParts, PartCache, PartError, PartsEngine, Source, rows_of
+from .parts import InParts, PartCache, PartError, PartsEngine, PartTask, Source, rows_of
 from .validate import check_container
 
 WORTH_SENDING = 1 << 16  # bytes from which an argument, or data in a graph, is sent once instead of with every pass
@@ -112,17 +112,26 @@ class InDask(InParts):
         self, function: Callable[..., Any], args: tuple[Any, ...], *, together: bool = False, only: int | None = None
     ) -> list[Any]:
         """Compute the results of tasks; try again if workers took data with them that only this process has."""
-        for attempt in range(ATTEMPTS):
+        import dask
+
+        attempts = ATTEMPTS
+        while True:  # ends with the last attempt, which returns or raises
             client = current_client()
             try:
                 tasks = self._tasks(function, args, client, only)
-                return self._compute(tree_sum(tasks) if together else tasks, client)
+                tasks = tree_sum(tasks) if together else tasks
+                if client is None:
+                    return list(dask.compute(*tasks, traverse=False))
+                before = set(client.ncores())
+                futures = client.compute(tasks)
+                self._wait(futures, client, before)
+                return self._gather(futures, client)
             except Lost:
-                if attempt == ATTEMPTS - 1:
+                attempts -= 1
+                if attempts == 0:
                     raise
                 self._sent.clear()
                 self._pinned = False  # a task that waits for a dead worker may wait forever
-        raise AssertionError("the last attempt returns or raises")
 
     def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         """Dask arrays with the chunks of the input, not computed yet."""
@@ -150,20 +159,17 @@ class InDask(InParts):
         import dask
 
         client = current_client()
-        if client is None:
-            return dask.persist(*arrays)
-        from distributed.client import futures_of
-
+        before = set() if client is None else set(client.ncores())
         with warnings.catch_warnings():  # the templates are in the graph, so that lost arrays can be computed again
             warnings.filterwarnings("ignore", message="Sending large graph")
-            before = set(client.ncores())
-            lazy = [array for array in arrays if dask.is_dask_collection(array)]
-            persisted = client.persist(lazy)
-        futures = futures_of(persisted)
-        self._wait(futures, client, before)
-        self._gather([future for future in futures if future.status == "error"][:1], client)
-        computed = iter(persisted)
-        return tuple(next(computed) if dask.is_dask_collection(array) else array for array in arrays)
+            computed = dask.persist(*arrays)
+        if client is not None:
+            from distributed.client import futures_of
+
+            futures = futures_of(computed)
+            self._wait(futures, client, before)
+            self._gather([future for future in futures if future.status == "error"][:1], client)
+        return computed
 
     def _tasks(
         self,
@@ -177,8 +183,8 @@ class InDask(InParts):
         import dask
 
         blocks, given_weights = self._blocks, self.source.weights
-        key_and_task = Opaque((self._key, self.task(function)))
-        shared = [self._shared(value, client) for value in (key_and_task, self.last.templates, *args)]
+        common = (self._key, self.task(function), self.last.templates, *args)
+        shared = [self._shared(value, client) for value in common]
         firsts = self.firsts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows
             chunks = iter(labels.to_delayed().ravel())
@@ -214,16 +220,6 @@ class InDask(InParts):
         del self._sent[:-2]  # the templates of this step and of the last one
         return self._sent[-1][1]
 
-    def _compute(self, tasks: list[Any], client: Any) -> list[Any]:
-        import dask
-
-        if client is None:
-            return list(dask.compute(*tasks, traverse=False))
-        before = set(client.ncores())
-        futures = client.compute(tasks)
-        self._wait(futures, client, before)
-        return self._gather(futures, client)
-
     def _gather(self, futures: list[Any], client: Any) -> list[Any]:
         from distributed import KilledWorker
 
@@ -231,7 +227,7 @@ class InDask(InParts):
             return list(client.gather(futures))
         except KilledWorker as error:
             failed = [future.key for future in futures if future.status == "error"]
-            numbers = part_numbers([error.task, *failed, *most_suspicious(client)])
+            numbers = part_numbers([error.task, *failed, *client.run_on_scheduler(most_suspicious)])
             raise PartError(
                 f"In {f'partition {numbers}' if numbers else f'task {error.task}'}: every worker that took it died; "
                 "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
@@ -249,22 +245,20 @@ class InDask(InParts):
             try:
                 if client.sync(done_within, futures, 2):
                     return
-            except CANCELLED as error:
-                raise self._lost(client) from error
-            try:
                 at_work = client.processing()
-            except (OSError, RuntimeError, ValueError) as error:
+            except (*CANCELLED, OSError, RuntimeError, ValueError) as error:
                 raise self._lost(client) from error
             now = time.monotonic()
             alone_since = None if at_work else alone_since or now
             if alone_since is not None and now - alone_since > self.engine.patience:
-                numbers, fatal = part_numbers(most_suspicious(client)), ""
-                if numbers:
-                    fatal = f", and the last ones died at partition {numbers}: most likely they ran out of memory, so "
-                    fatal += "make it smaller"
+                numbers = part_numbers(client.run_on_scheduler(most_suspicious))
+                fatal = (
+                    f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it "
+                    "smaller"
+                )
                 raise PartError(
-                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds{fatal}. Start workers, "
-                    "then fit again."
+                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds"
+                    f"{fatal if numbers else ''}. Start workers, then fit again."
                 )
             idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
             if idle == IDLE_CHECKS:  # the others have been idle for a while: tasks wait for the one that is gone
@@ -301,9 +295,8 @@ _caches: OrderedDict[str, PartCache] = OrderedDict()
 _lock = RLock()  # reentrant, because the garbage collector may call forget() at any point
 
 
-def run_part(number: int, first: int, block: Any, weights: Any, fit: Opaque, last: Any, *args: Any) -> Any:
-    """The task of one part, on a worker."""
-    key, task = fit.value
+def run_part(number: int, first: int, block: Any, weights: Any, key: str, task: PartTask, last: Any, *args: Any) -> Any:
+    """The task of one part, on a worker; ``key`` is that of the fit."""
     stays = not isinstance(block, Inlined)
     load = (lambda: block) if stays else block.read
     return task(cache_of(key), number, first, load, weights, last, args, stays)[0]
@@ -341,29 +334,17 @@ async def forget_on_workers(client: Any, key: str) -> None:
         await client.run(forget, key, on_error="ignore", asynchronous=True)
 
 
-def most_suspicious(client: Any) -> list[str]:
-    """The tasks of parts with which most workers died."""
-    deaths = client.run_on_scheduler(suspicious)
-    return [key for key, times in deaths.items() if times == max(deaths.values())]
-
-
-def suspicious(dask_scheduler: Any) -> dict[str, int]:
-    """How many workers died with each task of a part, on the scheduler."""
+def most_suspicious(dask_scheduler: Any) -> list[str]:
+    """The tasks of parts with which most workers died; runs on the scheduler."""
     tasks = dask_scheduler.tasks.items()
-    return {str(key): task.suspicious for key, task in tasks if task.suspicious and part_numbers([key])}
+    deaths = {str(key): task.suspicious for key, task in tasks if task.suspicious and part_numbers([key])}
+    return [key for key, times in deaths.items() if times == max(deaths.values())]
 
 
 def part_numbers(keys: Iterable[Any]) -> str:
     """The numbers of the parts that these tasks work on; some tasks work on none."""
     matches = (re.search(r"-[0-9a-f]{32}-(\d+)$", str(key)) for key in keys)
     return " or ".join(map(str, sorted({int(match[1]) for match in matches if match})))
-
-
-class Opaque:
-    """A value that Dask does not look into."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class Inlined:
@@ -404,10 +385,7 @@ def tree_sum(tasks: list[Any]) -> list[Any]:
 
 def add_up(values: list[Any]) -> Any:
     """The sum of a few values, in their order."""
-    total = values[0] + values[1]
-    for value in values[2:]:
-        total += value
-    return total
+    return reduce(iadd, values[2:], values[0] + values[1])
 
 
 def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[list[Any], list[Any] | None]:

@@ -412,8 +412,9 @@ class InBlocks(InParts):
         """The result of the function for each block, one after the other."""
         source, sizes = self.source, self.sizes
         several = self._checked or function is survey  # passes; else nothing needs to be kept
-        task, first, missing = self.task(function), 0, object()
-        progress, n_rows, name = self.engine.progress, self.shape[0], self._name_pass(function)
+        task, first = self.task(function), 0
+        progress, name = self.engine.progress, self._name_pass(function)
+        missing = object()
         if progress is not None:
             progress(name, 0.0)
         blocks = self._blocks()
@@ -433,8 +434,8 @@ class InBlocks(InParts):
             self.zeros += zeros
             yield result
             first += n
-            if progress is not None and n_rows:
-                progress(name, first / n_rows)
+            if progress is not None and self.shape[0]:
+                progress(name, first / self.shape[0])
         if number < len(sizes):
             raise self._changed("fewer")
         if number == 0:

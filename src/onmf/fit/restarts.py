@@ -1,7 +1,7 @@
 """Runs from several starts: their settings, the choice of the best, and votes: which rows most runs put together."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -100,17 +100,13 @@ def check_rows(n: int, n_clusters: int) -> None:
 
 
 LazySeeds = Seeds | Callable[[], Seeds]  # The seeds of a run, or a function that computes them in any thread
+StartOf = Callable[[int], LazySeeds]  # The seeds of a run, by its number
 
 PROMISING = 5  # runs, those with the lowest objective, on which splits and merges are tried
 
 
 def best_run(
-    data: Data,
-    start: Callable[[int], LazySeeds],
-    seeds: Array,
-    plan: Plan,
-    watch: Watch | None = None,
-    search: Search | None = None,
+    data: Data, start: StartOf, seeds: Array, plan: Plan, watch: Watch | None = None, search: Search | None = None
 ) -> Clustering:
     """The run of the lowest objective, after splits and merges of the most promising ones; ties go to the first run."""
     promising: list[tuple[int, Clustering]] = []
@@ -124,8 +120,7 @@ def best_run(
         rng = np.random.default_rng([int(seeds[run[0]]), 2])
         return apply_search(data, search, run[1], split_and_merge, rng)
 
-    shaken = in_parallel(data, lambda place: promising[place], shake, len(promising))
-    return min(shaken, key=lambda run: run.objective)
+    return min(in_parallel(data, shake, promising, len(promising)), key=lambda run: run.objective)
 
 
 def prepare_search(data: Data, plan: Plan) -> Search | None:
@@ -134,12 +129,7 @@ def prepare_search(data: Data, plan: Plan) -> Search | None:
 
 
 def runs(
-    data: Data,
-    start: Callable[[int], LazySeeds],
-    seeds: Array,
-    plan: Plan,
-    watch: Watch | None = None,
-    search: Search | None = None,
+    data: Data, start: StartOf, seeds: Array, plan: Plan, watch: Watch | None = None, search: Search | None = None
 ) -> Iterator[Clustering]:
     """Yield the result of each run, in order.
 
@@ -148,9 +138,6 @@ def runs(
     """
     search = search or prepare_search(data, plan)
     searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
-
-    def prepare(number: int) -> tuple[int, LazySeeds]:
-        return number, start(number)
 
     def run(prepared: tuple[int, LazySeeds], data: Data) -> Clustering:
         number, seed = prepared
@@ -163,23 +150,18 @@ def runs(
         ended = alternate(data, centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
-        for method in searches if search is not None else ():
-            assert search is not None
+        for method in () if search is None else searches:
             clustering = apply_search(data, search, clustering, method, rng)
         return clustering
 
-    return in_parallel(data, prepare, run, len(seeds), in_turn=watch is not None)
+    prepared = ((number, start(number)) for number in range(len(seeds)))
+    return in_parallel(data, run, prepared, len(seeds), in_turn=watch is not None)
 
 
 def in_parallel(
-    data: Data,
-    prepare: Callable[[int], Any],
-    run: Callable[[Any, Data], Clustering],
-    number: int,
-    *,
-    in_turn: bool = False,
+    data: Data, run: Callable[[Any, Data], Clustering], starts: Iterable[Any], number: int, *, in_turn: bool = False
 ) -> Iterator[Clustering]:
-    """Yield ``run(prepare(i), data)`` for each i, in order. The calling thread calls ``prepare``.
+    """Yield ``run(start, data)`` for each of so many starts, in order. The calling thread iterates over the starts.
 
     One thread per run is fastest, because threads then do not wait for each other within an iteration. If there are
     fewer runs than threads, or if the runs must go in turn, the threads share the rows of one run. The results are the
@@ -187,14 +169,13 @@ def in_parallel(
     """
     at_once = min(data.parallel_runs, number)
     if in_turn or at_once < max(data.parallel_runs, 2):
-        for i in range(number):
-            yield run(prepare(i), data)
+        yield from (run(start, data) for start in starts)
         return
     pending: deque[Future[Clustering]] = deque()
     pool = ThreadPoolExecutor(at_once)
     try:
-        for i in range(number):
-            pending.append(pool.submit(run, prepare(i), data.fork()))
+        for start in starts:
+            pending.append(pool.submit(run, start, data.fork()))
             if len(pending) > 2 * at_once:
                 yield pending.popleft().result()
         while pending:
@@ -219,7 +200,7 @@ def fields_from_labels(data: Data, labels: Array, centroids: FloatArray) -> dict
     run = data.single_part().run
     step = run.step_for_labels(labels, len(centroids))
     run.update(step, centroids)
-    return _on_data(data, step, centroids)
+    return fields_of_step(data, step, centroids)
 
 
 def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
@@ -227,7 +208,7 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
     iterations = ended.iterations
     recorded = ["moved", "change", "seconds", *(["objective"] if iterations[-1].objective is not None else [])]
     return Clustering(
-        **_on_data(data, ended.step, ended.centroids),
+        **fields_of_step(data, ended.step, ended.centroids),
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
         history={name: np.array([getattr(i, name) for i in iterations]) for name in recorded},
@@ -236,17 +217,21 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
     )
 
 
-def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
-    """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I."""
-    unit = data.divergence.unit(step.norms)
+def fields_of_step(data: Data, step: StepSums, centroids: FloatArray, whole: StepSums | None = None) -> dict[str, Any]:
+    """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I.
+
+    ``whole`` are sums over more rows than those of the data, if the centroids come from these.
+    """
+    whole = whole or step
+    unit = data.divergence.unit(whole.norms)
     labels, scales = data.map_rows(last_labels, unit)
     return {
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
-        "objective": objective(data, step, centroids),
-        "masses": step.scale_sums / unit,
-        "n_filled": int(np.count_nonzero(~step.empty)),
+        "objective": objective(data, step, centroids, whole.norms),
+        "masses": whole.scale_sums / unit,
+        "n_filled": int(np.count_nonzero(~whole.empty)),
     }
 
 

@@ -78,8 +78,7 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     start = partial(seeds_of_run, data, settings, listener, search=search)
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
-    (margins,) = data.map_rows(margins_of, best.centroids, labels=best.labels)
-    return in_input_memory(data, replace(best, parameters=settings.parameters, margins=margins))
+    return with_margins(data, replace(best, parameters=settings.parameters))
 
 
 def seeds_of_run(
@@ -97,11 +96,12 @@ def seeds_of_run(
     return seeds if start.moves_rows else seeds()
 
 
-def in_input_memory(data: Data, clustering: Clustering) -> Clustering:
-    """The clustering with its arrays computed, in the memory of the data (host or GPU)."""
-    names = ("labels", "scales", "centroids", "masses", "margins")
-    arrays = data.to_input_memory(*(getattr(clustering, name) for name in names))
-    return replace(clustering, **dict(zip(names, arrays, strict=True)))
+def with_margins(data: Data, clustering: Clustering) -> Clustering:
+    """The clustering with the margins of its rows, and its arrays computed, in the memory of the data (host or GPU)."""
+    (margins,) = data.map_rows(margins_of, clustering.centroids, labels=clustering.labels)
+    names = ("labels", "scales", "centroids", "masses")
+    arrays = data.to_input_memory(*(getattr(clustering, name) for name in names), margins)
+    return replace(clustering, **dict(zip((*names, "margins"), arrays, strict=True)))
 
 
 def warn_about(clustering: Clustering, max_iter: int) -> None:

@@ -189,13 +189,11 @@ def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Se
         seeds = room[: len(chosen)]
         totals = np.array(data.map(total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
         hopeless = bool(totals[:, 1].any())
-        cumulative = np.cumsum(totals[:, int(hopeless)])
-        if not cumulative[-1] > 0:
+        chances = totals[:, int(hopeless)]
+        total = np.cumsum(chances)[-1]
+        if not total > 0:
             break
-        target = rng.random() * cumulative[-1]
-        filled = np.flatnonzero(totals[:, int(hopeless)])
-        part = min(int(np.searchsorted(cumulative, target, side="right")), int(filled[-1]))
-        target -= cumulative[part - 1] if part else 0.0
+        part, target = _where(chances, rng.random() * total)
         chosen.append(data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
         room[len(chosen) - 1] = rows_at(data, chosen[-1:])
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
@@ -203,21 +201,15 @@ def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Se
 
 def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
     """The sum of the chances of the rows of a part, and the sum of the weights of rows with infinite loss."""
-    both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
+    both = _chances(part, draw, seeds, chosen, by_loss)
     return tuple(float(np.cumsum(_in_stretches(chances))[-1]) for chances in both)  # type: ignore[return-value]
 
 
 def row_at(
-    part: Part,
-    draw: str,
-    seeds: FloatArray,
-    chosen: list[int],
-    by_loss: bool,
-    hopeless: bool,
-    target: float,
+    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool, target: float
 ) -> int:
     """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
-    chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
+    chances = _chances(part, draw, seeds, chosen, by_loss)[hopeless]
     stretch, target = _where(_in_stretches(chances), target)
     first = stretch * CHUNK_ROWS
     row, _ = _where(to_host(chances[first : first + CHUNK_ROWS]), target)
@@ -238,10 +230,12 @@ def _where(chances: FloatArray, target: float) -> tuple[int, float]:
     return place, target - (float(cumulative[place - 1]) if place else 0.0)
 
 
-def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool) -> FloatArray:
-    """The chance of each row of a part to be drawn, in the memory in which the backend computes.
+def _chances(
+    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The chance of each row of a part to be drawn, and that of the rows of infinite loss, where the backend computes.
 
-    With smoothing=0 rows can have an infinite loss. They are drawn first: the caller then sets ``hopeless``.
+    With smoothing=0 rows can have an infinite loss. They are drawn first: the other chances are 0 for them.
     """
     known, block, divergence = part.scratch, part.block, part.block.divergence
     if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
@@ -261,10 +255,9 @@ def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_los
             known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
         known.seeds += 1
     weights = 1.0 if block.own_weights is None else block.own_weights
-    beyond = np.isinf(known.losses) & known.open  # rows without weight are not open
-    if hopeless:
-        return np.where(beyond, weights, 0.0)
-    return np.where(known.open & ~beyond, weights * np.where(np.isinf(known.losses), 0.0, known.losses), 0.0)
+    infinite = np.isinf(known.losses)
+    finite = np.where(infinite, 0.0, known.losses)
+    return np.where(known.open, weights * finite, 0.0), np.where(infinite & known.open, weights, 0.0)
 
 
 def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
@@ -288,12 +281,11 @@ def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
             break
         best = rows[close[np.lexsort((rows[close], -squares[close]))[0]]]
         front = next(front for front in fronts if best in front.rows)
-        place = int(np.flatnonzero(front.rows == best)[0])
-        row = front.stored[place : place + 1]
+        row = front.stored[front.rows == best]
         stored = row if stored is None else _below(stored, row)
+        m = len(chosen) + 1
         chosen.append(int(best))
-        m = len(chosen)
-        vertices[m - 1] = stored[[m - 1]].toarray() if issparse(stored) else stored[m - 1]
+        vertices[m - 1] = row.toarray() if issparse(row) else row
         placed = data.backend.place(stored)
         template = data.backend.prepare(placed, data.backend.to_device(vertices[m - 1 : m]))
         gram[1 : m + 1, m] = gram[m, 1 : m + 1] = to_host(data.backend.best_template(placed, template)[1])

@@ -21,8 +21,9 @@ from onmf.backend import COUNTED, Block, CentroidEntries, CurvedBlock, StepSums,
 from onmf.data import Data
 from onmf.divergence import Array, FloatArray, divide
 
-from .describe import MIN_SMOOTHING, Clustering, last_labels, margins_of
-from .loop import objective
+from .describe import MIN_SMOOTHING, Clustering
+from .restarts import fields_of_step
+from .solve import with_margins
 
 EMPTY_MASS = 1e-12  # share of its earlier mass at which a cluster counts as empty: the rest is rounding error
 
@@ -73,7 +74,7 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
                     f"batch {name!r} has {len(labels)} rows, but had {len(before.labels)} before: give a different "
                     "batch another name."
                 )
-            if not same_weights(block.weights, before.weights):
+            if not np.array_equal(block.weights, before.weights):  # None, too, is equal to itself alone
                 raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
             weight = share ** (stream.steps - before.step + 1)
             whole = _without(whole, _earlier_sums(block, before, k).map_arrays(lambda array: weight * array))
@@ -104,11 +105,6 @@ def _learn_curved(stream: Stream, block: CurvedBlock, labels: Array, scales: Flo
     stream.centroids[filled] = centers * block.divergence.unit(stream.whole.norms)[filled, None]
 
 
-def same_weights(one: FloatArray | None, other: FloatArray | None) -> bool:
-    """Whether two batches have the same weights; None means no weights."""
-    return one is other if one is None or other is None else np.array_equal(one, other)
-
-
 def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
     """The sums of a batch with its earlier labels."""
     weights: FloatArray = to_host(block.row_weights(block.backend.to_device(before.scales)))
@@ -134,23 +130,13 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
 
 def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[str, Any]) -> Clustering:
     """The clustering of the last batch, under the centroids of all batches."""
-    whole = stream.whole
-    assert whole is not None, "comes after learn()"
-    unit = data.divergence.unit(whole.norms)
-    labels, scales = data.map_rows(last_labels, unit)
-    (margins,) = data.map_rows(margins_of, stream.centroids, labels=labels)
-    centroids, masses = data.to_input_memory(stream.centroids.copy(), whole.scale_sums / unit)
-    return Clustering(
-        labels=labels,
-        scales=scales,
-        centroids=centroids,
-        objective=objective(data, step, stream.centroids, whole.norms),
+    assert stream.whole is not None, "comes after learn()"
+    clustering = Clustering(
+        **fields_of_step(data, step, stream.centroids.copy(), stream.whole),
         n_iter=stream.steps,
         stop_reason="batch",
         history={},
-        masses=masses,
-        n_filled=int(np.count_nonzero(~whole.empty)),
         init_rows=None,
         parameters=parameters,
-        margins=margins,
     )
+    return with_margins(data, clustering)
