@@ -143,10 +143,9 @@ class InDask(InParts):
         block = self.backend.make_block(np.empty((0, self.shape[1])), self.divergence)
         run = self.backend.start_run(block)
         run.state = run.state._replace(labels=np.empty(0, np.int32), scales=np.empty(0))
-        none = [] if labels is None else [np.empty(0, int)]
-        examples = rows_of(Part(block, run), function, *args, *none)
+        args = args if labels is None else (*args, np.empty(0, int))
         arrays = []
-        for place, example in enumerate(examples):
+        for place, example in enumerate(rows_of(Part(block, run), function, *args)):
             blocks = [
                 da.from_delayed(delayed(getitem)(task, place), (n, *example.shape[1:]), meta=example[:0])
                 for task, n in zip(tasks, sizes, strict=True)
@@ -182,9 +181,10 @@ class InDask(InParts):
         """One task for each part."""
         import dask
 
-        blocks, given_weights = self._blocks, self.source.weights
-        common = (self._key, self.task(function), self.last.templates, *args)
-        shared = [self._shared(value, client) for value in common]
+        blocks = self._blocks
+        weights = self.source.weights or [None] * len(blocks)
+        args = (self._key, self.task(function), self.last.templates, *args)
+        shared = [self._shared(value, client) for value in args]
         firsts = self.firsts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows
             chunks = iter(labels.to_delayed().ravel())
@@ -193,15 +193,14 @@ class InDask(InParts):
         name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
         tasks = []
         for number in range(len(blocks)) if only is None else [only]:
-            extra = [] if labels is None else [labels[number]]
-            weights = None if given_weights is None else given_weights[number]
             where: dict[str, Any] = {}
             if workers and isinstance(blocks[number], Inlined):
                 # On the worker of the last pass, unless that is gone or busy.
                 where = {"workers": [workers[number * len(workers) // len(blocks)]], "allow_other_workers": True}
+            own = (number, firsts[number], blocks[number], weights[number])
+            extra = [] if labels is None else [labels[number]]
             with dask.annotate(**where):
-                given = (number, firsts[number], blocks[number], weights, *shared, *extra)
-                tasks.append(delayed(run_part)(*given, dask_key_name=f"{name}-{number}"))
+                tasks.append(delayed(run_part)(*own, *shared, *extra, dask_key_name=f"{name}-{number}"))
         return tasks
 
     def _shared(self, value: Any, client: Any) -> Any:
@@ -462,11 +461,11 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
     from dask.delayed import Delayed
 
     if isinstance(X, Delayed):
-        return [X], None, None, None
+        X = [X]
+    elif hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks
+        X = X.to_delayed()
     if isinstance(X, list | tuple):
         return list(X), None, None, None
-    if hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks
-        return list(X.to_delayed()), None, None, None
     if hasattr(X, "columns"):
         names = np.asarray(list(X.columns), dtype=object) if all(isinstance(c, str) for c in X.columns) else None
         return list(X.to_delayed()), None, len(X.columns), names
@@ -477,8 +476,10 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
         )
     if X.ndim != 2:
         raise ValueError(f"X is a Dask array of {X.ndim} dimensions: reshape it to rows and features.")
-    grid = X.to_delayed(optimize_graph=False)  # optimising loses what is on workers already
-    blocks = [row[0] if len(row) == 1 else delayed(join_columns)(list(row)) for row in grid]
+    blocks = [
+        row[0] if len(row) == 1 else delayed(join_columns)(list(row))
+        for row in X.to_delayed(optimize_graph=False)  # optimising loses what is on workers already
+    ]
     sizes, p = list(X.chunks[0]), X.shape[1]
     return blocks, None if np.isnan(sizes).any() else [int(n) for n in sizes], None if np.isnan(p) else int(p), None
 

@@ -63,8 +63,7 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
     if isinstance(engine, str) and engine in NAMES:
         chosen = _named(engine, X, n_threads)
     elif not isinstance(engine, Backend | Engine):
-        names = ", ".join(map(repr, NAMES))
-        raise ValueError(f"engine={engine!r} is unknown: use one of {names}, or an Engine object.")
+        raise ValueError(f"engine={engine!r} is unknown: use one of {str(NAMES)[1:-1]}, or an Engine object.")
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
     else:
@@ -135,14 +134,19 @@ def prepare_data(
     X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None
     engine = estimator.engine if engine is None else engine
-    if in_parts(X):
-        get_engine(engine, n_threads=n_threads)  # parameters are checked before data
-        source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
-        chosen = get_engine(engine, source, n_threads)
-        assert isinstance(chosen, PartsEngine), "no other takes parts"
-        if not reset:
-            return Intake(chosen, chosen.open(source, divergence))
-        data = chosen.make_data(source, divergence)
+    if not in_parts(X):
+        chosen = get_engine(engine, X if on_gpu(X) else None, n_threads)
+        rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
+        weights = check_weights(sample_weight, rows.shape[0])
+        chosen = get_engine(chosen, rows)
+        return Intake(chosen, chosen.make_data(rows, divergence, weights))
+    get_engine(engine, n_threads=n_threads)  # parameters are checked before data
+    source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
+    chosen = get_engine(engine, source, n_threads)
+    assert isinstance(chosen, PartsEngine), "no other takes parts"
+    data = chosen.open(source, divergence)
+    if reset:
+        data.survey()
         features, names = data.shape[1], source.names
         if names is not None and len(names) != features:
             raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
@@ -152,12 +156,7 @@ def prepare_data(
             estimator.feature_names_in_ = names
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
-        return Intake(chosen, data)
-    chosen = get_engine(engine, X if on_gpu(X) else None, n_threads)
-    rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
-    weights = check_weights(sample_weight, rows.shape[0])
-    chosen = get_engine(chosen, rows)
-    return Intake(chosen, chosen.make_data(rows, divergence, weights))
+    return Intake(chosen, data)
 
 
 def in_parts(X: Any) -> bool:
@@ -179,10 +178,8 @@ def check_parts(
     if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
         noun, blocks, one, features = "batch", X, getattr(X, "block", None), None
         sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
-        weights: Any = None
-        if sample_weight is not None:
-            weights = as_numbers(sample_weight, "sample_weight")
-            check_weights(weights, weights.shape[0] if weights.ndim else 1)
+        weights: Any = None if sample_weight is None else as_numbers(sample_weight, "sample_weight")
+        check_weights(weights, np.size(weights))
     else:
         noun, one = "partition", None
         blocks, sizes, features, names = as_blocks(X)
@@ -197,9 +194,8 @@ def check_parts(
                 "The feature names should match those that were passed during fit: give X the same columns, in the "
                 "same order."
             )
-    gpu = on_gpu(getattr(X, "_meta", None))
     read = partial(read_block, divergence=divergence)
-    return Source(blocks, read, weights, noun, one, sizes, features, names, X, gpu)
+    return Source(blocks, read, weights, noun, one, sizes, features, names, X, on_gpu(getattr(X, "_meta", None)))
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
@@ -218,8 +214,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
                 "sample_weight is in memory, and the sizes of the partitions of X are not known: pass a Dask array "
                 "with the same chunks, or call X.compute_chunk_sizes() first."
             )
-        weights = check_weights(sample_weight, sum(sizes))
-        assert weights is not None
+        weights: Any = check_weights(sample_weight, sum(sizes))
         return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
     if sample_weight.ndim != 1:
         raise ValueError(f"sample_weight has {sample_weight.ndim} dimensions: give one weight for each row.")

@@ -126,10 +126,8 @@ def survey(part: CachedPart) -> tuple[int, int, float, float, int]:
 
 def step_of(part: CachedPart, number: int, templates: FloatArray, offsets: FloatArray | None) -> StepSums:
     """Step ``number`` over a part."""
-    part.scratch = None
-    step = part.run.step(part.cache.prepare(part.block, templates, offsets)).map_arrays(to_host)
-    part.step_number = number
-    return step
+    part.scratch, part.step_number = None, number
+    return part.run.step(part.cache.prepare(part.block, templates, offsets)).map_arrays(to_host)
 
 
 def evaluate_part(part: Part, centroids: CentroidEntries) -> FloatArray:
@@ -182,8 +180,8 @@ class PartTask:
                     part.run.state, part.step_number = RunState(), 0
                 elif part.step_number != self.last.number:
                     assert templates is not None
-                    labels, scales, _ = part.block.assign(part.block.prepare_templates(templates, self.last.offsets))
-                    part.run.state, part.step_number = RunState(labels, scales), self.last.number
+                    assigned = part.block.assign(part.block.prepare_templates(templates, self.last.offsets))
+                    part.run.state, part.step_number = RunState(*assigned[:2]), self.last.number
                 result = self.function(part, *args)
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
@@ -217,10 +215,11 @@ class PartTask:
                     f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same "
                     "rows."
                 )
-            if kept is None:
-                block = self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
-            else:
-                block = kept.block.with_rows(rows)
+            block = (
+                self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
+                if kept is None
+                else kept.block.with_rows(rows)
+            )
         part = CachedPart(block, self.backend.start_run(block), number, first, cache=cache, zeros=zeros)
         if kept is not None:
             part.run.state, part.step_number, part.scratch = kept.state, kept.step_number, kept.scratch
@@ -264,6 +263,8 @@ class PartsEngine(Engine):
 class InParts(Data):
     """Rows in parts: how to read them (``source``), the last step, and the number of steps of the current run."""
 
+    constant = 0.0
+
     def __init__(self, engine: PartsEngine, source: Source, divergence: Divergence) -> None:
         self.engine, self.backend, self.divergence = engine, engine.backend, divergence
         self.source, self.origin = source, source.origin
@@ -272,7 +273,6 @@ class InParts(Data):
         self.iteration = 0
         self.sizes = list(source.sizes or [])
         self._checked = False
-        self.constant = 0.0
         self._step_numbers = count(1)
 
     @property
@@ -397,9 +397,9 @@ class InBlocks(InParts):
         return reduce(iadd, self._each(function, args))  # each was made for this sum
 
     def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
-        first, source = self.firsts[number], self.source
-        load = partial(source.one or (lambda number: next(islice(self._blocks(), number, None))), number)
-        weights = partial(source.weights_of, first)
+        first = self.firsts[number]
+        load = partial(self.source.one or (lambda number: next(islice(self._blocks(), number, None))), number)
+        weights = partial(self.source.weights_of, first)
         return self.task(function)(self._memo, number, first, load, weights, self.last.templates, args)[0]
 
     def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:

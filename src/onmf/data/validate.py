@@ -153,11 +153,7 @@ def as_rows(X: Any) -> Matrix:
         return cupy.ascontiguousarray(X)
     if not issparse(X):
         return np.ascontiguousarray(X)
-    indices, indptr = X.indices, X.indptr
-    if indices.dtype not in (np.int32, np.int64) or indptr.dtype != indices.dtype:
-        width = np.int64 if X.nnz > np.iinfo(np.int32).max else np.int32
-        indices, indptr = indices.astype(width), indptr.astype(width)
-    rows = csr_array((X.data, indices, indptr), shape=X.shape)
+    rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)  # makes both index arrays 32 bits wide, or 64
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sort_indices()

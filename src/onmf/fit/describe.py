@@ -13,8 +13,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from onmf.backend import Block, CentroidEntries, CurvedBlock, on_gpu, to_host
+from onmf.backend import Block, CentroidEntries, on_gpu, to_host
 from onmf.data import Part
+from onmf.data.parts import evaluate_part
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 
 
@@ -173,8 +174,7 @@ def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatAr
     """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
     block = part.block
     labels, scales, _ = block.assign(block.prepare(centroids))
-    sizes = block.backend.to_device(block.divergence.size(centroids))
-    return labels, divide(scales, sizes[labels])
+    return labels, divide(scales, block.backend.to_device(block.divergence.size(centroids))[labels])
 
 
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
@@ -216,10 +216,7 @@ def own_loss(part: Part, centroids: FloatArray) -> float:
 
     For divergences without closed forms.
     """
-    block = part.block
-    assert isinstance(block, CurvedBlock)
-    labels, scales = part.run.collect()
-    return float(block.evaluate(labels, scales, CentroidEntries.of(centroids))[0].sum())
+    return float(evaluate_part(part, CentroidEntries.of(centroids))[0].sum())
 
 
 def total_loss(part: Part, centroids: FloatArray) -> FloatArray:

@@ -78,9 +78,8 @@ def alternate(
         if watch is not None and watch(iterations[-1], steps.centroids):
             stop_reason = "callback"
             break
-        refilled = more and bool(step.empty.any()) and refill(data, steps, step, tried)
-        if refilled:  # there is a new centroid to assign rows to
-            pass
+        if more and step.empty.any() and refill(data, steps, step, tried):
+            pass  # there is a new centroid to assign rows to
         elif change < tol and step.moved <= tol * data.shape[0] and (may_drift or step.moved or drift() <= FIXED):
             stop_reason = "converged"
             break

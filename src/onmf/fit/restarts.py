@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, divi
 
 from .describe import Agreement, Clustering, last_labels
 from .loop import Alternation, Iteration, alternate, objective
-from .search import Search, SearchFrom, local_search, split_and_merge
+from .search import Search, SearchResult, local_search, split_and_merge
 from .starts import Seeds, random_partitions
 
 Watch = Callable[[int, Iteration, FloatArray], bool]
@@ -79,16 +80,14 @@ def check_moves(refine: str | None, init: Any, divergence: Divergence) -> None:
     """Refuse an unknown refinement, and one or a start that moves single rows if the divergence has no such moves."""
     if not (refine is None or (isinstance(refine, str) and refine == "local-search")):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
-    if divergence.moves is not None:
-        return
-    why = "needs a closed form for the gain of moving a row, and"
-    instead = "use beta_loss='kullback-leibler' or 'cosine', or"
-    if refine is not None:
+    if divergence.moves is None and (refine is not None or (isinstance(init, str) and init == "bisection")):
+        wanted, instead = f"init={init!r}", "init='random-partition'"
+        if refine is not None:
+            wanted, instead = f"refine={refine!r}", "refine=None with a larger n_init"
         raise ValueError(
-            f"refine={refine!r} {why} {divergence.name} has none: {instead} refine=None with a larger n_init."
+            f"{wanted} needs a closed form for the gain of moving a row, and {divergence.name} has none: use "
+            f"beta_loss='kullback-leibler' or 'cosine', or {instead}."
         )
-    if isinstance(init, str) and init == "bisection":
-        raise ValueError(f"init={init!r} {why} {divergence.name} has none: {instead} init='random-partition'.")
 
 
 def check_rows(n: int, n_clusters: int) -> None:
@@ -118,7 +117,7 @@ def best_run(
 
     def shake(run: tuple[int, Clustering], data: Data) -> Clustering:
         rng = np.random.default_rng([int(seeds[run[0]]), 2])
-        return apply_search(data, search, run[1], split_and_merge, rng)
+        return apply_search(data, partial(split_and_merge, search), run[1], rng)
 
     return min(in_parallel(data, shake, promising, len(promising)), key=lambda run: run.objective)
 
@@ -137,7 +136,8 @@ def runs(
     the random seeds of the runs, ``search`` the rows as local searches read them, if they are prepared already.
     """
     search = search or prepare_search(data, plan)
-    searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
+    methods = (local_search, split_and_merge) if plan.thorough else (local_search,)
+    searches = [] if search is None else [partial(method, search) for method in methods]
 
     def run(prepared: tuple[int, LazySeeds], data: Data) -> Clustering:
         number, seed = prepared
@@ -150,8 +150,8 @@ def runs(
         ended = alternate(data, centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
-        for method in () if search is None else searches:
-            clustering = apply_search(data, search, clustering, method, rng)
+        for method in searches:
+            clustering = apply_search(data, method, clustering, rng)
         return clustering
 
     prepared = ((number, start(number)) for number in range(len(seeds)))
@@ -185,10 +185,10 @@ def in_parallel(
 
 
 def apply_search(
-    data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
+    data: Data, method: Callable[..., SearchResult], clustering: Clustering, rng: np.random.Generator
 ) -> Clustering:
     """The clustering that a search reaches from this one."""
-    ended = method(search, to_host(clustering.labels), len(clustering.centroids), rng)
+    ended = method(to_host(clustering.labels), len(clustering.centroids), rng)
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return clustering
@@ -288,6 +288,5 @@ def agreement_of(votes: csr_array, labels: Array, k: int) -> Agreement:
     members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))
     together = (members.T @ votes).toarray()[np.repeat(labels, n_runs), votes.indices].reshape(n, n_runs) - 1
     others = np.bincount(labels, minlength=k)[labels].astype(np.float64) - 1
-    shared: FloatArray = together.sum(axis=1) / n_runs
-    rows = np.where(others > 0, divide(shared, others), 1.0)
+    rows = np.where(others > 0, divide(together.sum(axis=1) / n_runs, others), 1.0)
     return Agreement(float(rows.mean()), rows)

@@ -52,18 +52,14 @@ class Search:
         def total() -> FloatArray:
             return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
 
+        masses = block.host_term(lambda x, j: np.abs(x))
         shared = moves.shared(entries, weights, total)
-        trial = block.backend.trial(block)
-        return cls(
-            block.divergence, entries, block.shape[1], weights, block.host_term(lambda x, j: np.abs(x)), shared, trial
-        )
+        return cls(block.divergence, entries, block.shape[1], weights, masses, shared, block.backend.trial(block))
 
     def worth_trying(self, rows: Array, labels: Array, k: int) -> Array:
         """Those of these rows that may gain by a move from the clusters that they make."""
         if self.trial is None:
             return rows
-        if len(rows) == len(labels):
-            return np.flatnonzero(self.trial(labels, k))
         taking_part = np.full_like(labels, -1)
         taking_part[rows] = labels[rows]
         return np.flatnonzero(self.trial(taking_part, k))
@@ -83,9 +79,6 @@ class Search:
     def value(self, sums: FloatArray) -> float:
         """The contribution of one cluster with these sums, (p,)."""
         return self.divergence.objective(sums[None], sums.sum(keepdims=True), 0.0, 0.0)
-
-
-SearchFrom = Callable[[Search, Array, int, np.random.Generator], SearchResult]
 
 
 def local_search(

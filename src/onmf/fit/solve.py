@@ -29,7 +29,7 @@ from onmf.warn import warn
 from .describe import Clustering, margins_of
 from .restarts import LazySeeds, Listener, Settings, best_run, cast_votes, check_rows, cluster_votes, prepare_search
 from .search import Search, bisect
-from .starts import Seeds, draw_rows, from_sums, random_partition, snpa_start, tie_parallel
+from .starts import Seeds, draw_rows, from_label_sums, from_sums, label_sums, random_partition, snpa_start, tie_parallel
 
 Compute = Callable[[Data, Settings, Listener], Clustering]  # A way to fit, such as :func:`fit`
 
@@ -88,12 +88,9 @@ def seeds_of_run(
     start = get_start(settings.init)
     assert start is not None, "init was checked"
     seeds = partial(start.seeds, data, settings, int(settings.seeds[run]), listener, search)
-    if start.by_runs:  # such a start reports its own runs to the listener
-        found = seeds()
-        listener.begin_run()
-        return found
+    found = seeds() if start.by_runs else None  # such a start reports its own runs to the listener
     listener.begin_run()
-    return seeds if start.moves_rows else seeds()
+    return seeds if start.moves_rows else found or seeds()
 
 
 def with_margins(data: Data, clustering: Clustering) -> Clustering:
@@ -133,22 +130,18 @@ def _consensus(data: Data, settings: Settings, seed: int, listener: Listener, se
     The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
     Kullback–Leibler gives the start.
     """
-    k, plan, n_runs = settings.n_clusters, settings.plan, settings.n_consensus
+    k, plan = settings.n_clusters, settings.plan
     block, rng = data.single_part().block, np.random.default_rng(seed)
-    votes = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
+    votes = cast_votes(data, k, rng, n_runs=settings.n_consensus, plan=plan, listener=listener, search=search)
     chosen, agreement = cluster_votes(block, votes, k, rng, plan)
-    sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
-    if data.divergence.absolute:
-        counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
-    return Seeds(from_sums(sums, counts), agreement=agreement)
+    return Seeds(from_label_sums(label_sums(block, chosen, k), data.divergence), agreement=agreement)
 
 
 def _bisection(data: Data, settings: Settings, seed: int, listener: Listener, search: Search | None) -> Seeds:
     search = search or Search.over(data.single_part().block)
     labels = bisect(search, settings.n_clusters, np.random.default_rng(seed))
-    centroids = from_sums(np.ascontiguousarray(search.sums(labels, settings.n_clusters).T))
-    tie_parallel(centroids)
-    return Seeds(centroids)
+    sums = np.ascontiguousarray(search.sums(labels, settings.n_clusters).T)
+    return Seeds(tie_parallel(from_sums(sums), data.divergence))
 
 
 STARTS: dict[str, Start] = {
@@ -175,13 +168,10 @@ def get_start(init: Any) -> Start | None:
 
 def _from_user(data: Data, settings: Settings, seed: int, init: Any) -> Seeds:
     """A start from centroids that a user gave, or that a user's function returns."""
-    centroids = init
     if callable(init):
-        centroids = init(data.origin, settings.n_clusters, random_state=check_random_state(seed))
-    checked = check_centroids(centroids, settings.n_clusters, data.shape[1], data.divergence)
-    if not data.divergence.absolute:
-        tie_parallel(checked)
-    return Seeds(checked, given=True)
+        init = init(data.origin, settings.n_clusters, random_state=check_random_state(seed))
+    centroids = check_centroids(init, settings.n_clusters, data.shape[1], data.divergence)
+    return Seeds(tie_parallel(centroids, data.divergence), given=True)
 
 
 def fit_estimating(

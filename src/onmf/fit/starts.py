@@ -16,11 +16,11 @@ from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
 
 from onmf import interrupt
-from onmf.backend import EXHAUSTED, TIE, Hull, Matrix, to_host
+from onmf.backend import EXHAUSTED, TIE, Block, Hull, Matrix, to_host
 from onmf.data import Data, Part, get_engine
 from onmf.data.intake import check_in_memory
 from onmf.data.validate import check_data
-from onmf.divergence import Array, FloatArray, Frobenius, divide
+from onmf.divergence import Array, Divergence, FloatArray, Frobenius, divide
 from onmf.warn import warn
 
 from .describe import Agreement
@@ -56,9 +56,7 @@ def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) 
         # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
         rows = filled[:k] + [filled[-1] if filled else 0] * (k - len(filled))
         centroids = rows_at(data, rows)
-    if not data.divergence.absolute:
-        tie_parallel(centroids, chosen)
-    return Seeds(centroids, np.asarray(rows, dtype=np.int64))
+    return Seeds(tie_parallel(centroids, data.divergence, chosen), np.asarray(rows, dtype=np.int64))
 
 
 def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
@@ -67,8 +65,7 @@ def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
     With the ``counts`` of the clusters (k,) centroids are means, for divergences whose rows have no scale.
     """
     if counts is not None:
-        whole = sums.sum(axis=0) / counts.sum()
-        return np.where(counts[:, None] > 0, divide(sums, counts[:, None]), whole)
+        return np.where(counts[:, None] > 0, divide(sums, counts[:, None]), sums.sum(axis=0) / counts.sum())
     largest = np.abs(sums).max()
     if largest > LARGEST_SUM:  # scale by a power of two, which is exact
         sums = np.ldexp(sums, -int(np.frexp(largest)[1]))
@@ -76,12 +73,14 @@ def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
     return sums
 
 
-def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
+def tie_parallel(centroids: FloatArray, divergence: Divergence, first: int = 1) -> FloatArray:
     """Make parallel centroids identical, so that rounding errors cannot divide rows between them.
 
-    Works in place, from the centroid of index ``first`` on. Only centroids with nearly equal random projections are
-    compared.
+    Works in place, from the centroid of index ``first`` on, unless rows have no scale under the divergence. Only
+    centroids with nearly equal random projections are compared.
     """
+    if divergence.absolute:
+        return centroids
     squares = np.square(centroids).sum(axis=1)
     direction = np.random.default_rng(0).random(centroids.shape[1])
     # einsum instead of BLAS, whose threads keep spinning for a while
@@ -91,6 +90,7 @@ def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
         products = np.einsum("kp,p->k", centroids[alike], centroids[c])
         for other in alike[parallel(products, squares[alike], float(squares[c]))][:1]:
             centroids[c] = centroids[other]
+    return centroids
 
 
 def parallel(products: FloatArray, squares: FloatArray, own: float) -> Array:
@@ -109,8 +109,7 @@ def equal(products: FloatArray, squares: FloatArray, own: float) -> Array:
 
 def rows_at(data: Data, rows: list[int]) -> FloatArray:
     """Rows of X, by their index, as a dense array."""
-    ends = np.cumsum(data.sizes)
-    numbers = np.searchsorted(ends, rows, side="right")
+    numbers = np.searchsorted(np.cumsum(data.sizes), rows, side="right")
     out = np.empty((len(rows), data.shape[1]))
     for number in np.unique(numbers):
         inside = np.flatnonzero(numbers == number)
@@ -137,12 +136,8 @@ def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
     for n in data.sizes:  # each part draws from its own state, so the labels do not depend on the parts
         states.append(rng.bit_generator.state)
         rng.integers(k, size=n)
-    centroids: FloatArray = data.total(sums_at_random, states, k)
-    if data.divergence.absolute:
-        return Seeds(from_sums(centroids[:, :-1], centroids[:, -1]))
-    centroids = from_sums(centroids)
-    tie_parallel(centroids)
-    return Seeds(centroids)
+    sums: FloatArray = data.total(sums_at_random, states, k)
+    return Seeds(tie_parallel(from_label_sums(sums, data.divergence), data.divergence))
 
 
 def random_partitions(data: Data, k: int, seeds: Array) -> Callable[[int], Seeds]:
@@ -151,18 +146,24 @@ def random_partitions(data: Data, k: int, seeds: Array) -> Callable[[int], Seeds
 
 
 def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
-    """The sums of random clusters of the rows of a part. → (k, p)
-
-    If rows have no scale, the weights of the clusters are one more column.
-    """
+    """The sums of random clusters of the rows of a part, as :func:`label_sums` gives them."""
     rng = np.random.default_rng()
     rng.bit_generator.state = states[part.number]
-    labels = rng.integers(k, size=len(part.block)).astype(np.int32)
-    weights = part.block.host_weights
-    sums = part.block.sum_by_label(labels, weights, k)
-    if not part.block.divergence.absolute:
+    return label_sums(part.block, rng.integers(k, size=len(part.block)).astype(np.int32), k)
+
+
+def label_sums(block: Block, labels: Array, k: int) -> FloatArray:
+    """The sums of clusters of rows; if rows have no scale, the weights of the clusters are one more column. → (k, p)"""
+    weights = block.host_weights
+    sums = block.sum_by_label(labels, weights, k)
+    if not block.divergence.absolute:
         return sums
     return np.column_stack([sums, np.bincount(labels, weights=weights, minlength=k)])
+
+
+def from_label_sums(sums: FloatArray, divergence: Divergence) -> FloatArray:
+    """Centroids from what :func:`label_sums` returned. → (k, p)"""
+    return from_sums(sums[:, :-1], sums[:, -1]) if divergence.absolute else from_sums(sums)
 
 
 @dataclass
@@ -201,8 +202,8 @@ def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Se
 
 def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
     """The sum of the chances of the rows of a part, and the sum of the weights of rows with infinite loss."""
-    both = _chances(part, draw, seeds, chosen, by_loss)
-    return tuple(float(np.cumsum(_in_stretches(chances))[-1]) for chances in both)  # type: ignore[return-value]
+    usual, infinite = _chances(part, draw, seeds, chosen, by_loss)
+    return float(np.cumsum(_in_stretches(usual))[-1]), float(np.cumsum(_in_stretches(infinite))[-1])
 
 
 def row_at(
@@ -260,7 +261,7 @@ def _chances(
     return np.where(known.open, weights * finite, 0.0), np.where(infinite & known.open, weights, 0.0)
 
 
-def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
+def snpa_start(data: Data, k: int, rng: np.random.Generator | None = None) -> Seeds:
     """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left. Deterministic.
 
     Each round takes the row farthest from the convex hull of the chosen rows and the origin.
@@ -320,8 +321,7 @@ def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatA
 def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
     """The Pareto front of these rows: those that no other row beats in residual, length and index at once."""
     order = np.lexsort((rows, -squares, -residuals))
-    longest = np.maximum.accumulate(squares[order])
-    order = order[squares[order] == longest]
+    order = order[squares[order] == np.maximum.accumulate(squares[order])]
     groups = np.split(rows[order], np.flatnonzero(np.diff(squares[order])) + 1)  # of one length, the farthest first
     return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
 
@@ -374,6 +374,5 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     if not isinstance(r, Integral) or isinstance(r, bool) or not 1 <= r <= checked.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {checked.shape[0]} rows of X.")
     data = get_engine("auto", checked, n_threads).make_data(checked, Frobenius())
-    rows = snpa_start(data, r, np.random.default_rng()).rows
-    assert rows is not None
+    rows: Any = snpa_start(data, r).rows
     return rows

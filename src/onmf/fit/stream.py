@@ -74,7 +74,7 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
                     f"batch {name!r} has {len(labels)} rows, but had {len(before.labels)} before: give a different "
                     "batch another name."
                 )
-            if not np.array_equal(block.weights, before.weights):  # None, too, is equal to itself alone
+            if not np.array_equal(block.weights, before.weights):  # type: ignore[arg-type]  # takes None, too
                 raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
             weight = share ** (stream.steps - before.step + 1)
             whole = _without(whole, _earlier_sums(block, before, k).map_arrays(lambda array: weight * array))
@@ -108,10 +108,9 @@ def _learn_curved(stream: Stream, block: CurvedBlock, labels: Array, scales: Flo
 def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
     """The sums of a batch with its earlier labels."""
     weights: FloatArray = to_host(block.row_weights(block.backend.to_device(before.scales)))
-    sums = block.sum_by_label(before.labels, weights, k)
     own, a = block.host_weights, before.scales
-    values = (weights * a, own, own * a, own * a * a)
-    return StepSums(sums, table_of(before.labels, values, k))  # nobody asks the whole for the other rows
+    table = table_of(before.labels, (weights * a, own, own * a, own * a * a), k)  # nobody asks for its other rows
+    return StepSums(block.sum_by_label(before.labels, weights, k), table)
 
 
 def _without(step: StepSums, other: StepSums) -> StepSums:
