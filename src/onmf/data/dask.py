@@ -272,11 +272,7 @@ class InDask(InParts):
 
 
 async def done_within(futures: list[Any], seconds: float) -> bool:
-    """Whether all tasks end in time.
-
-    Runs in the loop of the client: the frames of Dask hold the error of a wait that took too long in a cycle, and in
-    the thread of a fit they would hold the data with it, and what the workers keep, until all garbage is collected.
-    """
+    """Whether all tasks end in time; in the loop of the client, because a late wait leaves cycles that hold the data."""
     from distributed import wait
 
     try:
@@ -393,7 +389,7 @@ def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[li
 
     graphs, data = own_graphs(blocks), dict[Any, Any]()
     for key, node in (pair for graph in graphs for pair in graph.items()):
-        if key not in data and is_data(node) and bytes_in(node) > WORTH_SENDING:
+        if key not in data and bytes_of_data(node) > WORTH_SENDING:
             data[key] = Delayed(key, {key: node})
     lazy = [part for part in weights if hasattr(part, "__dask_graph__")]
     if not data and not lazy:
@@ -410,11 +406,8 @@ def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[li
 
 
 def inlined(blocks: list[Any]) -> list[Any]:
-    """The blocks, each with the tasks that make it, unless it shares tasks with others or is on a worker already.
-
-    The task that works on a part then also reads it. The part is never sent anywhere, none waits in memory for its
-    turn, and an error in reading knows its part.
-    """
+    """The blocks, each with the tasks that make it, unless it shares tasks with others or is on a worker already."""
+    # The task that works on a part then also reads it: no part is sent anywhere or waits in memory for its turn.
     graphs = own_graphs(blocks)
     seen = Counter(key for graph in graphs for key in graph)
     return [
@@ -438,18 +431,15 @@ def own_graphs(blocks: list[Any]) -> list[dict[Any, Any]]:
     return graphs
 
 
-def is_data(node: Any) -> bool:
-    """Whether a node of a graph is data, not a task, and on no worker yet."""
-    task = isinstance(node, tuple | list) or (hasattr(node, "dependencies") and not hasattr(node, "value"))
-    return not task and not hasattr(node, "client")
-
-
-def bytes_in(node: Any) -> int:
-    """The bytes that travel to a worker; arrays are counted and not copied."""
+def bytes_of_data(node: Any) -> int:
+    """The bytes that travel to a worker for a node of a graph; 0 for a task, and for data that are on one already."""
     import cloudpickle
 
     buffers: list[int] = []
-    try:
+    task = isinstance(node, tuple | list) or (hasattr(node, "dependencies") and not hasattr(node, "value"))
+    if task or hasattr(node, "client"):
+        return 0
+    try:  # arrays are counted and not copied
         rest = cloudpickle.dumps(node, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw().nbytes))
     except Exception:  # Dask will say why it cannot be sent
         return 0

@@ -7,7 +7,7 @@ return batches are rows in parts. Each part is checked when it is read, by the p
 from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -109,13 +109,6 @@ def in_blocks(engine: str | Engine | Backend, n_threads: int | None = None, prog
     return Blocks(chosen.backend, progress or (chosen.progress if isinstance(chosen, Blocks) else None))
 
 
-class Intake(NamedTuple):
-    """The engine that was chosen for the data, and the data as it holds them."""
-
-    engine: Engine
-    data: Data
-
-
 def prepare_data(
     estimator: Any,
     X: Any,
@@ -125,11 +118,10 @@ def prepare_data(
     engine: str | Engine | Backend | None = None,
     reset: bool = False,
     warn: bool = False,
-) -> Intake:
-    """Check ``X``, choose an engine for it, and let the engine place the rows.
+) -> tuple[Engine, Data]:
+    """Check ``X``, choose an engine for it, or take the one that is given, and let it place the rows.
 
-    An ``engine`` replaces that of the estimator. ``reset`` sets the number and names of the estimator's features
-    instead of comparing them; data in parts are then read once. ``warn`` is about rows that are zero everywhere.
+    ``reset`` sets the estimator's features instead of comparing them, and reads parts once. ``warn``: about zero rows.
     """
     X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None
@@ -139,7 +131,7 @@ def prepare_data(
         rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
         weights = check_weights(sample_weight, rows.shape[0])
         chosen = get_engine(chosen, rows)
-        return Intake(chosen, chosen.make_data(rows, divergence, weights))
+        return chosen, chosen.make_data(rows, divergence, weights)
     get_engine(engine, n_threads=n_threads)  # parameters are checked before data
     source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
     chosen = get_engine(engine, source, n_threads)
@@ -156,7 +148,7 @@ def prepare_data(
             estimator.feature_names_in_ = names
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
-    return Intake(chosen, data)
+    return chosen, data
 
 
 def in_parts(X: Any) -> bool:
@@ -242,10 +234,7 @@ def part_weights(weights: Any) -> FloatArray | None:
 def read_block(
     block: Any, divergence: Divergence, features: int | None = None, again: bool = False
 ) -> tuple[Matrix, int]:
-    """Convert a part of the rows for the engines, and check it. → the part, and the number of its zero rows
-
-    If it is read ``again``, it may have changed since. Zero rows are then counted only if a fast check fails.
-    """
+    """Convert and check rows. → the rows, and how many are zero, which is not counted when they are read ``again``"""
     pieces = list(block) if isinstance(block, Iterator | list | tuple) else None
     if pieces is None:
         X = _read_piece(block, divergence, features)
@@ -274,10 +263,7 @@ def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
 
 
 def clearly_allowed(x: Array, divergence: Divergence) -> bool:
-    """Whether a fast check shows that the entries are allowed. If it does not, they may still be allowed.
-
-    The check is a single fast pass, because every iteration of a fit repeats it.
-    """
+    """Whether a single fast pass, which every iteration repeats, shows that the entries are allowed; False is open."""
     if x.size == 0 or divergence.domain == "positive":
         return x.size == 0
     integers = x.dtype.kind in "iu"

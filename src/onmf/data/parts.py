@@ -164,11 +164,10 @@ class PartTask:
         args: tuple[Any, ...],
         stays: bool = False,
     ) -> tuple[Any, int, int]:
-        """Run the function over part ``number``, whose first row is ``first``. → its result, numbers of rows, zero rows
+        """Run the function over part ``number``. → its result, the numbers of its rows and of its zero rows
 
-        ``load()`` reads the part. ``weights`` are those of its rows, one number, or a function of the number of rows.
-        ``templates`` are those of the last step. ``stays`` says whether the part stays in the memory of this process
-        anyway.
+        ``first`` is its first row, ``load()`` reads it, ``weights`` are those of its rows, one number, or a function of
+        the number of rows, ``templates`` those of the last step; ``stays`` if it is in this process' memory anyway.
         """
         with name_part_in_errors(self.source.noun, number):
             raw = load()

@@ -22,10 +22,7 @@ WEIGHT_RANGE = (1e-30, 1e30)  # of weights besides 0: sums of weighted squares s
 def check_data(
     X: Any, divergence: Divergence, *, estimator: Any = None, reset: bool = False, warn: bool = False
 ) -> Matrix:
-    """Check ``X`` and convert it for the engines: a C-contiguous array or canonical CSR of native numbers.
-
-    The caller's arrays are never changed. They are not copied if they already have that form.
-    """
+    """Check ``X``, and convert it to a C-contiguous array or canonical CSR of native numbers; copied only if needed."""
     if isinstance(X, str | PathLike):
         raise ValueError(
             f"X is a path or a text, {str(X)[:60]!r}: open it first, a folder with onmf.datasets.open_shards."
@@ -68,10 +65,7 @@ def check_unmasked(values: Any, name: str) -> None:
 
 
 def check_container(X: Any, name: str = "X") -> Any:
-    """Return ``X``, or the array inside a DataArray, in a form that a conversion reads right.
-
-    Refuse masks, columns of times, and invalid indices of sparse matrices, which compiled code would follow.
-    """
+    """Return ``X`` in a form that a conversion reads right; refuse masks, times, and invalid indices of sparse data."""
     X = unwrap_xarray(X)
     check_unmasked(X, name)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -147,12 +141,8 @@ def as_rows(X: Any) -> Matrix:
             X.sum_duplicates()
         return X
     X = X.astype(_native(X.dtype), copy=False)
-    if on_gpu(X):
-        import cupy
-
-        return cupy.ascontiguousarray(X)
     if not issparse(X):
-        return np.ascontiguousarray(X)
+        return X if X.flags.c_contiguous else X.copy(order="C")
     rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)  # makes both index arrays 32 bits wide, or 64
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -257,11 +247,9 @@ def first_entry(X: Matrix, wrong: Callable[[Array], Array]) -> tuple[int, int, A
 
 def read_only(X: Matrix) -> Matrix:
     """A read-only view of ``X``. CuPy arrays are returned as they are, since they have no such flag."""
-    if on_gpu(X):
-        return X
     if issparse(X):
         return csr_array(tuple(map(read_only_view, (X.data, X.indices, X.indptr))), shape=X.shape)
-    return read_only_view(X)
+    return X if on_gpu(X) else read_only_view(X)
 
 
 def as_numbers(values: Any, name: str) -> FloatArray:
@@ -317,11 +305,9 @@ def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> F
 
 
 def check_structure(X: Any, name: str = "X") -> None:
-    """Refuse a sparse matrix whose index arrays point outside it. The error names the first fault.
+    """Refuse a sparse matrix whose index arrays point outside it, naming the first fault; SciPy crashes on some.
 
-    SciPy checks little of this when it creates a matrix and nothing when a matrix is changed later, and its own
-    conversions crash on such a matrix. Formats without index arrays (lists of lists, dictionaries) pass: check the
-    matrix after its conversion. Dense arrays pass, too.
+    Formats without index arrays (lists of lists, dictionaries) pass: check the matrix after its conversion.
     """
     if not (issparse(X) or type(X).__module__.startswith("cupyx.")):
         return

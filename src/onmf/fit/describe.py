@@ -192,7 +192,7 @@ def labels_scales_and_margins(part: Part, centroids: FloatArray) -> tuple[Array,
 
 
 def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None = None) -> FloatArray:
-    """The loss of each row under each centroid, up to a common value for rows with infinite losses only. → (n, k)
+    """The loss of each row under each centroid, 0 where all are infinite. → (n, k)
 
     Another ``divergence`` than the block's own may differ from it only in its smoothing.
     """
@@ -212,10 +212,7 @@ def probabilities(part: Part, centroids: FloatArray, temperature: float) -> tupl
 
 
 def own_loss(part: Part, centroids: FloatArray) -> float:
-    """Σ w·loss under centroids in the gauge, with the labels and scales of the last step, less the rows' constants.
-
-    For divergences without closed forms.
-    """
+    """Σ w·loss in the last step, less the rows' constants, for divergences without closed forms."""
     return float(evaluate_part(part, CentroidEntries.of(centroids))[0].sum())
 
 

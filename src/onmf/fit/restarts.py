@@ -130,11 +130,7 @@ def prepare_search(data: Data, plan: Plan) -> Search | None:
 def runs(
     data: Data, start: StartOf, seeds: Array, plan: Plan, watch: Watch | None = None, search: Search | None = None
 ) -> Iterator[Clustering]:
-    """Yield the result of each run, in order.
-
-    ``start(i)`` returns the seeds of run i, or a function that computes them in the thread of the run. ``seeds`` are
-    the random seeds of the runs, ``search`` the rows as local searches read them, if they are prepared already.
-    """
+    """Yield the result of each run, in order; ``seeds`` are their random seeds."""
     search = search or prepare_search(data, plan)
     methods = (local_search, split_and_merge) if plan.thorough else (local_search,)
     searches = [] if search is None else [partial(method, search) for method in methods]
@@ -161,12 +157,9 @@ def runs(
 def in_parallel(
     data: Data, run: Callable[[Any, Data], Clustering], starts: Iterable[Any], number: int, *, in_turn: bool = False
 ) -> Iterator[Clustering]:
-    """Yield ``run(start, data)`` for each of so many starts, in order. The calling thread iterates over the starts.
-
-    One thread per run is fastest, because threads then do not wait for each other within an iteration. If there are
-    fewer runs than threads, or if the runs must go in turn, the threads share the rows of one run. The results are the
-    same.
-    """
+    """Yield ``run(start, data)`` for each of so many starts, in order. The calling thread iterates over the starts."""
+    # One thread per run is fastest: threads do not wait for each other within an iteration. If there are fewer runs
+    # than threads, or runs must go in turn, the threads share the rows of one run. The results are the same.
     at_once = min(data.parallel_runs, number)
     if in_turn or at_once < max(data.parallel_runs, 2):
         yield from (run(start, data) for start in starts)
@@ -218,10 +211,7 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
 
 
 def fields_of_step(data: Data, step: StepSums, centroids: FloatArray, whole: StepSums | None = None) -> dict[str, Any]:
-    """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I.
-
-    ``whole`` are sums over more rows than those of the data, if the centroids come from these.
-    """
+    """Fields of a clustering, from a step and its centroids, which may come from the sums of a ``whole`` stream."""
     whole = whole or step
     unit = data.divergence.unit(whole.norms)
     labels, scales = data.map_rows(last_labels, unit)
@@ -263,10 +253,7 @@ def cast_votes(
 
 
 def cluster_votes(block: Block, labels: Array, k: int, rng: np.random.Generator, plan: Plan) -> tuple[Array, Agreement]:
-    """Cluster rows by the clusters that they were in, (n, runs). → their labels, (n,), and how far the runs agree
-
-    ``block`` gives the backend and the weights of the rows.
-    """
+    """Cluster rows of a block by the clusters that they were in, (n, runs). → labels, (n,), how far the runs agree"""
     votes = votes_of(labels, k)
     ballot = InMemory(block.backend.make_block(votes, KullbackLeibler(), block.weights))
     seeds = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)

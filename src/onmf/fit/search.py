@@ -90,14 +90,11 @@ def local_search(
     rows: Array | None = None,
     stop_share: float = 0.0,
 ) -> SearchResult:
-    """Move single rows to the cluster that lowers the objective most, until no move lowers it.
+    """Move single rows to the cluster that lowers the objective most, until a sweep moves no more than ``stop_share``.
 
-    A sweep tries all rows in a random order. Between full sweeps, the rows with the smallest margins are swept until
-    none of them moves. A GPU finds the rows that would gain if only they moved, and the sweep tries only these, one
-    after the other. Each of them moves only if that still lowers the objective.
-
-    With ``rows``, the clusters consist of these rows alone. The search stops earlier, when a sweep moves no larger
-    share of the rows than ``stop_share``.
+    A sweep tries all rows, or the given ones alone, in a random order. Between full sweeps, those with the smallest
+    margins are swept until none moves. A GPU finds the rows that would gain if only they moved, and only these are
+    tried, one after the other.
     """
     labels = labels.copy()
     rows = np.arange(len(labels)) if rows is None else rows
@@ -126,11 +123,8 @@ def local_search(
 
 
 def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Generator) -> SearchResult:
-    """Leave a local optimum: split one cluster in two, merge two others, and search again, while the objective falls.
-
-    Single moves cannot separate two groups of rows that share a cluster while a third group is divided between two
-    clusters. The gain of each split and the loss of each merge are computed exactly.
-    """
+    """Leave a local optimum: split one cluster, merge two others, and search again, while the objective falls."""
+    # Single moves cannot separate two groups that share a cluster while a third is divided between two clusters.
     n_sweeps, moved, gain = 0, 0, 0.0
     halves: dict[int, Half] = {}
     losses: dict[tuple[int, int], float] = {}

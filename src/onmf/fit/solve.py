@@ -20,8 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from onmf.backend import CentroidEntries, CurvedBlock, to_host
-from onmf.data import Data, Part
-from onmf.data.intake import Intake
+from onmf.data import Data, Engine, Part
 from onmf.data.validate import check_centroids
 from onmf.divergence import THETAS, Divergence, FloatArray, NegativeBinomial
 from onmf.warn import warn
@@ -125,11 +124,7 @@ def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Calla
 
 
 def _consensus(data: Data, settings: Settings, seed: int, listener: Listener, search: Search | None) -> Seeds:
-    """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
-
-    The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
-    Kullback–Leibler gives the start.
-    """
+    """Cluster the data from random partitions, then the rows by the clusters they were in, whose labels are counts."""
     k, plan = settings.n_clusters, settings.plan
     block, rng = data.single_part().block, np.random.default_rng(seed)
     votes = cast_votes(data, k, rng, n_runs=settings.n_consensus, plan=plan, listener=listener, search=search)
@@ -175,7 +170,7 @@ def _from_user(data: Data, settings: Settings, seed: int, init: Any) -> Seeds:
 
 
 def fit_estimating(
-    data: Data, again: Callable[..., Intake], settings: Settings, listener: Listener, compute: Compute
+    data: Data, again: Callable[..., tuple[Engine, Data]], settings: Settings, listener: Listener, compute: Compute
 ) -> tuple[Clustering, Divergence]:
     """Fit; if the divergence has a θ to be estimated, estimate it and fit again from these clusters, until it stays.
 
@@ -197,7 +192,7 @@ def fit_estimating(
         if abs(theta - divergence.parameter) <= THETA_TOL * divergence.parameter:
             break
         divergence = divergence.changed(theta=theta)
-        data = again(divergence=divergence).data
+        _, data = again(divergence=divergence)
         seeds = Seeds(to_host(clustering.centroids), clustering.init_rows, clustering.agreement, given=True)
         clustering = compute(data, replace(settings, init=seeds, seeds=settings.seeds[:1]), Listener())
     return clustering, divergence

@@ -7,6 +7,7 @@ Reference: Gillis, Successive nonnegative projection algorithm for robust nonneg
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -50,9 +51,8 @@ def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) 
             ConvergenceWarning,
         )
         filled = list(rows)
-        for spare in data.map(spare_rows, k):
-            for row, copies in spare:
-                filled += [row] * max(copies - rows.count(row), 0)
+        for row, copies in chain.from_iterable(data.map(spare_rows, k)):
+            filled += [row] * max(copies - rows.count(row), 0)
         # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
         rows = filled[:k] + [filled[-1] if filled else 0] * (k - len(filled))
         centroids = rows_at(data, rows)
@@ -74,10 +74,9 @@ def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
 
 
 def tie_parallel(centroids: FloatArray, divergence: Divergence, first: int = 1) -> FloatArray:
-    """Make parallel centroids identical, so that rounding errors cannot divide rows between them.
+    """Make parallel centroids identical, in place and from index ``first`` on, so that rounding cannot divide rows.
 
-    Works in place, from the centroid of index ``first`` on, unless rows have no scale under the divergence. Only
-    centroids with nearly equal random projections are compared.
+    Only centroids with nearly equal random projections are compared; none if rows have no scale under the divergence.
     """
     if divergence.absolute:
         return centroids
@@ -94,10 +93,7 @@ def tie_parallel(centroids: FloatArray, divergence: Divergence, first: int = 1) 
 
 
 def parallel(products: FloatArray, squares: FloatArray, own: float) -> Array:
-    """Which rows are parallel to another one. → (n,) bool
-
-    ``products`` are their inner products with it; ``squares`` are their squared norms, ``own`` is its squared norm.
-    """
+    """Which rows are parallel to another one, from their products with it and the squared norms. → (n,) bool"""
     return products >= PARALLEL_COSINE * np.sqrt(squares) * np.sqrt(own)
 
 
@@ -262,10 +258,7 @@ def _chances(
 
 
 def snpa_start(data: Data, k: int, rng: np.random.Generator | None = None) -> Seeds:
-    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left. Deterministic.
-
-    Each round takes the row farthest from the convex hull of the chosen rows and the origin.
-    """
+    """Start from rows: each the farthest from the convex hull of the others and the origin, until X has none left."""
     choice = uuid4().hex
     chosen: list[int] = []
     vertices = np.empty((k, data.shape[1]))
@@ -277,9 +270,10 @@ def snpa_start(data: Data, k: int, rng: np.random.Generator | None = None) -> Se
         fronts = data.map(farthest, choice, k, vertices[: len(chosen)], gram, largest)
         residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
         largest = largest or float(squares.max(initial=0.0))
-        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
-        if not len(close) or not residuals[close].max() > EXHAUSTED * largest:
+        distance = residuals.max(initial=0.0)
+        if not distance > EXHAUSTED * largest:
             break
+        close = np.flatnonzero(residuals >= (1 - TIE) * distance)
         best = rows[close[np.lexsort((rows[close], -squares[close]))[0]]]
         front = next(front for front in fronts if best in front.rows)
         row = front.stored[front.rows == best]

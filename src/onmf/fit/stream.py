@@ -11,7 +11,7 @@ and its labels at that time, which are kept.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import sub
 from typing import Any
 
@@ -61,13 +61,12 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
             f"batch={name!r} would be subtracted when it comes again, and the sums of the {data.divergence.name} "
             "divergence depend on the centroids of the time: leave batch=None."
         )
-    step = data.steps(stream.centroids.copy()).next().map_arrays(to_host)
-    step = replace(step, sums=step.sums.copy())
+    step = data.steps(stream.centroids.copy()).next().map_arrays(lambda array: to_host(array).copy())
     labels, scales = map(to_host, part.run.collect())
     whole = step
     if stream.whole is not None:
         whole = stream.whole.map_arrays(lambda array: share * array) + step
-        before = None if name is None else stream.seen.get(name)
+        before = stream.seen.get(name)
         if before is not None:
             if len(before.labels) != len(labels):
                 raise ValueError(
