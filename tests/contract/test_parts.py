@@ -293,7 +293,7 @@ class TestWeights:
             ONMF(3).fit(kinds["dense"], sample_weight=dataframe.from_pandas(pd.Series(np.ones(60)), npartitions=1))
         with pytest.raises(ValueError, match="sample_weight has 59 entries, but X has 60 rows"):
             ONMF(3).fit(kinds["dense"], sample_weight=da.ones(59, chunks=25))
-        with pytest.raises(ValueError, match=r"sample_weight has 20 entries for its \d+ rows"):
+        with pytest.raises(ValueError, match=r"sample_weight has shape \(20,\), but X has \d+ rows"):
             ONMF(3).fit(kinds["delayed"], sample_weight=da.ones(60, chunks=20))
         with pytest.raises(ValueError, match="sample_weight has 2 dimensions: give one weight for each row"):
             ONMF(3).fit(kinds["dense"], sample_weight=da.ones((60, 1)))

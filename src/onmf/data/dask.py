@@ -171,12 +171,7 @@ class InDask(InParts):
         return computed
 
     def _tasks(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        client: Any,
-        only: int | None = None,
-        labels: Any = None,
+        self, function: Callable[..., Any], args: Any, client: Any, only: int | None = None, labels: Any = None
     ) -> list[Any]:
         """One task for each part."""
         import dask
@@ -272,7 +267,7 @@ class InDask(InParts):
 
 
 async def done_within(futures: list[Any], seconds: float) -> bool:
-    """Whether all tasks end in time; in the loop of the client, because a late wait leaves cycles that hold the data."""
+    """Whether all tasks end in time; in the client's loop, because a late wait leaves cycles that hold the data."""
     from distributed import wait
 
     try:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from onmf.backend import Backend, Matrix, ReferenceBackend, available_cores, on_gpu
-from onmf.divergence import Array, Divergence, FloatArray
+from onmf.divergence import Array, Divergence
 
 from .base import Data, Engine, Memory
 from .dask import Dask, as_blocks
@@ -222,13 +222,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
             f"sample_weight has {len(chunks)} chunks, but X has {parts} partitions, and their sizes are not known: "
             "give both the same chunks."
         )
-    return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
-
-
-def part_weights(weights: Any) -> FloatArray | None:
-    """Sample weights of a partition; all of them may be zero."""
-    weights = as_numbers(weights, "sample_weight")
-    return check_weights(weights, len(weights)) if weights.any() else weights
+    return list(sample_weight.to_delayed().ravel())
 
 
 def read_block(

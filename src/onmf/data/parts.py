@@ -40,6 +40,7 @@ from onmf.backend import (
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .base import Data, Engine, Part
+from .validate import check_weights
 
 
 class PartError(RuntimeError):
@@ -214,25 +215,15 @@ class PartTask:
                     f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same "
                     "rows."
                 )
-            block = (
-                self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
-                if kept is None
-                else kept.block.with_rows(rows)
-            )
+            if kept is None:
+                own = check_weights(weights(n) if callable(weights) else weights, n, of_part=True)
+                block = self.backend.make_block(rows, self.divergence, own)
+            else:
+                block = kept.block.with_rows(rows)
         part = CachedPart(block, self.backend.start_run(block), number, first, cache=cache, zeros=zeros)
         if kept is not None:
             part.run.state, part.step_number, part.scratch = kept.state, kept.step_number, kept.scratch
         return part
-
-
-def checked_weights(weights: Any, n: int) -> FloatArray | None:
-    """The weights of the n rows of a part, from what a task was given."""
-    weights = weights(n) if callable(weights) else weights
-    if np.ndim(weights) == 0 and weights is not None:
-        return np.full(n, float(weights))
-    if weights is not None and len(weights) != n:
-        raise ValueError(f"sample_weight has {len(weights)} entries for its {n} rows: give one for each row.")
-    return weights
 
 
 @contextmanager

@@ -265,8 +265,8 @@ def as_numbers(values: Any, name: str) -> FloatArray:
         raise ValueError(f"{name} holds something that is not a number: {error}.") from error
 
 
-def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
-    """Sample weights as float64, or None."""
+def check_weights(sample_weight: Any, n: int, *, of_part: bool = False) -> FloatArray | None:
+    """Sample weights as float64, or None; those of a part may all be zero."""
     if sample_weight is None:
         return None
     weights = as_numbers(sample_weight, "sample_weight")
@@ -281,7 +281,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
             f"sample_weight[{i}] = {weights[i]}: a weight must be 0, or lie between {least:g} and {largest:g}. The "
             "clusters do not depend on the unit: multiply all of them by a constant if that helps."
         )
-    if not weights.any():
+    if not of_part and not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one row must count.")
     return weights
 

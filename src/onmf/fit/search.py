@@ -82,13 +82,7 @@ class Search:
 
 
 def local_search(
-    search: Search,
-    labels: Array,
-    k: int,
-    rng: np.random.Generator,
-    *,
-    rows: Array | None = None,
-    stop_share: float = 0.0,
+    search: Search, labels: Array, k: int, rng: np.random.Generator, rows: Array | None = None, stop_share: float = 0.0
 ) -> SearchResult:
     """Move single rows to the cluster that lowers the objective most, until a sweep moves no more than ``stop_share``.
 

@@ -174,10 +174,9 @@ class Draws:
 
 
 def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
-    """Draw rows of different directions with equal probability, or proportional to their loss under the rows so far.
+    """Draw rows of different directions with equal probability, or as in k-means++, by their loss under those so far.
 
-    The latter is k-means++ with the divergence instead of the squared distance. The losses are computed with smoothed
-    seeds, so they are finite even for rows with words that no seed has.
+    The losses are computed with smoothed seeds, so they are finite even for rows with words that no seed has.
     """
     draw = uuid4().hex
     room, chosen = np.empty((k, data.shape[1])), list[int]()
@@ -191,8 +190,8 @@ def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Se
         if not total > 0:
             break
         part, target = _where(chances, rng.random() * total)
-        chosen.append(data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
-        room[len(chosen) - 1] = rows_at(data, chosen[-1:])
+        row, room[len(chosen)] = data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target)
+        chosen.append(row)
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
 
 
@@ -204,13 +203,13 @@ def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], b
 
 def row_at(
     part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool, target: float
-) -> int:
-    """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
+) -> tuple[int, FloatArray]:
+    """The row of a part at which the cumulative chances pass the target: its index among all rows, and the row."""
     chances = _chances(part, draw, seeds, chosen, by_loss)[hopeless]
     stretch, target = _where(_in_stretches(chances), target)
     first = stretch * CHUNK_ROWS
-    row, _ = _where(to_host(chances[first : first + CHUNK_ROWS]), target)
-    return part.first + first + row
+    row = first + _where(to_host(chances[first : first + CHUNK_ROWS]), target)[0]
+    return part.first + row, part.block.dense(np.array([row]))[0]
 
 
 def _in_stretches(chances: FloatArray) -> FloatArray:
