@@ -48,12 +48,10 @@ class Search:
         entries, weights = Entries.of(block.on_host), to_host(block.fixed_weights)
         moves = block.divergence.moves
         assert moves is not None, "refused for other divergences"
-
-        def total() -> FloatArray:
-            return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
-
         masses = block.host_term(lambda x, j: np.abs(x))
-        shared = moves.shared(entries, weights, total)
+        shared = moves.shared(
+            entries, weights, lambda: block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
+        )
         return cls(block.divergence, entries, block.shape[1], weights, masses, shared, block.backend.trial(block))
 
     def worth_trying(self, rows: Array, labels: Array, k: int) -> Array:

@@ -219,11 +219,12 @@ def estimate_theta(data: Data, centroids: FloatArray) -> float:
     """The most likely θ for rows that are assigned to these centroids."""
     data.steps(to_host(centroids).copy()).next()
     C = data.divergence.normalise(to_host(centroids))
-
-    def loss(log_theta: float) -> float:
-        return -float(data.total(log_likelihood, C, float(np.exp(log_theta))))
-
-    found = minimize_scalar(loss, bounds=tuple(np.log(THETAS)), method="bounded", options={"xatol": 1e-3})
+    found = minimize_scalar(
+        lambda log_theta: -float(data.total(log_likelihood, C, float(np.exp(log_theta)))),
+        bounds=tuple(np.log(THETAS)),
+        method="bounded",
+        options={"xatol": 1e-3},
+    )
     return float(np.exp(found.x))
 
 
