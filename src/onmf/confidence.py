@@ -120,7 +120,7 @@ def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: b
 @interrupt.heeding
 def log_chances(model: ONMF, X: Any) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
-    data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
+    _, data = prepare_data(model, X, model.divergence_, engine=_engine(model, X))
     return to_host(data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))[0])
 
 
@@ -132,7 +132,7 @@ def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
 @interrupt.heeding
 def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) -> tuple[FloatArray, Array]:
     """The confidence of rows in their clusters, and their best other clusters, -1 if there is none. → 2 × (n,)"""
-    data = prepare_data(model, X, model.divergence_, engine=_engine(model, X)).data
+    _, data = prepare_data(model, X, model.divergence_, engine=_engine(model, X))
     confidence, runners_up = data.map_rows(
         confidence_by_row, data.to_device(model.cluster_centers_), calibration, labels=labels
     )

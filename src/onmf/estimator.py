@@ -427,7 +427,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     def _data(self, X: Any, sample_weight: Any = None, *, warn: bool = False) -> Data:
         """New data as the engine holds them, with the features of the centroids."""
         check_is_fitted(self)
-        data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn).data
+        _, data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn)
         features = self.cluster_centers_.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
             raise ValueError(

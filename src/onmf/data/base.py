@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 from onmf.backend import Backend, Block, Matrix, Run, Steps, on_gpu, to_host
@@ -44,13 +45,13 @@ class Data(ABC):
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """``function(part, *args)`` of each part, in their order: small values, on the host."""
 
-    @abstractmethod
     def total(self, function: Callable[..., Any], *args: Any) -> Any:
         """The sum of ``function(part, *args)`` over the parts, added in an order that is always the same."""
+        return reduce(add, self.map(function, *args))
 
-    @abstractmethod
     def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
         """``function(part, *args)`` of one part."""
+        return self.map(function, *args)[number]
 
     @abstractmethod
     def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
@@ -154,15 +155,9 @@ class InMemory(Data):
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         return [function(self.part, *args)]
 
-    def total(self, function: Callable[..., Any], *args: Any) -> Any:
-        return function(self.part, *args)
-
-    def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
-        return function(self.part, *args)
-
     def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
-        extra = () if labels is None else (self.backend.to_device(labels),)
-        return self.to_input_memory(*function(self.part, *args, *extra))
+        args = args if labels is None else (*args, self.backend.to_device(labels))
+        return self.to_input_memory(*function(self.part, *args))
 
     def to_device(self, array: Any) -> Any:
         return self.backend.to_device(array)

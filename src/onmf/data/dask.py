@@ -19,8 +19,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from operator import getitem
+from functools import cached_property, reduce
+from operator import getitem, iadd
 from threading import RLock
 from typing import Any
 from uuid import uuid4
@@ -33,7 +33,7 @@ from onmf.backend import Backend, RunState
 from onmf.divergence import Array, Divergence
 
 from .base import Part
-from .parts import InParts, PartCache, PartError, PartsEngine, Source, rows_of
+from .parts import InParts, PartCache, PartError, PartsEngine, PartTask, Source, rows_of
 from .validate import check_container
 
 WORTH_SENDING = 1 << 16  # bytes from which an argument, or data in a graph, is sent once instead of with every pass
@@ -112,17 +112,26 @@ class InDask(InParts):
         self, function: Callable[..., Any], args: tuple[Any, ...], *, together: bool = False, only: int | None = None
     ) -> list[Any]:
         """Compute the results of tasks; try again if workers took data with them that only this process has."""
-        for attempt in range(ATTEMPTS):
+        import dask
+
+        attempts = ATTEMPTS
+        while True:  # ends with the last attempt, which returns or raises
             client = current_client()
             try:
                 tasks = self._tasks(function, args, client, only)
-                return self._compute(tree_sum(tasks) if together else tasks, client)
+                tasks = tree_sum(tasks) if together else tasks
+                if client is None:
+                    return list(dask.compute(*tasks, traverse=False))
+                before = set(client.ncores())
+                futures = client.compute(tasks)
+                self._wait(futures, client, before)
+                return self._gather(futures, client)
             except Lost:
-                if attempt == ATTEMPTS - 1:
+                attempts -= 1
+                if attempts == 0:
                     raise
                 self._sent.clear()
                 self._pinned = False  # a task that waits for a dead worker may wait forever
-        raise AssertionError("the last attempt returns or raises")
 
     def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
         """Dask arrays with the chunks of the input, not computed yet."""
@@ -134,10 +143,9 @@ class InDask(InParts):
         block = self.backend.make_block(np.empty((0, self.shape[1])), self.divergence)
         run = self.backend.start_run(block)
         run.state = RunState(np.empty(0, np.int32), np.empty(0))
-        none = [] if labels is None else [np.empty(0, int)]
-        examples = rows_of(Part(block, run), function, *args, *none)
+        args = args if labels is None else (*args, np.empty(0, int))
         arrays = []
-        for place, example in enumerate(examples):
+        for place, example in enumerate(rows_of(Part(block, run), function, *args)):
             blocks = [
                 da.from_delayed(delayed(getitem)(task, place), (n, *example.shape[1:]), meta=example[:0])
                 for task, n in zip(tasks, sizes, strict=True)
@@ -150,35 +158,28 @@ class InDask(InParts):
         import dask
 
         client = current_client()
-        if client is None:
-            return dask.persist(*arrays)
-        from distributed.client import futures_of
-
+        before = set() if client is None else set(client.ncores())
         with warnings.catch_warnings():  # the templates are in the graph, so that lost arrays can be computed again
             warnings.filterwarnings("ignore", message="Sending large graph")
-            before = set(client.ncores())
-            lazy = [array for array in arrays if dask.is_dask_collection(array)]
-            persisted = client.persist(lazy)
-        futures = futures_of(persisted)
-        self._wait(futures, client, before)
-        self._gather([future for future in futures if future.status == "error"][:1], client)
-        computed = iter(persisted)
-        return tuple(next(computed) if dask.is_dask_collection(array) else array for array in arrays)
+            computed = dask.persist(*arrays)
+        if client is not None:
+            from distributed.client import futures_of
+
+            futures = futures_of(computed)
+            self._wait(futures, client, before)
+            self._gather([future for future in futures if future.status == "error"][:1], client)
+        return computed
 
     def _tasks(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        client: Any,
-        only: int | None = None,
-        labels: Any = None,
+        self, function: Callable[..., Any], args: Any, client: Any, only: int | None = None, labels: Any = None
     ) -> list[Any]:
         """One task for each part."""
         import dask
 
-        blocks, given_weights = self._blocks, self.source.weights
-        key_and_task = Opaque((self._key, self.task(function)))
-        shared = [self._shared(value, client) for value in (key_and_task, self.last.templates, *args)]
+        blocks = self._blocks
+        weights = self.source.weights or [None] * len(blocks)
+        args = (self._key, self.task(function), self.last.templates, *args)
+        shared = [self._shared(value, client) for value in args]
         firsts = self.firsts or [0] * len(blocks)
         if labels is not None:  # Dask has left out the chunks without rows
             chunks = iter(labels.to_delayed().ravel())
@@ -187,15 +188,14 @@ class InDask(InParts):
         name = f"{function.__name__.lstrip('_')}-{uuid4().hex}"
         tasks = []
         for number in range(len(blocks)) if only is None else [only]:
-            extra = [] if labels is None else [labels[number]]
-            weights = None if given_weights is None else given_weights[number]
             where: dict[str, Any] = {}
             if workers and isinstance(blocks[number], Inlined):
                 # On the worker of the last pass, unless that is gone or busy.
                 where = {"workers": [workers[number * len(workers) // len(blocks)]], "allow_other_workers": True}
+            own = (number, firsts[number], blocks[number], weights[number])
+            extra = [] if labels is None else [labels[number]]
             with dask.annotate(**where):
-                given = (number, firsts[number], blocks[number], weights, *shared, *extra)
-                tasks.append(delayed(run_part)(*given, dask_key_name=f"{name}-{number}"))
+                tasks.append(delayed(run_part)(*own, *shared, *extra, dask_key_name=f"{name}-{number}"))
         return tasks
 
     def _shared(self, value: Any, client: Any) -> Any:
@@ -214,16 +214,6 @@ class InDask(InParts):
         del self._sent[:-2]  # the templates of this step and of the last one
         return self._sent[-1][1]
 
-    def _compute(self, tasks: list[Any], client: Any) -> list[Any]:
-        import dask
-
-        if client is None:
-            return list(dask.compute(*tasks, traverse=False))
-        before = set(client.ncores())
-        futures = client.compute(tasks)
-        self._wait(futures, client, before)
-        return self._gather(futures, client)
-
     def _gather(self, futures: list[Any], client: Any) -> list[Any]:
         from distributed import KilledWorker
 
@@ -231,7 +221,7 @@ class InDask(InParts):
             return list(client.gather(futures))
         except KilledWorker as error:
             failed = [future.key for future in futures if future.status == "error"]
-            numbers = part_numbers([error.task, *failed, *most_suspicious(client)])
+            numbers = part_numbers([error.task, *failed, *client.run_on_scheduler(most_suspicious)])
             raise PartError(
                 f"In {f'partition {numbers}' if numbers else f'task {error.task}'}: every worker that took it died; "
                 "most likely they ran out of memory. Make the partitions smaller (X.rechunk), or give the workers more "
@@ -249,22 +239,20 @@ class InDask(InParts):
             try:
                 if client.sync(done_within, futures, 2):
                     return
-            except CANCELLED as error:
-                raise self._lost(client) from error
-            try:
                 at_work = client.processing()
-            except (OSError, RuntimeError, ValueError) as error:
+            except (*CANCELLED, OSError, RuntimeError, ValueError) as error:
                 raise self._lost(client) from error
             now = time.monotonic()
             alone_since = None if at_work else alone_since or now
             if alone_since is not None and now - alone_since > self.engine.patience:
-                numbers, fatal = part_numbers(most_suspicious(client)), ""
-                if numbers:
-                    fatal = f", and the last ones died at partition {numbers}: most likely they ran out of memory, so "
-                    fatal += "make it smaller"
+                numbers = part_numbers(client.run_on_scheduler(most_suspicious))
+                fatal = (
+                    f", and the last ones died at partition {numbers}: most likely they ran out of memory, so make it "
+                    "smaller"
+                )
                 raise PartError(
-                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds{fatal}. Start workers, "
-                    "then fit again."
+                    f"The Dask cluster has had no worker for {self.engine.patience:g} seconds"
+                    f"{fatal if numbers else ''}. Start workers, then fit again."
                 )
             idle = idle + 1 if at_work and before - set(at_work) and not any(at_work.values()) else 0
             if idle == IDLE_CHECKS:  # the others have been idle for a while: tasks wait for the one that is gone
@@ -279,11 +267,7 @@ class InDask(InParts):
 
 
 async def done_within(futures: list[Any], seconds: float) -> bool:
-    """Whether all tasks end in time.
-
-    Runs in the loop of the client: the frames of Dask hold the error of a wait that took too long in a cycle, and in
-    the thread of a fit they would hold the data with it, and what the workers keep, until all garbage is collected.
-    """
+    """Whether all tasks end in time; in the client's loop, because a late wait leaves cycles that hold the data."""
     from distributed import wait
 
     try:
@@ -301,9 +285,8 @@ _caches: OrderedDict[str, PartCache] = OrderedDict()
 _lock = RLock()  # reentrant, because the garbage collector may call forget() at any point
 
 
-def run_part(number: int, first: int, block: Any, weights: Any, fit: Opaque, last: Any, *args: Any) -> Any:
-    """The task of one part, on a worker."""
-    key, task = fit.value
+def run_part(number: int, first: int, block: Any, weights: Any, key: str, task: PartTask, last: Any, *args: Any) -> Any:
+    """The task of one part, on a worker; ``key`` is that of the fit."""
     stays = not isinstance(block, Inlined)
     load = (lambda: block) if stays else block.read
     return task(cache_of(key), number, first, load, weights, last, args, stays)[0]
@@ -341,29 +324,17 @@ async def forget_on_workers(client: Any, key: str) -> None:
         await client.run(forget, key, on_error="ignore", asynchronous=True)
 
 
-def most_suspicious(client: Any) -> list[str]:
-    """The tasks of parts with which most workers died."""
-    deaths = client.run_on_scheduler(suspicious)
-    return [key for key, times in deaths.items() if times == max(deaths.values())]
-
-
-def suspicious(dask_scheduler: Any) -> dict[str, int]:
-    """How many workers died with each task of a part, on the scheduler."""
+def most_suspicious(dask_scheduler: Any) -> list[str]:
+    """The tasks of parts with which most workers died; runs on the scheduler."""
     tasks = dask_scheduler.tasks.items()
-    return {str(key): task.suspicious for key, task in tasks if task.suspicious and part_numbers([key])}
+    deaths = {str(key): task.suspicious for key, task in tasks if task.suspicious and part_numbers([key])}
+    return [key for key, times in deaths.items() if times == max(deaths.values())]
 
 
 def part_numbers(keys: Iterable[Any]) -> str:
     """The numbers of the parts that these tasks work on; some tasks work on none."""
     matches = (re.search(r"-[0-9a-f]{32}-(\d+)$", str(key)) for key in keys)
     return " or ".join(map(str, sorted({int(match[1]) for match in matches if match})))
-
-
-class Opaque:
-    """A value that Dask does not look into."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class Inlined:
@@ -404,10 +375,7 @@ def tree_sum(tasks: list[Any]) -> list[Any]:
 
 def add_up(values: list[Any]) -> Any:
     """The sum of a few values, in their order."""
-    total = values[0] + values[1]
-    for value in values[2:]:
-        total += value
-    return total
+    return reduce(iadd, values[2:], values[0] + values[1])
 
 
 def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[list[Any], list[Any] | None]:
@@ -416,7 +384,7 @@ def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[li
 
     graphs, data = own_graphs(blocks), dict[Any, Any]()
     for key, node in (pair for graph in graphs for pair in graph.items()):
-        if key not in data and is_data(node) and bytes_in(node) > WORTH_SENDING:
+        if key not in data and bytes_of_data(node) > WORTH_SENDING:
             data[key] = Delayed(key, {key: node})
     lazy = [part for part in weights if hasattr(part, "__dask_graph__")]
     if not data and not lazy:
@@ -433,11 +401,8 @@ def scatter_once(blocks: list[Any], weights: list[Any], client: Any) -> tuple[li
 
 
 def inlined(blocks: list[Any]) -> list[Any]:
-    """The blocks, each with the tasks that make it, unless it shares tasks with others or is on a worker already.
-
-    The task that works on a part then also reads it. The part is never sent anywhere, none waits in memory for its
-    turn, and an error in reading knows its part.
-    """
+    """The blocks, each with the tasks that make it, unless it shares tasks with others or is on a worker already."""
+    # The task that works on a part then also reads it: no part is sent anywhere or waits in memory for its turn.
     graphs = own_graphs(blocks)
     seen = Counter(key for graph in graphs for key in graph)
     return [
@@ -461,18 +426,15 @@ def own_graphs(blocks: list[Any]) -> list[dict[Any, Any]]:
     return graphs
 
 
-def is_data(node: Any) -> bool:
-    """Whether a node of a graph is data, not a task, and on no worker yet."""
-    task = isinstance(node, tuple | list) or (hasattr(node, "dependencies") and not hasattr(node, "value"))
-    return not task and not hasattr(node, "client")
-
-
-def bytes_in(node: Any) -> int:
-    """The bytes that travel to a worker; arrays are counted and not copied."""
+def bytes_of_data(node: Any) -> int:
+    """The bytes that travel to a worker for a node of a graph; 0 for a task, and for data that are on one already."""
     import cloudpickle
 
     buffers: list[int] = []
-    try:
+    task = isinstance(node, tuple | list) or (hasattr(node, "dependencies") and not hasattr(node, "value"))
+    if task or hasattr(node, "client"):
+        return 0
+    try:  # arrays are counted and not copied
         rest = cloudpickle.dumps(node, protocol=5, buffer_callback=lambda buffer: buffers.append(buffer.raw().nbytes))
     except Exception:  # Dask will say why it cannot be sent
         return 0
@@ -484,11 +446,11 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
     from dask.delayed import Delayed
 
     if isinstance(X, Delayed):
-        return [X], None, None, None
+        X = [X]
+    elif hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks
+        X = X.to_delayed()
     if isinstance(X, list | tuple):
         return list(X), None, None, None
-    if hasattr(X, "to_textfiles"):  # a bag: each of its partitions is a list of blocks
-        return list(X.to_delayed()), None, None, None
     if hasattr(X, "columns"):
         names = np.asarray(list(X.columns), dtype=object) if all(isinstance(c, str) for c in X.columns) else None
         return list(X.to_delayed()), None, len(X.columns), names
@@ -499,8 +461,10 @@ def as_blocks(X: Any) -> tuple[list[Any], list[int] | None, int | None, Array | 
         )
     if X.ndim != 2:
         raise ValueError(f"X is a Dask array of {X.ndim} dimensions: reshape it to rows and features.")
-    grid = X.to_delayed(optimize_graph=False)  # optimising loses what is on workers already
-    blocks = [row[0] if len(row) == 1 else delayed(join_columns)(list(row)) for row in grid]
+    blocks = [
+        row[0] if len(row) == 1 else delayed(join_columns)(list(row))
+        for row in X.to_delayed(optimize_graph=False)  # optimising loses what is on workers already
+    ]
     sizes, p = list(X.chunks[0]), X.shape[1]
     return blocks, None if np.isnan(sizes).any() else [int(n) for n in sizes], None if np.isnan(p) else int(p), None
 

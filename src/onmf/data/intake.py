@@ -4,16 +4,16 @@ Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. 
 return batches are rows in parts. Each part is checked when it is read, by the process that reads it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from onmf.backend import Backend, Matrix, ReferenceBackend, available_cores, on_gpu
-from onmf.divergence import Array, Divergence, FloatArray
+from onmf.divergence import Array, Divergence
 
 from .base import Data, Engine, Memory
 from .dask import Dask, as_blocks
@@ -60,15 +60,10 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
         raise ValueError(
             f"n_threads={n_threads!r} is not allowed: n_threads must be None or an integer from 1 to {MOST_THREADS}."
         )
-    if isinstance(engine, str):
-        name = engine
-        if engine == "auto" and isinstance(X, Source):
-            name = "blocks" if callable(X.blocks) else "dask"
-        elif engine == "auto":
-            name = "gpu" if on_gpu(X) else "cpu"
-        chosen = _named(name, n_threads, isinstance(X, Source) and X.gpu)
+    if isinstance(engine, str) and engine in NAMES:
+        chosen = _named(engine, X, n_threads)
     elif not isinstance(engine, Backend | Engine):
-        raise _unknown(engine)
+        raise ValueError(f"engine={engine!r} is unknown: use one of {str(NAMES)[1:-1]}, or an Engine object.")
     elif n_threads is not None:
         raise ValueError("n_threads belongs to engine='cpu': an Engine object brings its own threads.")
     else:
@@ -79,17 +74,20 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
     return chosen
 
 
-def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
-    """The engine of a name; ``gpu`` says whether it gets parts that are CuPy arrays."""
-    if name not in NAMES:
-        raise _unknown(name)
+def _named(name: str, X: Any, n_threads: int | None) -> Engine:
+    """The engine of a name for these data."""
+    parts = isinstance(X, Source)
+    if name == "auto" and parts:
+        name = "blocks" if callable(X.blocks) else "dask"
+    elif name == "auto":
+        name = "gpu" if on_gpu(X) else "cpu"
     if name == "reference":
         if n_threads is not None:
             raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
         return Memory(ReferenceBackend())
     threads = n_threads or (1 if name == "dask" else available_cores())
     # Imported here because numba takes long to import and not every use of the package needs it.
-    if name == "gpu" or (name == "dask" and gpu):
+    if name == "gpu" or (name == "dask" and parts and X.gpu):
         from onmf.backend.gpu import GpuBackend
 
         backend: Backend = GpuBackend(threads)
@@ -97,13 +95,8 @@ def _named(name: str, n_threads: int | None, gpu: bool = False) -> Engine:
         from onmf.backend.cpu import CpuBackend
 
         backend = CpuBackend(threads)
-    if name == "dask":
-        return Dask(backend)
-    return Blocks(backend) if name == "blocks" else Memory(backend)
-
-
-def _unknown(engine: object) -> ValueError:
-    return ValueError(f"engine={engine!r} is unknown: use one of {', '.join(map(repr, NAMES))}, or an Engine object.")
+    engines: dict[str, Callable[[Backend], Engine]] = {"dask": Dask, "blocks": Blocks}
+    return engines.get(name, Memory)(backend)
 
 
 def in_blocks(engine: str | Engine | Backend, n_threads: int | None = None, progress: Progress | None = None) -> Blocks:
@@ -116,13 +109,6 @@ def in_blocks(engine: str | Engine | Backend, n_threads: int | None = None, prog
     return Blocks(chosen.backend, progress or (chosen.progress if isinstance(chosen, Blocks) else None))
 
 
-class Intake(NamedTuple):
-    """The engine that was chosen for the data, and the data as it holds them."""
-
-    engine: Engine
-    data: Data
-
-
 def prepare_data(
     estimator: Any,
     X: Any,
@@ -132,23 +118,27 @@ def prepare_data(
     engine: str | Engine | Backend | None = None,
     reset: bool = False,
     warn: bool = False,
-) -> Intake:
-    """Check ``X``, choose an engine for it, and let the engine place the rows.
+) -> tuple[Engine, Data]:
+    """Check ``X``, choose an engine for it, or take the one that is given, and let it place the rows.
 
-    An ``engine`` replaces that of the estimator. ``reset`` sets the number and names of the estimator's features
-    instead of comparing them; data in parts are then read once. ``warn`` is about rows that are zero everywhere.
+    ``reset`` sets the estimator's features instead of comparing them, and reads parts once. ``warn``: about zero rows.
     """
     X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None
     engine = estimator.engine if engine is None else engine
-    if in_parts(X):
-        get_engine(engine, n_threads=n_threads)  # parameters are checked before data
-        source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
-        chosen = get_engine(engine, source, n_threads)
-        assert isinstance(chosen, PartsEngine), "no other takes parts"
-        if not reset:
-            return Intake(chosen, chosen.open(source, divergence))
-        data = chosen.make_data(source, divergence)
+    if not in_parts(X):
+        chosen = get_engine(engine, X if on_gpu(X) else None, n_threads)
+        rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
+        weights = check_weights(sample_weight, rows.shape[0])
+        chosen = get_engine(chosen, rows)
+        return chosen, chosen.make_data(rows, divergence, weights)
+    get_engine(engine, n_threads=n_threads)  # parameters are checked before data
+    source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
+    chosen = get_engine(engine, source, n_threads)
+    assert isinstance(chosen, PartsEngine), "no other takes parts"
+    data = chosen.open(source, divergence)
+    if reset:
+        data.survey()
         features, names = data.shape[1], source.names
         if names is not None and len(names) != features:
             raise ValueError(f"X has {len(names)} names for {features} features: give each feature one name.")
@@ -158,12 +148,7 @@ def prepare_data(
             estimator.feature_names_in_ = names
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
-        return Intake(chosen, data)
-    chosen = get_engine(engine, X if on_gpu(X) else None, n_threads)
-    rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
-    weights = check_weights(sample_weight, rows.shape[0])
-    chosen = get_engine(chosen, rows)
-    return Intake(chosen, chosen.make_data(rows, divergence, weights))
+    return chosen, data
 
 
 def in_parts(X: Any) -> bool:
@@ -182,15 +167,11 @@ def check_parts(
     X: Any, divergence: Divergence, *, estimator: Any, reset: bool = False, sample_weight: Any = None
 ) -> Source:
     """Describe ``X`` in parts for the engines; each part is checked when it is read."""
-    read = partial(read_again, divergence=divergence)
-    check = partial(check_block, divergence=divergence)
     if callable(X) and not hasattr(X, "__dask_graph__"):  # a delayed block can be called
         noun, blocks, one, features = "batch", X, getattr(X, "block", None), None
         sizes, names = (getattr(X, name, None) for name in ("sizes", "names"))
-        weights: Any = None
-        if sample_weight is not None:
-            weights = as_numbers(sample_weight, "sample_weight")
-            check_weights(weights, weights.shape[0] if weights.ndim else 1)
+        weights: Any = None if sample_weight is None else as_numbers(sample_weight, "sample_weight")
+        check_weights(weights, np.size(weights))
     else:
         noun, one = "partition", None
         blocks, sizes, features, names = as_blocks(X)
@@ -205,8 +186,8 @@ def check_parts(
                 "The feature names should match those that were passed during fit: give X the same columns, in the "
                 "same order."
             )
-    gpu = on_gpu(getattr(X, "_meta", None))
-    return Source(blocks, read, check, weights, noun, one, sizes, features, names, X, gpu)
+    read = partial(read_block, divergence=divergence)
+    return Source(blocks, read, weights, noun, one, sizes, features, names, X, on_gpu(getattr(X, "_meta", None)))
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:
@@ -225,8 +206,7 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
                 "sample_weight is in memory, and the sizes of the partitions of X are not known: pass a Dask array "
                 "with the same chunks, or call X.compute_chunk_sizes() first."
             )
-        weights = check_weights(sample_weight, sum(sizes))
-        assert weights is not None
+        weights: Any = check_weights(sample_weight, sum(sizes))
         return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
     if sample_weight.ndim != 1:
         raise ValueError(f"sample_weight has {sample_weight.ndim} dimensions: give one weight for each row.")
@@ -242,31 +222,29 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
             f"sample_weight has {len(chunks)} chunks, but X has {parts} partitions, and their sizes are not known: "
             "give both the same chunks."
         )
-    return [delayed(part_weights)(part) for part in sample_weight.to_delayed().ravel()]
+    return list(sample_weight.to_delayed().ravel())
 
 
-def part_weights(weights: Any) -> FloatArray | None:
-    """Sample weights of a partition; all of them may be zero."""
-    weights = as_numbers(weights, "sample_weight")
-    return check_weights(weights, len(weights)) if weights.any() else weights
-
-
-def read_block(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
-    """Convert a part of the rows for the engines."""
-    if isinstance(block, Iterator | list | tuple):
-        pieces = list(block)
-        if len(pieces) == 0:
-            return np.empty((0, features or 0))
-        if not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
-            raise ValueError(
-                "it holds something other than blocks of rows: make each element a 2-D array or CSR matrix."
-            )
+def read_block(
+    block: Any, divergence: Divergence, features: int | None = None, again: bool = False
+) -> tuple[Matrix, int]:
+    """Convert and check rows. → the rows, and how many are zero, which is not counted when they are read ``again``"""
+    pieces = list(block) if isinstance(block, Iterator | list | tuple) else None
+    if pieces is None:
+        X = _read_piece(block, divergence, features)
+    elif len(pieces) == 0:
+        X = np.empty((0, features or 0))
+    elif not all(issparse(piece) or np.ndim(piece) == 2 for piece in pieces):
+        raise ValueError("it holds something other than blocks of rows: make each element a 2-D array or CSR matrix.")
+    else:
         rows = []
         for number, piece in enumerate(pieces):
             with name_part_in_errors("piece", number):
                 rows.append(_read_piece(piece, divergence, features))
-        return vstack(list(map(csr_array, rows)), format="csr") if any(map(issparse, rows)) else np.concatenate(rows)
-    return _read_piece(block, divergence, features)
+        X = vstack(list(map(csr_array, rows)), format="csr") if any(map(issparse, rows)) else np.concatenate(rows)
+    if X.shape[0] == 0 or (again and clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence)):
+        return X, 0
+    return X, int(np.count_nonzero(check_entries(X, divergence) == 0))
 
 
 def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
@@ -278,25 +256,8 @@ def _read_piece(X: Any, divergence: Divergence, features: int | None) -> Matrix:
     return as_rows(X)
 
 
-def check_block(block: Any, divergence: Divergence, features: int | None = None) -> tuple[Matrix, int]:
-    """Read and check a part of the rows for the first time. → the part, and the number of its zero rows"""
-    X = read_block(block, divergence, features)
-    return X, int(np.count_nonzero(check_entries(X, divergence) == 0)) if X.shape[0] else 0
-
-
-def read_again(block: Any, divergence: Divergence, features: int | None = None) -> Matrix:
-    """Read a part of the rows that was checked before. It may have changed since, so it is checked again."""
-    X = read_block(block, divergence, features)
-    if X.shape[0] and not clearly_allowed(X.data if hasattr(X, "indptr") else X, divergence):
-        check_entries(X, divergence)
-    return X
-
-
 def clearly_allowed(x: Array, divergence: Divergence) -> bool:
-    """Whether a fast check shows that the entries are allowed. If it does not, they may still be allowed.
-
-    The check is a single fast pass, because every iteration of a fit repeats it.
-    """
+    """Whether a single fast pass, which every iteration repeats, shows that the entries are allowed; False is open."""
     if x.size == 0 or divergence.domain == "positive":
         return x.size == 0
     integers = x.dtype.kind in "iu"

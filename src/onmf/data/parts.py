@@ -40,6 +40,7 @@ from onmf.backend import (
 from onmf.divergence import Array, Divergence, FloatArray
 
 from .base import Data, Engine, Part
+from .validate import check_weights
 
 
 class PartError(RuntimeError):
@@ -51,8 +52,8 @@ class Source:
     """Rows in parts that can be read, before an engine holds them."""
 
     blocks: Any  # the parts, or a callable that returns them in turn, the same ones each time
-    read: Callable[..., Matrix]  # read(block, features=...) -> rows as backends read them; refuses what is not allowed
-    check: Callable[..., tuple[Matrix, int]]  # the same for a part that is read for the first time: -> rows, zero rows
+    read: Callable[..., tuple[Matrix, int]]  # read(block, features=..., again=...) -> rows as backends read them, and
+    # how many are zero if they are not read again; refuses what is not allowed
     weights: Any = None  # one array, or one for each part; a number is the weight of every row
     noun: str = "part"  # what messages call a part
     one: Callable[[int], Any] | None = None  # returns a part by its number, without those before it
@@ -94,7 +95,6 @@ class PartCache:
 
     def __init__(self) -> None:
         self.parts: dict[int, PartState] = {}
-        self.zeros = 0  # rows that are zero everywhere, of the parts that were checked
         # One for each part: if a pass is tried again, a task of the first try may still be running.
         self.locks: dict[int, Lock] = {}
         self._prepared: tuple[FloatArray, type, Templates] | None = None
@@ -127,10 +127,8 @@ def survey(part: CachedPart) -> tuple[int, int, float, float, int]:
 
 def step_of(part: CachedPart, number: int, templates: FloatArray, offsets: FloatArray | None) -> StepSums:
     """Step ``number`` over a part."""
-    part.scratch = None
-    step = part.run.step(part.cache.prepare(part.block, templates, offsets)).map_arrays(to_host)
-    part.step_number = number
-    return step
+    part.scratch, part.step_number = None, number
+    return part.run.step(part.cache.prepare(part.block, templates, offsets)).map_arrays(to_host)
 
 
 def evaluate_part(part: Part, centroids: CentroidEntries) -> FloatArray:
@@ -166,12 +164,11 @@ class PartTask:
         templates: FloatArray | None,
         args: tuple[Any, ...],
         stays: bool = False,
-    ) -> tuple[Any, int]:
-        """Run the function over part ``number``, whose first row is ``first``. → its result, the number of rows
+    ) -> tuple[Any, int, int]:
+        """Run the function over part ``number``. → its result, the numbers of its rows and of its zero rows
 
-        ``load()`` reads the part. ``weights`` are those of its rows, one number, or a function of the number of rows.
-        ``templates`` are those of the last step. ``stays`` says whether the part stays in the memory of this process
-        anyway.
+        ``first`` is its first row, ``load()`` reads it, ``weights`` are those of its rows, one number, or a function of
+        the number of rows, ``templates`` those of the last step; ``stays`` if it is in this process' memory anyway.
         """
         with name_part_in_errors(self.source.noun, number):
             raw = load()
@@ -183,14 +180,14 @@ class PartTask:
                     part.run.state, part.step_number = None, 0
                 elif part.step_number != self.last.number:
                     assert templates is not None
-                    labels, scales, _ = part.block.assign(part.block.prepare_templates(templates, self.last.offsets))
-                    part.run.state, part.step_number = RunState(labels, scales), self.last.number
+                    assigned = part.block.assign(part.block.prepare_templates(templates, self.last.offsets))
+                    part.run.state, part.step_number = RunState(*assigned[:2]), self.last.number
                 result = self.function(part, *args)
                 n = len(part.block)
                 if n:  # in the first pass, the features of a part without rows are not known
                     block = part.block.copy_with(rows=None, source=None) if resident is None else part.block
                     cache.parts[number] = PartState(block, part.run.state, part.step_number, part.scratch, resident)
-                return result, n
+                return result, n, part.zeros
 
     def _part(self, cache: PartCache, number: int, first: int, raw: Any, weights: Any) -> CachedPart:
         """The part, with what is kept of it."""
@@ -198,12 +195,15 @@ class PartTask:
         if kept is not None and kept.resident is raw and raw is not None:
             block = kept.block
         else:
-            with mention_change_in_errors(self.checked or kept is not None):
-                if kept is None:
-                    rows, zeros = source.check(raw, features=source.features)
-                else:
-                    rows = source.read(raw, features=source.features)
-            cache.zeros += zeros
+            try:
+                rows, zeros = source.read(raw, features=source.features, again=kept is not None)
+            except ValueError as error:
+                if kept is None and not self.checked:
+                    raise
+                raise ValueError(
+                    f"{error} The first pass found nothing wrong: the data changed during the fit. Let nothing write "
+                    "to them until it is done."
+                ) from error
             if on_gpu(rows) and not self.backend.takes_cupy:
                 raise ValueError(
                     "it is in the memory of a GPU. Use engine=Dask(GpuBackend()) of onmf.data and onmf.backend, or "
@@ -216,23 +216,14 @@ class PartTask:
                     "rows."
                 )
             if kept is None:
-                block = self.backend.make_block(rows, self.divergence, checked_weights(weights, n))
+                own = check_weights(weights(n) if callable(weights) else weights, n, of_part=True)
+                block = self.backend.make_block(rows, self.divergence, own)
             else:
                 block = kept.block.copy_with(rows=self.backend.place(rows), source=rows)
         part = CachedPart(block, self.backend.start_run(block), number, first, cache=cache, zeros=zeros)
         if kept is not None:
             part.run.state, part.step_number, part.scratch = kept.state, kept.step_number, kept.scratch
         return part
-
-
-def checked_weights(weights: Any, n: int) -> FloatArray | None:
-    """The weights of the n rows of a part, from what a task was given."""
-    weights = weights(n) if callable(weights) else weights
-    if np.ndim(weights) == 0 and weights is not None:
-        return np.full(n, float(weights))
-    if weights is not None and len(weights) != n:
-        raise ValueError(f"sample_weight has {len(weights)} entries for its {n} rows: give one for each row.")
-    return weights
 
 
 @contextmanager
@@ -244,20 +235,6 @@ def name_part_in_errors(noun: str, number: int) -> Iterator[None]:
         raise ValueError(f"In {noun} {number}, whose rows count from 0: {error}") from error
     except Exception as error:
         raise PartError(f"In {noun} {number}: {type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def mention_change_in_errors(before: bool) -> Iterator[None]:
-    """Add to the refusal of a part that was fine before that it has changed."""
-    try:
-        yield
-    except ValueError as error:
-        if not before:
-            raise
-        raise ValueError(
-            f"{error} The first pass found nothing wrong: the data changed during the fit. Let nothing write to them "
-            "until it is done."
-        ) from error
 
 
 class PartsEngine(Engine):
@@ -276,6 +253,8 @@ class PartsEngine(Engine):
 class InParts(Data):
     """Rows in parts: how to read them (``source``), the last step, and the number of steps of the current run."""
 
+    constant = 0.0
+
     def __init__(self, engine: PartsEngine, source: Source, divergence: Divergence) -> None:
         self.engine, self.backend, self.divergence = engine, engine.backend, divergence
         self.source, self.origin = source, source.origin
@@ -284,7 +263,6 @@ class InParts(Data):
         self.iteration = 0
         self.sizes = list(source.sizes or [])
         self._checked = False
-        self.constant = 0.0
         self._step_numbers = count(1)
 
     @property
@@ -359,9 +337,6 @@ class StepsInParts(Steps):
         self.centroids[cluster] = centroid
 
 
-NO_BATCHES = "X has no rows: the callable returned no batches."
-NO_MORE = object()  # comes after the last batch
-
 Progress = Callable[[str, float], None]
 
 
@@ -409,68 +384,60 @@ class InBlocks(InParts):
         return list(self._each(function, args))
 
     def total(self, function: Callable[..., Any], *args: Any) -> Any:
-        results = self._each(function, args)
-        try:
-            return reduce(iadd, results, next(results))  # each was made for this sum
-        except StopIteration:
-            raise ValueError(NO_BATCHES) from None
+        return reduce(iadd, self._each(function, args))  # each was made for this sum
 
     def map_part(self, number: int, function: Callable[..., Any], *args: Any) -> Any:
-        first, source = self.firsts[number], self.source
-        load = partial(source.one or (lambda number: next(islice(self._blocks(), number, None))), number)
-        weights = partial(source.weights_of, first)
+        first = self.firsts[number]
+        load = partial(self.source.one or (lambda number: next(islice(self._blocks(), number, None))), number)
+        weights = partial(self.source.weights_of, first)
         return self.task(function)(self._memo, number, first, load, weights, self.last.templates, args)[0]
 
     def map_rows(self, function: Callable[..., Any], *args: Any, labels: Any = None) -> tuple[Any, ...]:
-        results = list(self._each(rows_of, (function, *args), labels))
-        if not results:
-            raise ValueError(NO_BATCHES)
         return tuple(
             vstack(arrays, format="csr") if issparse(arrays[0]) else np.concatenate(arrays)
-            for arrays in zip(*results, strict=True)
+            for arrays in zip(*self._each(rows_of, (function, *args), labels), strict=True)
         )
 
     def _each(self, function: Callable[..., Any], args: tuple[Any, ...], labels: Array | None = None) -> Iterator[Any]:
         """The result of the function for each block, one after the other."""
         source, sizes = self.source, self.sizes
-        task, first = self.task(function), 0
         several = self._checked or function is survey  # passes; else nothing needs to be kept
-        report = self._reporter(function)
+        task, first = self.task(function), 0
+        progress, name = self.engine.progress, self._name_pass(function)
+        missing = object()
+        if progress is not None:
+            progress(name, 0.0)
         blocks = self._blocks()
         for number in count():  # ends with the caller's iterator
             interrupt.check()
             with name_part_in_errors(source.noun, number):
-                raw = next(blocks, NO_MORE)
-            if raw is NO_MORE:
+                raw = next(blocks, missing)
+            if raw is missing:
                 break
             if sizes and number >= len(sizes):
                 raise self._changed("more")
             extra = args if labels is None else (*args, labels[first : first + sizes[number]])
-            weights = partial(source.weights_of, first)
             load = [raw].pop  # hands the block over: one is in memory at a time
             del raw
-            cache = self._memo if several else PartCache()
-            result, n = task(cache, number, first, load, weights, self.last.templates, extra)
-            self.zeros += 0 if several else cache.zeros
+            cache, weights = self._memo if several else PartCache(), partial(source.weights_of, first)
+            result, n, zeros = task(cache, number, first, load, weights, self.last.templates, extra)
+            self.zeros += zeros
             yield result
             first += n
-            report(first)
+            if progress is not None and self.shape[0]:
+                progress(name, first / self.shape[0])
         if number < len(sizes):
             raise self._changed("fewer")
+        if number == 0:
+            raise ValueError("X has no rows: the callable returned no batches.")
         if np.ndim(source.weights) and first != len(source.weights):
             raise ValueError(f"sample_weight has {len(source.weights)} entries, but X has {first} rows.")
 
-    def _reporter(self, function: Callable[..., Any]) -> Callable[[int], None]:
-        """A function that is told how many rows of this pass are done."""
-        progress = self.engine.progress
-        if progress is None:
-            return lambda done: None
+    def _name_pass(self, function: Callable[..., Any]) -> str:
+        """What a pass that runs this function does."""
         names = {survey: "reading", step_of: f"iteration {self.iteration}", rows_of: "looking at the clusters"}
         self._passes = 0 if function in names else self._passes + 1
-        name = names.get(function, f"choosing a start, pass {self._passes}")
-        n = self.shape[0]
-        progress(name, 0.0)
-        return lambda done: progress(name, done / n) if n else None
+        return names.get(function, f"choosing a start, pass {self._passes}")
 
     def _changed(self, how: str) -> PartError:
         return PartError(
@@ -479,16 +446,11 @@ class InBlocks(InParts):
         )
 
     def _blocks(self) -> Iterator[Any]:
-        """The blocks, one after the other; each can be read more than once."""
+        """The blocks, one after the other."""
         blocks = self.source.blocks()
         if not isinstance(blocks, Iterable) or getattr(blocks, "ndim", 0) == 2:
             raise TypeError(
                 f"X() returned {type(blocks).__name__}, not batches: pass a function without arguments that returns "
                 "an iterator over arrays or CSR matrices, anew each time."
             )
-        return map(_listed, blocks)  # not a generator, which would hold a block while the next one is read
-
-
-def _listed(block: Any) -> Any:
-    """A block of several pieces that can be read more than once."""
-    return list(block) if isinstance(block, Iterator) else block
+        return iter(blocks)

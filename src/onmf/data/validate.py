@@ -22,10 +22,7 @@ WEIGHT_RANGE = (1e-30, 1e30)  # of weights besides 0: sums of weighted squares s
 def check_data(
     X: Any, divergence: Divergence, *, estimator: Any = None, reset: bool = False, warn: bool = False
 ) -> Matrix:
-    """Check ``X`` and convert it for the engines: a C-contiguous array or canonical CSR of native numbers.
-
-    The caller's arrays are never changed. They are not copied if they already have that form.
-    """
+    """Check ``X``, and convert it to a C-contiguous array or canonical CSR of native numbers; copied only if needed."""
     if isinstance(X, str | PathLike):
         raise ValueError(
             f"X is a path or a text, {str(X)[:60]!r}: open it first, a folder with onmf.datasets.open_shards."
@@ -36,8 +33,7 @@ def check_data(
             "X holds texts, not numbers: turn them into counts first, with CountVectorizer of "
             "sklearn.feature_extraction.text."
         )
-    first = X[0] if isinstance(X, list | tuple) and len(X) else None
-    if isinstance(X, Iterator) or getattr(first, "ndim", 0) == 2:
+    if isinstance(X, Iterator) or (isinstance(X, list | tuple) and len(X) and getattr(X[0], "ndim", 0) == 2):
         raise ValueError(
             f"X is a {type(X).__name__} of batches: pass a function without arguments that returns a new iterator over "
             "them at each call, or stack them into one matrix."
@@ -69,26 +65,23 @@ def check_unmasked(values: Any, name: str) -> None:
 
 
 def check_container(X: Any, name: str = "X") -> Any:
-    """Return ``X``, or the array inside a DataArray, in a form that a conversion reads right.
-
-    Refuse masks, columns of times, and invalid indices of sparse matrices, which compiled code would follow.
-    """
+    """Return ``X`` in a form that a conversion reads right; refuse masks, times, and invalid indices of sparse data."""
     X = unwrap_xarray(X)
     check_unmasked(X, name)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         for column, dtype in zip(X.columns, X.dtypes, strict=True):
             if str(dtype).lower().startswith(("date", "time", "duration")):  # Polars would turn times into numbers
                 raise ValueError(f"Column {column!r} of {NO_NUMBERS.format(dtype)}")
-    if issparse(X):
-        if X.dtype.kind not in "buifc":  # SciPy's error does not name the type
-            raise ValueError(NO_NUMBERS.format(X.dtype))
-        check_structure(X, name)
-        if X.format in ("lil", "dok"):  # Python objects, which become index arrays only in the conversion
-            X = X.tocsr()
-        elif X.format == "coo" and X.ndim == 2:
-            rows, wide = X.tocsr(), _sum_type(X.dtype)
-            X = rows if wide == X.dtype or rows.nnz == X.nnz else X.astype(wide).tocsr()
+    if issparse(X) and X.dtype.kind not in "buifc":  # SciPy's error does not name the type
+        raise ValueError(NO_NUMBERS.format(X.dtype))
     check_structure(X, name)
+    form = X.format if issparse(X) else None
+    if form in ("lil", "dok"):  # Python objects, which become index arrays only in the conversion
+        X = X.tocsr()
+        check_structure(X, name)
+    elif form == "coo" and X.ndim == 2:
+        rows, wide = X.tocsr(), _sum_type(X.dtype)
+        X = rows if wide == X.dtype or rows.nnz == X.nnz else X.astype(wide).tocsr()
     return X
 
 
@@ -148,17 +141,9 @@ def as_rows(X: Any) -> Matrix:
             X.sum_duplicates()
         return X
     X = X.astype(_native(X.dtype), copy=False)
-    if on_gpu(X):
-        import cupy
-
-        return cupy.ascontiguousarray(X)
     if not issparse(X):
-        return np.ascontiguousarray(X)
-    indices, indptr = X.indices, X.indptr
-    if indices.dtype not in (np.int32, np.int64) or indptr.dtype != indices.dtype:
-        width = np.int64 if X.nnz > np.iinfo(np.int32).max else np.int32
-        indices, indptr = indices.astype(width), indptr.astype(width)
-    rows = csr_array((X.data, indices, indptr), shape=X.shape)
+        return X if X.flags.c_contiguous else X.copy(order="C")
+    rows = csr_array((X.data, X.indices, X.indptr), shape=X.shape)  # makes both index arrays 32 bits wide, or 64
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sort_indices()
@@ -185,38 +170,39 @@ def check_entries(X: Matrix, divergence: Divergence, name: str = "X") -> FloatAr
     """Refuse entries that cannot be computed with, naming the first. → (n,) largest absolute entry of each row"""
     low, high = row_extremes(X)
     sizes = np.maximum(high, -low)
-
-    def first(wrong: Callable[[Array], Array]) -> tuple[int, int, Any, int]:
-        rows = to_host(X)
-        return first_entry(rows, wrong(rows.data if issparse(rows) else rows))
-
-    if not np.isfinite(sizes).all():
-        row, column, value, number = first(lambda x: ~np.isfinite(x))
-        what = "NaN" if np.isnan(value) else "infinity"
-        raise ValueError(
-            f"Input {name} contains {what}: {name}[{row}, {column}] = {value} is the first of {number} NaN or infinite "
-            "entries. Drop those rows or fill them in (sklearn.impute.SimpleImputer) before clustering."
-        )
-    if divergence.domain != "real" and low.min() < 0:
-        row, column, value, number = first(lambda x: x < 0)
-        raise ValueError(
-            f"Negative values in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, "
-            f"and the {divergence.name} divergence needs {name} ≥ 0. Clip them (numpy.clip), shift the data, or use "
-            "beta_loss='frobenius' or 'cosine', which take any sign."
-        )
-    if divergence.domain == "positive" and low.min() == 0:
-        row, column, _, number = first(lambda x: x == 0)
-        raise ValueError(
-            f"Zeros in data passed to ONMF: {name}[{row}, {column}] = 0 is the first of {number}, and the "
-            f"{divergence.name} divergence needs {name} > 0 everywhere. Add a small constant, or use beta_loss > 0."
-        )
-    if divergence.domain == "unit" and high.max() > 1:
-        row, column, value, number = first(lambda x: x > 1)
-        raise ValueError(
-            f"Values above 1 in data passed to ONMF: {name}[{row}, {column}] = {value:g} is the first of {number}, and "
-            f"the {divergence.name} divergence needs 0 ≤ {name} ≤ 1. Pass {name} > 0 for what occurs at all, or divide "
-            f"{name} by its largest entry."
-        )
+    domain, needs = divergence.domain, f", and the {divergence.name} divergence needs"
+    faults: tuple[tuple[Any, Callable[[Array], Array], str, str], ...] = (
+        (
+            not np.isfinite(sizes).all(),
+            lambda x: ~np.isfinite(x),
+            f"Input {name} contains {'NaN' if np.isnan(sizes).any() else 'infinity'}",
+            " NaN or infinite entries. Drop those rows or fill them in (sklearn.impute.SimpleImputer) before "
+            "clustering.",
+        ),
+        (
+            domain != "real" and low.min() < 0,
+            lambda x: x < 0,
+            "Negative values in data passed to ONMF",
+            f"{needs} {name} ≥ 0. Clip them (numpy.clip), shift the data, or use beta_loss='frobenius' or 'cosine', "
+            "which take any sign.",
+        ),
+        (
+            domain == "positive" and low.min() == 0,
+            lambda x: x == 0,
+            "Zeros in data passed to ONMF",
+            f"{needs} {name} > 0 everywhere. Add a small constant, or use beta_loss > 0.",
+        ),
+        (
+            domain == "unit" and high.max() > 1,
+            lambda x: x > 1,
+            "Values above 1 in data passed to ONMF",
+            f"{needs} 0 ≤ {name} ≤ 1. Pass {name} > 0 for what occurs at all, or divide {name} by its largest entry.",
+        ),
+    )
+    for found, wrong, what, remedy in faults:
+        if found:
+            row, column, value, number = first_entry(to_host(X), wrong)
+            raise ValueError(f"{what}: {name}[{row}, {column}] = {value:g} is the first of {number}{remedy}")
     least, largest = divergence.entry_range
     smallest = low if divergence.domain == "positive" else sizes
     beyond = (sizes > largest) | ((smallest > 0) & (smallest < least))
@@ -249,23 +235,21 @@ def row_extremes(X: Matrix) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
-def first_entry(X: Matrix, mask: Array) -> tuple[int, int, Any, int]:
-    """Row, column and value of the first entry in ``mask``, and the number of such entries."""
+def first_entry(X: Matrix, wrong: Callable[[Array], Array]) -> tuple[int, int, Any, int]:
+    """Row, column and value of the first entry that is wrong, and the number of such entries."""
+    mask = wrong(X.data if issparse(X) else X)
+    entry, number = int(np.argmax(mask)), int(mask.sum())
     if issparse(X):
-        entry = int(np.argmax(mask))
-        row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
-        return row, int(X.indices[entry]), X.data[entry], int(mask.sum())
-    row, column = divmod(int(np.argmax(mask)), X.shape[1])
-    return row, column, X[row, column], int(mask.sum())
+        return int(np.searchsorted(X.indptr, entry, side="right")) - 1, X.indices[entry], X.data[entry], number
+    row, column = divmod(entry, X.shape[1])
+    return row, column, X[row, column], number
 
 
 def read_only(X: Matrix) -> Matrix:
     """A read-only view of ``X``. CuPy arrays are returned as they are, since they have no such flag."""
-    if on_gpu(X):
-        return X
     if issparse(X):
         return csr_array(tuple(map(read_only_view, (X.data, X.indices, X.indptr))), shape=X.shape)
-    return read_only_view(X)
+    return X if on_gpu(X) else read_only_view(X)
 
 
 def as_numbers(values: Any, name: str) -> FloatArray:
@@ -281,13 +265,12 @@ def as_numbers(values: Any, name: str) -> FloatArray:
         raise ValueError(f"{name} holds something that is not a number: {error}.") from error
 
 
-def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
-    """Sample weights as float64, or None."""
+def check_weights(sample_weight: Any, n: int, *, of_part: bool = False) -> FloatArray | None:
+    """Sample weights as float64, or None; those of a part may all be zero."""
     if sample_weight is None:
         return None
     weights = as_numbers(sample_weight, "sample_weight")
-    if weights.ndim == 0:
-        weights = np.full(n, float(weights))
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
     if weights.shape != (n,):
         raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n} rows: give one weight for each row.")
     least, largest = WEIGHT_RANGE
@@ -298,7 +281,7 @@ def check_weights(sample_weight: Any, n: int) -> FloatArray | None:
             f"sample_weight[{i}] = {weights[i]}: a weight must be 0, or lie between {least:g} and {largest:g}. The "
             "clusters do not depend on the unit: multiply all of them by a constant if that helps."
         )
-    if not weights.any():
+    if not of_part and not weights.any():
         raise ValueError("sample_weight is zero for every row: at least one row must count.")
     return weights
 
@@ -322,11 +305,9 @@ def check_centroids(centroids: Any, k: int, p: int, divergence: Divergence) -> F
 
 
 def check_structure(X: Any, name: str = "X") -> None:
-    """Refuse a sparse matrix whose index arrays point outside it. The error names the first fault.
+    """Refuse a sparse matrix whose index arrays point outside it, naming the first fault; SciPy crashes on some.
 
-    SciPy checks little of this when it creates a matrix and nothing when a matrix is changed later, and its own
-    conversions crash on such a matrix. Formats without index arrays (lists of lists, dictionaries) pass: check the
-    matrix after its conversion. Dense arrays pass, too.
+    Formats without index arrays (lists of lists, dictionaries) pass: check the matrix after its conversion.
     """
     if not (issparse(X) or type(X).__module__.startswith("cupyx.")):
         return
@@ -360,9 +341,8 @@ def _fault_of_compressed(X: Any) -> str | None:
     nnz = int(indptr[-1])
     if nnz > len(indices) or nnz > len(data):
         return f"indptr ends at {nnz}, but there are {len(indices)} indices and {len(data)} values"
-    if nnz and _outside(indices[:nnz], minor):
-        wrong = to_host((indices[:nnz] < 0) | (indices[:nnz] >= minor))
-        e = int(np.argmax(wrong))
+    e = _first_outside(indices[:nnz], minor)
+    if e is not None:
         i = int(np.searchsorted(to_host(indptr), e, side="right")) - 1
         return f"indices[{e}] = {int(indices[e])}, in {line} {i}, is outside a matrix of {minor} {across}s"
     return None
@@ -375,8 +355,8 @@ def _fault_of_coordinates(X: Any) -> str | None:
             return (
                 f"axis {axis} has {len(coordinates)} coordinates of type {coordinates.dtype} for {len(X.data)} values"
             )
-        if len(coordinates) and _outside(coordinates, X.shape[axis]):
-            e = int(np.argmax(to_host((coordinates < 0) | (coordinates >= X.shape[axis]))))
+        e = _first_outside(coordinates, X.shape[axis])
+        if e is not None:
             return f"entry {e} is at {int(coordinates[e])} on axis {axis}, whose length is {X.shape[axis]}"
     return None
 
@@ -393,7 +373,8 @@ def _fault_of_diagonals(X: Any) -> str | None:
     return None
 
 
-def _outside(indices: Any, end: int) -> bool:
-    """Whether an index is negative or at least ``end``. One pass: as unsigned integers, negative ones are huge."""
+def _first_outside(indices: Any, end: int) -> int | None:
+    """The place of the first index that is negative or at least ``end``; None if there is none."""
     unsigned = indices.view(f"u{indices.dtype.itemsize}") if indices.dtype.kind == "i" else indices
-    return int(unsigned.max()) >= end
+    fine = len(indices) == 0 or int(unsigned.max()) < end  # one fast pass: as unsigned integers, negative ones are huge
+    return None if fine else int(np.argmax(to_host(unsigned >= end)))

@@ -6,15 +6,4 @@ from .restarts import Listener, Plan, Settings
 from .solve import STARTS, fit
 from .starts import snpa
 
-__all__ = [
-    "STARTS",
-    "Agreement",
-    "Assigned",
-    "Clustering",
-    "Iteration",
-    "Listener",
-    "Plan",
-    "Settings",
-    "fit",
-    "snpa",
-]
+__all__ = ["STARTS", "Agreement", "Assigned", "Clustering", "Iteration", "Listener", "Plan", "Settings", "fit", "snpa"]

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from onmf.backend import Block, CentroidEntries, CurvedBlock, on_gpu, to_host
+from onmf.backend import Block, CentroidEntries, on_gpu, to_host
 from onmf.data import Part
+from onmf.data.parts import evaluate_part
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 
 
@@ -173,8 +174,7 @@ def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatAr
     """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
     block = part.block
     labels, scales, _ = block.assign(block.prepare(centroids))
-    sizes = block.backend.to_device(block.divergence.size(centroids))
-    return labels, divide(scales, sizes[labels])
+    return labels, divide(scales, block.backend.to_device(block.divergence.size(centroids))[labels])
 
 
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:
@@ -192,7 +192,7 @@ def labels_scales_and_margins(part: Part, centroids: FloatArray) -> tuple[Array,
 
 
 def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None = None) -> FloatArray:
-    """The loss of each row under each centroid, up to a common value for rows with infinite losses only. → (n, k)
+    """The loss of each row under each centroid, 0 where all are infinite. → (n, k)
 
     Another ``divergence`` than the block's own may differ from it only in its smoothing.
     """
@@ -212,14 +212,8 @@ def probabilities(part: Part, centroids: FloatArray, temperature: float) -> tupl
 
 
 def own_loss(part: Part, centroids: FloatArray) -> float:
-    """Σ w·loss under centroids in the gauge, with the labels and scales of the last step, less the rows' constants.
-
-    For divergences without closed forms.
-    """
-    block = part.block
-    assert isinstance(block, CurvedBlock)
-    labels, scales = part.run.collect()
-    return float(block.evaluate(labels, scales, CentroidEntries.of(centroids))[0].sum())
+    """Σ w·loss in the last step, less the rows' constants, for divergences without closed forms."""
+    return float(evaluate_part(part, CentroidEntries.of(centroids))[0].sum())
 
 
 def total_loss(part: Part, centroids: FloatArray) -> FloatArray:

@@ -73,14 +73,13 @@ def alternate(
         step = steps.next()
         drift = steps.update(step, more=more)
         change = np.inf if previous is None else step.change_from(previous)
-        value = None if watch is None else objective(data, step, steps.centroids)
+        value = None if watch is None else objective(data, step, steps.centroids, step.norms)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
         if watch is not None and watch(iterations[-1], steps.centroids):
             stop_reason = "callback"
             break
-        refilled = more and bool(step.empty.any()) and refill(data, steps, step, tried)
-        if refilled:  # there is a new centroid to assign rows to
-            pass
+        if more and step.empty.any() and refill(data, steps, step, tried):
+            pass  # there is a new centroid to assign rows to
         elif change < tol and step.moved <= tol * data.shape[0] and (may_drift or step.moved or drift() <= FIXED):
             stop_reason = "converged"
             break
@@ -91,10 +90,10 @@ def alternate(
     return Alternation(steps.centroids, step, stop_reason, iterations)
 
 
-def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArray | None = None) -> float:
-    """D(X, WH) for the labels of a step and the centroids computed from them, with the norms of the step by default."""
+def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArray) -> float:
+    """D(X, WH) for the labels of a step, and centroids that belong to these norms."""
     if data.divergence.curved:
-        unit = data.divergence.unit(step.norms if norms is None else norms)
+        unit = data.divergence.unit(norms)
         return max(data.constant + float(data.total(own_loss, centroids / unit[:, None])), 0.0)
     # Clusters add up, and a few at a time need no second array of the size of the sums.
     value, loss, constant, mass = 0.0, float(step.loss.sum()), data.constant, step.on_device("mass")

@@ -1,9 +1,10 @@
 """Runs from several starts: their settings, the choice of the best, and votes: which rows most runs put together."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, divi
 
 from .describe import Agreement, Clustering, last_labels
 from .loop import Alternation, Iteration, alternate, objective
-from .search import Search, SearchFrom, local_search, split_and_merge
+from .search import Search, SearchResult, local_search, split_and_merge
 from .starts import Seeds, random_partitions
 
 Watch = Callable[[int, Iteration, FloatArray], bool]
@@ -79,16 +80,14 @@ def check_moves(refine: str | None, init: Any, divergence: Divergence) -> None:
     """Refuse an unknown refinement, and one or a start that moves single rows if the divergence has no such moves."""
     if not (refine is None or (isinstance(refine, str) and refine == "local-search")):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
-    if divergence.moves is not None:
-        return
-    why = "needs a closed form for the gain of moving a row, and"
-    instead = "use beta_loss='kullback-leibler' or 'cosine', or"
-    if refine is not None:
+    if divergence.moves is None and (refine is not None or (isinstance(init, str) and init == "bisection")):
+        wanted, instead = f"init={init!r}", "init='random-partition'"
+        if refine is not None:
+            wanted, instead = f"refine={refine!r}", "refine=None with a larger n_init"
         raise ValueError(
-            f"refine={refine!r} {why} {divergence.name} has none: {instead} refine=None with a larger n_init."
+            f"{wanted} needs a closed form for the gain of moving a row, and {divergence.name} has none: use "
+            f"beta_loss='kullback-leibler' or 'cosine', or {instead}."
         )
-    if isinstance(init, str) and init == "bisection":
-        raise ValueError(f"init={init!r} {why} {divergence.name} has none: {instead} init='random-partition'.")
 
 
 def check_rows(n: int, n_clusters: int) -> None:
@@ -100,17 +99,13 @@ def check_rows(n: int, n_clusters: int) -> None:
 
 
 LazySeeds = Seeds | Callable[[], Seeds]  # The seeds of a run, or a function that computes them in any thread
+StartOf = Callable[[int], LazySeeds]  # The seeds of a run, by its number
 
 PROMISING = 5  # runs, those with the lowest objective, on which splits and merges are tried
 
 
 def best_run(
-    data: Data,
-    start: Callable[[int], LazySeeds],
-    seeds: Array,
-    plan: Plan,
-    watch: Watch | None = None,
-    search: Search | None = None,
+    data: Data, start: StartOf, seeds: Array, plan: Plan, watch: Watch | None = None, search: Search | None = None
 ) -> Clustering:
     """The run of the lowest objective, after splits and merges of the most promising ones; ties go to the first run."""
     promising: list[tuple[int, Clustering]] = []
@@ -122,10 +117,9 @@ def best_run(
 
     def shake(run: tuple[int, Clustering], data: Data) -> Clustering:
         rng = np.random.default_rng([int(seeds[run[0]]), 2])
-        return apply_search(data, search, run[1], split_and_merge, rng)
+        return apply_search(data, partial(split_and_merge, search), run[1], rng)
 
-    shaken = in_parallel(data, lambda place: promising[place], shake, len(promising))
-    return min(shaken, key=lambda run: run.objective)
+    return min(in_parallel(data, shake, promising, len(promising)), key=lambda run: run.objective)
 
 
 def prepare_search(data: Data, plan: Plan) -> Search | None:
@@ -134,23 +128,12 @@ def prepare_search(data: Data, plan: Plan) -> Search | None:
 
 
 def runs(
-    data: Data,
-    start: Callable[[int], LazySeeds],
-    seeds: Array,
-    plan: Plan,
-    watch: Watch | None = None,
-    search: Search | None = None,
+    data: Data, start: StartOf, seeds: Array, plan: Plan, watch: Watch | None = None, search: Search | None = None
 ) -> Iterator[Clustering]:
-    """Yield the result of each run, in order.
-
-    ``start(i)`` returns the seeds of run i, or a function that computes them in the thread of the run. ``seeds`` are
-    the random seeds of the runs, ``search`` the rows as local searches read them, if they are prepared already.
-    """
+    """Yield the result of each run, in order; ``seeds`` are their random seeds."""
     search = search or prepare_search(data, plan)
-    searches: tuple[SearchFrom, ...] = (local_search, split_and_merge) if plan.thorough else (local_search,)
-
-    def prepare(number: int) -> tuple[int, LazySeeds]:
-        return number, start(number)
+    methods = (local_search, split_and_merge) if plan.thorough else (local_search,)
+    searches = [] if search is None else [partial(method, search) for method in methods]
 
     def run(prepared: tuple[int, LazySeeds], data: Data) -> Clustering:
         number, seed = prepared
@@ -163,38 +146,29 @@ def runs(
         ended = alternate(data, centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
-        for method in searches if search is not None else ():
-            assert search is not None
-            clustering = apply_search(data, search, clustering, method, rng)
+        for method in searches:
+            clustering = apply_search(data, method, clustering, rng)
         return clustering
 
-    return in_parallel(data, prepare, run, len(seeds), in_turn=watch is not None)
+    prepared = ((number, start(number)) for number in range(len(seeds)))
+    return in_parallel(data, run, prepared, len(seeds), in_turn=watch is not None)
 
 
 def in_parallel(
-    data: Data,
-    prepare: Callable[[int], Any],
-    run: Callable[[Any, Data], Clustering],
-    number: int,
-    *,
-    in_turn: bool = False,
+    data: Data, run: Callable[[Any, Data], Clustering], starts: Iterable[Any], number: int, *, in_turn: bool = False
 ) -> Iterator[Clustering]:
-    """Yield ``run(prepare(i), data)`` for each i, in order. The calling thread calls ``prepare``.
-
-    One thread per run is fastest, because threads then do not wait for each other within an iteration. If there are
-    fewer runs than threads, or if the runs must go in turn, the threads share the rows of one run. The results are the
-    same.
-    """
+    """Yield ``run(start, data)`` for each of so many starts, in order. The calling thread iterates over the starts."""
+    # One thread per run is fastest: threads do not wait for each other within an iteration. If there are fewer runs
+    # than threads, or runs must go in turn, the threads share the rows of one run. The results are the same.
     at_once = min(data.parallel_runs, number)
     if in_turn or at_once < max(data.parallel_runs, 2):
-        for i in range(number):
-            yield run(prepare(i), data)
+        yield from (run(start, data) for start in starts)
         return
     pending: deque[Future[Clustering]] = deque()
     pool = ThreadPoolExecutor(at_once)
     try:
-        for i in range(number):
-            pending.append(pool.submit(run, prepare(i), data.fork()))
+        for start in starts:
+            pending.append(pool.submit(run, start, data.fork()))
             if len(pending) > 2 * at_once:
                 yield pending.popleft().result()
         while pending:
@@ -204,10 +178,10 @@ def in_parallel(
 
 
 def apply_search(
-    data: Data, search: Search, clustering: Clustering, method: SearchFrom, rng: np.random.Generator
+    data: Data, method: Callable[..., SearchResult], clustering: Clustering, rng: np.random.Generator
 ) -> Clustering:
     """The clustering that a search reaches from this one."""
-    ended = method(search, to_host(clustering.labels), len(clustering.centroids), rng)
+    ended = method(to_host(clustering.labels), len(clustering.centroids), rng)
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:
         return clustering
@@ -219,7 +193,7 @@ def fields_from_labels(data: Data, labels: Array, centroids: FloatArray) -> dict
     run = data.single_part().run
     step = run.step_for_labels(labels, len(centroids))
     run.update(step, centroids)
-    return _on_data(data, step, centroids)
+    return fields_of_step(data, step, centroids)
 
 
 def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
@@ -227,7 +201,7 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
     iterations = ended.iterations
     recorded = ["moved", "change", "seconds", *(["objective"] if iterations[-1].objective is not None else [])]
     return Clustering(
-        **_on_data(data, ended.step, ended.centroids),
+        **fields_of_step(data, ended.step, ended.centroids),
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
         history={name: np.array([getattr(i, name) for i in iterations]) for name in recorded},
@@ -236,17 +210,18 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
     )
 
 
-def _on_data(data: Data, step: StepSums, centroids: FloatArray) -> dict[str, Any]:
-    """The fields of a clustering that follow from a step and its centroids, in the gauge H Hᵀ = I."""
-    unit = data.divergence.unit(step.norms)
+def fields_of_step(data: Data, step: StepSums, centroids: FloatArray, whole: StepSums | None = None) -> dict[str, Any]:
+    """Fields of a clustering, from a step and its centroids, which may come from the sums of a ``whole`` stream."""
+    whole = whole or step
+    unit = data.divergence.unit(whole.norms)
     labels, scales = data.map_rows(last_labels, unit)
     return {
         "labels": labels,
         "scales": scales,
         "centroids": centroids,
-        "objective": objective(data, step, centroids),
-        "masses": step.scale_sums / unit,
-        "n_filled": int(np.count_nonzero(~step.empty)),
+        "objective": objective(data, step, centroids, whole.norms),
+        "masses": whole.scale_sums / unit,
+        "n_filled": int(np.count_nonzero(~whole.empty)),
     }
 
 
@@ -278,10 +253,7 @@ def cast_votes(
 
 
 def cluster_votes(block: Block, labels: Array, k: int, rng: np.random.Generator, plan: Plan) -> tuple[Array, Agreement]:
-    """Cluster rows by the clusters that they were in, (n, runs). → their labels, (n,), and how far the runs agree
-
-    ``block`` gives the backend and the weights of the rows.
-    """
+    """Cluster rows of a block by the clusters that they were in, (n, runs). → labels, (n,), how far the runs agree"""
     votes = votes_of(labels, k)
     ballot = InMemory(block.backend.make_block(votes, KullbackLeibler(), block.weights))
     seeds = rng.integers(np.iinfo(np.int32).max, size=VOTE_RUNS)
@@ -303,6 +275,5 @@ def agreement_of(votes: csr_array, labels: Array, k: int) -> Agreement:
     members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))
     together = (members.T @ votes).toarray()[np.repeat(labels, n_runs), votes.indices].reshape(n, n_runs) - 1
     others = np.bincount(labels, minlength=k)[labels].astype(np.float64) - 1
-    shared: FloatArray = together.sum(axis=1) / n_runs
-    rows = np.where(others > 0, divide(shared, others), 1.0)
+    rows = np.where(others > 0, divide(together.sum(axis=1) / n_runs, others), 1.0)
     return Agreement(float(rows.mean()), rows)

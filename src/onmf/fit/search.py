@@ -48,22 +48,16 @@ class Search:
         entries, weights = Entries.of(block.on_host), to_host(block.fixed_weights)
         moves = block.divergence.moves
         assert moves is not None, "refused for other divergences"
-
-        def total() -> FloatArray:
-            return block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
-
-        shared = moves.shared(entries, weights, total)
-        trial = block.backend.trial(block)
-        return cls(
-            block.divergence, entries, block.shape[1], weights, block.host_term(lambda x, j: np.abs(x)), shared, trial
+        masses = block.host_term(lambda x, j: np.abs(x))
+        shared = moves.shared(
+            entries, weights, lambda: block.sum_by_label(np.zeros(len(block), dtype=np.int32), weights, 1)[0]
         )
+        return cls(block.divergence, entries, block.shape[1], weights, masses, shared, block.backend.trial(block))
 
     def worth_trying(self, rows: Array, labels: Array, k: int) -> Array:
         """Those of these rows that may gain by a move from the clusters that they make."""
         if self.trial is None:
             return rows
-        if len(rows) == len(labels):
-            return np.flatnonzero(self.trial(labels, k))
         taking_part = np.full_like(labels, -1)
         taking_part[rows] = labels[rows]
         return np.flatnonzero(self.trial(taking_part, k))
@@ -85,26 +79,14 @@ class Search:
         return self.divergence.objective(sums[None], sums.sum(keepdims=True), 0.0, 0.0)
 
 
-SearchFrom = Callable[[Search, Array, int, np.random.Generator], SearchResult]
-
-
 def local_search(
-    search: Search,
-    labels: Array,
-    k: int,
-    rng: np.random.Generator,
-    *,
-    rows: Array | None = None,
-    stop_share: float = 0.0,
+    search: Search, labels: Array, k: int, rng: np.random.Generator, rows: Array | None = None, stop_share: float = 0.0
 ) -> SearchResult:
-    """Move single rows to the cluster that lowers the objective most, until no move lowers it.
+    """Move single rows to the cluster that lowers the objective most, until a sweep moves no more than ``stop_share``.
 
-    A sweep tries all rows in a random order. Between full sweeps, the rows with the smallest margins are swept until
-    none of them moves. A GPU finds the rows that would gain if only they moved, and the sweep tries only these, one
-    after the other. Each of them moves only if that still lowers the objective.
-
-    With ``rows``, the clusters consist of these rows alone. The search stops earlier, when a sweep moves no larger
-    share of the rows than ``stop_share``.
+    A sweep tries all rows, or the given ones alone, in a random order. Between full sweeps, those with the smallest
+    margins are swept until none moves. A GPU finds the rows that would gain if only they moved, and only these are
+    tried, one after the other.
     """
     labels = labels.copy()
     rows = np.arange(len(labels)) if rows is None else rows
@@ -133,11 +115,8 @@ def local_search(
 
 
 def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Generator) -> SearchResult:
-    """Leave a local optimum: split one cluster in two, merge two others, and search again, while the objective falls.
-
-    Single moves cannot separate two groups of rows that share a cluster while a third group is divided between two
-    clusters. The gain of each split and the loss of each merge are computed exactly.
-    """
+    """Leave a local optimum: split one cluster, merge two others, and search again, while the objective falls."""
+    # Single moves cannot separate two groups that share a cluster while a third is divided between two clusters.
     n_sweeps, moved, gain = 0, 0, 0.0
     halves: dict[int, Half] = {}
     losses: dict[tuple[int, int], float] = {}

@@ -20,8 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from onmf.backend import CentroidEntries, CurvedBlock, to_host
-from onmf.data import Data, Part
-from onmf.data.intake import Intake
+from onmf.data import Data, Engine, Part
 from onmf.data.validate import check_centroids
 from onmf.divergence import THETAS, Divergence, FloatArray, NegativeBinomial
 from onmf.warn import warn
@@ -29,7 +28,7 @@ from onmf.warn import warn
 from .describe import Clustering, margins_of
 from .restarts import LazySeeds, Listener, Settings, best_run, cast_votes, check_rows, cluster_votes, prepare_search
 from .search import Search, bisect
-from .starts import Seeds, draw_rows, from_sums, random_partition, snpa_start, tie_parallel
+from .starts import Seeds, draw_rows, from_label_sums, from_sums, label_sums, random_partition, snpa_start, tie_parallel
 
 Compute = Callable[[Data, Settings, Listener], Clustering]  # A way to fit, such as :func:`fit`
 
@@ -78,8 +77,7 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     start = partial(seeds_of_run, data, settings, listener, search=search)
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
-    (margins,) = data.map_rows(margins_of, best.centroids, labels=best.labels)
-    return in_input_memory(data, replace(best, parameters=settings.parameters, margins=margins))
+    return with_margins(data, replace(best, parameters=settings.parameters))
 
 
 def seeds_of_run(
@@ -89,19 +87,17 @@ def seeds_of_run(
     start = get_start(settings.init)
     assert start is not None, "init was checked"
     seeds = partial(start.seeds, data, settings, int(settings.seeds[run]), listener, search)
-    if start.by_runs:  # such a start reports its own runs to the listener
-        found = seeds()
-        listener.begin_run()
-        return found
+    found = seeds() if start.by_runs else None  # such a start reports its own runs to the listener
     listener.begin_run()
-    return seeds if start.moves_rows else seeds()
+    return seeds if start.moves_rows else found or seeds()
 
 
-def in_input_memory(data: Data, clustering: Clustering) -> Clustering:
-    """The clustering with its arrays computed, in the memory of the data (host or GPU)."""
-    names = ("labels", "scales", "centroids", "masses", "margins")
-    arrays = data.to_input_memory(*(getattr(clustering, name) for name in names))
-    return replace(clustering, **dict(zip(names, arrays, strict=True)))
+def with_margins(data: Data, clustering: Clustering) -> Clustering:
+    """The clustering with the margins of its rows, and its arrays computed, in the memory of the data (host or GPU)."""
+    (margins,) = data.map_rows(margins_of, clustering.centroids, labels=clustering.labels)
+    names = ("labels", "scales", "centroids", "masses")
+    arrays = data.to_input_memory(*(getattr(clustering, name) for name in names), margins)
+    return replace(clustering, **dict(zip((*names, "margins"), arrays, strict=True)))
 
 
 def warn_about(clustering: Clustering, max_iter: int) -> None:
@@ -128,27 +124,19 @@ def _drawn(function: Callable[[Data, int, np.random.Generator], Seeds]) -> Calla
 
 
 def _consensus(data: Data, settings: Settings, seed: int, listener: Listener, search: Search | None) -> Seeds:
-    """Cluster the data several times from random partitions, then cluster the rows by the clusters they were in.
-
-    The labels of a row over the runs are counts, too: 1 for each cluster that it was in. Clustering these counts by
-    Kullback–Leibler gives the start.
-    """
-    k, plan, n_runs = settings.n_clusters, settings.plan, settings.n_consensus
+    """Cluster the data from random partitions, then the rows by the clusters they were in, whose labels are counts."""
+    k, plan = settings.n_clusters, settings.plan
     block, rng = data.single_part().block, np.random.default_rng(seed)
-    votes = cast_votes(data, k, rng, n_runs=n_runs, plan=plan, listener=listener, search=search)
+    votes = cast_votes(data, k, rng, n_runs=settings.n_consensus, plan=plan, listener=listener, search=search)
     chosen, agreement = cluster_votes(block, votes, k, rng, plan)
-    sums, counts = block.sum_by_label(chosen, block.host_weights, k), None
-    if data.divergence.absolute:
-        counts = np.bincount(chosen, weights=block.host_weights, minlength=k).astype(np.float64)
-    return Seeds(from_sums(sums, counts), agreement=agreement)
+    return Seeds(from_label_sums(label_sums(block, chosen, k), data.divergence), agreement=agreement)
 
 
 def _bisection(data: Data, settings: Settings, seed: int, listener: Listener, search: Search | None) -> Seeds:
     search = search or Search.over(data.single_part().block)
     labels = bisect(search, settings.n_clusters, np.random.default_rng(seed))
-    centroids = from_sums(np.ascontiguousarray(search.sums(labels, settings.n_clusters).T))
-    tie_parallel(centroids)
-    return Seeds(centroids)
+    sums = np.ascontiguousarray(search.sums(labels, settings.n_clusters).T)
+    return Seeds(tie_parallel(from_sums(sums), data.divergence))
 
 
 STARTS: dict[str, Start] = {
@@ -175,17 +163,14 @@ def get_start(init: Any) -> Start | None:
 
 def _from_user(data: Data, settings: Settings, seed: int, init: Any) -> Seeds:
     """A start from centroids that a user gave, or that a user's function returns."""
-    centroids = init
     if callable(init):
-        centroids = init(data.origin, settings.n_clusters, random_state=check_random_state(seed))
-    checked = check_centroids(centroids, settings.n_clusters, data.shape[1], data.divergence)
-    if not data.divergence.absolute:
-        tie_parallel(checked)
-    return Seeds(checked, given=True)
+        init = init(data.origin, settings.n_clusters, random_state=check_random_state(seed))
+    centroids = check_centroids(init, settings.n_clusters, data.shape[1], data.divergence)
+    return Seeds(tie_parallel(centroids, data.divergence), given=True)
 
 
 def fit_estimating(
-    data: Data, again: Callable[..., Intake], settings: Settings, listener: Listener, compute: Compute
+    data: Data, again: Callable[..., tuple[Engine, Data]], settings: Settings, listener: Listener, compute: Compute
 ) -> tuple[Clustering, Divergence]:
     """Fit; if the divergence has a θ to be estimated, estimate it and fit again from these clusters, until it stays.
 
@@ -207,7 +192,7 @@ def fit_estimating(
         if abs(theta - divergence.parameter) <= THETA_TOL * divergence.parameter:
             break
         divergence = divergence.changed(theta=theta)
-        data = again(divergence=divergence).data
+        _, data = again(divergence=divergence)
         seeds = Seeds(to_host(clustering.centroids), clustering.init_rows, clustering.agreement, given=True)
         clustering = compute(data, replace(settings, init=seeds, seeds=settings.seeds[:1]), Listener())
     return clustering, divergence
@@ -234,11 +219,12 @@ def estimate_theta(data: Data, centroids: FloatArray) -> float:
     """The most likely θ for rows that are assigned to these centroids."""
     data.steps(to_host(centroids).copy()).next()
     C = data.divergence.normalise(to_host(centroids))
-
-    def loss(log_theta: float) -> float:
-        return -float(data.total(log_likelihood, C, float(np.exp(log_theta))))
-
-    found = minimize_scalar(loss, bounds=tuple(np.log(THETAS)), method="bounded", options={"xatol": 1e-3})
+    found = minimize_scalar(
+        lambda log_theta: -float(data.total(log_likelihood, C, float(np.exp(log_theta)))),
+        bounds=tuple(np.log(THETAS)),
+        method="bounded",
+        options={"xatol": 1e-3},
+    )
     return float(np.exp(found.x))
 
 

@@ -7,6 +7,7 @@ Reference: Gillis, Successive nonnegative projection algorithm for robust nonneg
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -16,11 +17,11 @@ from scipy.sparse import csr_array, issparse
 from sklearn.exceptions import ConvergenceWarning
 
 from onmf import interrupt
-from onmf.backend import EXHAUSTED, TIE, Hull, Matrix, to_host
+from onmf.backend import EXHAUSTED, TIE, Block, Hull, Matrix, to_host
 from onmf.data import Data, Part, get_engine
 from onmf.data.intake import check_in_memory
 from onmf.data.validate import check_data
-from onmf.divergence import Array, FloatArray, Frobenius, divide
+from onmf.divergence import Array, Divergence, FloatArray, Frobenius, divide
 from onmf.warn import warn
 
 from .describe import Agreement
@@ -50,15 +51,12 @@ def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) 
             ConvergenceWarning,
         )
         filled = list(rows)
-        for spare in data.map(spare_rows, k):
-            for row, copies in spare:
-                filled += [row] * max(copies - rows.count(row), 0)
+        for row, copies in chain.from_iterable(data.map(spare_rows, k)):
+            filled += [row] * max(copies - rows.count(row), 0)
         # With fewer usable rows than clusters, the remaining clusters repeat the last row and stay empty.
         rows = filled[:k] + [filled[-1] if filled else 0] * (k - len(filled))
         centroids = rows_at(data, rows)
-    if not data.divergence.absolute:
-        tie_parallel(centroids, chosen)
-    return Seeds(centroids, np.asarray(rows, dtype=np.int64))
+    return Seeds(tie_parallel(centroids, data.divergence, chosen), np.asarray(rows, dtype=np.int64))
 
 
 def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
@@ -67,8 +65,7 @@ def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
     With the ``counts`` of the clusters (k,) centroids are means, for divergences whose rows have no scale.
     """
     if counts is not None:
-        whole = sums.sum(axis=0) / counts.sum()
-        return np.where(counts[:, None] > 0, divide(sums, counts[:, None]), whole)
+        return np.where(counts[:, None] > 0, divide(sums, counts[:, None]), sums.sum(axis=0) / counts.sum())
     largest = np.abs(sums).max()
     if largest > LARGEST_SUM:  # scale by a power of two, which is exact
         sums = np.ldexp(sums, -int(np.frexp(largest)[1]))
@@ -76,12 +73,13 @@ def from_sums(sums: FloatArray, counts: FloatArray | None = None) -> FloatArray:
     return sums
 
 
-def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
-    """Make parallel centroids identical, so that rounding errors cannot divide rows between them.
+def tie_parallel(centroids: FloatArray, divergence: Divergence, first: int = 1) -> FloatArray:
+    """Make parallel centroids identical, in place and from index ``first`` on, so that rounding cannot divide rows.
 
-    Works in place, from the centroid of index ``first`` on. Only centroids with nearly equal random projections are
-    compared.
+    Only centroids with nearly equal random projections are compared; none if rows have no scale under the divergence.
     """
+    if divergence.absolute:
+        return centroids
     squares = np.square(centroids).sum(axis=1)
     direction = np.random.default_rng(0).random(centroids.shape[1])
     # einsum instead of BLAS, whose threads keep spinning for a while
@@ -91,13 +89,11 @@ def tie_parallel(centroids: FloatArray, first: int = 1) -> None:
         products = np.einsum("kp,p->k", centroids[alike], centroids[c])
         for other in alike[parallel(products, squares[alike], float(squares[c]))][:1]:
             centroids[c] = centroids[other]
+    return centroids
 
 
 def parallel(products: FloatArray, squares: FloatArray, own: float) -> Array:
-    """Which rows are parallel to another one. → (n,) bool
-
-    ``products`` are their inner products with it; ``squares`` are their squared norms, ``own`` is its squared norm.
-    """
+    """Which rows are parallel to another one, from their products with it and the squared norms. → (n,) bool"""
     return products >= PARALLEL_COSINE * np.sqrt(squares) * np.sqrt(own)
 
 
@@ -109,8 +105,7 @@ def equal(products: FloatArray, squares: FloatArray, own: float) -> Array:
 
 def rows_at(data: Data, rows: list[int]) -> FloatArray:
     """Rows of X, by their index, as a dense array."""
-    ends = np.cumsum(data.sizes)
-    numbers = np.searchsorted(ends, rows, side="right")
+    numbers = np.searchsorted(np.cumsum(data.sizes), rows, side="right")
     out = np.empty((len(rows), data.shape[1]))
     for number in np.unique(numbers):
         inside = np.flatnonzero(numbers == number)
@@ -137,12 +132,8 @@ def random_partition(data: Data, k: int, rng: np.random.Generator) -> Seeds:
     for n in data.sizes:  # each part draws from its own state, so the labels do not depend on the parts
         states.append(rng.bit_generator.state)
         rng.integers(k, size=n)
-    centroids: FloatArray = data.total(sums_at_random, states, k)
-    if data.divergence.absolute:
-        return Seeds(from_sums(centroids[:, :-1], centroids[:, -1]))
-    centroids = from_sums(centroids)
-    tie_parallel(centroids)
-    return Seeds(centroids)
+    sums: FloatArray = data.total(sums_at_random, states, k)
+    return Seeds(tie_parallel(from_label_sums(sums, data.divergence), data.divergence))
 
 
 def random_partitions(data: Data, k: int, seeds: Array) -> Callable[[int], Seeds]:
@@ -151,18 +142,24 @@ def random_partitions(data: Data, k: int, seeds: Array) -> Callable[[int], Seeds
 
 
 def sums_at_random(part: Part, states: list[Any], k: int) -> FloatArray:
-    """The sums of random clusters of the rows of a part. → (k, p)
-
-    If rows have no scale, the weights of the clusters are one more column.
-    """
+    """The sums of random clusters of the rows of a part, as :func:`label_sums` gives them."""
     rng = np.random.default_rng()
     rng.bit_generator.state = states[part.number]
-    labels = rng.integers(k, size=len(part.block)).astype(np.int32)
-    weights = part.block.host_weights
-    sums = part.block.sum_by_label(labels, weights, k)
-    if not part.block.divergence.absolute:
+    return label_sums(part.block, rng.integers(k, size=len(part.block)).astype(np.int32), k)
+
+
+def label_sums(block: Block, labels: Array, k: int) -> FloatArray:
+    """The sums of clusters of rows; if rows have no scale, the weights of the clusters are one more column. → (k, p)"""
+    weights = block.host_weights
+    sums = block.sum_by_label(labels, weights, k)
+    if not block.divergence.absolute:
         return sums
     return np.column_stack([sums, np.bincount(labels, weights=weights, minlength=k)])
+
+
+def from_label_sums(sums: FloatArray, divergence: Divergence) -> FloatArray:
+    """Centroids from what :func:`label_sums` returned. → (k, p)"""
+    return from_sums(sums[:, :-1], sums[:, -1]) if divergence.absolute else from_sums(sums)
 
 
 @dataclass
@@ -177,10 +174,9 @@ class Draws:
 
 
 def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
-    """Draw rows of different directions with equal probability, or proportional to their loss under the rows so far.
+    """Draw rows of different directions with equal probability, or as in k-means++, by their loss under those so far.
 
-    The latter is k-means++ with the divergence instead of the squared distance. The losses are computed with smoothed
-    seeds, so they are finite even for rows with words that no seed has.
+    The losses are computed with smoothed seeds, so they are finite even for rows with words that no seed has.
     """
     draw = uuid4().hex
     room, chosen = np.empty((k, data.shape[1])), list[int]()
@@ -189,39 +185,31 @@ def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Se
         seeds = room[: len(chosen)]
         totals = np.array(data.map(total_chances, draw, seeds, chosen, by_loss))  # (parts, 2)
         hopeless = bool(totals[:, 1].any())
-        cumulative = np.cumsum(totals[:, int(hopeless)])
-        if not cumulative[-1] > 0:
+        chances = totals[:, int(hopeless)]
+        total = np.cumsum(chances)[-1]
+        if not total > 0:
             break
-        target = rng.random() * cumulative[-1]
-        filled = np.flatnonzero(totals[:, int(hopeless)])
-        part = min(int(np.searchsorted(cumulative, target, side="right")), int(filled[-1]))
-        target -= cumulative[part - 1] if part else 0.0
-        chosen.append(data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target))
-        room[len(chosen) - 1] = rows_at(data, chosen[-1:])
+        part, target = _where(chances, rng.random() * total)
+        row, room[len(chosen)] = data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target)
+        chosen.append(row)
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
 
 
 def total_chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool) -> tuple[float, float]:
     """The sum of the chances of the rows of a part, and the sum of the weights of rows with infinite loss."""
-    both = [_chances(part, draw, seeds, chosen, by_loss, hopeless) for hopeless in (False, True)]
-    return tuple(float(np.cumsum(_in_stretches(chances))[-1]) for chances in both)  # type: ignore[return-value]
+    usual, infinite = _chances(part, draw, seeds, chosen, by_loss)
+    return float(np.cumsum(_in_stretches(usual))[-1]), float(np.cumsum(_in_stretches(infinite))[-1])
 
 
 def row_at(
-    part: Part,
-    draw: str,
-    seeds: FloatArray,
-    chosen: list[int],
-    by_loss: bool,
-    hopeless: bool,
-    target: float,
-) -> int:
-    """The row of a part at which the cumulative chances pass the target, as an index into all rows."""
-    chances = _chances(part, draw, seeds, chosen, by_loss, hopeless)
+    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool, target: float
+) -> tuple[int, FloatArray]:
+    """The row of a part at which the cumulative chances pass the target: its index among all rows, and the row."""
+    chances = _chances(part, draw, seeds, chosen, by_loss)[hopeless]
     stretch, target = _where(_in_stretches(chances), target)
     first = stretch * CHUNK_ROWS
-    row, _ = _where(to_host(chances[first : first + CHUNK_ROWS]), target)
-    return part.first + first + row
+    row = first + _where(to_host(chances[first : first + CHUNK_ROWS]), target)[0]
+    return part.first + row, part.block.dense(np.array([row]))[0]
 
 
 def _in_stretches(chances: FloatArray) -> FloatArray:
@@ -238,10 +226,12 @@ def _where(chances: FloatArray, target: float) -> tuple[int, float]:
     return place, target - (float(cumulative[place - 1]) if place else 0.0)
 
 
-def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool, hopeless: bool) -> FloatArray:
-    """The chance of each row of a part to be drawn, in the memory in which the backend computes.
+def _chances(
+    part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_loss: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The chance of each row of a part to be drawn, and that of the rows of infinite loss, where the backend computes.
 
-    With smoothing=0 rows can have an infinite loss. They are drawn first: the caller then sets ``hopeless``.
+    With smoothing=0 rows can have an infinite loss. They are drawn first: the other chances are 0 for them.
     """
     known, block, divergence = part.scratch, part.block, part.block.divergence
     if not isinstance(known, Draws) or known.draw != draw or known.seeds > len(seeds):
@@ -261,17 +251,13 @@ def _chances(part: Part, draw: str, seeds: FloatArray, chosen: list[int], by_los
             known.losses = new if known.seeds == 0 else np.minimum(known.losses, new)
         known.seeds += 1
     weights = 1.0 if block.own_weights is None else block.own_weights
-    beyond = np.isinf(known.losses) & known.open  # rows without weight are not open
-    if hopeless:
-        return np.where(beyond, weights, 0.0)
-    return np.where(known.open & ~beyond, weights * np.where(np.isinf(known.losses), 0.0, known.losses), 0.0)
+    infinite = np.isinf(known.losses)
+    finite = np.where(infinite, 0.0, known.losses)
+    return np.where(known.open, weights * finite, 0.0), np.where(infinite & known.open, weights, 0.0)
 
 
-def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
-    """Start from the rows that SNPA chooses, until there are ``k`` or X has no direction left. Deterministic.
-
-    Each round takes the row farthest from the convex hull of the chosen rows and the origin.
-    """
+def snpa_start(data: Data, k: int, rng: np.random.Generator | None = None) -> Seeds:
+    """Start from rows: each the farthest from the convex hull of the others and the origin, until X has none left."""
     choice = uuid4().hex
     chosen: list[int] = []
     vertices = np.empty((k, data.shape[1]))
@@ -283,17 +269,17 @@ def snpa_start(data: Data, k: int, rng: np.random.Generator) -> Seeds:
         fronts = data.map(farthest, choice, k, vertices[: len(chosen)], gram, largest)
         residuals, squares, rows = (np.concatenate([getattr(f, name) for f in fronts]) for name in Front._fields[:3])
         largest = largest or float(squares.max(initial=0.0))
-        close = np.flatnonzero(residuals >= (1 - TIE) * residuals.max(initial=0.0))
-        if not len(close) or not residuals[close].max() > EXHAUSTED * largest:
+        distance = residuals.max(initial=0.0)
+        if not distance > EXHAUSTED * largest:
             break
+        close = np.flatnonzero(residuals >= (1 - TIE) * distance)
         best = rows[close[np.lexsort((rows[close], -squares[close]))[0]]]
         front = next(front for front in fronts if best in front.rows)
-        place = int(np.flatnonzero(front.rows == best)[0])
-        row = front.stored[place : place + 1]
+        row = front.stored[front.rows == best]
         stored = row if stored is None else _below(stored, row)
+        m = len(chosen) + 1
         chosen.append(int(best))
-        m = len(chosen)
-        vertices[m - 1] = stored[[m - 1]].toarray() if issparse(stored) else stored[m - 1]
+        vertices[m - 1] = row.toarray() if issparse(row) else row
         placed = data.backend.place(stored)
         template = data.backend.prepare(placed, data.backend.to_device(vertices[m - 1 : m]))
         gram[1 : m + 1, m] = gram[m, 1 : m + 1] = to_host(data.backend.best_template(placed, template)[1])
@@ -328,8 +314,7 @@ def farthest(part: Part, choice: str, k: int, vertices: FloatArray, gram: FloatA
 def _front(rows: Array, residuals: FloatArray, squares: FloatArray) -> Array:
     """The Pareto front of these rows: those that no other row beats in residual, length and index at once."""
     order = np.lexsort((rows, -squares, -residuals))
-    longest = np.maximum.accumulate(squares[order])
-    order = order[squares[order] == longest]
+    order = order[squares[order] == np.maximum.accumulate(squares[order])]
     groups = np.split(rows[order], np.flatnonzero(np.diff(squares[order])) + 1)  # of one length, the farthest first
     return np.concatenate([g[np.append(True, g[1:] < np.minimum.accumulate(g)[:-1])[: len(g)]] for g in groups])
 
@@ -382,6 +367,5 @@ def snpa(X: Any, r: int, *, n_threads: int | None = None) -> Array:
     if not isinstance(r, Integral) or isinstance(r, bool) or not 1 <= r <= checked.shape[0]:
         raise ValueError(f"r={r} is not allowed: choose between 1 and the {checked.shape[0]} rows of X.")
     data = get_engine("auto", checked, n_threads).make_data(checked, Frobenius())
-    rows = snpa_start(data, r, np.random.default_rng()).rows
-    assert rows is not None
+    rows: Any = snpa_start(data, r).rows
     return rows

@@ -11,7 +11,7 @@ and its labels at that time, which are kept.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import sub
 from typing import Any
 
@@ -21,8 +21,9 @@ from onmf.backend import COUNTED, Block, CentroidEntries, CurvedBlock, StepSums,
 from onmf.data import Data
 from onmf.divergence import Array, FloatArray, divide
 
-from .describe import MIN_SMOOTHING, Clustering, last_labels, margins_of
-from .loop import objective
+from .describe import MIN_SMOOTHING, Clustering
+from .restarts import fields_of_step
+from .solve import with_margins
 
 EMPTY_MASS = 1e-12  # share of its earlier mass at which a cluster counts as empty: the rest is rounding error
 
@@ -60,20 +61,19 @@ def learn(stream: Stream, data: Data, share: float, name: Hashable | None = None
             f"batch={name!r} would be subtracted when it comes again, and the sums of the {data.divergence.name} "
             "divergence depend on the centroids of the time: leave batch=None."
         )
-    step = data.steps(stream.centroids.copy()).next().map_arrays(to_host)
-    step = replace(step, sums=step.sums.copy())
+    step = data.steps(stream.centroids.copy()).next().map_arrays(lambda array: to_host(array).copy())
     labels, scales = map(to_host, part.run.collect())
     whole = step
     if stream.whole is not None:
         whole = stream.whole.map_arrays(lambda array: share * array) + step
-        before = None if name is None else stream.seen.get(name)
+        before = stream.seen.get(name)
         if before is not None:
             if len(before.labels) != len(labels):
                 raise ValueError(
                     f"batch {name!r} has {len(labels)} rows, but had {len(before.labels)} before: give a different "
                     "batch another name."
                 )
-            if not same_weights(block.weights, before.weights):
+            if not np.array_equal(block.weights, before.weights):  # type: ignore[arg-type]  # takes None, too
                 raise ValueError(f"batch {name!r} had another sample_weight before: give it another name.")
             weight = share ** (stream.steps - before.step + 1)
             whole = _without(whole, _earlier_sums(block, before, k).map_arrays(lambda array: weight * array))
@@ -104,18 +104,12 @@ def _learn_curved(stream: Stream, block: CurvedBlock, labels: Array, scales: Flo
     stream.centroids[filled] = centers * block.divergence.unit(stream.whole.norms)[filled, None]
 
 
-def same_weights(one: FloatArray | None, other: FloatArray | None) -> bool:
-    """Whether two batches have the same weights; None means no weights."""
-    return one is other if one is None or other is None else np.array_equal(one, other)
-
-
 def _earlier_sums(block: Block, before: Seen, k: int) -> StepSums:
     """The sums of a batch with its earlier labels."""
     weights: FloatArray = to_host(block.row_weights(block.backend.to_device(before.scales)))
-    sums = block.sum_by_label(before.labels, weights, k)
     own, a = block.host_weights, before.scales
-    values = (weights * a, own, own * a, own * a * a)
-    return StepSums(sums, table_of(before.labels, values, k))  # nobody asks the whole for the other rows
+    table = table_of(before.labels, (weights * a, own, own * a, own * a * a), k)  # nobody asks for its other rows
+    return StepSums(block.sum_by_label(before.labels, weights, k), table)
 
 
 def _without(step: StepSums, other: StepSums) -> StepSums:
@@ -134,23 +128,13 @@ def _without(step: StepSums, other: StepSums) -> StepSums:
 
 def describe_batch(stream: Stream, data: Data, step: StepSums, parameters: dict[str, Any]) -> Clustering:
     """The clustering of the last batch, under the centroids of all batches."""
-    whole = stream.whole
-    assert whole is not None, "comes after learn()"
-    unit = data.divergence.unit(whole.norms)
-    labels, scales = data.map_rows(last_labels, unit)
-    (margins,) = data.map_rows(margins_of, stream.centroids, labels=labels)
-    centroids, masses = data.to_input_memory(stream.centroids.copy(), whole.scale_sums / unit)
-    return Clustering(
-        labels=labels,
-        scales=scales,
-        centroids=centroids,
-        objective=objective(data, step, stream.centroids, whole.norms),
+    assert stream.whole is not None, "comes after learn()"
+    clustering = Clustering(
+        **fields_of_step(data, step, stream.centroids.copy(), stream.whole),
         n_iter=stream.steps,
         stop_reason="batch",
         history={},
-        masses=masses,
-        n_filled=int(np.count_nonzero(~whole.empty)),
         init_rows=None,
         parameters=parameters,
-        margins=margins,
     )
+    return with_margins(data, clustering)

@@ -135,8 +135,7 @@ def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Cali
     templates = [(family.templates(C), family.offsets(C)) for family, C in pairs]
     source = Source(
         pixels,
-        lambda block, features: block,  # blocks of pixels were checked when the image was scanned
-        lambda block, features: (block, 0),
+        lambda block, **_: (block, 0),  # blocks of pixels were checked when the image was scanned
         noun="block of pixels",
         sizes=pixels.sizes,
         features=pixels.shape[1],

@@ -20,7 +20,6 @@ Reference: Madsen, Kauchak and Elkan, Modeling word burstiness using the Dirichl
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from time import perf_counter
@@ -39,9 +38,8 @@ from onmf.divergence import Array, Cosine, FloatArray, divide
 from onmf.door.votes import RUNS
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering, Listener, Settings
-from onmf.fit.describe import margins_of
 from onmf.fit.restarts import cast_votes, check_rows, cluster_votes, fields_from_labels
-from onmf.fit.solve import in_input_memory, warn_about
+from onmf.fit.solve import warn_about, with_margins
 from onmf.fit.starts import from_sums
 from onmf.naming import order_by_size
 
@@ -147,8 +145,7 @@ def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callab
         agreement=agreement,
     )
     warn_about(result, settings.plan.max_iter)
-    (margins,) = data.map_rows(margins_of, result.centroids, labels=result.labels)
-    return in_input_memory(data, replace(result, margins=margins))
+    return with_margins(data, result)
 
 
 def log_tfidf(X: Any) -> csr_array:
