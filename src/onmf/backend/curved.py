@@ -281,21 +281,21 @@ class CpuCurves(Curves):
         series = templates.coefficients, templates.targets.width, templates.targets.first
         if block.convex.scale_rule == "fit":
             scales = np.empty_like(scores)
-            kernels.scores_and_scales(*entries, CT, *series, phi, REACH, start, stop, sizes, scores, scales)
+            kernels.scores_and_scales(entries, CT, series, phi, REACH, start, stop, sizes, scores, scales)
             return scores, scales
         if isinstance(phi, float):
-            kernels.counts_at_sizes(*entries, CT, templates.largest, *series, start, stop, sizes, scores)
+            kernels.counts_at_sizes(entries, CT, templates.largest, series, start, stop, sizes, scores)
         else:
-            kernels.scores_at_sizes(*entries, CT, *series, phi, start, stop, sizes, scores)
+            kernels.scores_at_sizes(entries, CT, series, phi, start, stop, sizes, scores)
         return scores, np.broadcast_to(sizes[start:stop, None], scores.shape)
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         from onmf.kernels import bregman as kernels
-        from onmf.kernels.steps import order_by_label
+        from onmf.kernels.steps import sort_by_label
 
         starts, k, weights = centroids.starts, len(centroids.starts) - 1, block.host_weights
         order, bounds = np.empty(len(labels), dtype=np.int64), np.zeros(k + 1, dtype=np.int64)
-        order_by_label(labels, bounds, order)
+        sort_by_label(labels, 0, len(labels), bounds, order)
         entries, phi = Entries.of(block.source), block.convex.kernel_functions
         points = np.log(centroids.values)
         with np.errstate(divide="ignore"):
@@ -309,9 +309,7 @@ class CpuCurves(Curves):
         loss, pulls, push = out
 
         def clusters(start: int, stop: int) -> None:
-            kernels.pulls_by_label(
-                *entries, order, bounds, scales, weights, *centroids, phi, start, stop, slopes, pulls
-            )
+            kernels.pulls_by_label(entries, order, bounds, scales, weights, centroids, phi, start, stop, slopes, pulls)
             for c in range(start, stop):
                 own = slice(starts[c], starts[c + 1])
                 one, other = (coefficients[c] for coefficients in series)

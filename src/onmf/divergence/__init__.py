@@ -10,7 +10,7 @@ from onmf.arrays import Array, FloatArray
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, TemplateForm, divide, number
 from .beta import BetaAboveOne, BetaBelowOne, Cosine, Frobenius, ItakuraSaito, KullbackLeibler
 from .bregman import THETAS, Bernoulli, Bregman, Convex, Exponential, NegativeBinomial
-from .moves import Clusters, Entries, Frozen, Moves, Sweep
+from .moves import Clusters, Entries, Moves
 
 __all__ = [
     "THETAS",
@@ -28,7 +28,6 @@ __all__ = [
     "Exponential",
     "FloatArray",
     "Frobenius",
-    "Frozen",
     "ItakuraSaito",
     "KullbackLeibler",
     "Moves",
@@ -36,7 +35,6 @@ __all__ = [
     "RowTerm",
     "RowTerms",
     "Scale",
-    "Sweep",
     "TemplateForm",
     "divide",
     "get_divergence",

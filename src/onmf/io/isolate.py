@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -45,6 +45,7 @@ ERRORS: dict[str, type[Exception]] = {
     for error in (
         *(ValueError, TypeError, KeyError, IndexError, LookupError, OSError, EOFError, ImportError),
         *(AttributeError, ArithmeticError, NotImplementedError, RuntimeError, AssertionError, FileNotFoundError),
+        MemoryError,
     )
 }
 """Errors that an answer may name. The worker sends a name only, so it cannot make the parent call anything else."""
@@ -54,7 +55,7 @@ class ReaderEnded(ValueError):
     """The worker crashed or exceeded its limit of time or memory. The message names the file."""
 
 
-class Isolated:
+class Isolated(AbstractContextManager["Isolated"]):
     """A worker process that calls functions, one at a time. It starts at the first call and ends with this object.
 
     ``name`` is the file, for error messages. ``memory`` is what the worker may use in addition to its libraries, and
@@ -85,9 +86,6 @@ class Isolated:
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
         options: dict[str, Any] = {key: vars(self)[key] for key in ("memory", "seconds", "environment")}
         return partial(Isolated, self.name, **options), ()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -127,12 +125,10 @@ class Isolated:
                 timer.cancel()
             if monotonic() >= deadline:  # the timer may have killed it just after its answer
                 self._end()
-        if "error" in answer:
-            kind, text = answer["error"]
-            if kind == "MemoryError":
-                raise self._too_large()
-            raise ERRORS.get(kind, ValueError)(text)
-        return answer["value"]
+        if "value" in answer:
+            return answer["value"]
+        kind, text = answer["error"]
+        raise self._too_large() if kind == "MemoryError" else ERRORS.get(kind, ValueError)(text)
 
     def close(self) -> None:
         """End the worker. The next call starts another."""
@@ -201,10 +197,7 @@ class Isolated:
         )
 
     def _crash_message(self, code: int) -> str:
-        try:
-            cause = signal.Signals(-code).name
-        except ValueError:
-            cause = f"exit status {code}"
+        cause = {-each: each.name for each in signal.Signals}.get(code, f"exit status {code}")
         if cause == "SIGKILL":
             return f"The system killed the reader of {self.name} ({cause}), probably for lack of memory: free some."
         return f"{self.name} is damaged: reading it crashed the reader ({cause}). Save it again, or get another copy."
@@ -276,8 +269,6 @@ def _answer(request: dict[str, Any]) -> tuple[str, list[Any]]:
     try:
         function = getattr(_module(request["file"]), request["function"])
         return json.dumps({"value": function(*request["arguments"])}, default=encode), arrays
-    except MemoryError:
-        return json.dumps({"error": ["MemoryError", ""]}), []
     except Exception as error:
         kind = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERRORS), "ValueError")
         text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)

@@ -19,17 +19,13 @@ from .jit import jit
 
 @jit
 def project_on_hull(
-    products: Any,  # IN (n, r + 1) ⟨x_i, s_c⟩; s_0 is the origin
-    gram: Any,  # IN (m + 1, m + 1) ⟨s_c, s_e⟩ for the m rows chosen so far
-    squares: Any,  # IN (n,) ‖x_i‖²
-    rows: Any,  # IN rows to project
-    start: int,  # IN first of them
-    stop: int,  # IN one past the last of them
-    enough: float,  # IN stop the moves of a row once its squared distance is below this
-    weights: Any,  # IN/OUT (n, r + 1) h of each row, from the last call
-    residuals: Any,  # OUT (n,) squared distances, or an upper bound below enough
+    products: Any, gram: Any, squares: Any, rows: Any, start: int, stop: int, enough: Any, weights: Any, residuals: Any
 ) -> None:
-    """Project rows[start:stop]."""
+    """Project rows[start:stop]: write their squared distances, or an upper bound below ``enough``, to residuals (n,).
+
+    Products (n, r + 1) are ⟨x_i, s_c⟩, s_0 the origin, gram (m + 1, m + 1) ⟨s_c, s_e⟩ for the m rows chosen so far, and
+    squares (n,) ‖x_i‖². Weights (n, r + 1) are the h of each row, from the last call.
+    """
     vertices = gram.shape[0]
     d, move = np.empty(vertices), np.empty(vertices)
     used = np.empty(vertices, np.int64)

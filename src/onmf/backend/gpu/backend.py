@@ -313,7 +313,7 @@ def _power_of_two(number: int) -> int:
 
 
 class FrozenRows:
-    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for.
+    """Some rows against sums that do not change, as :class:`onmf.divergence.Moves` asks for.
 
     It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
     """
