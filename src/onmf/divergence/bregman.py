@@ -510,8 +510,7 @@ def check_functions(divergence: Bregman) -> None:
             f"{name} was compiled before with other values of its outer variables: make those arguments of a function "
             "that returns it.",
         )
-        if not np.isfinite(values).all():
-            wrong = x[~np.isfinite(values)][0]
+        for wrong in x[~np.isfinite(values)]:
             raise ValueError(f"{name}({wrong:g}) is not finite, and domain={domain!r} includes {wrong:g}: restrict it.")
     for end in {"positive": (), "unit": (0.0, 1.0)}.get(domain, (0.0,)):
         require(

@@ -35,11 +35,8 @@ def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArra
     """Made-up rows and centroids with entries that are allowed. → (6, p), (3, p)"""
     domain, (_, largest) = divergence.domain, divergence.entry_range
     entries = np.random.default_rng(0).uniform(0.1, 0.9, size=(N_ROWS + N_CENTROIDS, features))
-    if domain == "real":
-        entries = 4 * entries - 2
-    elif domain != "unit":
-        entries = 5 * entries
-    entries *= min(1.0, largest / 5)
+    factor, least = {"real": (4, -2), "unit": (1, 0)}.get(domain, (5, 0))
+    entries = (factor * entries + least) * min(1.0, largest / 5)
     return entries[:N_ROWS], entries[N_ROWS:]
 
 
@@ -121,9 +118,8 @@ def _claims(divergence: Divergence, features: int, sparse: bool) -> Claims:
         ) from error
     if sparse:
         for name, function in divergence.row_terms.items():
-            at_zero = function(np.zeros(features), np.arange(features))
             yield (
-                not np.any(at_zero),
+                not np.any(function(np.zeros(features), np.arange(features))),
                 f"has a row term {name!r} that is not 0 for x = 0, and sparse rows leave zeros out: pass an array",
             )
     yield from _shapes(divergence, outputs, features)
@@ -198,12 +194,10 @@ def _rows_apart(divergence: Divergence, outputs: SimpleNamespace, X: FloatArray,
     """Backends ask about some rows or clusters at a time."""
     first, rest, ones = outputs_of(divergence, X[:2], C), outputs_of(divergence, X[2:], C), np.ones(N_CENTROIDS)
     of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(outputs, name)) for name in BY_ROW]
-    of_clusters: list[tuple[Any, Any]] = [
-        (function(C[:1]), function(C)) for function in (divergence.templates, divergence.size, divergence.smooth)
-    ]
+    functions: list[Any] = [divergence.templates, divergence.size, divergence.smooth]
+    functions += [] if outputs.offsets is None else [divergence.offsets]
+    of_clusters = [(function(C[:1]), function(C)) for function in functions]
     of_clusters.append((divergence.centers(C[:1], ones[:1]), divergence.centers(C, ones)))
-    if outputs.offsets is not None:
-        of_clusters.append((divergence.offsets(C[:1]), outputs.offsets))
     for what, pairs in (("rows", of_rows), ("centroids", of_clusters)):
         same = all(close(part, whole[: len(part)]) for part, whole in pairs)
         yield same, f"has methods whose results depend on the other {what}: compute each on its own"
@@ -225,11 +219,10 @@ def _gauge(divergence: Divergence, outputs: SimpleNamespace, C: FloatArray) -> C
         yield bool((outputs.size == 1).all()), f"{rule}, and a size other than 1: return ones"
         return
     offsets = divergence.offsets(2 * C)
-    same = close(divergence.templates(2 * C), outputs.templates)
-    if offsets is not None and outputs.offsets is not None:
-        same = same and close(offsets, outputs.offsets)
     yield (
-        same and close(divergence.size(2 * C), 2 * outputs.size),
+        close(divergence.templates(2 * C), outputs.templates)
+        and (offsets is None or outputs.offsets is None or close(offsets, outputs.offsets))
+        and close(divergence.size(2 * C), 2 * outputs.size),
         "has templates, offsets or a size that do not suit centroids of any size: compute templates and offsets from "
         "normalise(centroids) with a size that doubles when the centroid does, or set scale_rule = 'none' for rows "
         "without a scale",

@@ -115,9 +115,10 @@ class EntropyMoves(Moves):
         labels, sizes, sums = clusters
         if shared is None:
             return _sweep(entries, weights, clusters, lengths=False)
+        stored, powers, steps = shared
         S = sums().astype(np.uint32)
-        slopes, T = shared[2][S], S.sum(axis=0, dtype=np.int64)
-        return lambda rows, margins: sweep_counts(*shared, rows, labels, S, slopes, T, sizes, margins)
+        slopes, T = steps[S], S.sum(axis=0, dtype=np.int64)
+        return lambda rows, margins: sweep_counts(stored, powers, steps, rows, labels, S, slopes, T, sizes, margins)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, replace: bo
     if mode is not None and not stat.S_ISREG(mode):
         content = io.BytesIO()
         write(content)
-        path.write_bytes(content.getvalue())
+        Path(path).write_bytes(content.getvalue())
         return
     path = Path(os.path.realpath(path))
     if TEMPORARY.fullmatch(path.parent.name):  # the folder is renamed as a whole, and this file with it
@@ -132,8 +132,7 @@ class _Unfinished(AbstractContextManager["_Unfinished"]):
     """A file or folder under its temporary name, from before it is created until it is renamed or removed.
 
     An interrupt may come between any two instructions. So :meth:`discard` needs only what is known before anything is
-    created, and reads the rest from the disk. ``ours`` has the patterns of the files that an old folder may hold if it
-    is to be replaced.
+    created, and reads the rest from the disk. An old folder is replaced if all its files match a pattern in ``ours``.
     """
 
     def __init__(self, target: Path, ours: Collection[str] = ()) -> None:
@@ -176,15 +175,11 @@ class _Unfinished(AbstractContextManager["_Unfinished"]):
     def _release(self) -> None:
         for handle in self.handles:  # an interrupt may come before they are closed, and a forked child may have copies
             fcntl.flock(handle, fcntl.LOCK_UN)
-        handles, self.handles = self.handles, []
-        for handle in handles:
-            os.close(handle)
+        while self.handles:
+            os.close(self.handles.pop())
 
     def rename_folder(self) -> None:
-        """Give the folder its final name, which is free or belongs to an empty folder or to the old folder.
-
-        Otherwise the folder gets another name, and the error says which.
-        """
+        """Give the folder its final name, if that is free or names an empty folder or the old one; else another."""
         try:
             if self.old_inode is None or not self.target.exists():
                 if os.name == "nt":  # Windows does not rename a folder onto another, not even onto an empty one
@@ -238,8 +233,7 @@ def discard_unfinished() -> None:
 def _remove_leftovers(target: Path, ours: Collection[str] | None = None) -> bool:
     """Remove what killed processes left beside a target. → whether a live process is writing to the target
 
-    ``ours`` has the patterns of the files that a leftover folder may hold; a folder with other files is left alone.
-    Without it, the target is a file.
+    A leftover folder goes if all its files match a pattern in ``ours``. Without patterns, the target is a file.
     """
     pattern = re.compile(rf"\.{re.escape(target.name)}{re.escape(MARK)}[0-9a-f]{{16}}(\.old)?")
     try:
@@ -287,9 +281,9 @@ def _rename_new(source: Path, target: Path) -> None:
         if not os.path.lexists(target):
             os.rename(source, target)
             return
-    result = _rename_to_free_name(source, target)
     raise FileExistsError(
-        f"{target} was written by another program while this ran and was left as it is. The result is in {result}."
+        f"{target} was written by another program while this ran and was left as it is. The result is in "
+        f"{_rename_to_free_name(source, target)}."
     )
 
 

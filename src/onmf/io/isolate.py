@@ -58,9 +58,8 @@ class ReaderEnded(ValueError):
 class Isolated(AbstractContextManager["Isolated"]):
     """A worker process that calls functions, one at a time. It starts at the first call and ends with this object.
 
-    ``name`` is the file, for error messages. ``memory`` is what the worker may use in addition to its libraries, and
-    what an answer may hold, in bytes. On systems without such a limit (Windows, macOS), only the answer is limited.
-    ``seconds`` is the time limit of a call, and ``environment`` has further environment variables for the worker.
+    ``name`` is the file, for messages. ``memory`` is what the worker may use beside its libraries, and what an answer
+    may hold, in bytes; on Windows and macOS only the answer is limited. ``seconds`` is the time limit of a call.
     """
 
     def __init__(self, name: str, *, memory: int, seconds: float, environment: Mapping[str, str] | None = None) -> None:
@@ -88,16 +87,14 @@ class Isolated(AbstractContextManager["Isolated"]):
         return partial(Isolated, self.name, **options), ()
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._end()
 
     def __call__(self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-        """Call a function in the worker, with JSON values as arguments.
+        """Call a function in the worker, with JSON values as arguments. ``seconds`` may shorten the time limit.
 
         The function is of a module that imports nothing of this package. It returns None, numbers, strings, arrays of
-        numbers, or lists and dicts of these; tuples arrive as lists. ``seconds`` may shorten the time limit.
-
-        Raises :class:`ReaderEnded` if the worker crashed or exceeded its limit of time or memory. An exception of the
-        function itself is raised as the nearest built-in exception.
+        numbers, or lists and dicts of these; tuples arrive as lists. Its own exceptions are raised as the nearest
+        built-in ones, and :class:`ReaderEnded` if the worker crashed or exceeded its limit of time or memory.
         """
         if os.getpid() != self._owner:  # after a fork, the worker belongs to the parent
             self._reset()

@@ -36,9 +36,9 @@ from onmf.divergence import NAMES as DIVERGENCES
 from onmf.divergence import Array, Bregman, Convex, Divergence
 from onmf.divergence.consistency import check_consistent
 from onmf.fit import STARTS, Agreement, Clustering
+from onmf.io import rules
 from onmf.kinds import get_kind
 
-from . import rules
 from .files import write_whole
 from .limits import npy_header
 from .rules import abbreviate, check, require
@@ -51,11 +51,9 @@ MOST_MEMBERS = 1000
 LARGEST_METADATA = 1 << 24
 DEEPEST = 100  # levels of nesting that JSON may have; recursion to this depth is safe
 
+# Attributes of a clustering that are arrays of the file, and those that are values in its metadata
 ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows")
-"""Attributes of a clustering that are arrays of the file."""
-
 NUMBERS = ("objective", "n_iter", "stop_reason", "n_filled", "n_sweeps")
-"""Attributes of a clustering that are values in the metadata of the file."""
 
 MATRIX = rules.Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
 FLOATS, INTEGERS = ("float32", "float64"), ("int32", "int64")
@@ -85,19 +83,15 @@ PARAMETERS: dict[str, rules.Rule] = {
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The contents of a model file: everything that a fitted estimator needs.
-
-    ``extra`` has the ``"kind"`` of data, and further parts by name; ``provenance`` the date and the versions with which
-    the file was written.
-    """
+    """The contents of a model file: everything that a fitted estimator needs."""
 
     parameters: dict[str, Any]
     divergence: Divergence
     clustering: Clustering
     engine: str
     feature_names: list[str] | None
-    extra: dict[str, Any]
-    provenance: dict[str, Any]
+    extra: dict[str, Any]  # the "kind" of data, and further parts by name
+    provenance: dict[str, Any]  # the date, and the versions with which the file was written
 
 
 class Refused(ValueError):
@@ -114,11 +108,7 @@ def damaged(path: Any, what: object) -> ValueError:
 
 
 def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
-    """Write a model file, whole or not at all.
-
-    Parameters that are code (a callable ``init``, an unregistered divergence, a random state object) are refused,
-    because the file holds no code.
-    """
+    """Write a model file, whole or not at all. Parameters that are code, such as a callable ``init``, are refused."""
     clustering, agreement = saved.clustering, saved.clustering.agreement
     arrays = {name: getattr(clustering, name) for name in ARRAYS}
     arrays["agreement"] = None if agreement is None else agreement.rows
@@ -165,10 +155,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a file that :func:`write_model` wrote; see :func:`onmf.load`.
-
-    Raises :class:`Refused` if the file is of another format or of a newer version, damaged, or malicious.
-    """
+    """Read a file that :func:`write_model` wrote. Raises :class:`Refused` if it is another, newer, or damaged."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not {FORMAT}: name a file.")
@@ -357,10 +344,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
 
 
 def check_parts(kind: str, parts: Mapping[str, Any], k: int, p: int) -> None:
-    """Refuse a model of a known kind, with k clusters and p features, whose parts are missing or wrong.
-
-    Other kinds may have any parts.
-    """
+    """Refuse a model of a known kind, with k clusters and p features, whose parts are missing or wrong."""
     known = get_kind(kind)
     check(known.rules(k, p), parts, "part ")
     known.check(parts)

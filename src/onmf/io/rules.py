@@ -24,17 +24,12 @@ def require(valid: object, message: str) -> None:
 
 
 def check(rules: Mapping[str, Rule], values: Mapping[str, Any], prefix: str = "", *, closed: bool = False) -> None:
-    """Refuse values that are missing or break their rule, and if ``closed`` those without a rule.
-
-    ``prefix`` goes before a name in the message.
-    """
+    """Refuse values that are missing or break their rule, and if ``closed`` those without one, named with a prefix."""
     if closed and (unknown := sorted(set(values) - set(rules))):
         raise ValueError(f"its {prefix}{unknown[0]} is {abbreviate(values[unknown[0]])}, not a known parameter")
     for name, rule in rules.items():
-        if name not in values:
-            if rule.required:
-                raise ValueError(f"{name!r} is missing")
-        elif not rule.fits(values[name]):
+        require(name in values or not rule.required, f"{name!r} is missing")
+        if name in values and not rule.fits(values[name]):
             raise ValueError(f"its {prefix}{name} is {abbreviate(values[name])}, not {rule.description}")
 
 

@@ -181,15 +181,6 @@ def scores_at_sizes(
 
 
 @jit
-def pull_of(x: Any, centroid: Any, a: float, phi: Any) -> float:
-    """Σ_j x_j μ_j φ''(μ_j) with μ = a·c."""
-    total = 0.0
-    for e in range(len(x)):
-        total += x[e] * moment(a * centroid[e], phi)
-    return total
-
-
-@jit
 def scores_and_scales(
     entries: Any,
     CT: Any,
@@ -238,7 +229,9 @@ def scores_and_scales(
             for step in range(MAX_SCALE_STEPS):
                 panel, tau = panel_of(t, width, first_panel, panels)
                 push = series(coefficients[1, c, panel], tau)
-                pull = pull_of(nonzeros, centroid, exp(t), phi)
+                a, pull = exp(t), 0.0
+                for e in range(number):  # Σ_j x_j μ_j φ''(μ_j)
+                    pull += nonzeros[e] * moment(a * centroid[e], phi)
                 h = log(pull / push) if pull > 0.0 and push > 0.0 else (1.0 if pull > 0.0 else -1.0)
                 if h > 0.0:
                     low = t

@@ -72,8 +72,9 @@ def address_of(function: Callable[[float], float]) -> int:
     if not simple or inner:  # what else its code depends on cannot be seen here
         key = id(function)
     if key not in FUNCTIONS:
+        compiler: Any = numba.cfunc
         code = function if hasattr(function, "__code__") else lambda x: function(x)  # those of math have none
-        FUNCTIONS[key] = numba.cfunc("float64(float64)", nopython=True, error_model="numpy")(code)
+        FUNCTIONS[key] = compiler("float64(float64)", nopython=True, error_model="numpy")(code)
     return int(FUNCTIONS[key].address)
 
 

@@ -36,10 +36,8 @@ def transpose_templates(B: Any, BT: Any, start: int) -> bool:
     (m, p), infinite = B.shape, False
     for j in range(p):
         for c in range(m):
-            entry = B[c, j]
-            if entry < INFINITE:
-                entry, infinite = INFINITE, True
-            BT[j, start + c] = entry
+            infinite = infinite or B[c, j] < INFINITE
+            BT[j, start + c] = max(B[c, j], INFINITE)
     return infinite
 
 
