@@ -100,10 +100,10 @@ def test_rows_are_spared():
         X.sum(axis=1),
         np.zeros(p, np.float32),
     )
-    screen.label_by_int16(X.indptr, X.indices, X.data, right, 8, 0, n, unmoved, sizes, leads, labels)
+    screen.label_by_int16((X.indptr, X.indices, X.data), right, 8, 0, n, unmoved, sizes, leads, labels)
     decided, before = leads > 0, labels.copy()
     assert decided.mean() > 0.9
-    screen.label_by_int16(X.indptr, X.indices, X.data, wrong, 8, 0, n, unmoved, sizes, leads, labels)
+    screen.label_by_int16((X.indptr, X.indices, X.data), wrong, 8, 0, n, unmoved, sizes, leads, labels)
     np.testing.assert_array_equal(labels[decided], before[decided])
 
 
@@ -155,7 +155,7 @@ def test_templates_in_16_bits_are_off_by_half_a_step(divergence):
     form, sizes = template_steps(divergence.template_form), divergence.size(centroids)
     factors = np.divide(1, sizes, out=np.zeros(9), where=sizes > 0)
     found, shifts = np.zeros((1000, 16), np.int16), np.empty(1000, np.float32)
-    screen.int16_templates(centroids, factors, *form, 0, 1000, found, shifts)
+    screen.int16_templates(centroids, factors, form, 0, 1000, found, shifts)
     exact = divergence.templates(centroids).T
     middle, step = form[2:]
     off = np.abs(middle + step * found[:, :9].astype(float) - exact).max() / step

@@ -150,11 +150,11 @@ def test_rows_of_counts_are_made_once_for_all_runs(small):
     kl = get_divergence("kullback-leibler")
     block = make_block("cpu", small, kl)
     search = Search.over(block)
-    counts = search.shared
+    (bounds, ones, features, counts), *_ = search.shared
     for i, row in enumerate(small):
-        here = slice(counts.bounds[i], counts.bounds[i + 1])
-        assert np.array_equal(counts.counts[here][: counts.ones[i] - here.start], np.ones((row == 1).sum()))
-        assert np.array_equal(np.bincount(counts.features[here], counts.counts[here], len(row)), row)
+        here = slice(bounds[i], bounds[i + 1])
+        assert np.array_equal(counts[here][: ones[i] - here.start], np.ones((row == 1).sum()))
+        assert np.array_equal(np.bincount(features[here], counts[here], len(row)), row)
     assert Search.over(make_block("cpu", small + 0.5, kl)).shared is None
 
 

@@ -56,7 +56,7 @@ CANDIDATES = 4  # templates that are scored for an open row, about; the time to 
 DOUBLE, SINGLE = 2.0**-53, 2.0**-24  # relative rounding errors
 HUGE, TINY = 1e30, 1e-37  # products of rows and templates that float32 can hold; an error that covers all underflow
 
-EMPTY = np.empty(0)
+EMPTY, NO_TEMPLATES = np.empty(0), np.empty((0, 0))
 Label = Callable[[int, int, Array], int]  # labels rows start to stop; how many of them the sketches left open
 
 
@@ -169,7 +169,7 @@ class CpuBackend(Backend):
     def best_template(self, rows: CpuRows, templates: CpuTemplates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        self._score(steps.best_template_csr, steps.best_template_dense, rows, templates, labels, best)
+        self._score(rows, templates, labels, best, EMPTY)
         if templates.infinite:  # a row that no template can explain is a tie
             hopeless = best < INFINITE_SCORE
             labels[hopeless], best[hopeless] = 0, -np.inf
@@ -177,15 +177,16 @@ class CpuBackend(Backend):
 
     def own_and_next(self, rows: CpuRows, templates: CpuTemplates, labels: Array) -> tuple[FloatArray, FloatArray]:
         own, following = np.empty(rows.X.shape[0]), np.empty(rows.X.shape[0])
-        self._score(steps.own_and_next_csr, steps.own_and_next_dense, rows, templates, labels, own, following)
+        self._score(rows, templates, labels.astype(np.int32), own, following)
         if templates.infinite:
             own[own < INFINITE_SCORE] = following[following < INFINITE_SCORE] = -np.inf
         return own, following
 
-    def _score(self, sparse: Any, dense: Any, rows: CpuRows, templates: CpuTemplates, *arrays: Array) -> None:
+    def _score(self, rows: CpuRows, templates: CpuTemplates, *arrays: Array) -> None:
         """Run the kernel for this kind of rows, with arrays that it reads or writes."""
-        kernel, X, k = sparse if rows.sparse else dense, rows.csr if rows.sparse else (rows.X,), len(templates)
-        given = *X, templates.stored, templates.starts, k
+        kernel: Any = steps.best_template_csr if rows.sparse else steps.best_template_dense
+        k = len(templates)
+        given = rows.csr if rows.sparse else rows.X, templates.stored, templates.starts, k
         self.threads.over_blocks(lambda start, stop: kernel(*given, start, stop, *arrays), rows.before, k)
 
     def scores(self, rows: CpuRows, templates: CpuTemplates) -> FloatArray:
@@ -200,14 +201,15 @@ class CpuBackend(Backend):
             order, bounds = order_of(labels, k)
 
             def clusters(start: int, stop: int) -> None:
-                steps.sum_by_label_csr(*rows.csr, order, bounds, weights, start, stop, sums)
+                steps.sum_by_label_csr(rows.csr, order, bounds, weights, start, stop, sums)
 
             self.threads.over_blocks(clusters, bounds, max(1, X.size // max(1, X.shape[0])))
         else:
             cuts = groups_of(len(labels))
 
             def add(start: int, stop: int, groups: FloatArray) -> None:
-                steps.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
+                given = X, NO_TEMPLATES, EMPTY, labels, weights, EMPTY, True, cuts
+                steps.score_and_sum(*given, start, stop, EMPTY, groups)
 
             self.add_in_groups(add, cuts, sums)
         return sums
@@ -291,7 +293,7 @@ class CpuRun(Run):
         """Update exact sums for the rows that moved."""
         rows, sums, before = self.rows, self._sums, self._summed
         if rows.sparse:
-            steps.move_rows_csr(*rows.csr, moved, before, labels, weights, sums)
+            steps.move_rows_csr(rows.csr, moved, before, labels, weights, sums)
             return
         changes = []
 
@@ -361,7 +363,7 @@ class SparseRun(CpuRun):
         numbers = self._shifts, rows.sizes, self._leads, labels
 
         def label(start: int, stop: int) -> None:
-            screen.label_by_int16(*rows.csr, stored, k, start, stop, *numbers)
+            screen.label_by_int16(rows.csr, stored, k, start, stop, *numbers)
 
         self.backend.threads.over_blocks(label, rows.before, k)
         undecided = np.flatnonzero(self._leads < 0)
@@ -385,7 +387,7 @@ class SparseRun(CpuRun):
 
         def compute(start: int, stop: int) -> None:
             first, last = start * screen.TILE_FEATURES, min(stop * screen.TILE_FEATURES, p)
-            screen.int16_templates(centroids, factors, *form, first, last, stored, shifts)
+            screen.int16_templates(centroids, factors, form, first, last, stored, shifts)
 
         tiles = -(-p // screen.TILE_FEATURES)
         self.backend.threads.over_blocks(compute, np.arange(tiles + 1), 4 * k * screen.TILE_FEATURES)
@@ -397,7 +399,7 @@ class SparseRun(CpuRun):
         entries = np.cumsum((X.indptr[rows + 1] - X.indptr[rows]) * k, dtype=np.int64)
         for part in np.split(rows, np.flatnonzero(np.diff(entries // ENTRIES_DECIDED)) + 1) if len(rows) else []:
             possible = np.empty((len(part), k), dtype=np.bool_)
-            screen.candidates_by_int16(X.indptr, X.indices, X.data, stored, part, row_sizes, possible)
+            screen.candidates_by_int16(self.block.rows.csr, stored, part, row_sizes, possible)
             places, clusters = np.nonzero(possible)
             pairs = part[places]
             lengths = X.indptr[pairs + 1] - X.indptr[pairs]
@@ -415,7 +417,7 @@ class SparseRun(CpuRun):
         order, bounds = order_of(labels, k)
         clusters, bounds, places = parts_of(bounds)
         further = np.empty((places.max() + 1, block.shape[1]))
-        given = *self.rows.csr, order, clusters, bounds, places, centroids, sizes
+        given = self.rows.csr, order, clusters, bounds, places, centroids, sizes
 
         def parts(start: int, stop: int) -> None:
             steps.score_and_sum_csr(*given, *self.weights_of_rows, start, stop, best, sums, further)
@@ -545,7 +547,7 @@ def order_of(labels: Array, k: int) -> tuple[Array, Array]:
     """Rows sorted by label, and where each label begins. → (n,), (k + 1,)"""
     order = np.empty(len(labels), dtype=np.int32 if len(labels) < 2**31 else np.int64)
     bounds = np.zeros(k + 1, dtype=np.int64)
-    steps.order_by_label(labels, bounds, order)
+    steps.sort_by_label(labels, 0, len(labels), bounds, order)
     return order, bounds
 
 

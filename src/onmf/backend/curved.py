@@ -241,12 +241,12 @@ class CpuCurves(Curves):
         series = templates.coefficients, templates.targets.width, templates.targets.first
         if block.divergence.scale_rule == "fit":
             scales = np.empty_like(scores)
-            kernels.scores_and_scales(*entries, CT, *series, phi, REACH, start, stop, sizes, scores, scales)
+            kernels.scores_and_scales(entries, CT, series, phi, REACH, start, stop, sizes, scores, scales)
             return scores, scales
         if isinstance(phi, float):
-            kernels.counts_at_sizes(*entries, CT, templates.largest, *series, start, stop, sizes, scores)
+            kernels.counts_at_sizes(entries, CT, templates.largest, series, start, stop, sizes, scores)
         else:
-            kernels.scores_at_sizes(*entries, CT, *series, phi, start, stop, sizes, scores)
+            kernels.scores_at_sizes(entries, CT, series, phi, start, stop, sizes, scores)
         return scores, np.broadcast_to(sizes[rows, None], scores.shape)
 
     def evaluate(self, block: CurvedBlock, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
@@ -264,7 +264,8 @@ class CpuCurves(Curves):
         psi, push_of = (convolve(function, moments, axis, targets) for function in functions_of(block.divergence))
         out, slopes = np.empty((3, len(points))), np.empty(len(points))
         loss, pulls, push = out
-        given = *Entries.of(block.source), order, bounds, scales, weights, *centroids, block.divergence.kernel_functions
+        entries, phi = Entries.of(block.source), block.divergence.kernel_functions
+        given = entries, order, bounds, scales, weights, centroids, phi
 
         def clusters(start: int, stop: int) -> None:
             kernels.pulls_by_label(*given, start, stop, slopes, pulls)

@@ -10,7 +10,7 @@ from onmf.arrays import Array, FloatArray
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, TemplateForm, divide, number
 from .beta import BetaAboveOne, BetaBelowOne, Cosine, Frobenius, ItakuraSaito, KullbackLeibler
 from .bregman import THETAS, Bernoulli, Bregman, Convex, Exponential, NegativeBinomial
-from .moves import Clusters, Entries, Frozen, Moves, Sweep
+from .moves import Clusters, Entries, Moves
 
 __all__ = [
     "THETAS",
@@ -28,7 +28,6 @@ __all__ = [
     "Exponential",
     "FloatArray",
     "Frobenius",
-    "Frozen",
     "ItakuraSaito",
     "KullbackLeibler",
     "Moves",
@@ -36,7 +35,6 @@ __all__ = [
     "RowTerm",
     "RowTerms",
     "Scale",
-    "Sweep",
     "TemplateForm",
     "divide",
     "get_divergence",
@@ -123,10 +121,9 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
             raise ValueError(f"beta_loss={β!r} is not allowed: β must lie between -{LARGEST_BETA} and {LARGEST_BETA}.")
         for limit, near in ((0, NEAR_ZERO), (1, NEAR_ONE)):
             if abs(β - limit) < near:
-                name = LIMITS[limit]
                 raise ValueError(
-                    f"beta_loss={β!r} is too near {limit} to be computed with: use {name!r}, the limit there, or a β "
-                    f"at least {near:g} away."
+                    f"beta_loss={β!r} is too near {limit} to be computed with: use {LIMITS[limit]!r}, the limit there, "
+                    f"or a β at least {near:g} away."
                 )
         return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, smoothing if β > 0 else 0.0)
     if isinstance(beta_loss, str) and beta_loss in NAMED:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from inspect import get_annotations
@@ -30,7 +31,6 @@ Domain = Literal["real", "nonnegative", "positive", "unit"]  # the entries that 
 Scale = Literal["none", "size", "fit"]  # how a row gets its scale: 1 for every row, its sum, or the best one
 
 SMOOTHINGS = (1e-20, 1e20)  # besides 0: its powers, times the largest entries, then stay inside float64
-SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))  # for positive shares that underflow to 0: their logarithm is finite
 
 
 class TemplateForm(NamedTuple):
@@ -279,12 +279,10 @@ def require(valid: bool, message: str) -> None:
 
 def number(value: object) -> float:
     """A parameter as a float; NaN if it is not a number or outside float64."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return float("nan")
-    try:
-        return float(value)
-    except OverflowError:
-        return float("nan")
+    with suppress(OverflowError):
+        if isinstance(value, Real) and not isinstance(value, bool):
+            return float(value)
+    return float("nan")
 
 
 def check_smoothing(smoothing: float) -> None:
@@ -305,21 +303,8 @@ def divide(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=16)
-def gpu_kernel(given: str, formula: str) -> Callable[..., FloatArray]:
+def gpu_kernel(given: str, formula: str) -> Any:
     """An elementwise formula for CuPy arrays, as one kernel. The result is named before the equals sign."""
     import cupy
 
-    name = formula.partition("=")[0].strip()
-    kernel: Callable[..., FloatArray] = cupy.ElementwiseKernel(given, f"float64 {name}", formula, "onmf_elementwise")
-    return kernel
-
-
-@lru_cache(maxsize=1)
-def lengths_on_gpu() -> Callable[..., FloatArray]:
-    """Euclidean lengths of CuPy arrays along an axis, as one kernel."""
-    import cupy
-
-    kernel: Callable[..., FloatArray] = cupy.ReductionKernel(
-        "float64 x", "float64 y", "x * x", "a + b", "y = sqrt(a)", "0", "onmf_lengths"
-    )
-    return kernel
+    return cupy.ElementwiseKernel(given, f"float64 {formula.split()[0]}", formula, "onmf_elementwise")

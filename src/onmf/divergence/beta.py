@@ -2,26 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
 
 from onmf.arrays import FloatArray
 
-from .base import (
-    SMALLEST_POSITIVE,
-    Divergence,
-    Domain,
-    RowTerm,
-    RowTerms,
-    TemplateForm,
-    check_smoothing,
-    divide,
-    gpu_kernel,
-    lengths_on_gpu,
-    require,
-)
+from .base import Divergence, Domain, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel, require
 from .moves import EntropyMoves, LengthMoves
+
+SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))  # for positive shares that underflow to 0: their logarithm is finite
+
+
+@cache
+def lengths_on_gpu() -> Any:
+    """Euclidean lengths of CuPy arrays along an axis, as one kernel."""
+    import cupy
+
+    return cupy.ReductionKernel("float64 x", "float64 y", "x * x", "a + b", "y = sqrt(a)", "0", "onmf_lengths")
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,12 @@ class KullbackLeibler(Divergence):
     domain = "nonnegative"
     fixed_weights = True
     fixed_scales = True
+    row_terms = MappingProxyType({"sum": lambda x, j: x, "x log x": lambda x, j: xlogy(x, x)})
     moves = EntropyMoves()
 
     @property
     def template_form(self) -> TemplateForm | None:
         return TemplateForm(logarithms=True, smoothing=self.smoothing) if self.smoothing > 0 else None
-
-    @property
-    def row_terms(self) -> Mapping[str, RowTerm]:
-        return {"sum": lambda x, j: x, "x log x": lambda x, j: xlogy(x, x)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return terms["sum"]
@@ -115,11 +113,8 @@ class Euclidean(Divergence):
     """Base of Frobenius and cosine: centroids have unit ℓ2 norm and are their own templates."""
 
     domain = "real"
+    row_terms = MappingProxyType({"square": lambda x, j: np.square(x)})
     template_form = TemplateForm()
-
-    @property
-    def row_terms(self) -> Mapping[str, RowTerm]:
-        return {"square": lambda x, j: np.square(x)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return terms["square"]
@@ -214,11 +209,7 @@ class Cosine(Euclidean):
 
 @dataclass(frozen=True)
 class Beta(Divergence):
-    """Base of all β ∉ {0, 1}: rows have weight a^(β−1), and the objective follows from the sums.
-
-    Divergence
-        D(x, y) = Σ_j [x_j^β + (β − 1) y_j^β − β x_j y_j^(β−1)] / (β (β − 1))
-    """
+    """Base of all β ∉ {0, 1}: rows have weight a^(β−1), and the objective follows from the sums."""
 
     beta: float = 1.5
 
@@ -251,8 +242,7 @@ class Beta(Divergence):
         sums, mass = sums[mass > 0], mass[mass > 0]
         U = self.centers(sums, mass)
         powers = power(U, β - 1)
-        fitted = mass * (powers * U).sum(axis=1)
-        crossed = (powers * sums).sum(axis=1)
+        fitted, crossed = mass * (powers * U).sum(axis=1), (powers * sums).sum(axis=1)
         return constant + float((fitted / β - crossed / (β - 1)).sum())
 
 
@@ -359,8 +349,8 @@ class BetaBelowOne(Beta):
         return self.normalise(sums) if self.smoothing > 0 else super().centers(sums, mass)
 
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
-        ε = max(self.smoothing, at_least)
-        return self.normalise(divide(centroids, centroids.sum(axis=1, keepdims=True)) + ε)
+        shares = divide(centroids, centroids.sum(axis=1, keepdims=True))
+        return self.normalise(shares + max(self.smoothing, at_least))
 
 
 @dataclass(frozen=True)
@@ -386,10 +376,7 @@ class ItakuraSaito(BetaBelowOne):
     beta: float = field(default=0.0, init=False)
     smoothing: float = field(default=0.0, init=False)
     name = "itakura-saito"
-
-    @property
-    def row_terms(self) -> Mapping[str, RowTerm]:
-        return {"log": lambda x, j: np.log(x)}
+    row_terms = MappingProxyType({"log": lambda x, j: np.log(x)})
 
     def size(self, vectors: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):

@@ -284,22 +284,20 @@ class Bregman(Convex):
     def check_range(self, low: float, high: float, name: str = "X") -> None:
         x = np.linspace(low, high, POINTS)
         x = x[(x != 0) & ((x != 1) | (self.domain != "unit"))]  # there a curvature may not exist
-        curvature = self.curvature(x)
-        wrong = ~(curvature >= 0)
-        if wrong.any():
-            i = int(np.argmax(wrong))
+        wrong = x[~(self.curvature(x) >= 0)]
+        if wrong.size:
             raise ValueError(
-                f"phi is not convex where {name} has entries, from {low:g} to {high:g}: its curvature at {x[i]:g} is "
-                f"{curvature[i]:g}. Pass a function that is convex there, or another unit of {name}."
+                f"phi is not convex where {name} has entries, from {low:g} to {high:g}: its curvature at {wrong[0]:g} "
+                f"is {self.curvature(wrong)[0]:g}. Pass a function that is convex there, or another unit of {name}."
             )
         with np.errstate(over="ignore"):
             largest = np.maximum(np.abs(self.phi(x)), np.maximum(np.abs(x), 1.0) * np.abs(self.slope(x)))
-        if not (largest <= LARGEST_TERM).all():
-            i = int(np.argmin(largest <= LARGEST_TERM))
+        wrong = x[~(largest <= LARGEST_TERM)]
+        if wrong.size:
             raise ValueError(
                 f"Input {name} is out of range: its entries go from {low:g} to {high:g}, and phi or x · slope at "
-                f"{x[i]:g} exceeds {LARGEST_TERM:g}, beyond which float64 cannot add many of them. Bring the entries "
-                "near 1."
+                f"{wrong[0]:g} exceeds {LARGEST_TERM:g}, beyond which float64 cannot add many of them. Bring the "
+                "entries near 1."
             )
 
 
@@ -340,6 +338,7 @@ class NegativeBinomial(Convex):
 
     name = "negative-binomial"
     domain = "nonnegative"
+    warm_start = KullbackLeibler()  # its smoothing lets rows move between clusters that do not share all words
 
     def __init__(self, theta: float | Literal["auto"] = 1.0, scale: Scale = "size", smoothing: float = 1e-3) -> None:
         for name, value in (("theta", theta), ("scale_rule", scale), ("smoothing", smoothing)):
@@ -363,11 +362,6 @@ class NegativeBinomial(Convex):
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
         return f"{type(self).__name__}({given})"
-
-    @property
-    def warm_start(self) -> Divergence:
-        # Its smoothing lets rows move between clusters that do not share all words.
-        return KullbackLeibler()
 
     @property
     def parameter(self) -> float:
@@ -487,10 +481,8 @@ class Exponential(Convex):
 
 def check_scale(scale: str, domain: str) -> None:
     """Refuse an unknown scale or domain, and a scale that the domain does not allow."""
-    domains = get_args(Domain)
-    require(domain in domains, f"domain={domain!r} is not allowed: use one of {', '.join(map(repr, domains))}.")
-    scales = get_args(Scale)
-    require(scale in scales, f"scale={scale!r} is not allowed: use one of {', '.join(map(repr, scales))}.")
+    for name, value, names in (("domain", domain, get_args(Domain)), ("scale", scale, get_args(Scale))):
+        require(value in names, f"{name}={value!r} is not allowed: use one of {', '.join(map(repr, names))}.")
     require(
         scale == "none" or domain in ("nonnegative", "positive"),
         f"scale={scale!r} multiplies centroids by positive numbers of any size, and domain={domain!r} does not allow "
@@ -508,16 +500,17 @@ def check_functions(divergence: Bregman) -> None:
             raise ValueError(
                 f"{name} raises an error between {x[0]:g} and {x[-1]:g}, and domain={domain!r} includes that: {error}."
             ) from error
-        swallowed = f"{name} has a raise or assert, which compiled code swallows: return NaN there instead."
-        require(not raises(function), swallowed)
+        require(
+            not raises(function),
+            f"{name} has a raise or assert, which compiled code swallows: return NaN there instead.",
+        )
         values = divergence._at(derivative, x)
         require(
             np.allclose(values, plain, rtol=1e-6, equal_nan=True),
             f"{name} was compiled before with other values of its outer variables: make those arguments of a function "
             "that returns it.",
         )
-        if not np.isfinite(values).all():
-            wrong = x[~np.isfinite(values)][0]
+        for wrong in x[~np.isfinite(values)]:
             raise ValueError(f"{name}({wrong:g}) is not finite, and domain={domain!r} includes {wrong:g}: restrict it.")
     for end in {"positive": (), "unit": (0.0, 1.0)}.get(domain, (0.0,)):
         require(
@@ -549,13 +542,10 @@ def check_derivatives(divergence: Convex) -> None:
         np.array([function(at) for at in (x - step, x, x + step)])
         for function in (divergence.phi, divergence.slope, divergence.curvature)
     )
-    for name, values, derivative, given in (
-        ("phi", phi, "slope", slope[1]),
-        ("slope", slope, "curvature", curvature[1]),
-    ):
+    pairs = ("phi", phi, "slope", slope[1]), ("slope", slope, "curvature", curvature[1])
+    for name, values, derivative, given in pairs:
         numeric = (values[2] - values[0]) / (2 * step)
-        size = np.abs(given) + np.abs(values[1]) * 1e-4 + 1e-8
-        wrong = ~(np.abs(numeric - given) <= 1e-4 * size)
+        wrong = ~(np.abs(numeric - given) <= 1e-4 * (np.abs(given) + np.abs(values[1]) * 1e-4 + 1e-8))
         if wrong.any():
             i = int(np.argmax(wrong))
             raise ValueError(
@@ -563,10 +553,11 @@ def check_derivatives(divergence: Convex) -> None:
                 f"{name} give {numeric[i]:g}. Correct one of them."
             )
     at = x[int(np.argmin(curvature[1]))]
-    convex = bool((curvature[1] > 0).all())
-    require(convex, f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function.")
-    expected = {"psi": x * slope[1] - phi[1], "moment": x * curvature[1]}
-    for name, values in expected.items():
+    require(
+        bool((curvature[1] > 0).all()),
+        f"phi is not convex: its curvature at {at:g} is not positive. Pass a strictly convex function.",
+    )
+    for name, values in (("psi", x * slope[1] - phi[1]), ("moment", x * curvature[1])):
         same = np.allclose(getattr(divergence, name)(x), values, rtol=1e-8, atol=1e-8)
         require(same, f"{name} does not follow from phi, slope and curvature: leave it out, or correct it.")
 
@@ -578,10 +569,9 @@ def compiled(name: str, function: Callable[[float], float]) -> int:
     try:
         return address_of(function)
     except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = [line for line in lines if not line.startswith(("Failed in", "During"))]
-        reason = told[0].rstrip(".") if told else type(error).__name__
+        lines = [line for line in map(str.strip, str(error).splitlines()) if line]
+        reason = next((line for line in lines if not line.startswith(("Failed in", "During"))), type(error).__name__)
         raise ValueError(
-            f"{name} cannot be compiled by numba: {reason}. Write it as a function of one number that uses only "
-            "arithmetic and the math module."
+            f"{name} cannot be compiled by numba: {reason.rstrip('.')}. Write it as a function of one number that uses "
+            "only arithmetic and the math module."
         ) from error

@@ -35,11 +35,8 @@ def sample(divergence: Divergence, features: int) -> tuple[FloatArray, FloatArra
     """Made-up rows and centroids with entries that are allowed. → (6, p), (3, p)"""
     domain, (_, largest) = divergence.domain, divergence.entry_range
     entries = np.random.default_rng(0).uniform(0.1, 0.9, size=(N_ROWS + N_CENTROIDS, features))
-    if domain == "real":
-        entries = 4 * entries - 2
-    elif domain != "unit":
-        entries = 5 * entries
-    entries *= min(1.0, largest / 5)
+    factor, least = {"real": (4, -2), "unit": (1, 0)}.get(domain, (5, 0))
+    entries = (factor * entries + least) * min(1.0, largest / 5)
     return entries[:N_ROWS], entries[N_ROWS:]
 
 
@@ -121,9 +118,10 @@ def _claims(divergence: Divergence, features: int, sparse: bool) -> Claims:
         ) from error
     if sparse:
         for name, function in divergence.row_terms.items():
-            at_zero = function(np.zeros(features), np.arange(features))
-            what = f"has a row term {name!r} that is not 0 for x = 0, and sparse rows leave zeros out: pass an array"
-            yield not np.any(at_zero), what
+            yield (
+                not np.any(function(np.zeros(features), np.arange(features))),
+                f"has a row term {name!r} that is not 0 for x = 0, and sparse rows leave zeros out: pass an array",
+            )
     yield from _shapes(divergence, outputs, features)
     yield from _rows_apart(divergence, outputs, X, C)
     yield from _gauge(divergence, outputs, C)
@@ -139,13 +137,9 @@ def _claims(divergence: Divergence, features: int, sparse: bool) -> Claims:
 def _fields(divergence: Divergence) -> Claims:
     """Models are cloned, compared and saved by the fields of their divergence."""
     known = {field.name for field in fields(divergence)}
-    more = [
-        name for name in vars(divergence) if not (name in known or name[0] == "_" or hasattr(type(divergence), name))
-    ]
-    what = (
-        f"keeps {', '.join(more)} beside its fields: decorate it with @dataclass(frozen=True), and declare all of them"
-    )
-    yield not more, what
+    own = set(vars(divergence)) - known - set(dir(type(divergence)))
+    more = ", ".join(name for name in vars(divergence) if name in own and name[0] != "_")
+    yield not more, f"keeps {more} beside its fields: decorate it with @dataclass(frozen=True), and declare all of them"
     try:
         again = divergence.changed()
         pairs = [(getattr(divergence, name), getattr(again, name)) for name in known]
@@ -190,28 +184,30 @@ def _shapes(divergence: Divergence, outputs: SimpleNamespace, features: int) -> 
         found = getattr(outputs, name)
         yield isinstance(found, np.ndarray), f"gives {name} of type {type(found).__name__}, not an array"
         yield np.shape(found) == shape, f"gives {name} of shape {np.shape(found)}, not {shape}"
-        what = f"gives {name} that is not finite for entries that its domain, {divergence.domain!r}, includes"
-        yield bool(np.isfinite(found).all()), what
+        yield (
+            bool(np.isfinite(found).all()),
+            f"gives {name} that is not finite for entries that its domain, {divergence.domain!r}, includes",
+        )
 
 
 def _rows_apart(divergence: Divergence, outputs: SimpleNamespace, X: FloatArray, C: FloatArray) -> Claims:
     """Backends ask about some rows or clusters at a time."""
     first, rest, ones = outputs_of(divergence, X[:2], C), outputs_of(divergence, X[2:], C), np.ones(N_CENTROIDS)
     of_rows = [(np.append(getattr(first, name), getattr(rest, name)), getattr(outputs, name)) for name in BY_ROW]
-    of_clusters: list[tuple[Any, Any]] = [
-        (function(C[:1]), function(C)) for function in (divergence.templates, divergence.size, divergence.smooth)
-    ]
+    functions: list[Any] = [divergence.templates, divergence.size, divergence.smooth]
+    functions += [] if outputs.offsets is None else [divergence.offsets]
+    of_clusters = [(function(C[:1]), function(C)) for function in functions]
     of_clusters.append((divergence.centers(C[:1], ones[:1]), divergence.centers(C, ones)))
-    if outputs.offsets is not None:
-        of_clusters.append((divergence.offsets(C[:1]), outputs.offsets))
     for what, pairs in (("rows", of_rows), ("centroids", of_clusters)):
         same = all(close(part, whole[: len(part)]) for part, whole in pairs)
         yield same, f"has methods whose results depend on the other {what}: compute each on its own"
     whole = divergence.objective(C, ones, 1.0, 2.0)
     yield bool(np.isfinite(whole)), "has an objective that is not finite for centroids in its domain"
     parts = divergence.objective(C[:1], ones[:1], 1.0, 2.0) + divergence.objective(C[1:], ones[1:], 0.0, 0.0)
-    what = f"has an objective that is not a sum over clusters: {whole:g} for three, {parts:g} for one and two"
-    yield close(whole, parts), what
+    yield (
+        close(whole, parts),
+        f"has an objective that is not a sum over clusters: {whole:g} for three, {parts:g} for one and two",
+    )
 
 
 def _gauge(divergence: Divergence, outputs: SimpleNamespace, C: FloatArray) -> Claims:
@@ -223,11 +219,10 @@ def _gauge(divergence: Divergence, outputs: SimpleNamespace, C: FloatArray) -> C
         yield bool((outputs.size == 1).all()), f"{rule}, and a size other than 1: return ones"
         return
     offsets = divergence.offsets(2 * C)
-    same = close(divergence.templates(2 * C), outputs.templates)
-    if offsets is not None and outputs.offsets is not None:
-        same = same and close(offsets, outputs.offsets)
     yield (
-        same and close(divergence.size(2 * C), 2 * outputs.size),
+        close(divergence.templates(2 * C), outputs.templates)
+        and (offsets is None or outputs.offsets is None or close(offsets, outputs.offsets))
+        and close(divergence.size(2 * C), 2 * outputs.size),
         "has templates, offsets or a size that do not suit centroids of any size: compute templates and offsets from "
         "normalise(centroids) with a size that doubles when the centroid does, or set scale_rule = 'none' for rows "
         "without a scale",
@@ -239,26 +234,25 @@ def _promises(divergence: Divergence, outputs: SimpleNamespace, C: FloatArray) -
     if divergence.fixed_weights:
         other = divergence.weight(2 * outputs.scale + 1, terms)
         yield close(other, outputs.weight), "promises fixed_weights, and its weight depends on the scale"
-    if divergence.score_weights:
-        right = np.maximum(best, 0.0)
-        yield close(outputs.weight, right), "promises score_weights, and its weight is not the best score"
+    scored = not divergence.score_weights or close(outputs.weight, np.maximum(best, 0.0))
+    yield scored, "promises score_weights, and its weight is not the best score"
     if divergence.fixed_scales:
         yield divergence.fixed_weights, "promises fixed_scales, which need fixed_weights"
         other = divergence.scale(best - 1, terms)
         yield close(other, outputs.scale), "promises fixed_scales, and its scale depends on the score"
         value = divergence.objective(C, np.ones(N_CENTROIDS), np.nan, 0.0)
         yield not np.isnan(value), "promises fixed_scales, and its objective depends on the loss"
-    if divergence.moves is not None:
-        yield divergence.fixed_weights, "has moves, which need fixed_weights"
-    form = divergence.template_form
-    if form is not None:
+    yield divergence.moves is None or divergence.fixed_weights, "has moves, which need fixed_weights"
+    if (form := divergence.template_form) is not None:
         yield form.smoothing > 0 or not form.logarithms, f"promises {form}, and logarithms need a smoothing"
-        shares = C / outputs.size[:, None]
-        expected = np.log(shares + form.smoothing) if form.logarithms else shares
-        same = outputs.offsets is None and close(outputs.templates, expected)
-        same = same and np.array_equal(divergence.templates_at(C[:, :1], outputs.size), outputs.templates[:, :1])
-        one_entry = np.eye(1, C.shape[1])
-        same = same and bool((np.abs(C).max(axis=1) <= outputs.size).all() and divergence.size(one_entry)[0] >= 1)
+        shares, B = C / outputs.size[:, None], outputs.templates
+        same = (
+            outputs.offsets is None
+            and close(B, np.log(shares + form.smoothing) if form.logarithms else shares)
+            and np.array_equal(divergence.templates_at(C[:, :1], outputs.size), B[:, :1])
+            and bool((np.abs(C).max(axis=1) <= outputs.size).all())
+            and divergence.size(np.eye(1, C.shape[1]))[0] >= 1
+        )
         yield same, f"promises {form}, and its templates, templates_at, offsets or size are different"
 
 
@@ -266,18 +260,17 @@ def _zeros(divergence: Divergence, X: FloatArray, C: FloatArray) -> Claims:
     """Zeros in rows and centroids give numbers; a zero in a centroid may cost infinity."""
     if divergence.domain == "positive":
         return
-    outputs = outputs_of(divergence, *(np.where(np.eye(*each.shape), 0.0, each) for each in (X, C)))
+    X, C = (np.where(np.eye(*each.shape), 0.0, each) for each in (X, C))
+    outputs = outputs_of(divergence, X, C)
     finite = bool(np.isfinite(outputs.constant).all())
     yield finite, "has a constant that is not finite for rows with zeros, which its domain includes"
     for name, values in (("templates", outputs.templates), ("offsets", outputs.offsets)):
         yield values is None or bool((values < np.inf).all()), f"has {name} of NaN or ∞ for centroids with zeros"
-    S, empty = np.where(np.eye(*C.shape), 0.0, C), np.zeros((1, C.shape[1]))
+    ones, empty = np.ones(N_CENTROIDS), np.zeros((1, C.shape[1]))
     with np.errstate(all="ignore"):
-        centers = divergence.centers(S, np.ones(N_CENTROIDS))
-        value = divergence.objective(S, np.ones(N_CENTROIDS), 0.0, 0.0)
-        without_rows = divergence.objective(empty, empty[:, 0], 0.0, 0.0)
-    known = not (np.isnan(centers).any() or np.isnan(value) or np.isnan(without_rows))
-    yield known, "has centers or an objective of NaN for sums with zeros or an empty cluster: use divide"
+        values = divergence.objective(C, ones, 0.0, 0.0), divergence.objective(empty, empty[:, 0], 0.0, 0.0)
+        unknown = np.isnan(divergence.centers(C, ones)).any() or np.isnan(values).any()
+    yield not unknown, "has centers or an objective of NaN for sums with zeros or an empty cluster: use divide"
 
 
 def close(a: Any, b: Any) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,35 +52,20 @@ class Clusters(NamedTuple):
     sums: Callable[[], FloatArray]  # computes Σ weights·x by label from the labels. → (p, k)
 
 
-class Frozen(Protocol):
-    """Rows that are all tried against the sums of the clusters as they are, in the memory of a backend."""
-
-    sums: FloatArray  # (k, p) S, the sums of the weighted rows of each cluster
-    labels: Array  # (n,) cluster of each row
-
-    @property
-    def masses(self) -> FloatArray: ...  # (n,) Σ_j x_j of each weighted row
-
-    @property
-    def squares(self) -> FloatArray: ...  # (n,) ‖x‖² of each weighted row
-
-    def products(self) -> FloatArray:
-        """⟨x_i, S_c⟩. → (n, k)"""
-        ...
-
-    def rises(self) -> FloatArray:
-        """Σ_j f(S_cj + x_ij) − f(S_cj) with f(t) = t log t; for the own cluster, S without the row. → (n, k)"""
-        ...
-
-
 class Moves(ABC):
-    """The moves of one divergence."""
+    """The moves of one divergence.
+
+    :meth:`costs` and :meth:`gaining` try all rows against the sums as they are. ``frozen`` has these rows in the memory
+    of a backend: ``sums`` (k, p) by cluster, ``labels``, the ``masses`` Σ_j x_j and ``squares`` ‖x‖² of the weighted
+    rows, and functions ``products`` and ``rises``. → (n, k): ⟨x_i, S_c⟩, and Σ_j f(S_cj + x_ij) − f(S_cj) with
+    f(t) = t log t, for the own cluster with S without the row.
+    """
 
     @abstractmethod
-    def costs(self, frozen: Frozen) -> FloatArray:
+    def costs(self, frozen: Any) -> FloatArray:
         """The cost of adding each row to each cluster; for its own cluster, of adding it again. → (n, k)"""
 
-    def gaining(self, frozen: Frozen) -> Array:
+    def gaining(self, frozen: Any) -> Array:
         """Which rows cost less in another cluster than in their own, by more than rounding. → (n,) bool"""
         from onmf.kernels.hartigan import MIN_GAIN  # numba takes long to import
 
@@ -98,69 +83,49 @@ class Moves(ABC):
         """A function that sweeps over rows and updates these clusters."""
 
 
-class Counts(NamedTuple):
-    """Rows of counts in the order in which sweeps read them, with tables of t log t and its differences."""
-
-    bounds: Array
-    ones: Array
-    features: Array
-    counts: Array
-    powers: FloatArray
-    steps: FloatArray
-
-
 @dataclass(frozen=True)
 class EntropyMoves(Moves):
     """Moves under Kullback–Leibler: with tables if all entries are small integers, else with logarithms."""
 
-    def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Counts | None:
+    def shared(self, entries: Entries, weights: FloatArray, total: Callable[[], FloatArray]) -> Any:
+        """Counts as ones_first orders them, with tables of t log t and its differences; None for other numbers."""
         from onmf.kernels.hartigan import ones_first  # numba takes long to import
         from onmf.kernels.steps import total_if_whole
 
-        indptr, indices, data, dense = entries
-        n, largest = len(weights), total().max()
-        whole = all(np.isfinite(total_if_whole(values, 0, len(values))) for values in (data, weights))
+        n, m, largest = len(weights), len(entries.data), total().max()
+        whole = all(np.isfinite(total_if_whole(values, 0, len(values))) for values in (entries.data, weights))
         if not whole or largest > LARGEST_TABLE:
             return None
         bounds, ones = np.empty(n + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
-        features, counts = np.empty(len(data), dtype=np.uint32), np.empty(len(data), dtype=np.uint32)
-        ones_first(indptr, indices, data, dense, weights, bounds, ones, features, counts)
+        stored = bounds, ones, np.empty(m, dtype=np.uint32), np.empty(m, dtype=np.uint32)
+        ones_first(entries, weights, *stored)
         t = np.arange(largest + 3)
         logs = np.log(np.maximum(t, 1))
         steps = t[:-1] * np.log1p(1 / np.maximum(t[:-1], 1)) + logs[1:]
-        return Counts(bounds, ones, features, counts, t * logs, steps)
+        return stored, t * logs, steps
 
-    def costs(self, frozen: Frozen) -> FloatArray:
+    def costs(self, frozen: Any) -> FloatArray:
         totals, masses = frozen.sums.sum(axis=1)[None, :], frozen.masses[:, None]
         without = np.where(_own(frozen), np.maximum(totals - masses, 0.0), totals)
         return _rise(without, masses) - frozen.rises()
 
-    def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Counts | None) -> Sweep:
-        from onmf.kernels import hartigan
+    def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: Any) -> Sweep:
+        from onmf.kernels.hartigan import sweep_counts
 
         labels, sizes, sums = clusters
         if shared is None:
-
-            def sweep(rows: Array, margins: FloatArray) -> tuple[int, float]:
-                # Computed again for each sweep, because rounding errors add up in them.
-                S = sums()
-                T = S.sum(axis=0)
-                return hartigan.sweep_entropy(*entries, weights, rows, labels, S, T, sizes, margins)
-
-            return sweep
+            return _sweep(entries, weights, clusters, lengths=False)
+        stored, powers, steps = shared
         S = sums().astype(np.uint32)
-        slopes = shared.steps[S]
-        T = S.sum(axis=0, dtype=np.int64)
-        return lambda rows, margins: hartigan.sweep_counts(
-            *shared[:4], rows, labels, S, slopes, T, sizes, *shared[4:], margins
-        )
+        slopes, T = steps[S], S.sum(axis=0, dtype=np.int64)
+        return lambda rows, margins: sweep_counts(stored, powers, steps, rows, labels, S, slopes, T, sizes, margins)
 
 
 @dataclass(frozen=True)
 class LengthMoves(Moves):
     """Moves under the cosine."""
 
-    def costs(self, frozen: Frozen) -> FloatArray:
+    def costs(self, frozen: Any) -> FloatArray:
         lengths, added = np.square(frozen.sums).sum(axis=1)[None, :], frozen.squares[:, None]
         twice = 2.0 * frozen.products()
         own = _own(frozen)
@@ -169,20 +134,22 @@ class LengthMoves(Moves):
         return np.sqrt(less) - np.sqrt(more)
 
     def sweep(self, entries: Entries, weights: FloatArray, clusters: Clusters, shared: None) -> Sweep:
-        from onmf.kernels.hartigan import sweep_length
-
-        labels, sizes, sums = clusters
-
-        def sweep(rows: Array, margins: FloatArray) -> tuple[int, float]:
-            # Computed again for each sweep, because rounding errors add up in them.
-            S = sums()
-            squares = np.square(S).sum(axis=0)
-            return sweep_length(*entries, weights, rows, labels, S, squares, sizes, margins)
-
-        return sweep
+        return _sweep(entries, weights, clusters, lengths=True)
 
 
-def _own(frozen: Frozen) -> Array:
+def _sweep(entries: Entries, weights: FloatArray, clusters: Clusters, lengths: bool) -> Sweep:
+    """A sweep that computes the sums of the clusters again each time, because rounding errors add up in them."""
+    from onmf.kernels.hartigan import sweep
+
+    def sweep_once(rows: Array, margins: FloatArray) -> tuple[int, float]:
+        S = clusters.sums()
+        totals = (np.square(S) if lengths else S).sum(axis=0)
+        return sweep(entries, weights, lengths, rows, clusters.labels, S, totals, clusters.sizes, margins)
+
+    return sweep_once
+
+
+def _own(frozen: Any) -> Array:
     """Which cluster is the own one of each row. → (n, k) bool"""
     own: Array = frozen.labels[:, None] == np.arange(len(frozen.sums), like=frozen.sums)
     return own

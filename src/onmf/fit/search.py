@@ -67,7 +67,7 @@ class Search:
         from onmf import kernels  # numba takes long to import, and most imports of onmf need no kernel
 
         sums = np.zeros((self.n_features, k))
-        kernels.sum_rows(*self.entries, self.weights, np.arange(len(labels)) if rows is None else rows, labels, sums)
+        kernels.sum_rows(self.entries, self.weights, np.arange(len(labels)) if rows is None else rows, labels, sums)
         return sums
 
     def values(self, sums: FloatArray) -> list[float]:

@@ -20,10 +20,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 try:
     import fcntl
@@ -51,8 +52,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, replace: bo
     if mode is not None and not stat.S_ISREG(mode):
         content = io.BytesIO()
         write(content)
-        with open(path, "wb") as sink:
-            sink.write(content.getvalue())
+        Path(path).write_bytes(content.getvalue())
         return
     path = Path(os.path.realpath(path))
     if TEMPORARY.fullmatch(path.parent.name):  # the folder is renamed as a whole, and this file with it
@@ -111,10 +111,9 @@ def whole_folder(path: Path, *, force: bool = False, ours: Collection[str] = ())
             raise busy
         new.old_inode = inode if filled else None
         yield new.path
-        for entry in new.path.iterdir():
-            if entry.is_file():
-                with entry.open("rb+") as file:
-                    _flush(file.fileno())
+        for entry in filter(Path.is_file, new.path.iterdir()):
+            with entry.open("rb+") as file:
+                _flush(file.fileno())
         new.rename_folder()
 
 
@@ -129,12 +128,11 @@ def scratch_folder(path: Path) -> Iterator[Path]:
         yield new.path
 
 
-class _Unfinished:
+class _Unfinished(AbstractContextManager["_Unfinished"]):
     """A file or folder under its temporary name, from before it is created until it is renamed or removed.
 
     An interrupt may come between any two instructions. So :meth:`discard` needs only what is known before anything is
-    created, and reads the rest from the disk. ``ours`` has the patterns of the files that an old folder may hold if it
-    is to be replaced.
+    created, and reads the rest from the disk. An old folder is replaced if all its files match a pattern in ``ours``.
     """
 
     def __init__(self, target: Path, ours: Collection[str] = ()) -> None:
@@ -144,10 +142,7 @@ class _Unfinished:
         self.inode: int | None = None
         self.old_inode: int | None = None
         self._choose_name()
-        _unfinished.append(self)
-
-    def __enter__(self) -> Self:
-        return self
+        _unfinished.add(self)
 
     def __exit__(self, *_: object) -> None:
         self.discard()
@@ -180,15 +175,11 @@ class _Unfinished:
     def _release(self) -> None:
         for handle in self.handles:  # an interrupt may come before they are closed, and a forked child may have copies
             fcntl.flock(handle, fcntl.LOCK_UN)
-        handles, self.handles = self.handles, []
-        for handle in handles:
-            os.close(handle)
+        while self.handles:
+            os.close(self.handles.pop())
 
     def rename_folder(self) -> None:
-        """Give the folder its final name, which is free or belongs to an empty folder or to the old folder.
-
-        Otherwise the folder gets another name, and the error says which.
-        """
+        """Give the folder its final name, if that is free or names an empty folder or the old one; else another."""
         try:
             if self.old_inode is None or not self.target.exists():
                 if os.name == "nt":  # Windows does not rename a folder onto another, not even onto an empty one
@@ -226,11 +217,10 @@ class _Unfinished:
                 elif path.exists():  # another program changed the old folder just before it was replaced
                     _rename_to_free_name(path, self.target)
         self._release()
-        if self in _unfinished:
-            _unfinished.remove(self)
+        _unfinished.discard(self)
 
 
-_unfinished: list[_Unfinished] = []
+_unfinished: set[_Unfinished] = set()
 
 
 @atexit.register
@@ -243,8 +233,7 @@ def discard_unfinished() -> None:
 def _remove_leftovers(target: Path, ours: Collection[str] | None = None) -> bool:
     """Remove what killed processes left beside a target. → whether a live process is writing to the target
 
-    ``ours`` has the patterns of the files that a leftover folder may hold; a folder with other files is left alone.
-    Without it, the target is a file.
+    A leftover folder goes if all its files match a pattern in ``ours``. Without patterns, the target is a file.
     """
     pattern = re.compile(rf"\.{re.escape(target.name)}{re.escape(MARK)}[0-9a-f]{{16}}(\.old)?")
     try:
@@ -292,30 +281,26 @@ def _rename_new(source: Path, target: Path) -> None:
         if not os.path.lexists(target):
             os.rename(source, target)
             return
-    result = _rename_to_free_name(source, target)
     raise FileExistsError(
-        f"{target} was written by another program while this ran and was left as it is. The result is in {result}."
+        f"{target} was written by another program while this ran and was left as it is. The result is in "
+        f"{_rename_to_free_name(source, target)}."
     )
 
 
 def _rename_to_free_name(source: Path, target: Path) -> Path:
     """Rename to the first free one of ``NAME-2``, ``NAME-3``, …"""
-    number = 2
-    while os.path.lexists(free := target.with_name(f"{target.stem}-{number}{target.suffix}")):
-        number += 1
-    os.rename(source, free)
-    return free
+    names = (target.with_name(f"{target.stem}-{number}{target.suffix}") for number in count(2))
+    return source.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two names in one step; False if the system or the file system cannot."""
-    names = os.fsencode(one), os.fsencode(other)
+    first, second = os.fsencode(one), os.fsencode(other)
     try:
         library = ctypes.CDLL(None)
         if sys.platform == "darwin":
-            return bool(library.renamex_np(*names, 2) == 0)  # RENAME_SWAP
-        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-        return bool(library.renameat2(here, names[0], here, names[1], swap) == 0)
+            return bool(library.renamex_np(first, second, 2) == 0)  # RENAME_SWAP
+        return bool(library.renameat2(-100, first, -100, second, 2) == 0)  # AT_FDCWD twice, RENAME_EXCHANGE
     except (AttributeError, OSError, TypeError):
         return False
 

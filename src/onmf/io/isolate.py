@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -45,6 +45,7 @@ ERRORS: dict[str, type[Exception]] = {
     for error in (
         *(ValueError, TypeError, KeyError, IndexError, LookupError, OSError, EOFError, ImportError),
         *(AttributeError, ArithmeticError, NotImplementedError, RuntimeError, AssertionError, FileNotFoundError),
+        MemoryError,
     )
 }
 """Errors that an answer may name. The worker sends a name only, so it cannot make the parent call anything else."""
@@ -54,12 +55,11 @@ class ReaderEnded(ValueError):
     """The worker crashed or exceeded its limit of time or memory. The message names the file."""
 
 
-class Isolated:
+class Isolated(AbstractContextManager["Isolated"]):
     """A worker process that calls functions, one at a time. It starts at the first call and ends with this object.
 
-    ``name`` is the file, for error messages. ``memory`` is what the worker may use in addition to its libraries, and
-    what an answer may hold, in bytes. On systems without such a limit (Windows, macOS), only the answer is limited.
-    ``seconds`` is the time limit of a call, and ``environment`` has further environment variables for the worker.
+    ``name`` is the file, for messages. ``memory`` is what the worker may use beside its libraries, and what an answer
+    may hold, in bytes; on Windows and macOS only the answer is limited. ``seconds`` is the time limit of a call.
     """
 
     def __init__(self, name: str, *, memory: int, seconds: float, environment: Mapping[str, str] | None = None) -> None:
@@ -86,20 +86,15 @@ class Isolated:
         options: dict[str, Any] = {key: vars(self)[key] for key in ("memory", "seconds", "environment")}
         return partial(Isolated, self.name, **options), ()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._end()
 
     def __call__(self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-        """Call a function in the worker, with JSON values as arguments.
+        """Call a function in the worker, with JSON values as arguments. ``seconds`` may shorten the time limit.
 
         The function is of a module that imports nothing of this package. It returns None, numbers, strings, arrays of
-        numbers, or lists and dicts of these; tuples arrive as lists. ``seconds`` may shorten the time limit.
-
-        Raises :class:`ReaderEnded` if the worker crashed or exceeded its limit of time or memory. An exception of the
-        function itself is raised as the nearest built-in exception.
+        numbers, or lists and dicts of these; tuples arrive as lists. Its own exceptions are raised as the nearest
+        built-in ones, and :class:`ReaderEnded` if the worker crashed or exceeded its limit of time or memory.
         """
         if os.getpid() != self._owner:  # after a fork, the worker belongs to the parent
             self._reset()
@@ -127,12 +122,10 @@ class Isolated:
                 timer.cancel()
             if monotonic() >= deadline:  # the timer may have killed it just after its answer
                 self._end()
-        if "error" in answer:
-            kind, text = answer["error"]
-            if kind == "MemoryError":
-                raise self._too_large()
-            raise ERRORS.get(kind, ValueError)(text)
-        return answer["value"]
+        if "value" in answer:
+            return answer["value"]
+        kind, text = answer["error"]
+        raise self._too_large() if kind == "MemoryError" else ERRORS.get(kind, ValueError)(text)
 
     def close(self) -> None:
         """End the worker. The next call starts another."""
@@ -201,10 +194,7 @@ class Isolated:
         )
 
     def _crash_message(self, code: int) -> str:
-        try:
-            cause = signal.Signals(-code).name
-        except ValueError:
-            cause = f"exit status {code}"
+        cause = {-each: each.name for each in signal.Signals}.get(code, f"exit status {code}")
         if cause == "SIGKILL":
             return f"The system killed the reader of {self.name} ({cause}), probably for lack of memory: free some."
         return f"{self.name} is damaged: reading it crashed the reader ({cause}). Save it again, or get another copy."
@@ -276,8 +266,6 @@ def _answer(request: dict[str, Any]) -> tuple[str, list[Any]]:
     try:
         function = getattr(_module(request["file"]), request["function"])
         return json.dumps({"value": function(*request["arguments"])}, default=encode), arrays
-    except MemoryError:
-        return json.dumps({"error": ["MemoryError", ""]}), []
     except Exception as error:
         kind = next((cls.__name__ for cls in type(error).__mro__ if cls.__name__ in ERRORS), "ValueError")
         text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)

@@ -6,8 +6,10 @@ nothing from onmf. AnnData files are read with h5py and zarr, because importing 
 reading 500 MB.
 """
 
+import gzip
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import ceil, prod
 from typing import Any, Literal
 
@@ -29,11 +31,7 @@ TENX = {"barcodes", "data", "indices", "indptr", "shape"}  # members of a matrix
 
 
 def describe(path: str, kind: Kind, name: str) -> dict[str, Any]:
-    """Describe a matrix in a file without reading its entries.
-
-    Returns its ``shape`` and ``dtype``, the bytes of its largest ``chunk``, the ``arrays`` of a sparse matrix, and
-    whether these are stored row by row (``by_rows``).
-    """
+    """Describe a matrix without its entries: shape, type, largest chunk in bytes, arrays if sparse, by rows or not."""
     with opened(path, kind) as file:
         matrix = take(file, name)
         if not hasattr(matrix, "keys"):
@@ -59,10 +57,7 @@ def describe(path: str, kind: Kind, name: str) -> dict[str, Any]:
 
 
 def read(path: str, kind: Kind, *slices: tuple[str, int, int] | tuple[str, int, int, int]) -> list[Any]:
-    """Read parts of arrays: for each (name, start, stop), the entries or rows from start to before stop.
-
-    With a 1 as fourth number, these are columns.
-    """
+    """Read entries or rows of arrays: for each (name, start, stop), from start to before stop; (…, 1) are columns."""
     with opened(path, kind) as file:
         parts = []
         for name, start, stop, *axis in slices:
@@ -161,10 +156,6 @@ def as_text(value: Any) -> str | None:
 
 def load_market(path: str, limit: int) -> list[Any]:
     """Read a matrix as shape, values, rows and columns, if the sizes in its header take at most ``limit`` bytes."""
-    import gzip
-    import re
-    from contextlib import nullcontext
-
     from scipy.io import mminfo, mmread
     from scipy.sparse import coo_array
     from threadpoolctl import threadpool_limits
@@ -258,10 +249,7 @@ def find(group: Any, name: str) -> Any:
 
 
 def about(array: Any, texts: bool = False) -> dict[str, Any]:
-    """Return shape, type and bytes of a chunk of an array; refuse one with entries in another file, or other codecs.
-
-    ``texts`` allows the codecs of texts, too.
-    """
+    """Return shape, type and bytes of a chunk of an array; refuse one with entries in another file, or other codecs."""
     if hasattr(array, "keys"):
         raise ValueError("it is a group: expected an array.")
     if getattr(array, "is_virtual", False) or getattr(array, "external", None):

@@ -51,10 +51,7 @@ def check_growth(name: str, grown: int, length: int) -> None:
 
 
 def check_shape(name: str, rows: int, columns: int, length: int) -> None:
-    """Refuse a matrix that claims more rows or columns than a file of ``length`` bytes can fill.
-
-    Empty rows and columns cost memory, too.
-    """
+    """Refuse a matrix with more rows or columns, which cost memory even if empty, than ``length`` bytes can fill."""
     if rows < 0 or columns < 0:
         raise ValueError(f"{name} says that it has {rows} rows and {columns} columns.")
     if 8 * max(rows, columns) > most(length):
@@ -85,14 +82,10 @@ def npy_header(file: IO[bytes], length: int) -> tuple[tuple[int, ...], bool, np.
 
 
 class Bounded(io.RawIOBase):
-    """A decompressed stream that raises once its output is too large for the ``length()`` bytes read so far.
-
-    ``inner`` is the decompressor, and ``name`` the file for error messages.
-    """
+    """What a decompressor gives; raises once that is too large for the ``length()`` bytes read so far."""
 
     def __init__(self, inner: IO[bytes], name: str, length: Callable[[], int]) -> None:
-        self.inner, self.name, self.length = inner, name, length
-        self.count = 0
+        self.inner, self.name, self.length, self.count = inner, name, length, 0
 
     def readable(self) -> bool:
         return True

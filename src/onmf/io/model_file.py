@@ -7,7 +7,6 @@ used, and everything in a model before it is written. The page docs/explanation/
 readers in other languages.
 """
 
-import hashlib
 import io
 import json
 import math
@@ -19,6 +18,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from hashlib import sha256
 from inspect import isabstract, signature
 from pathlib import Path
 from typing import IO, Any
@@ -36,27 +36,12 @@ from onmf.divergence import NAMES as DIVERGENCES
 from onmf.divergence import Array, Bregman, Convex, Divergence
 from onmf.divergence.consistency import check_consistent
 from onmf.fit import STARTS, Agreement, Clustering
+from onmf.io import rules
 from onmf.kinds import get_kind
 
 from .files import write_whole
 from .limits import npy_header
-from .rules import (
-    FLAG,
-    NULL,
-    STRING,
-    Rule,
-    abbreviate,
-    array,
-    check,
-    either,
-    integer,
-    number,
-    of_type,
-    one_of,
-    optional,
-    require,
-    strings,
-)
+from .rules import abbreviate, check, require
 
 FORMAT, VERSION = "an onmf model", 1
 
@@ -66,51 +51,47 @@ MOST_MEMBERS = 1000
 LARGEST_METADATA = 1 << 24
 DEEPEST = 100  # levels of nesting that JSON may have; recursion to this depth is safe
 
+# Attributes of a clustering that are arrays of the file, and those that are values in its metadata
 ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows")
-"""Attributes of a clustering that are arrays of the file."""
-
 NUMBERS = ("objective", "n_iter", "stop_reason", "n_filled", "n_sweeps")
-"""Attributes of a clustering that are values in the metadata of the file."""
 
-MATRIX = Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
+MATRIX = rules.Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
 FLOATS, INTEGERS = ("float32", "float64"), ("int32", "int64")
-SETTING = either(STRING, FLAG, NULL, number(), of_type(list, "a list"))  # a field of a user's divergence
+SETTING = rules.either(
+    rules.STRING, rules.FLAG, rules.NULL, rules.number(), rules.of_type(list, "a list")
+)  # a field of a user's divergence
 
-PARAMETERS: dict[str, Rule] = {
-    "n_clusters": integer(1),
-    "beta_loss": either(one_of(*DIVERGENCES), number(), of_type(Divergence, "a divergence")),
-    "init": either(one_of(*STARTS), MATRIX),
-    "n_init": integer(1),
-    "max_iter": integer(1),
-    "tol": number(0),
-    "refine": one_of(None, "local-search"),
-    "n_consensus": integer(1),
-    "smoothing": number(0),
-    "engine": one_of(*ENGINES),
-    "n_threads": either(NULL, integer(1, 1024)),
-    "random_state": either(NULL, integer(0, 2**32 - 1)),
-    "forgetting": number(0, 1),
-    "sparse_output": FLAG,
-    "verbose": either(integer(), FLAG),
+PARAMETERS: dict[str, rules.Rule] = {
+    "n_clusters": rules.integer(1),
+    "beta_loss": rules.either(rules.one_of(*DIVERGENCES), rules.number(), rules.of_type(Divergence, "a divergence")),
+    "init": rules.either(rules.one_of(*STARTS), MATRIX),
+    "n_init": rules.integer(1),
+    "max_iter": rules.integer(1),
+    "tol": rules.number(0),
+    "refine": rules.one_of(None, "local-search"),
+    "n_consensus": rules.integer(1),
+    "smoothing": rules.number(0),
+    "engine": rules.one_of(*ENGINES),
+    "n_threads": rules.either(rules.NULL, rules.integer(1, 1024)),
+    "random_state": rules.either(rules.NULL, rules.integer(0, 2**32 - 1)),
+    "forgetting": rules.number(0, 1),
+    "sparse_output": rules.FLAG,
+    "verbose": rules.either(rules.integer(), rules.FLAG),
 }
 """Parameters of the estimator. Those that a file does not name have their defaults."""
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The contents of a model file: everything that a fitted estimator needs.
-
-    ``extra`` has the ``"kind"`` of data, and further parts by name; ``provenance`` the date and the versions with which
-    the file was written.
-    """
+    """The contents of a model file: everything that a fitted estimator needs."""
 
     parameters: dict[str, Any]
     divergence: Divergence
     clustering: Clustering
     engine: str
     feature_names: list[str] | None
-    extra: dict[str, Any]
-    provenance: dict[str, Any]
+    extra: dict[str, Any]  # the "kind" of data, and further parts by name
+    provenance: dict[str, Any]  # the date, and the versions with which the file was written
 
 
 class Refused(ValueError):
@@ -127,11 +108,7 @@ def damaged(path: Any, what: object) -> ValueError:
 
 
 def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
-    """Write a model file, whole or not at all.
-
-    Parameters that are code (a callable ``init``, an unregistered divergence, a random state object) are refused,
-    because the file holds no code.
-    """
+    """Write a model file, whole or not at all. Parameters that are code, such as a callable ``init``, are refused."""
     clustering, agreement = saved.clustering, saved.clustering.agreement
     arrays = {name: getattr(clustering, name) for name in ARRAYS}
     arrays["agreement"] = None if agreement is None else agreement.rows
@@ -166,7 +143,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
     members |= {f"parts/{name}.json": _json_bytes(name, part) for name, part in parts.items()}
     for name in members:
         require(is_member(name), f"{name!r} is not a valid name for a part: use letters, digits, '_', '-' and '.'.")
-    listed = {name: {"bytes": len(data), "sha256": _checksum(data)} for name, data in members.items()}
+    listed = {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in members.items()}
     metadata = {"format": FORMAT, "format_version": VERSION, **metadata, "members": listed}
 
     def write(file: IO[bytes]) -> None:
@@ -178,10 +155,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a file that :func:`write_model` wrote; see :func:`onmf.load`.
-
-    Raises :class:`Refused` if the file is of another format or of a newer version, damaged, or malicious.
-    """
+    """Read a file that :func:`write_model` wrote. Raises :class:`Refused` if it is another, newer, or damaged."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not {FORMAT}: name a file.")
@@ -192,18 +166,15 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             contents = _contents(archive, path)
+        return _model(*contents)
     except Refused:
         raise
-    except ValueError as error:
-        raise damaged(path, error) from error
-    except Exception as error:  # zipfile may raise anything
-        raise Refused(f"{path} is not {FORMAT}, or is damaged: {_reason(error)}.") from error
-    try:
-        return _model(*contents)
     except Unregistered as error:
         raise Refused(f"{path} cannot be loaded: {error}") from error
     except ValueError as error:
         raise damaged(path, error) from error
+    except Exception as error:  # zipfile may raise anything
+        raise Refused(f"{path} is not {FORMAT}, or is damaged: {_reason(error)}.") from error
 
 
 def _contents(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str, Any]]:
@@ -225,12 +196,11 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dic
     if metadata.get("format") != FORMAT:
         raise foreign
     written = metadata.get("format_version")
-    require(integer(1).fits(written), "it does not state its format version")
+    require(rules.integer(1).fits(written), "it does not state its format version")
     if written > VERSION:
-        newer = str(metadata.get("onmf_version", "unknown"))[:20]
         raise Refused(
-            f"{path} was written by a newer onmf ({newer}, format {written}); this one reads up to format {VERSION}: "
-            "upgrade onmf."
+            f"{path} was written by a newer onmf ({str(metadata.get('onmf_version', 'unknown'))[:20]}, format "
+            f"{written}); this one reads up to format {VERSION}: upgrade onmf."
         )
     listed = metadata.pop("members", None)
     complete = isinstance(listed, dict) and set(listed) == set(lengths) - {METADATA}
@@ -240,7 +210,7 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dic
         as_listed = isinstance(expected, dict) and expected.get("bytes") == lengths[name]
         require(as_listed, f"the length of {name} differs from the one in its {METADATA}")
         data = archive.read(name)
-        require(_checksum(data) == expected.get("sha256"), f"the checksum of {name} is wrong")
+        require(sha256(data).hexdigest() == expected.get("sha256"), f"the checksum of {name} is wrong")
         folder, short = name.rsplit(".", 1)[0].split("/")
         found[folder][short] = _parse(name, data)
     return metadata, found["arrays"], found["parts"]
@@ -268,10 +238,9 @@ def _parse_array(data: bytes) -> Array:
     buffer = io.BytesIO(data)
     shape, fortran_order, dtype = npy_header(buffer, len(data))
     require(dtype.kind in "biuf" and not fortran_order, "it holds something other than plain numbers")
-    start = buffer.tell()
-    exact = math.prod(shape) * dtype.itemsize == len(data) - start
+    exact = math.prod(shape) * dtype.itemsize == len(data) - buffer.tell()
     require(exact, f"it claims the shape {str(shape)[:80]}, which its length contradicts")
-    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    return np.frombuffer(data, dtype, offset=buffer.tell()).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def _json_bytes(name: str, value: Any) -> bytes:
@@ -283,9 +252,9 @@ def _json_bytes(name: str, value: Any) -> bytes:
     try:
         data = json.dumps(value, ensure_ascii=False, indent=1, default=plain).encode()
         _json(data)  # do not write what could not be read back
+        return data
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} cannot be stored as JSON: {_reason(error)}.") from error
-    return data
 
 
 def _json(data: bytes) -> Any:
@@ -307,10 +276,6 @@ def _json(data: bytes) -> Any:
     raise ValueError(f"it is nested more than {DEEPEST} levels deep")
 
 
-def _checksum(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def _reason(error: object) -> str:
     """The message of an error on one line, without its full stop."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
@@ -324,45 +289,48 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
     require(k > 0 and p > 0, "it has no centroids")
     check(
         {
-            "centroids": array(FLOATS, k, p),
-            "masses": array(FLOATS, k),
-            "labels": array(INTEGERS, n, low=0, high=k - 1),
-            "scales": array(FLOATS, n),
-            "margins": optional(array(FLOATS, n, low=-np.inf, high=np.inf)),
-            "agreement": optional(array(FLOATS, n)),
-            "init_rows": optional(array(INTEGERS, k, low=0, high=2**53)),
-            "history.moved": optional(array(FLOATS + INTEGERS, None, low=0, high=2**53)),
+            "centroids": rules.array(FLOATS, k, p),
+            "masses": rules.array(FLOATS, k),
+            "labels": rules.array(INTEGERS, n, low=0, high=k - 1),
+            "scales": rules.array(FLOATS, n),
+            "margins": rules.optional(rules.array(FLOATS, n, low=-np.inf, high=np.inf)),
+            "agreement": rules.optional(rules.array(FLOATS, n)),
+            "init_rows": rules.optional(rules.array(INTEGERS, k, low=0, high=2**53)),
+            "history.moved": rules.optional(rules.array(FLOATS + INTEGERS, None, low=0, high=2**53)),
         },
         arrays,
     )
     for name, values in arrays.items():
         require(values.ndim == 1 or not name.startswith("history."), f"its {name} is not a list of numbers")
-    check(dict.fromkeys(("parameters", "divergence", "fitted", "provenance"), of_type(dict, "a JSON object")), metadata)
-    check({"kind": STRING}, metadata)
+    check(
+        dict.fromkeys(("parameters", "divergence", "fitted", "provenance"), rules.of_type(dict, "a JSON object")),
+        metadata,
+    )
+    check({"kind": rules.STRING}, metadata)
     divergence = _decode_divergence(metadata["divergence"])
     check_consistent(divergence, p)
     _check_centroids(divergence, arrays["centroids"], arrays["masses"])
     parameters = {name: _decode(name, value, arrays) for name, value in metadata["parameters"].items()}
-    check({name: optional(rule) for name, rule in PARAMETERS.items()}, parameters, "parameter ", closed=True)
+    check({name: rules.optional(rule) for name, rule in PARAMETERS.items()}, parameters, "parameter ", closed=True)
     fitted = metadata["fitted"]
     check(
         {
-            "objective": number(infinite=True),
-            "n_iter": integer(),
-            "stop_reason": STRING,
-            "n_filled": integer(0, k),
-            "n_sweeps": integer(),
-            "agreement": either(NULL, number()),
-            "engine": STRING,
+            "objective": rules.number(infinite=True),
+            "n_iter": rules.integer(),
+            "stop_reason": rules.STRING,
+            "n_filled": rules.integer(0, k),
+            "n_sweeps": rules.integer(),
+            "agreement": rules.either(rules.NULL, rules.number()),
+            "engine": rules.STRING,
         },
         fitted,
     )
     require(fitted["agreement"] is None or "agreement" in arrays, "'agreement' is missing")
-    check(dict.fromkeys(metadata["provenance"], STRING), metadata["provenance"], "provenance ")
+    check(dict.fromkeys(metadata["provenance"], rules.STRING), metadata["provenance"], "provenance ")
     extra = {**parts, **_named(arrays, "extra.")}
     require("kind" not in extra, "it has a part named 'kind'")
     names = extra.pop("feature_names_in", None)
-    require(names is None or strings(p).fits(names), "its feature names do not match its centroids")
+    require(names is None or rules.strings(p).fits(names), "its feature names do not match its centroids")
     check_parts(metadata["kind"], extra, k, p)
     clustering = Clustering(
         **{name: arrays.get(name) for name in ARRAYS},  # type: ignore[arg-type]
@@ -376,10 +344,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
 
 
 def check_parts(kind: str, parts: Mapping[str, Any], k: int, p: int) -> None:
-    """Refuse a model of a known kind, with k clusters and p features, whose parts are missing or wrong.
-
-    Other kinds may have any parts.
-    """
+    """Refuse a model of a known kind, with k clusters and p features, whose parts are missing or wrong."""
     known = get_kind(kind)
     check(known.rules(k, p), parts, "part ")
     known.check(parts)
@@ -387,12 +352,12 @@ def check_parts(kind: str, parts: Mapping[str, Any], k: int, p: int) -> None:
 
 def _check_centroids(divergence: Divergence, C: Array, masses: Array) -> None:
     """Refuse centroids with which no row can be compared, or whose sum overflows."""
-    signed = divergence.domain != "real" and bool((C < 0).any())
-    require(not signed, f"its centroids have negative entries, which {divergence.name} does not allow")
+    allowed = divergence.domain == "real" or (C >= 0).all()
+    require(allowed, f"its centroids have negative entries, which {divergence.name} does not allow")
     with np.errstate(all="ignore"):
-        finite = [np.isfinite(values).all() for values in (divergence.normalise(C), masses @ C)]
+        finite = np.isfinite(divergence.normalise(C)).all() and np.isfinite(masses @ C).all()
         comparable = (divergence.templates(C) < np.inf).all()  # -inf is fine: a zero entry may cost infinity
-    require(all(finite) and comparable, "its centroids are too large or too small to compute with")
+    require(finite and comparable, "its centroids are too large or too small to compute with")
 
 
 def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
@@ -472,7 +437,9 @@ def _decode_divergence(value: dict[str, Any]) -> Divergence:
         check(dict.fromkeys(taken, SETTING), values, f"{name} ", closed=True)
     else:
         fixed = [field.name for field in fields(kind) if not field.init]
-        check(dict.fromkeys([*taken, *fixed], either(number(), STRING)), values, f"{name} ", closed=True)
+        check(
+            dict.fromkeys([*taken, *fixed], rules.either(rules.number(), rules.STRING)), values, f"{name} ", closed=True
+        )
         values = {key: float(each) if isinstance(each, int) else each for key, each in values.items()}
     try:
         return kind(**{key: _tupled(values[key]) for key in taken})

@@ -24,17 +24,12 @@ def require(valid: object, message: str) -> None:
 
 
 def check(rules: Mapping[str, Rule], values: Mapping[str, Any], prefix: str = "", *, closed: bool = False) -> None:
-    """Refuse values that are missing or break their rule, and if ``closed`` those without a rule.
-
-    ``prefix`` goes before a name in the message.
-    """
+    """Refuse values that are missing or break their rule, and if ``closed`` those without one, named with a prefix."""
     if closed and (unknown := sorted(set(values) - set(rules))):
         raise ValueError(f"its {prefix}{unknown[0]} is {abbreviate(values[unknown[0]])}, not a known parameter")
     for name, rule in rules.items():
-        if name not in values:
-            if rule.required:
-                raise ValueError(f"{name!r} is missing")
-        elif not rule.fits(values[name]):
+        require(name in values or not rule.required, f"{name!r} is missing")
+        if name in values and not rule.fits(values[name]):
             raise ValueError(f"its {prefix}{name} is {abbreviate(values[name])}, not {rule.description}")
 
 
@@ -42,9 +37,8 @@ def number(low: float = -math.inf, high: float = math.inf, *, infinite: bool = F
     """A number in an interval, never NaN; finite unless ``infinite``."""
 
     def fits(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            return False
-        return abs(value) <= LARGEST or (infinite and isinstance(value, float))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        return is_number and (abs(value) <= LARGEST or (infinite and isinstance(value, float)))
 
     return Rule(fits, f"a number from {low:g} to {high:g}" if low > -math.inf else "a number")
 
@@ -74,9 +68,8 @@ def strings(length: int | None = None, *, distinct: bool = False) -> Rule:
     """A list of strings, of a given length if there is one."""
 
     def fits(value: Any) -> bool:
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            return False
-        return length in (None, len(value)) and not (distinct and len(set(value)) < len(value))
+        is_list = isinstance(value, list) and all(isinstance(text, str) for text in value)
+        return is_list and length in (None, len(value)) and not (distinct and len(set(value)) < len(value))
 
     return Rule(fits, f"a list of {'' if length is None else f'{length} '}{'different ' if distinct else ''}strings")
 
@@ -90,9 +83,10 @@ def json_object(rules: Mapping[str, Rule], *, closed: bool = False) -> Rule:
     """A JSON object whose values fit the rules; if ``closed``, it has no other values."""
 
     def fits(value: Any) -> bool:
-        if not isinstance(value, dict) or (closed and not set(value) <= set(rules)):
-            return False
-        return all(rule.fits(value[name]) if name in value else not rule.required for name, rule in rules.items())
+        known = isinstance(value, dict) and (not closed or set(value) <= set(rules))
+        return known and all(
+            rule.fits(value[name]) if name in value else not rule.required for name, rule in rules.items()
+        )
 
     members = "; ".join(f"{name}: {rule.description}" for name, rule in rules.items())
     return Rule(fits, f"a JSON object ({members})")
@@ -104,9 +98,8 @@ def array(types: tuple[str, ...], *shape: int | None, low: float = -LARGEST, hig
     def fits(value: Any) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.name not in types or value.ndim != len(shape):
             return False
-        if any(length not in (None, found) for length, found in zip(shape, value.shape, strict=True)):
-            return False
-        return not value.size or bool(low <= value.min().item() <= value.max().item() <= high)
+        fitting = all(length in (None, found) for length, found in zip(shape, value.shape, strict=True))
+        return fitting and (not value.size or low <= value.min().item() <= value.max().item() <= high)
 
     lengths = str(shape).replace("None", "any")
     span = "finite values" if (low, high) == (-LARGEST, LARGEST) else f"values from {low:g} to {high:g}"
@@ -115,9 +108,8 @@ def array(types: tuple[str, ...], *shape: int | None, low: float = -LARGEST, hig
 
 def is_array(value: Any, kinds: str) -> bool:
     """Whether a value is an array of the given dtype kinds, with floats small enough to be squared."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
-        return False
-    return bool((np.abs(value) < 1e100).all()) if value.dtype.kind == "f" else True
+    is_one = isinstance(value, np.ndarray) and value.dtype.kind in kinds
+    return is_one and (value.dtype.kind != "f" or bool((np.abs(value) < 1e100).all()))
 
 
 def abbreviate(value: Any) -> str:

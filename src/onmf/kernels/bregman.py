@@ -6,7 +6,8 @@ The first part needs the nonzeros of a row. The second is one function for each 
 coefficients on short panels of the logarithmic axis (:mod:`onmf.backend.curved`). So zeros cost nothing.
 
 ``phi`` says which function: a number is θ of the negative binomial, whose formulas are compiled into the kernels. A
-pair of integers are the addresses of φ' and φ'' of any other, which the kernels call.
+pair of integers are the addresses of φ' and φ'' of any other, which the kernels call. ``axis`` has the coefficients of
+Ψ, (panels, m, k), the width of a panel, and the number of the first one; entries are as in onmf.kernels.hartigan.
 
 Counts at given scales need few logarithms under the negative binomial: with d = θ / c, the first part of the score is
 −Σ_j x_j log(1 + d_kj / a_i). Small counts are exponents: the logarithm of a product of factors 1 + d / a replaces one
@@ -14,6 +15,7 @@ for each factor.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import exp, floor, log
 from typing import Any
 
@@ -68,31 +70,23 @@ def moment(mu: float, phi: Any) -> float:
     raise TypeError("moment is for compiled code: see moment_by_type.")
 
 
-@jit
-def negative_binomial_slope(mu: float, theta: float) -> float:
-    """φ'(μ) = −log(1 + θ / μ)."""
-    return -logarithm_of_one_plus(theta / mu)
+# Not strict: the arguments have annotations, those of a lambda none. A division by zero gives infinity.
+overload_dividing = partial(overload, strict=False, jit_options={"error_model": "numpy"})
 
 
-@jit
-def negative_binomial_moment(mu: float, theta: float) -> float:
-    """μ φ''(μ) = θ / (μ + θ)."""
-    return theta / (mu + theta)
-
-
-@overload(slope, strict=False)  # its arguments have annotations, those of a lambda none
+@overload_dividing(slope)
 def slope_by_type(mu: Any, phi: Any) -> Callable[..., float]:
     """The slope for this type of ``phi``."""
     if isinstance(phi, Float):
-        return lambda mu, phi: negative_binomial_slope(mu, phi)
+        return lambda mu, phi: -logarithm_of_one_plus(phi / mu)
     return lambda mu, phi: call(phi[0], mu)
 
 
-@overload(moment, strict=False)
+@overload_dividing(moment)
 def moment_by_type(mu: Any, phi: Any) -> Callable[..., float]:
     """The moment for this type of ``phi``."""
     if isinstance(phi, Float):
-        return lambda mu, phi: negative_binomial_moment(mu, phi)
+        return lambda mu, phi: phi / (mu + phi)
     return lambda mu, phi: mu * call(phi[1], mu) if mu > 0.0 else 0.0
 
 
@@ -127,32 +121,19 @@ def series(coefficients: Any, tau: float) -> float:
 
 
 @jit
-def series_at(
-    points: Any,  # IN (n,) of values log c
-    one: Any,  # IN (panels, m) coefficients of a function
-    other: Any,  # IN (panels, m) coefficients of another one
-    width: float,  # IN
-    first: int,  # IN
-    values: Any,  # OUT (n,)
-    other_values: Any,  # OUT (n,)
-) -> None:
-    """Two functions on the logarithmic axis at many points."""
+def series_at(points: Any, one: Any, other: Any, width: float, first: int, values: Any, other_values: Any) -> None:
+    """Two functions on the logarithmic axis, each with coefficients (panels, m), at points log c."""
     for i in range(len(points)):
         panel, tau = panel_of(points[i], width, first, len(one))
         values[i], other_values[i] = series(one[panel], tau), series(other[panel], tau)
 
 
 @jit
-def add_moments(
-    points: Any,  # IN (n,) of values log c; −∞ is skipped
-    weights: Any,  # IN (n,), or () if all are one
-    rows: Any,  # IN (n,) row of each point, or () if all are in row 0
-    width: float,  # IN
-    first: int,  # IN
-    moments: Any,  # IN/OUT (rows, panels, m)
-) -> None:
-    """Add the Chebyshev moments Σ w T_q(τ) of points on the logarithmic axis."""
-    m = moments.shape[2]
+def add_moments(points: Any, weights: Any, rows: Any, width: float, first: int, moments: Any) -> None:
+    """Add the Chebyshev moments Σ w T_q(τ) of points log c, without −∞, to those of their row: (rows, panels, m).
+
+    Without ``weights``, all are one; without ``rows``, all points are in row 0.
+    """
     for i in range(len(points)):
         w = weights[i] if len(weights) else 1.0
         if points[i] == -np.inf or w == 0.0:
@@ -161,14 +142,15 @@ def add_moments(
         out = moments[rows[i] if len(rows) else 0, panel]
         before, now = w, w * tau
         out[0] += before
-        for q in range(1, m):
+        for q in range(1, len(out)):
             out[q] += now
             before, now = now, 2.0 * tau * now - before
 
 
 @jit
-def subtract_series(coefficients: Any, t: float, width: float, first: int, scores: Any) -> None:
+def subtract_series(axis: Any, t: float, scores: Any) -> None:
     """Subtract k functions on the logarithmic axis, (panels, m, k), at t: one term of all of them at a time."""
+    coefficients, width, first = axis
     panels, m, k = coefficients.shape
     panel, tau = panel_of(t, width, first, panels)
     before, now = 1.0, tau
@@ -181,27 +163,16 @@ def subtract_series(coefficients: Any, t: float, width: float, first: int, score
 
 @jit
 def scores_at_sizes(
-    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
-    indices: Any,  # IN
-    data: Any,  # IN
-    dense: bool,  # IN
-    CT: Any,  # IN (p, k) centroids
-    coefficients: Any,  # IN (panels, m, k) of Ψ
-    width: float,  # IN
-    first_panel: int,  # IN
-    phi: Any,  # IN
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    scales: Any,  # IN (n,)
-    scores: Any,  # OUT (stop − start, k)
+    entries: Any, CT: Any, axis: Any, phi: Any, start: int, stop: int, scales: Any, scores: Any
 ) -> None:
-    """Scores of rows start to stop at given scales."""
+    """Scores (stop − start, k) of rows start to stop at given scales (n,), under centroids CT (p, k)."""
+    indptr, indices, data, dense = entries
     for i in range(start, stop):
         out, a = scores[i - start], scales[i]
         out[:] = 0.0
         if not a > 0.0:
             continue
-        subtract_series(coefficients, log(a), width, first_panel, out)
+        subtract_series(axis, log(a), out)
         shift = indptr[i] if dense else 0
         for e in range(indptr[i], indptr[i + 1]):
             x = np.float64(data[e])
@@ -210,39 +181,30 @@ def scores_at_sizes(
 
 
 @jit
-def pull_of(x: Any, centroid: Any, a: float, phi: Any) -> float:
-    """Σ_j x_j μ_j φ''(μ_j) with μ = a·c."""
-    total = 0.0
-    for e in range(len(x)):
-        total += x[e] * moment(a * centroid[e], phi)
-    return total
-
-
-@jit
 def scores_and_scales(
-    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
-    indices: Any,  # IN
-    data: Any,  # IN
-    dense: bool,  # IN
-    CT: Any,  # IN (p, k) centroids
-    coefficients: Any,  # IN (2, k, panels, m) of Ψ and its derivative in log a
-    width: float,  # IN
-    first_panel: int,  # IN
-    phi: Any,  # IN
-    reach: float,  # IN how far log a may lie from the logarithm of the size
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    sizes: Any,  # IN (n,) first scales
-    scores: Any,  # OUT (stop − start, k)
-    scales: Any,  # OUT (stop − start, k)
+    entries: Any,
+    CT: Any,
+    axis: Any,
+    phi: Any,
+    reach: float,
+    start: int,
+    stop: int,
+    sizes: Any,
+    scores: Any,
+    scales: Any,
 ) -> None:
-    """Scores of rows start to stop at the best scale for each cluster, and these scales.
+    """Scores of rows start to stop at the best scale for each cluster, and these scales: (stop − start, k).
+
+    The axis has the coefficients (2, k, panels, m) of Ψ and its derivative in log a. The search starts at the sizes
+    (n,), and log a lies within ``reach`` of their logarithms.
 
     The best scale solves h(t) = log Σ_j x_j μ_j φ''(μ_j) − log Σ_j μ_j² φ''(μ_j) = 0 with μ = e^t c. A secant iteration
     finds it, inside the bracket that the signs of h give. For a homogeneous φ, h is a line of slope −1, and the first
     step is exact.
     """
-    k, panels = coefficients.shape[1], coefficients.shape[2]
+    indptr, indices, data, dense = entries
+    coefficients, width, first_panel = axis
+    _, k, panels, _ = coefficients.shape
     longest = 0
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
@@ -260,14 +222,16 @@ def scores_and_scales(
             scores[i - start, c] = scales[i - start, c] = 0.0
             if number == 0 or not sizes[i] > 0.0:
                 continue
-            entries, centroid = x[:number], near[c, :number]
+            nonzeros, centroid = x[:number], near[c, :number]
             t = log(sizes[i])
             low, high = t - reach, t + reach
             t_before, h_before, tangent = t, 0.0, -1.0
             for step in range(MAX_SCALE_STEPS):
                 panel, tau = panel_of(t, width, first_panel, panels)
                 push = series(coefficients[1, c, panel], tau)
-                pull = pull_of(entries, centroid, exp(t), phi)
+                a, pull = exp(t), 0.0
+                for e in range(number):  # Σ_j x_j μ_j φ''(μ_j)
+                    pull += nonzeros[e] * moment(a * centroid[e], phi)
                 h = log(pull / push) if pull > 0.0 and push > 0.0 else (1.0 if pull > 0.0 else -1.0)
                 if h > 0.0:
                     low = t
@@ -286,7 +250,7 @@ def scores_and_scales(
             panel, tau = panel_of(t, width, first_panel, panels)
             score = -series(coefficients[0, c, panel], tau)
             for e in range(number):
-                score += entries[e] * slope(a * centroid[e], phi)
+                score += nonzeros[e] * slope(a * centroid[e], phi)
             scores[i - start, c], scales[i - start, c] = score, a
 
 
@@ -301,18 +265,12 @@ def slopes_and_moments(means: Any, bent: Any, number: int, phi: Any) -> None:
 
 @jit
 def pulls_by_label(
-    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
-    indices: Any,  # IN
-    data: Any,  # IN
-    dense: bool,  # IN
+    entries: Any,  # IN as in onmf.kernels.hartigan
     order: Any,  # IN (n,) rows sorted by label
     bounds: Any,  # IN (k + 1,) where each label starts in order
     scales: Any,  # IN (n,)
     weights: Any,  # IN (n,)
-    starts: Any,  # IN (k + 1,) where the entries of each centroid start
-    features: Any,  # IN (h,) features of the nonzero entries of the centroids
-    values: Any,  # IN (h,) these entries
-    p: int,  # IN number of features
+    centroids: Any,  # IN their h nonzero entries: starts (k + 1,), features (h,), values (h,), and p
     phi: Any,  # IN
     start: int,  # IN first cluster
     stop: int,  # IN one past the last cluster
@@ -320,6 +278,8 @@ def pulls_by_label(
     pulls: Any,  # OUT (h,) Σ w x μ φ''(μ) by label, μ = a·c
 ) -> None:
     """Sums over the nonzeros of the rows of clusters start to stop."""
+    indptr, indices, data, dense = entries
+    starts, features, values, p = centroids
     longest = 0
     for position in range(bounds[start], bounds[stop]):
         i = order[position]
@@ -353,22 +313,10 @@ def pulls_by_label(
 
 @jit
 def counts_at_sizes(
-    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
-    indices: Any,  # IN
-    data: Any,  # IN
-    dense: bool,  # IN
-    D: Any,  # IN (p, k) θ / c
-    largest: float,  # IN largest entry of D
-    coefficients: Any,  # IN (panels, m, k) of Ψ
-    width: float,  # IN
-    first_panel: int,  # IN
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    scales: Any,  # IN (n,)
-    scores: Any,  # OUT (stop − start, k)
+    entries: Any, D: Any, largest: float, axis: Any, start: int, stop: int, scales: Any, scores: Any
 ) -> None:
-    """Scores of rows start to stop at given scales."""
-    k = D.shape[1]
+    """Scores of rows start to stop at given scales, as in scores_at_sizes; D (p, k) is θ / c, at most ``largest``."""
+    (indptr, indices, data, dense), k = entries, D.shape[1]
     product = np.empty(k)
     for i in range(start, stop):
         out, a = scores[i - start], scales[i]
@@ -376,7 +324,7 @@ def counts_at_sizes(
             out[c], product[c] = 0.0, 1.0
         if not a > 0.0:
             continue
-        subtract_series(coefficients, log(a), width, first_panel, out)
+        subtract_series(axis, log(a), out)
         shift, factors, waiting, inverse = indptr[i] if dense else 0, 0, -1, 1.0 / a
         usual = largest * inverse < MAX_FACTOR
         for e in range(indptr[i], indptr[i + 1]):
@@ -427,13 +375,8 @@ def subtract_logarithms(x: float, inverse: float, d: Any, scores: Any) -> None:
 
 
 @jit
-def scaled_logs(
-    indptr: Any,  # IN (n + 1,)
-    data: Any,  # IN (nnz,) counts
-    unit: float,  # sum to which each row is scaled
-    logs: Any,  # OUT (nnz,) float64
-) -> None:
-    """log(1 + unit · x / s) of each entry x, with s the sum of its row. Those of small counts come from a table."""
+def scaled_logs(indptr: Any, data: Any, unit: float, logs: Any) -> None:
+    """log(1 + unit · x / s) of each count x, with s the sum of its row. Those of small counts come from a table."""
     known = np.empty(TABLED_COUNTS)
     for i in range(len(indptr) - 1):
         start, stop = indptr[i], indptr[i + 1]

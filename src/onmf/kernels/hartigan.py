@@ -3,16 +3,16 @@
 With S (p, k) the sums of the clusters, transposed, each sweep visits the given rows in order. It removes row x from its
 cluster, computes the cost of adding it to each cluster c,
 
-    cost_c = Σ_j [f(S_jc) − f(S_jc + x_j)] + f(T_c + |x|) − f(T_c),   f(t) = t log t       (sweep_counts, sweep_entropy)
-    cost_c = ‖S_c‖ − ‖S_c + x‖                                                             (sweep_length)
+    cost_c = Σ_j [f(S_jc) − f(S_jc + x_j)] + f(T_c + |x|) − f(T_c),   f(t) = t log t       (sweep_counts, entropy_costs)
+    cost_c = ‖S_c‖ − ‖S_c + x‖                                                             (length_costs)
 
 with |x| = Σ_j x_j and T_c = Σ_j S_jc, and adds it to the cluster of the lowest cost. A row leaves its cluster only for
 a gain larger than rounding errors, and the last row of a cluster stays. ``doubt_i`` is how much worse the second-best
 cluster is than the best.
 
-Row i has the entries ``indptr[i]`` to ``indptr[i + 1]`` of ``data``. Their features are at the same positions of
-``indices``; if ``dense``, at positions counted from the start of the row. ``weights`` multiply the rows. Counts are
-reordered first (ones_first).
+Entries are a tuple: row i has the entries ``indptr[i]`` to ``indptr[i + 1]`` of ``data``. Their features are at the
+same positions of ``indices``; if ``dense``, at positions counted from the start of the row. ``weights`` (n,) multiply
+the rows. Counts are reordered first (ones_first).
 """
 
 from typing import Any
@@ -51,18 +51,12 @@ def decide(i: int, own: int, cost: Any, rounding: float, labels: Any, sizes: Any
 
 
 @jit
-def ones_first(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN
-    data: Any,  # IN whole numbers
-    dense: bool,
-    weights: Any,  # IN (n,) whole numbers
-    bounds: Any,  # OUT (n + 1,) first entry of each row
-    ones: Any,  # OUT (n,) one past the last one of each row
-    features: Any,  # OUT (entries,)
-    counts: Any,  # OUT (entries,)
-) -> None:
-    """The entries of each row times its weight, without zeros: first the ones, then the others, in their order."""
+def ones_first(entries: Any, weights: Any, bounds: Any, ones: Any, features: Any, counts: Any) -> None:
+    """The entries of each row times its weight, without zeros: first the ones, then the others, in their order.
+
+    Entries and weights are whole numbers. Row i has features and counts from bounds[i], its ones up to ones[i].
+    """
+    indptr, indices, data, dense = entries
     place = 0
     for i in range(len(weights)):
         start, stop = indptr[i], indptr[i + 1]
@@ -83,22 +77,19 @@ def ones_first(
 
 @jit
 def sweep_counts(
-    bounds: Any,  # IN (n + 1,) from ones_first
-    ones: Any,  # IN (n,)
-    features: Any,  # IN
-    counts: Any,  # IN
+    stored: Any,  # IN bounds, ones, features and counts of ones_first
+    powers: Any,  # IN f(0), f(1), …
+    steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
     rows: Any,  # IN rows to try, in this order
     labels: Any,  # IN/OUT (n,)
     S: Any,  # IN/OUT (p, k) sums
     slopes: Any,  # IN/OUT (p, k) f(S + 1) − f(S)
     T: Any,  # IN/OUT (k,) totals
     sizes: Any,  # IN/OUT (k,) number of nonzero rows
-    powers: Any,  # IN f(0), f(1), …
-    steps: Any,  # IN f(1) − f(0), f(2) − f(1), …
     margins: Any,  # OUT (n,)
 ) -> tuple[int, float]:
     """Sweep over counts: f comes from tables, for entries of 1 from ``slopes``. → number of moves, and their gain"""
-    k = len(T)
+    (bounds, ones, features, counts), k = stored, len(T)
     cost, entropies = np.empty(k), np.empty(k)
     for c in range(k):
         entropies[c] = f(T[c])
@@ -166,59 +157,64 @@ def last_step(steps: Any, S: Any, j: int, c: int) -> float:
 
 
 @jit
-def sweep_entropy(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN
-    data: Any,  # IN numbers ≥ 0
-    dense: bool,
-    weights: Any,  # IN (n,)
-    rows: Any,  # IN rows to try, in this order
-    labels: Any,  # IN/OUT (n,)
-    S: Any,  # IN/OUT (p, k) sums
-    T: Any,  # IN/OUT (k,) totals
-    sizes: Any,  # IN/OUT (k,) number of nonzero rows
-    margins: Any,  # OUT (n,)
+def sweep(
+    entries: Any, weights: Any, lengths: bool, rows: Any, labels: Any, S: Any, T: Any, sizes: Any, margins: Any
 ) -> tuple[int, float]:
-    """Sweep over any nonnegative numbers: every f takes a logarithm. → number of moves, and their gain"""
-    k = len(T)
-    cost = np.empty(k)
+    """Sweep over any numbers, for entropies nonnegative ones. → number of moves, and their gain
+
+    With ``lengths``, the lengths of the sums are the cost, and T (k,) is ‖S_c‖². The labels, S, T, sizes (k,), the
+    number of nonzero rows of each cluster, and margins (n,) are updated.
+    """
+    indptr, indices, data, dense = entries
+    cost, products = np.empty(len(T)), np.empty(len(T))
     moved, gain = 0, 0.0
     for i in rows:
-        start, stop = indptr[i], indptr[i + 1]
-        shift = start if dense else 0
-        w, own = weights[i], labels[i]
-        mass = 0.0
-        cost[:] = 0.0
-        for e in range(start, stop):
-            x = np.float64(data[e]) * w
-            if x == 0.0:
-                continue
-            sums = S[indices[e - shift]]
-            mass += x
-            for c in range(k):
-                t = sums[c] if c != own else max(sums[c] - x, 0.0)
-                cost[c] -= rise(t, x)
+        start, stop, own = indptr[i], indptr[i + 1], labels[i]
+        x, features = data[start:stop], indices if dense else indices[start:stop]
+        if lengths:
+            mass, rounding = length_costs(x, weights[i], features, own, S, T, products, cost), 0.0
+        else:
+            mass, rounding = entropy_costs(x, weights[i], features, own, S, T, cost)
         if mass == 0.0:
             margins[i] = np.inf
             continue
-        largest = 0.0
-        for c in range(k):
-            part = rise(T[c] if c != own else max(T[c] - mass, 0.0), mass)
-            largest = max(largest, abs(part))
-            cost[c] += part
-        new = decide(i, own, cost, COST_ROUNDING * largest, labels, sizes, margins)
+        new = decide(i, own, cost, rounding, labels, sizes, margins)
         if new == own:
             continue
         moved += 1
         gain += cost[own] - cost[new]
-        T[own] -= mass
-        T[new] += mass
-        for e in range(start, stop):
-            x = np.float64(data[e]) * w
-            sums = S[indices[e - shift]]
-            sums[own] = max(sums[own] - x, 0.0)
-            sums[new] += x
+        if lengths:
+            T[own] = max(T[own] - 2.0 * products[own] + mass, 0.0)
+            T[new] += 2.0 * products[new] + mass
+        else:
+            T[own] -= mass
+            T[new] += mass
+        for e in range(len(x)):
+            value, sums = np.float64(x[e]) * weights[i], S[features[e]]
+            sums[own] = sums[own] - value if lengths else max(sums[own] - value, 0.0)
+            sums[new] += value
     return moved, gain
+
+
+@jit
+def entropy_costs(x: Any, w: float, features: Any, own: int, S: Any, T: Any, cost: Any) -> tuple[float, float]:
+    """Costs of a row of nonnegative numbers: every f takes a logarithm. → |x|, and the rounding error of a cost"""
+    mass = largest = 0.0
+    cost[:] = 0.0
+    for e in range(len(x)):
+        value, sums = np.float64(x[e]) * w, S[features[e]]
+        if value == 0.0:
+            continue
+        mass += value
+        for c in range(len(cost)):
+            t = sums[c] if c != own else max(sums[c] - value, 0.0)
+            cost[c] -= rise(t, value)
+    if mass > 0.0:
+        for c in range(len(cost)):
+            part = rise(T[c] if c != own else max(T[c] - mass, 0.0), mass)
+            largest = max(largest, abs(part))
+            cost[c] += part
+    return mass, COST_ROUNDING * largest
 
 
 @jit
@@ -231,55 +227,17 @@ def rise(t: float, x: float) -> float:
 
 
 @jit
-def sweep_length(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN
-    data: Any,  # IN numbers
-    dense: bool,
-    weights: Any,  # IN (n,)
-    rows: Any,  # IN rows to try, in this order
-    labels: Any,  # IN/OUT (n,)
-    S: Any,  # IN/OUT (p, k) sums
-    squares: Any,  # IN/OUT (k,) ‖S_c‖²
-    sizes: Any,  # IN/OUT (k,) number of nonzero rows
-    margins: Any,  # OUT (n,)
-) -> tuple[int, float]:
-    """Sweep by the lengths of the sums. → number of moves, and their gain"""
-    k = len(squares)
-    cost, products = np.empty(k), np.empty(k)
-    moved, gain = 0, 0.0
-    for i in rows:
-        start, stop = indptr[i], indptr[i + 1]
-        shift = start if dense else 0
-        w, own = weights[i], labels[i]
-        square = 0.0
-        products[:] = 0.0
-        for e in range(start, stop):
-            x = np.float64(data[e]) * w
-            square += x * x
-            sums = S[indices[e - shift]]
-            for c in range(k):
-                products[c] += x * sums[c]
-        if square == 0.0:
-            margins[i] = np.inf
-            continue
-        for c in range(k):
-            without = squares[c]
-            if c == own:
-                without = max(squares[c] - 2.0 * products[c] + square, 0.0)
-                cost[c] = np.sqrt(without) - np.sqrt(squares[c])
-            else:
-                cost[c] = np.sqrt(without) - np.sqrt(max(without + 2.0 * products[c] + square, 0.0))
-        new = decide(i, own, cost, 0.0, labels, sizes, margins)
-        if new == own:
-            continue
-        moved += 1
-        gain += cost[own] - cost[new]
-        squares[own] = max(squares[own] - 2.0 * products[own] + square, 0.0)
-        squares[new] += 2.0 * products[new] + square
-        for e in range(start, stop):
-            x = np.float64(data[e]) * w
-            sums = S[indices[e - shift]]
-            sums[own] -= x
-            sums[new] += x
-    return moved, gain
+def length_costs(x: Any, w: float, features: Any, own: int, S: Any, squares: Any, products: Any, cost: Any) -> float:
+    """Costs of a row by the lengths of the sums, and its inner products with these. → ‖x‖²"""
+    square = 0.0
+    products[:] = 0.0
+    for e in range(len(x)):
+        value, sums = np.float64(x[e]) * w, S[features[e]]
+        square += value * value
+        for c in range(len(cost)):
+            products[c] += value * sums[c]
+    for c in range(len(cost)):
+        cost[c] = np.sqrt(squares[c]) - np.sqrt(max(squares[c] + 2.0 * products[c] + square, 0.0))
+    without = max(squares[own] - 2.0 * products[own] + square, 0.0)
+    cost[own] = np.sqrt(without) - np.sqrt(squares[own])
+    return square

@@ -75,8 +75,7 @@ def address_of(function: Callable[[float], float]) -> int:
         compiler: Any = numba.cfunc
         code = function if hasattr(function, "__code__") else lambda x: function(x)  # those of math have none
         FUNCTIONS[key] = compiler("float64(float64)", nopython=True, error_model="numpy")(code)
-    address: int = FUNCTIONS[key].address
-    return address
+    return int(FUNCTIONS[key].address)
 
 
 def _call(typing_context: Any, address: Any, x: Any) -> Any:

@@ -19,29 +19,21 @@ from .jit import jit
 
 @jit
 def project_on_hull(
-    products: Any,  # IN (n, r + 1) ⟨x_i, s_c⟩; s_0 is the origin
-    gram: Any,  # IN (m + 1, m + 1) ⟨s_c, s_e⟩ for the m rows chosen so far
-    squares: Any,  # IN (n,) ‖x_i‖²
-    rows: Any,  # IN rows to project
-    start: int,  # IN first of them
-    stop: int,  # IN one past the last of them
-    enough: float,  # IN stop the moves of a row once its squared distance is below this
-    weights: Any,  # IN/OUT (n, r + 1) h of each row, from the last call
-    residuals: Any,  # OUT (n,) squared distances, or an upper bound below enough
+    products: Any, gram: Any, squares: Any, rows: Any, start: int, stop: int, enough: Any, weights: Any, residuals: Any
 ) -> None:
-    """Project rows[start:stop]."""
+    """Project rows[start:stop]: write their squared distances, or an upper bound below ``enough``, to residuals (n,).
+
+    Products (n, r + 1) are ⟨x_i, s_c⟩, s_0 the origin, gram (m + 1, m + 1) ⟨s_c, s_e⟩ for the m rows chosen so far, and
+    squares (n,) ‖x_i‖². Weights (n, r + 1) are the h of each row, from the last call.
+    """
     vertices = gram.shape[0]
-    d, move = np.empty(vertices), np.empty(vertices)
-    used = np.empty(vertices, np.int64)
+    d, move, used = np.empty(vertices), np.empty(vertices), np.empty(vertices, np.int64)
     L = np.empty((vertices, vertices))
     for position in range(start, stop):
         i = rows[position]
-        h = weights[i, :vertices]
-        g = products[i, :vertices]
-        residual = squares[i]
+        h, g = weights[i, :vertices], products[i, :vertices]
         for _ in range(100 * vertices):
-            residual = squares[i]
-            to = 0
+            residual, to = squares[i], 0
             for c in range(vertices):
                 d[c] = -g[c]
                 for e in range(vertices):
@@ -55,9 +47,7 @@ def project_on_hull(
                 if h[c] > 0.0 and slope > 0.0:
                     gap = max(gap, slope)
                     curvature = gram[to, to] + gram[c, c] - 2.0 * gram[to, c]
-                    step = h[c]
-                    if curvature * step > slope:
-                        step = slope / curvature
+                    step = slope / curvature if curvature * h[c] > slope else h[c]
                     improvement = step * (slope - 0.5 * step * curvature)
                     if improvement > most:
                         most, source, length = improvement, c, step
@@ -114,8 +104,5 @@ def minimise_over_face(gram: Any, d: Any, h: Any, used: Any, L: Any, move: Any) 
         if delta < 0.0 and -delta * length > h[c]:
             length, blocking = h[c] / -delta, c
     for a in range(-1, m):
-        h[used[a + 1]] += length * (back if a < 0 else move[a])
-    if blocking >= 0:
-        h[blocking] = 0.0
-    for a in range(-1, m):
-        h[used[a + 1]] = max(h[used[a + 1]], 0.0)
+        c = used[a + 1]
+        h[c] = max(h[c] + length * (back if a < 0 else move[a]), 0.0) if c != blocking else 0.0

@@ -41,28 +41,22 @@ ROUNDED_UP = np.float32(1.00001)  # covers the rounding of a few operations in f
 
 
 @jit
-def int16_templates(
-    W: Any,  # IN (k, p) centroids
-    factors: Any,  # IN (k,) 1 / size of each centroid
-    epsilon: float,  # IN smoothing
-    logarithms: bool,  # IN whether templates are log(c / size + ε), or c / size (with ε = 0)
-    middle: float,  # IN
-    step: float,  # IN
-    start: int,  # IN first feature
-    stop: int,  # IN one past the last feature
-    B: Any,  # IN/OUT (p, k or more) int16: the last templates are overwritten
-    shifts: Any,  # OUT (p,) float32: how far the templates moved against each other, in steps
-) -> None:
-    """Compute the templates of features start to stop, in steps from the middle."""
-    k, width = len(W), B.shape[1]
-    values, tile = np.ones(TILE_FEATURES, np.float32), np.zeros((TILE_FEATURES, width), np.int16)
+def int16_templates(W: Any, factors: Any, form: Any, start: int, stop: int, B: Any, shifts: Any) -> None:
+    """Compute the templates B (p, k or more) of features start to stop in 16 bits, in steps from the middle.
+
+    W (k, p) are centroids, and factors (k,) 1 / size of each. The form is a smoothing ε, whether templates are
+    log(c / size + ε) or c / size (with ε = 0), the middle, and the step. The last templates are overwritten, and
+    shifts (p,) say how far they moved against each other, in steps.
+    """
+    epsilon, logarithms, middle, step = form
+    k, tile = len(W), np.zeros((TILE_FEATURES, B.shape[1]), np.int16)
+    values = np.ones(TILE_FEATURES, np.float32)
     room, steps = np.empty(2 * TILE_FEATURES, np.float32), np.empty(TILE_FEATURES, np.int32)
     for first in range(start, stop, TILE_FEATURES):
         m = min(TILE_FEATURES, stop - first)
         for c in range(k):
-            factor = factors[c]
             for j in range(m):
-                values[j] = np.float32(W[c, first + j] * factor + epsilon)
+                values[j] = np.float32(W[c, first + j] * factors[c] + epsilon)
             if logarithms:
                 log_of(values, room)
             to_steps(room if logarithms else values, np.float32(middle), np.float32(1.0 / step), steps)
@@ -109,19 +103,15 @@ def replace(before: Any, after: Any, k: int) -> Any:
 
 @jit
 def label_by_int16(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
-    B: Any,  # IN (p, k or more) int16
-    k: int,  # IN number of templates
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    shifts: Any,  # IN (p,) float32: how far the templates moved against each other since the last step, in steps
-    sizes: Any,  # IN (n,) Σ_j |x_j|
-    leads: Any,  # IN/OUT (n,) float32: by how much the best score of 16 bits leads at least; 0 if that is not known
-    labels: Any,  # IN/OUT (n,) int32
+    csr: Any, B: Any, k: int, start: int, stop: int, shifts: Any, sizes: Any, leads: Any, labels: Any
 ) -> None:
-    """Label rows start to stop of a CSR matrix. A row that is left to float64 gets a lead of −1."""
+    """Label rows start to stop of a CSR matrix. A row that is left to float64 gets a lead of −1.
+
+    B (p, k or more) are templates in 16 bits, shifts (p,) how far they moved against each other since the last step,
+    in steps, and sizes (n,) Σ_j |x_j|. Leads (n,) say by how much the best score of 16 bits leads at least, 0 if that
+    is not known; they and the labels (n,) are those of the last step and are overwritten.
+    """
+    indptr, indices, data = csr
     sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
     for i in range(start, stop):
         e: Any = np.intp(indptr[i])  # of one type, so that what is called below is compiled once
@@ -134,16 +124,13 @@ def label_by_int16(
             if left > TEMPLATE_ERROR * sizes[i]:
                 leads[i] = left
                 continue
-        if not FLOAT32_SIZES[0] < sizes[i] < FLOAT32_SIZES[1]:
-            leads[i] = -1.0
-            continue
-        score_by_int16(e, end, indices, data, B, sums, scores)
-        label, lead = winner_and_lead(scores, k)
-        lead -= score_error(end - e, sizes[i])
-        if lead > TEMPLATE_ERROR * sizes[i]:
-            labels[i], leads[i] = label, min(lead, 1e30)
-        else:
-            leads[i] = -1.0
+        leads[i] = -1.0
+        if FLOAT32_SIZES[0] < sizes[i] < FLOAT32_SIZES[1]:
+            score_by_int16(e, end, indices, data, B, sums, scores)
+            label, lead = winner_and_lead(scores, k)
+            lead -= score_error(end - e, sizes[i])
+            if lead > TEMPLATE_ERROR * sizes[i]:
+                labels[i], leads[i] = label, min(lead, 1e30)
 
 
 @jit
@@ -223,16 +210,9 @@ def lead_left(lead: float, e: int, end: int, indices: Any, data: Any, shifts: An
 
 
 @jit
-def candidates_by_int16(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
-    B: Any,  # IN (p, k or more) int16
-    rows: Any,  # IN (m,) rows without a label
-    sizes: Any,  # IN (n,) Σ_j |x_j|
-    possible: Any,  # OUT (m, k) bool
-) -> None:
-    """Which templates may have the best score of some rows of a CSR matrix."""
+def candidates_by_int16(csr: Any, B: Any, rows: Any, sizes: Any, possible: Any) -> None:
+    """Which templates may have the best score of m rows of a CSR matrix: ``possible`` (m, k), else as above."""
+    indptr, indices, data = csr
     k = possible.shape[1]
     sums, scores = np.empty(B.shape[1], np.float32), np.empty(B.shape[1], np.float32)
     for r in range(len(rows)):
@@ -250,16 +230,11 @@ def candidates_by_int16(
 
 
 @jit
-def gather_entries(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    rows: Any,  # IN (q,) rows of pairs
-    clusters: Any,  # IN (q,) clusters of pairs
-    W: Any,  # IN (k, p)
-    bounds: Any,  # IN (q + 1,) where each pair begins
-    gathered: Any,  # OUT (bounds[q], 1) entries of W
-) -> None:
-    """Gather the entries of a centroid for each entry of a row, for pairs of them."""
+def gather_entries(indptr: Any, indices: Any, rows: Any, clusters: Any, W: Any, bounds: Any, gathered: Any) -> None:
+    """Gather the entries of a centroid (k, p) for each entry of a row, for q pairs of rows and clusters.
+
+    Those of pair i go to gathered[bounds[i] : bounds[i + 1], 0].
+    """
     for q in range(len(rows)):
         w, first = W[clusters[q]], indptr[rows[q]]
         for e in range(bounds[q + 1] - bounds[q]):
@@ -267,16 +242,11 @@ def gather_entries(
 
 
 @jit
-def best_of_pairs(
-    indptr: Any,  # IN (n + 1,)
-    data: Any,  # IN (nnz,)
-    rows: Any,  # IN (q,) rows of pairs, in groups
-    clusters: Any,  # IN (q,) clusters of pairs, in their order
-    templates: Any,  # IN (bounds[q], 1) entries of templates for each entry of the rows
-    bounds: Any,  # IN (q + 1,) where each pair begins
-    labels: Any,  # IN/OUT (n,)
-) -> None:
-    """Label rows by their exact scores, which have the bits of score_csr; the lowest cluster wins a tie."""
+def best_of_pairs(indptr: Any, data: Any, rows: Any, clusters: Any, templates: Any, bounds: Any, labels: Any) -> None:
+    """Label rows by their exact scores, which have the bits of score_csr; the lowest cluster wins a tie.
+
+    The pairs, as in gather_entries, are in the order of rows and clusters.
+    """
     best = 0.0
     for q in range(len(rows)):
         x, b = data[indptr[rows[q]] :], templates[bounds[q] : bounds[q + 1], 0]
@@ -294,20 +264,14 @@ def best_of_pairs(
 
 
 @jit
-def sketch_rows(
-    X: Any,  # IN (n, p)
-    Q: Any,  # IN (q, p) float64, orthonormal
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    Z: Any,  # OUT (q + 1, n) float32: the sketches, and what they leave out
-) -> None:
-    """Sketch rows start to stop of an array."""
+def sketch_rows(X: Any, Q: Any, start: int, stop: int, Z: Any) -> None:
+    """Sketch rows start to stop of an array, for orthonormal Q (q, p): Z (q + 1, n), with what sketches leave out."""
     q = len(Q)
     none, products = np.zeros(q), np.empty((4, q))
     for first in range(start, stop, 4):
         score_four(X, Q, none, first, stop - 1, products)
         for r in range(min(4, stop - first)):
-            i, left = first + r, square(X[first + r])
+            i, left = first + r, product(X[first + r], X[first + r])
             rounding = 1e-12 * left
             for j in range(q):
                 Z[j, i] = products[r, j]
@@ -316,25 +280,12 @@ def sketch_rows(
 
 
 @jit_any_order
-def square(x: Any) -> float:
-    """‖x‖²"""
-    total = 0.0
-    for j in range(len(x)):
-        t = np.float64(x[j])
-        total += t * t
-    return total
+def sketch_templates(B: Any, mean: Any, Q: Any, T: Any) -> tuple[float, float, float, float]:
+    """Sketch templates: T (k, 10) gets sketches and what they leave out; its last column is left alone.
 
-
-@jit_any_order
-def sketch_templates(
-    B: Any,  # IN (k or more, p) float64
-    mean: Any,  # IN (p,) their mean: what all have in common changes no comparison
-    Q: Any,  # IN (8, p) float64
-    T: Any,  # OUT (k, 10) float32: sketches, what they leave out, and an entry that is left alone
-) -> tuple[float, float, float, float]:
-    """Sketch templates; the largest lengths of templates, sketches, differences from the mean, and rounding errors.
-
-    The last are the parts of what sketches leave out that are not orthogonal to the directions.
+    The mean (p,) is subtracted: what all have in common changes no comparison. Returns the largest lengths of
+    templates, sketches, differences from the mean, and rounding errors: the parts of what sketches leave out that are
+    not orthogonal to the directions.
     """
     q, p = Q.shape
     rest = np.empty(p)
@@ -343,7 +294,7 @@ def sketch_templates(
         b = B[c]
         for j in range(p):
             rest[j] = b[j] - mean[j]
-        longest, apart, own = max(longest, square(b)), max(apart, square(rest)), 0.0
+        longest, apart, own = max(longest, product(b, b)), max(apart, product(rest, rest)), 0.0
         for d in range(q):
             T[c, d] = product(rest, Q[d])
             own += np.float64(T[c, d]) ** 2
@@ -351,7 +302,7 @@ def sketch_templates(
             t, direction = np.float64(T[c, d]), Q[d]
             for j in range(p):
                 rest[j] -= t * direction[j]
-        T[c, q] = np.float32(np.sqrt(square(rest))) * ROUNDED_UP
+        T[c, q] = np.float32(np.sqrt(product(rest, rest))) * ROUNDED_UP
         sketched, left = max(sketched, own), 0.0
         for d in range(q):
             left += product(rest, Q[d]) ** 2
@@ -370,18 +321,13 @@ def product(x: Any, y: Any) -> float:
 
 @jit
 def label_by_sketch(
-    X: Any,  # IN (n, p)
-    B: Any,  # IN (k, or k + 1 if k is odd, p) float64
-    starts: Any,  # IN (k, or k + 1,) offset of each score
-    k: int,  # IN number of templates
-    Z: Any,  # IN (9, n) float32
-    T: Any,  # IN (k, 10) float32: the templates as sketches, what these leave out, and the offset
-    errors: Any,  # IN slope and least, of sketches in float32 and of scores in float64
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    labels: Any,  # OUT (n,) int32
+    X: Any, B: Any, starts: Any, k: int, Z: Any, T: Any, errors: Any, start: int, stop: int, labels: Any
 ) -> int:
-    """Label rows start to stop of an array; how many of them the sketches left open."""
+    """Label rows start to stop of an array; how many of them the sketches left open.
+
+    B and starts are as in score_rows, Z (9, n) the sketches of the rows, and T (k, 10) those of the templates, what
+    these leave out, and the offset. Errors are slope and least, of sketches in float32 and of scores in float64.
+    """
     slope, least, fine_slope, fine_least = errors
     room = np.zeros(NEXT + END, np.float32)
     across, bounds = np.ascontiguousarray(T.T), np.empty(k, np.float32)

@@ -11,6 +11,12 @@ To be summed, sparse rows are sorted by label, and by index within a label. Each
 is added in the order of the rows, on any number of threads. Rows of an array are sorted by label in blocks that stay in
 the cache, and added four at a time; each call sums a part of them. If sums are exact, as with counts, they can be
 updated for the rows that changed their label instead: sums_old −= w_i x_i, sums_new += w_i x_i.
+
+Arguments, if not said otherwise: X (n, p) are rows, csr the arrays indptr, indices and data of a CSR matrix, B (k, p)
+templates and BT (p, k) their transpose, both with more than k if that suits the kernel, starts (k,) the offset of each
+score, k the number of templates; rows, clusters or groups start to stop, without stop, are worked on; labels, best and
+weights are (n,), order (n,) rows sorted by label, bounds (k + 1,) where each label starts in it, sums (k, p). Kernels
+write to their last arguments.
 """
 
 from typing import Any
@@ -25,20 +31,13 @@ IN_CACHE = 1 << 24  # bytes of an array that the cache may hold from one step to
 
 
 @jit
-def transpose_templates(
-    B: Any,  # IN (m, p)
-    BT: Any,  # OUT (p, k) whose columns start to start + m are overwritten
-    start: int,  # IN
-) -> bool:
-    """Write templates into columns of their transpose; True if one of their entries is −∞."""
-    m, p = B.shape
-    infinite = False
+def transpose_templates(B: Any, BT: Any, start: int) -> bool:
+    """Write m templates into columns start to start + m of BT; True if one of their entries is −∞."""
+    (m, p), infinite = B.shape, False
     for j in range(p):
         for c in range(m):
-            entry = B[c, j]
-            if entry < INFINITE:
-                entry, infinite = INFINITE, True
-            BT[j, start + c] = entry
+            infinite = infinite or B[c, j] < INFINITE
+            BT[j, start + c] = max(B[c, j], INFINITE)
     return infinite
 
 
@@ -63,45 +62,40 @@ def lowest_argmax(scores: Any, k: int) -> int:
 
 
 @jit
-def best_template_csr(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
-    BT: Any,  # IN (p, k or more) float64
-    starts: Any,  # IN (k or more,) offset of each score
-    k: int,  # IN number of templates
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    labels: Any,  # OUT (n,) int32
-    best: Any,  # OUT (n,) float64
-) -> None:
-    """Label and best score of rows start to stop of a CSR matrix."""
-    scores = np.empty(BT.shape[1])
-    for i in range(start, stop):
-        score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
-        labels[i] = winner = lowest_argmax(scores, k)
-        best[i] = scores[winner]
+def note_best(i: int, scores: Any, k: int, labels: Any, best: Any, following: Any) -> None:
+    """Write what the first k scores of row i say: label and best score, or with ``following`` as below."""
+    if len(following):
+        following[i] = best_other(scores, k, labels[i])
+    else:
+        labels[i] = lowest_argmax(scores, k)
+    best[i] = scores[labels[i]]
+
+
+# With room for ``following``, (n,), labels are given. Their scores go to ``best``, the largest others to ``following``.
 
 
 @jit
-def own_and_next_csr(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
-    BT: Any,  # IN (p, k or more) float64
-    starts: Any,  # IN (k or more,) offset of each score
-    k: int,  # IN number of templates
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    labels: Any,  # IN (n,)
-    own: Any,  # OUT (n,) score of the template of the label
-    following: Any,  # OUT (n,) largest score of the others
+def best_template_csr(
+    csr: Any, BT: Any, starts: Any, k: int, start: int, stop: int, labels: Any, best: Any, following: Any
 ) -> None:
-    """Score of each row's own template and of the best other one, rows start to stop of a CSR matrix."""
+    """Label and best score of rows start to stop of a CSR matrix."""
+    indptr, indices, data = csr
     scores = np.empty(BT.shape[1])
     for i in range(start, stop):
         score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
-        own[i], following[i] = scores[labels[i]], best_other(scores, k, labels[i])
+        note_best(i, scores, k, labels, best, following)
+
+
+@jit
+def best_template_dense(
+    X: Any, B: Any, starts: Any, k: int, start: int, stop: int, labels: Any, best: Any, following: Any
+) -> None:
+    """Label and best score of rows start to stop of an array; B has an even number of rows."""
+    scores = np.empty((4, len(B)))
+    for first in range(start, stop, 4):
+        score_four(X, B, starts, first, stop - 1, scores)
+        for r in range(min(4, stop - first)):
+            note_best(first + r, scores[r], k, labels, best, following)
 
 
 @jit
@@ -124,47 +118,6 @@ def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, starts: Any, s
         for c in range(width):
             scores[c] += x0 * b0[c]
         e += 1
-
-
-@jit
-def best_template_dense(
-    X: Any,  # IN (n, p)
-    B: Any,  # IN (k, or k + 1 if k is odd, p) float64; not transposed
-    starts: Any,  # IN (k, or k + 1,) offset of each score
-    k: int,  # IN number of templates
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    labels: Any,  # OUT (n,) int32
-    best: Any,  # OUT (n,) float64
-) -> None:
-    """Label and best score of rows start to stop of an array."""
-    scores = np.empty((4, len(B)))
-    for first in range(start, stop, 4):
-        score_four(X, B, starts, first, stop - 1, scores)
-        for r in range(min(4, stop - first)):
-            labels[first + r] = winner = lowest_argmax(scores[r], k)
-            best[first + r] = scores[r, winner]
-
-
-@jit
-def own_and_next_dense(
-    X: Any,  # IN (n, p)
-    B: Any,  # IN (k, or k + 1 if k is odd, p) float64; not transposed
-    starts: Any,  # IN (k, or k + 1,) offset of each score
-    k: int,  # IN number of templates
-    start: int,  # IN first row
-    stop: int,  # IN one past the last row
-    labels: Any,  # IN (n,)
-    own: Any,  # OUT (n,) score of the template of the label
-    following: Any,  # OUT (n,) largest score of the others
-) -> None:
-    """Score of each row's own template and of the best other one, rows start to stop of an array."""
-    scores = np.empty((4, len(B)))
-    for first in range(start, stop, 4):
-        score_four(X, B, starts, first, stop - 1, scores)
-        for r in range(min(4, stop - first)):
-            i = first + r
-            own[i], following[i] = scores[r, labels[i]], best_other(scores[r], k, labels[i])
 
 
 @jit
@@ -197,11 +150,7 @@ def score_rows(x0: Any, x1: Any, x2: Any, x3: Any, B: Any, starts: Any, scores: 
 
 
 @jit_any_order
-def total_if_whole(
-    values: Any,  # IN
-    start: int,  # IN first entry
-    stop: int,  # IN one past the last entry
-) -> float:
+def total_if_whole(values: Any, start: int, stop: int) -> float:
     """Σ |x| of entries start to stop if all are integers, else infinity."""
     total = fraction = 0.0
     for i in range(start, stop):
@@ -212,17 +161,9 @@ def total_if_whole(
 
 
 @jit
-def sum_rows(
-    indptr: Any,  # IN (n + 1,) entries as in onmf.kernels.hartigan
-    indices: Any,  # IN
-    data: Any,  # IN
-    dense: bool,
-    weights: Any,  # IN (n,)
-    rows: Any,  # IN rows to sum, in this order
-    labels: Any,  # IN (n,)
-    sums: Any,  # OUT (p, k); zero on entry
-) -> None:
-    """Sums of some of the rows, on one thread."""
+def sum_rows(entries: Any, weights: Any, rows: Any, labels: Any, sums: Any) -> None:
+    """Add some of the rows, in this order, to sums (p, k); entries are as in onmf.kernels.hartigan."""
+    indptr, indices, data, dense = entries
     for i in rows:
         start, stop = indptr[i], indptr[i + 1]
         shift = start if dense else 0
@@ -232,36 +173,9 @@ def sum_rows(
 
 
 @jit
-def order_by_label(
-    labels: Any,  # IN (n,)
-    bounds: Any,  # OUT (k + 1,) where each label starts in order; zero on entry
-    order: Any,  # OUT (n,) rows sorted by label, and by index within a label
-) -> None:
-    """Sort rows by label, with a counting sort."""
-    k = len(bounds) - 1
-    for label in labels:
-        bounds[label + 1] += 1
-    for c in range(k):
-        bounds[c + 1] += bounds[c]
-    place = bounds[:k].copy()
-    for i in range(len(labels)):
-        order[place[labels[i]]] = i
-        place[labels[i]] += 1
-
-
-@jit
-def sum_by_label_csr(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
-    order: Any,  # IN (n,) rows sorted by label
-    bounds: Any,  # IN (k + 1,) where each label starts in order
-    weights: Any,  # IN (n,) float64
-    start: int,  # IN first cluster
-    stop: int,  # IN one past the last cluster
-    sums: Any,  # OUT (k, p) float64, zero on entry
-) -> None:
-    """Sums of clusters start to stop over a CSR matrix."""
+def sum_by_label_csr(csr: Any, order: Any, bounds: Any, weights: Any, start: int, stop: int, sums: Any) -> None:
+    """Add the rows of clusters start to stop of a CSR matrix to their sums."""
+    indptr, indices, data = csr
     for c in range(start, stop):
         total = sums[c]
         for position in range(bounds[c], bounds[c + 1]):
@@ -273,9 +187,7 @@ def sum_by_label_csr(
 
 @jit
 def score_and_sum_csr(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
+    csr: Any,  # IN
     order: Any,  # IN (n,) rows sorted by label
     clusters: Any,  # IN (m,) label of each part of the order
     bounds: Any,  # IN (m + 1,) where each part starts in the order
@@ -291,6 +203,7 @@ def score_and_sum_csr(
     further: Any,  # OUT float64: sums of the other parts
 ) -> None:
     """Score the rows of some parts against the templates of their labels, and sum them, in one read."""
+    indptr, indices, data = csr
     for part in range(start, stop):
         c = clusters[part]
         total = sums[c] if places[part] < 0 else further[places[part]]
@@ -319,34 +232,6 @@ def score_and_sum_csr(
 
 
 @jit
-def sum_by_label_dense(
-    X: Any,  # IN (n, p)
-    labels: Any,  # IN (n,)
-    weights: Any,  # IN (n,) float64
-    cuts: Any,  # IN (m + 1,) first row of each group
-    start: int,  # IN first group
-    stop: int,  # IN one past the last group
-    groups: Any,  # IN/OUT (m, k, p) float64
-) -> float:
-    """Add groups start to stop of the rows of an array to sums of their own. The result is that of prefetch."""
-    k, w, touched = groups.shape[1], np.empty(4), 0.0
-    order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(k + 1, np.int64)
-    for group in range(start, stop):
-        end, sums = cuts[group + 1], groups[group]
-        for first in range(cuts[group], end, ROWS_SORTED):
-            last = min(first + ROWS_SORTED, end)
-            touched += prefetch(X, first, last)
-            sort_block(labels, first, last, bounds, order)
-            for c in range(k):
-                for f in range(bounds[c], bounds[c + 1], 4):
-                    rows = order[f : f + 4]
-                    for r in range(4):
-                        w[r] = weights[rows[r]] if f + r < bounds[c + 1] else 0.0
-                    add_four(X, rows, w, sums[c])
-    return touched
-
-
-@jit
 def score_and_sum(
     X: Any,  # IN (n, p)
     B: Any,  # IN (k or more, p) float64 templates
@@ -358,10 +243,13 @@ def score_and_sum(
     cuts: Any,  # IN (m + 1,) first row of each group
     start: int,  # IN first group
     stop: int,  # IN one past the last group
-    best: Any,  # OUT (n,) score of the template of the label
+    best: Any,  # OUT (n,) score of the template of the label, or () if rows are only summed
     groups: Any,  # IN/OUT (m, k, p) float64
 ) -> float:
-    """Score groups of the rows of an array against their own templates, and add them to sums, in one read."""
+    """Score groups of the rows of an array against their own templates, and add them to sums, in one read.
+
+    The result is that of prefetch.
+    """
     k, w, scores, touched = groups.shape[1], np.empty(4), np.empty(4), 0.0
     order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(k + 1, np.int64)
     for group in range(start, stop):
@@ -369,20 +257,21 @@ def score_and_sum(
         for first in range(cuts[group], end, ROWS_SORTED):
             last = min(first + ROWS_SORTED, end)
             touched += prefetch(X, first, last)
-            sort_block(labels, first, last, bounds, order)
+            sort_by_label(labels, first, last, bounds, order)
             for c in range(k):
                 for f in range(bounds[c], bounds[c + 1], 4):
                     rows = order[f : f + 4]
-                    score_own_four(X, rows, B[c], starts[c], scores)
-                    for r in range(4):
+                    if len(best):
+                        score_own_four(X, rows, B[c], starts[c], scores)
+                    w[:] = 0.0
+                    for r in range(min(4, bounds[c + 1] - f)):
                         i = rows[r]
-                        w[r] = 0.0
-                        if f + r < bounds[c + 1]:
+                        if len(best):
                             best[i] = scores[r]
-                            if len(weights) > 0:
-                                w[r] = weights[i]
-                            else:
-                                w[r] = max(scores[r], 0.0) * (own[i] if len(own) > 0 else 1.0)
+                        if len(weights):
+                            w[r] = weights[i]
+                        else:
+                            w[r] = max(scores[r], 0.0) * (own[i] if len(own) else 1.0)
                     if adds:
                         add_four(X, rows, w, sums[c])
     return touched
@@ -406,8 +295,11 @@ def prefetch(X: Any, first: int, last: int) -> float:
 
 
 @jit
-def sort_block(labels: Any, first: int, last: int, bounds: Any, order: Any) -> None:
-    """Sort rows first to last by label: label c has order[bounds[c]:bounds[c + 1]]. The last row comes thrice more."""
+def sort_by_label(labels: Any, first: int, last: int, bounds: Any, order: Any) -> None:
+    """Sort rows first to last by label: label c has order[bounds[c]:bounds[c + 1]].
+
+    Within a label, rows stay in order. The last row comes thrice more, if there is room.
+    """
     bounds[:] = 0
     for i in range(first, last):
         bounds[labels[i] + 1] += 1
@@ -447,17 +339,9 @@ def add_four(X: Any, rows: Any, weights: Any, total: Any) -> None:
 
 
 @jit
-def move_rows_csr(
-    indptr: Any,  # IN (n + 1,)
-    indices: Any,  # IN (nnz,)
-    data: Any,  # IN (nnz,)
-    moved: Any,  # IN rows that changed their label
-    before: Any,  # IN (n,) labels the sums are of
-    labels: Any,  # IN (n,) labels the sums shall be of
-    weights: Any,  # IN (n,) float64
-    sums: Any,  # IN/OUT (k, p) float64
-) -> None:
-    """Update the sums for the moved rows of a CSR matrix."""
+def move_rows_csr(csr: Any, moved: Any, before: Any, labels: Any, weights: Any, sums: Any) -> None:
+    """Update sums for the rows of a CSR matrix that moved, from the labels before."""
+    indptr, indices, data = csr
     for i in moved:
         w = weights[i]
         old, new = sums[before[i]], sums[labels[i]]
@@ -468,15 +352,8 @@ def move_rows_csr(
 
 
 @jit
-def move_rows_dense(
-    X: Any,  # IN (n, p)
-    moved: Any,  # IN rows that changed their label
-    before: Any,  # IN (n,) labels the sums are of
-    labels: Any,  # IN (n,) labels the sums shall be of
-    weights: Any,  # IN (n,) float64
-    sums: Any,  # IN/OUT (k, p) float64
-) -> None:
-    """Update the sums for the moved rows of an array."""
+def move_rows_dense(X: Any, moved: Any, before: Any, labels: Any, weights: Any, sums: Any) -> None:
+    """Update sums for the rows of an array that moved, from the labels before."""
     for i in moved:
         w = weights[i]
         old, new = sums[before[i]], sums[labels[i]]
@@ -488,19 +365,13 @@ def move_rows_dense(
 
 @jit
 def tally(
-    labels: Any,  # IN (n,)
-    before: Any,  # IN (n,) labels of the last step, or () in the first
-    scales: Any,  # IN (n,)
-    scales_before: Any,  # IN (n,), or ()
-    losses: Any,  # IN (n,)
-    weights: Any,  # IN (n,) v
-    own: Any,  # IN (n,) w, or () if all are one
-    table: Any,  # OUT (7, k) the rows named in COUNTED (backend/base.py), in that order; zero on entry
+    labels: Any, before: Any, scales: Any, scales_before: Any, losses: Any, weights: Any, own: Any, table: Any
 ) -> None:
-    """Fill the table of a step: sums over the rows of each cluster.
+    """Fill the table (7, k) of a step, zero on entry: sums over the rows of each cluster, as COUNTED names them.
 
-    With a' the scale of a row in the last step: mass Σ v a, counts Σ w, Σ w a, Σ w a², overlap Σ w a a' over the rows
-    that stayed, loss Σ w·loss, and the number of rows that moved. Rows of weight 0 do not count as moved.
+    With v the weights, w the own ones, and a' the scale of a row in the last step: mass Σ v a, counts Σ w, Σ w a,
+    Σ w a², overlap Σ w a a' over the rows that stayed, loss Σ w·loss, and the number of rows that moved. Rows of
+    weight 0 do not count as moved. In the first step, ``before`` and ``scales_before`` are ().
     """
     first, weighted = len(before) == 0, len(own) > 0
     for i in range(len(labels)):

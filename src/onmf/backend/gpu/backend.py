@@ -276,9 +276,10 @@ def _lanes(number: int) -> int:
 
 
 class FrozenRows:
-    """Some rows against sums that do not change, as :class:`onmf.divergence.Frozen` asks for."""
+    """Some rows against sums that do not change, as :class:`onmf.divergence.Moves` asks for.
 
-    # It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
+    It reads no other rows: those of a streamed block are only on the card for as long as none are fetched.
+    """
 
     def __init__(self, trial: Trial, rows: Rows, which: slice, sums: Any, labels: Any, weights: Any) -> None:
         self._backend, self._rows = trial.block.backend, rows
