@@ -9,7 +9,7 @@ from onmf.datasets import DownloadError
 from onmf.datasets import fetch as fetch_data
 from onmf.datasets.load import members
 
-from .common import checked_folder, command, fail, say, steps
+from .common import check_folder, command, fail, say, steps
 
 
 @command("fetch")
@@ -64,7 +64,8 @@ def reproduce(
 
     if what not in ("documents", "images", "all", "family"):
         fail(f"{what!r} is not a table: choose documents, images, all or family.")
-    out = checked_folder(out)
+    if out is not None:
+        check_folder(out)
     tables = []
     for name in ("documents", "images") if what == "all" else (what,):
         make = getattr(paper, f"reproduce_{name}")

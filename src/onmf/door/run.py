@@ -88,8 +88,7 @@ def cluster_table(
     selection, notes = None, [*table.notes, *rows.notes]
     if n_clusters == "auto":
         report("Choosing the number of clusters", 0.0)
-        choosing = partial(report, "Choosing the number of clusters")
-        selection = kind.choose(rows, span, parameters, choosing)
+        selection = kind.choose(rows, span, parameters, partial(report, "Choosing the number of clusters"))
         n_clusters = selection.n_clusters
         notes += selection.notes(kind.rows_of(2))
     assert not isinstance(n_clusters, str), "checked above"
@@ -143,16 +142,13 @@ def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
 
 def _doubts(kind: Kind, fit: Fit, moved: float | None) -> list[str]:
     """Sentences on what a reader should know before trusting the fit."""
-    notes = []
-    model = fit.model
+    notes, model = [], fit.model
     if model.stop_reason_ == "max_iter":
         notes.append("The fit was stopped before it converged: allow more iterations (max_iter, or --max-iter).")
     if moved is None or fit.voted:
         return notes
-    smoothing, sizes = (
-        getattr(model.divergence_, "smoothing", 0.0),
-        np.bincount(to_host(model.labels_), minlength=model.n_clusters),
-    )
+    smoothing = model.divergence_.smoothing  # only Kullback–Leibler has ``moved``
+    sizes = np.bincount(to_host(model.labels_), minlength=model.n_clusters)
     slivers = int(np.count_nonzero(sizes < SLIVER * sizes.sum()))
     if moved > MOVED or (slivers and moved):
         have = "has" if slivers == 1 else "have"
@@ -187,8 +183,7 @@ def predict_table(model: ONMF, table: Table, *, kind: Kind | None = None, progre
     """
     kind = check_kind(model, kind)
     calibration = calibration_of(getattr(model, "extra_", {}), len(model.cluster_centers_))
-    report = progress or (lambda name, share: None)
-    found, notes = kind.assigned(model, table, calibration, report)
+    found, notes = kind.assigned(model, table, calibration, progress or (lambda name, share: None))
     given: dict[str, Any] = {"table": table, "names": names_of_model(model), "notes": [*table.notes, *notes]}
     return kind.result(kind=kind, model=model, calibration=calibration, **given | found)
 

@@ -1,7 +1,7 @@
 """How much work the rows get: as many runs as a person is willing to wait for, which vote on the clusters."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onmf.divergence import Array, get_divergence
@@ -43,14 +43,39 @@ class Views:
     refit: Callable[[ONMF, Any], Sequence[Array]]
 
 
-@dataclass(frozen=True)
-class Voted:
-    """A fitted model, what was done in a few words (empty for a plain run), and whether runs voted, maybe in views."""
+@dataclass
+class Fit:
+    """A fitted model, and how it came about.
+
+    Attributes
+    ----------
+    model : ONMF
+        The model, its clusters by falling size.
+    X : array, sparse array or lazy rows
+        What it was fitted on.
+    how : str
+        What was done, such as ``a vote of 24 runs``; empty for a single run, which its iterations describe.
+    voted : bool
+        Whether runs voted on the labels, so that they are not those of the assignment rule.
+    refit : callable or None
+        Labels of rows in independent runs, given the model and the rows, for the confidence.
+    trials : tuple or None
+        Some rows, and their labels in runs that were made anyway. They replace ``refit``.
+    notes : list of str
+        Things to know about the fit.
+    """
 
     model: ONMF
+    X: Any
     how: str = ""
     voted: bool = False
-    in_views: bool = False
+    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None
+    trials: tuple[Array, list[Array]] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":
+            self.how, self.voted = f"a vote of {self.model.n_consensus} runs", True
 
 
 def fit_by_vote(
@@ -60,7 +85,7 @@ def fit_by_vote(
     progress: Callable[[float], None],
     announce: Callable[[str], None],
     views: Views | None = None,
-) -> Voted:
+) -> Fit:
     """Cluster rows by a vote of as many runs as their number and the divergence allow.
 
     Parameters
@@ -81,28 +106,27 @@ def fit_by_vote(
 
     Returns
     -------
-    Voted
+    Fit
     """
     given = dict(parameters)
     if given.pop("quick", False) or any(name in given for name in GIVEN):
-        return Voted(ONMF(n_clusters, **given).fit(X))
+        return Fit(ONMF(n_clusters, **given).fit(X), X)
     divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
     asked = given.pop("n_consensus", None)
     searches = divergence.moves is not None
     seconds = SECONDS if searches else SECONDS_WITHOUT_SEARCH
-    in_views = views is not None and divergence == get_divergence("kullback-leibler")
     step = 3 if views is None else views.number
     runs = asked or min(RUNS, int(PATIENCE / (seconds * max(X.nnz, 1) * n_clusters)) // step * step)
     searched = given | {"refine": "local-search"} if searches else given
     if asked is None and runs < FEWEST:
         how = "a single run with a local search" if searches else "a single run from the paper's start"
         announce(f"This is {how}, since the data are large.")
-        return Voted(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), how)
-    if views is None or not in_views:
-        announce(f"The clusters are {(how := f'a vote of {runs} runs')}.")
-        model = ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs})
-        return Voted(model.fit(X), how, True)
+        return Fit(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), X, how)
+    how = f"a vote of {runs} runs"
+    if views is None or divergence != get_divergence("kullback-leibler"):
+        announce(f"The clusters are {how}.")
+        return Fit(ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs}).fit(X), X, how, True)
     given.pop("beta_loss", None)
-    how = f"a vote of {runs} runs in {views.number} views of the {views.noun}"
+    how += f" in {views.number} views of the {views.noun}"
     announce(f"The clusters are {how}.")
-    return Voted(views.fit(X, n_clusters, n_runs=runs, progress=progress, **given), how, True, True)
+    return Fit(views.fit(X, n_clusters, n_runs=runs, progress=progress, **given), X, how, True, views.refit)

@@ -25,6 +25,7 @@ from numbers import Number
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, Self, cast
 
+from onmf.door.files import listed
 from onmf.door.kind import some_names
 from onmf.io.limits import Bounded, check_growth
 from onmf.naming import so_many
@@ -64,6 +65,7 @@ SUFFIXES = {
     ".tab": "tsv",
     ".ndjson": "jsonl",
 }
+SEEKABLE = {b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"PAR1": "parquet"}  # Their first bytes
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 CLUTTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
 
@@ -117,17 +119,16 @@ class Columns(NamedTuple):
 
     def find(self, name: str, present: Sequence[Any]) -> Self:
         """Return the columns with that of the texts, if it can be told; refuse a column that the table lacks."""
-        shown = ", ".join(repr(str(column)[:60] + "…" * (len(str(column)) > 60)) for column in present[:20]) or "none"
-        listed = f"It has {shown}{', …' * (len(present) > 20)}."
+        found = f"It has {listed(list(map(str, present)))}."
         texts = [self.text] if self.text is not None else [c for c in present if str(c).strip().lower() == "text"]
         if not texts and len(present) != 1:
             raise ValueError(
-                f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {listed}"
+                f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {found}"
             )
         chosen = self._replace(text=[*texts, *present][0])
         for column, content in zip(chosen, ("text", "identifiers", "labels", "dates"), strict=True):
             if column is not None and column not in present:
-                raise ValueError(f"{name} has no column {column!r} for the {content}. {listed}")
+                raise ValueError(f"{name} has no column {column!r} for the {content}. {found}")
         return chosen
 
 
@@ -200,7 +201,8 @@ class Texts:
         if self.encoded:
             n = so_many(len(self.encoded), "document")
             notes.append(
-                f"Encoded attachments dropped from {n}: {some_names(self.encoded)}. --keep-attachments keeps them."
+                f"Encoded attachments dropped from {n}: {some_names(self.encoded)}. keep_attachments=True "
+                "(--keep-attachments) keeps them."
             )
         if self.skipped:
             n = so_many(len(self.skipped), "file" if self.kind in MEMBERS else "row")
@@ -319,25 +321,20 @@ def _check_columns(columns: Columns, path: str, kind: str) -> None:
     """Refuse names of columns if the source is not a table."""
     for option, value in columns._asdict().items():
         by_folder = option == "labels" and kind in MEMBERS
-        is_column = value is not None and not (by_folder and value == "folder")
-        if is_column and kind in (*MEMBERS, "lines", "memory"):
+        if value not in (None, "folder" if by_folder else None) and kind in (*MEMBERS, "lines", "memory"):
             hint = " Use labels='folder' for the names of the folders." if by_folder else ""
             raise ValueError(f"{option}={value!r} is a column, but {path} is not a table.{hint}")
 
 
 def _recognise(raw: io.BufferedReader, path: str, kind: str | None) -> tuple[str, io.BufferedReader]:
     """Return the kind of a file, and its decompressed content. Refuse it if the user wanted another kind."""
-    head, stream, found = raw.peek(512), raw, None
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        found = "zip"
-    elif head.startswith(b"PAR1"):
-        found = "parquet"
-    if found is None:
-        stream = decompressed(raw, path)
-        head = stream.peek(512)
-        found = "tar" if head[257:262] == b"ustar" else None
-    elif not raw.seekable():
+    found = SEEKABLE.get(raw.peek(4)[:4])
+    if found is not None and not raw.seekable():
         raise ValueError(f"{path}: {KINDS[found]} cannot be read from a stream. Pass its path.")
+    stream = decompressed(raw, path) if found is None else raw
+    head = stream.peek(512)
+    if head[257:262] == b"ustar":
+        found = found or "tar"
     if found is not None:
         if kind not in (None, found):
             raise ValueError(f"{path} is {KINDS[found]}, not {KINDS[kind]}.")
@@ -413,8 +410,7 @@ def _folder_members(_: None, root: str) -> Iterator[Member]:
                     yield name, LINK
                 else:
                     with open(entry.path, "rb", opener=_open_file) as file:
-                        data = read_document(file, name)
-                    yield name, data
+                        yield name, read_document(file, name)
             except (OSError, ValueError) as error:
                 yield name, _reason(name, error)
         waiting += reversed(subfolders)
@@ -422,8 +418,7 @@ def _folder_members(_: None, root: str) -> Iterator[Member]:
 
 def _open_file(path: str, flags: int) -> int:
     """Open a regular file. Fails if a link or a pipe has taken its place since the folder was listed."""
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(0, LINK)
@@ -496,8 +491,7 @@ DECOMPRESSORS: dict[bytes, Callable[[Any], Any]] = {
 def decompressed(stream: IO[bytes], name: str) -> io.BufferedReader:
     """Return the stream, decompressed if its first bytes are those of a gz, bz2, xz or zst file."""
     raw = _buffered(stream)
-    head = raw.peek(6)[:6]
-    decompress = next((function for magic, function in DECOMPRESSORS.items() if head.startswith(magic)), None)
+    decompress = next((function for magic, function in DECOMPRESSORS.items() if raw.peek(6).startswith(magic)), None)
     if decompress is None:
         return raw
     source = Counted(raw, name, lambda: sys.maxsize)
@@ -586,7 +580,7 @@ def bounded_lines(stream: IO[str], name: str) -> Iterator[str]:
 @contextmanager
 def decoded(stream: io.BufferedReader, newline: str = "\n") -> Iterator[io.TextIOWrapper]:
     """The stream as text, in UTF-8 or in the encoding of its byte order mark. Bytes that are not UTF-8 are kept."""
-    encoding = bom_encoding(stream.peek(4)[:4]) or "utf-8"
+    encoding = bom_encoding(stream.peek(4)) or "utf-8"
     errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
     text = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline=newline)
     try:
@@ -638,10 +632,10 @@ def read_csv(stream: io.BufferedReader, name: str, columns: Columns, delimiter: 
 
 def read_json(stream: io.BufferedReader, name: str, columns: Columns) -> Iterator[Values]:
     """Yield the entries of a JSON array, or of a file with one JSON value per line: objects, or plain texts."""
-    head = stream.peek(512)
-    beginning = head.decode(bom_encoding(head) or "utf-8", errors="ignore")
-    entries = _json_array if beginning.lstrip("\ufeff \t\r\n").startswith("[") else _json_lines
     chosen: Columns | None = None
+    head = stream.peek(512)
+    beginning = head.decode(bom_encoding(head) or "utf-8", errors="ignore").lstrip("\ufeff \t\r\n")
+    entries = _json_array if beginning.startswith("[") else _json_lines
     with decoded(stream) as file:
         for where, entry in entries(file, name):
             if isinstance(entry, str) and columns == Columns():
@@ -717,16 +711,15 @@ def read_parquet(file: io.BufferedReader, name: str, columns: Columns) -> Iterat
     length = file.seek(0, io.SEEK_END)
     file.seek(0)
     try:
-        table = ParquetFile(file)
+        table, grown = ParquetFile(file), 0
         chosen = columns.find(name, table.schema_arrow.names)
         wanted = list(dict.fromkeys(column for column in chosen if column is not None))
-        grown = 0
         for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
             grown += batch.nbytes + PER_ROW * batch.num_rows
             check_growth(name, grown, length)
             values = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
-            for i in range(batch.num_rows):
-                yield [None if column is None else values[column][i] for column in chosen]
+            values[None] = [None] * batch.num_rows
+            yield from zip(*(values[column] for column in chosen), strict=True)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise ValueError(f"{name} is damaged, or not a Parquet file: {reason}.") from error
@@ -738,8 +731,7 @@ def _bytes(column: Any) -> Any:
 
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    is_text = types.is_string(column.type) or types.is_large_string(column.type)
-    return column.cast(large_binary()) if is_text else column
+    return column.cast(large_binary()) if str(column.type) in ("string", "large_string") else column
 
 
 READERS: dict[str, Callable[[io.BufferedReader, str, Columns], Iterator[Values]]] = {
@@ -758,13 +750,12 @@ def read_memory(source: Any, columns: Columns, skipped: list[Skipped]) -> Iterat
 
     The index of pandas names the documents, unless a column does; otherwise they are numbered from 1.
     """
-    rows: Iterable[Any] = zip(source, repeat(None), repeat(None), repeat(None))
+    parts = [source, *[repeat(None)] * 3]
     if is_frame(source):
         chosen = columns.find("The table", list(source.columns))
-        rows = zip(*(repeat(None) if column is None else source[column] for column in chosen))  # noqa: B905
+        parts = [repeat(None) if column is None else source[column] for column in chosen]
     names = source.index if hasattr(type(source), "iloc") else count(1)
-    for name, row in zip(names, rows):  # noqa: B905
-        body, *others = row
+    for name, body, *others in zip(names, *parts):  # noqa: B905
         if isinstance(body, Text):
             yield body, None
         elif _is_missing(body):

@@ -20,7 +20,7 @@ from onmf.datasets.count import count_words, make_vectorizer
 from onmf.datasets.pieces import NAMES, SHARDS, Shards, open_shards
 from onmf.divergence import Array
 from onmf.door import Progress, Table
-from onmf.door.kind import SHOWN
+from onmf.door.kind import some_names
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
 from onmf.io.model_file import check_parts
@@ -216,7 +216,7 @@ def count(
     if isinstance(texts, str):
         raise TypeError("texts is one string: pass a list of strings, or read files with read(path).")
     documents = texts if isinstance(texts, Texts) else read(texts, keep_attachments=True)
-    drop_rare = vectorizer is None if automatic is None else automatic
+    automatic = vectorizer is None if automatic is None else automatic
     vectorizer = vectorizer or make_vectorizer()
     if hasattr(vectorizer, "vocabulary_"):  # a fitted vectorizer keeps its words
         vectorizer = clone(vectorizer).set_params(vocabulary=vectorizer.vocabulary_)
@@ -242,14 +242,13 @@ def count(
         folder = None
         if shards is not None:
             target = Path(os.path.abspath(shards))
-            ours = [SHARDS, NAMES, IDS, BEGINNINGS]
-            folder = stack.enter_context(whole_folder(target, force=force, ours=ours))
+            folder = stack.enter_context(whole_folder(target, force=force, ours=[SHARDS, NAMES, IDS, BEGINNINGS]))
             rows, excerpts = (stack.enter_context(closing(TextsOnDisk(folder / name))) for name in (IDS, BEGINNINGS))
         X, words, lengths = count_words(
             bodies(),
             vectorizer,
             folder,
-            drop_rare=drop_rare,
+            drop_rare=automatic,
             keep_empty=folder is None,
             progress=None if progress is None or folder is None else partial(progress, "Writing the counts"),
         )
@@ -343,8 +342,7 @@ def parse_dates(texts: Sequence[str | None], ids: Sequence[str]) -> tuple[Array 
     if all(blank):
         return None, []
     notes = [f"{so_many(sum(blank), 'document')} without a date."] if any(blank) else []
-    if unread := np.flatnonzero(np.isnat(dates) & ~np.array(blank)).tolist():
-        named = ", ".join(f"\u201c{str(texts[i])[:LONGEST_DATE]}\u201d (document {ids[i]})" for i in unread[:SHOWN])
-        more = f" and {len(unread) - SHOWN:,} more" if len(unread) > SHOWN else ""
-        notes.append(f"{so_many(len(unread), 'date')} not understood: {named}{more}. Write dates as 2024-03-01.")
+    unread = np.flatnonzero(np.isnat(dates) & ~np.array(blank)).tolist()
+    if named := [f"\u201c{str(texts[i])[:LONGEST_DATE]}\u201d (document {ids[i]})" for i in unread]:
+        notes.append(f"{so_many(len(named), 'date')} not understood: {some_names(named)}. Write dates as 2024-03-01.")
     return dates, notes
