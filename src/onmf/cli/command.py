@@ -5,7 +5,7 @@ All commands do the same: read, cluster, write, and print what was found.
 
 import inspect
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -19,11 +19,12 @@ from onmf.door import Clusters, check_request, cluster_table
 from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
 from onmf.door.write import FORMATS, files_of, summary, write_files
 from onmf.io.files import whole_folder
+from onmf.kernels.jit import compiled_before
 from onmf.naming import so_many
 from onmf.select import Range
 from onmf.warn import warn
 
-from .common import check_installed, command, fail, say, tell, tell_json, tell_that_it_compiles, visible, working
+from .common import aligned, check_installed, command, fail, say, tell, tell_json, visible, working
 
 
 def parse_clusters(k: str) -> int | str:
@@ -47,13 +48,6 @@ def parse_divergence(value: str) -> str | float:
     return divergence
 
 
-def parse_format(value: str) -> str:
-    """Parse ``--format``."""
-    if value not in FORMATS:
-        raise ValueError(f"is not known: use {' or '.join(FORMATS)}.")
-    return value
-
-
 HINT = " --quick runs once, from the paper's start."  # after the announcement of a vote
 
 FORCE = Option("force", "Replace the files of an earlier run.", bool, False, group="")
@@ -71,7 +65,7 @@ SHARED = (
     ),
     WRITTEN("out", "Write the files into this folder.", Path | None, None, "DIR"),
     FORCE,
-    WRITTEN("format", "Format of the tables: csv or parquet.", str, "csv", "csv|parquet", parse=parse_format),
+    WRITTEN("format", "Format of the tables: csv or parquet.", str, "csv", "csv|parquet", choices=FORMATS),
     WRITTEN("report", "Write report.html, or leave it out.", bool, True, flags=("--report/--no-report",)),
     WRITTEN("title", "Title of the report.", metavar="TEXT"),
     NUMBER("k_min", "Smallest number that -k auto may choose."),
@@ -134,13 +128,12 @@ def argument(name: str, annotation: Any) -> inspect.Parameter:
 
 def parsed(option: Option, value: Any) -> Any:
     """The value of an option; one that cannot be parsed ends the command."""
-    if option.parse is None or value is None:
-        return value
+    wrong = [one for one in (value if isinstance(value, list) else [value]) if one not in (None, *option.choices)]
+    if option.choices and wrong:
+        fail(f"{option.flag} {wrong[0]} is not known: use {' or '.join(option.choices)}.")
     try:
-        return option.parse(value)
+        return value if option.parse is None or value is None else option.parse(value)
     except ValueError as error:
-        if isinstance(value, list):  # the error names the value that is wrong
-            fail(f"{option.flag} {error}")
         fail(f"{option.flag} {value}{' ' if str(error).startswith(('is ', 'has ')) else ': '}{error}")
 
 
@@ -173,7 +166,7 @@ def add_command(kind: Kind) -> None:
 def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
     """Read, cluster, write and print."""
     began = perf_counter()
-    quiet, out, report, n_clusters = (given[name] for name in ("quiet", "out", "report", "n_clusters"))
+    quiet, n_clusters = given["quiet"], given["n_clusters"]
     span = Range(given["k_min"], given["k_max"], given["criterion"])
     _check_range(n_clusters, span, kind)
     for name in ("init", "n_init", "refine", "n_consensus") if given.get("quick") else ():
@@ -184,14 +177,10 @@ def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
     parameters |= {} if given["threads"] is None else {"n_threads": given["threads"]}
     check_request(kind, n_clusters, span, parameters)
     own = {option.name: given[option.name] for option in kind.options}
-    kind.check_options(own, out, n_clusters, parameters)
-    if out is not None:
-        check_writing(kind, report, ", or use --no-report")
-    with ExitStack() as stack:
-        if out is not None:
-            folder = stack.enter_context(whole_folder(out, force=given["force"], ours=files_of(kind)))
-        step = stack.enter_context(working(quiet))
-        tell_that_it_compiles(quiet)
+    kind.check_options(own, given["out"], n_clusters, parameters)
+    with target_folder(kind, given) as folder, working(quiet) as step:
+        if not (quiet or compiled_before()):
+            say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
         step("Reading")
         reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
         clusters = cluster_table(
@@ -207,16 +196,20 @@ def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
         if reading.get("labels") is not None and clusters.comparison is None:
             labels = f"--labels {reading['labels']}"
             warn(f"{labels} gives none of the {kind.rows_of(2)} a class: nothing is compared.", UserWarning)
-        if out is not None:
-            write_files(clusters, folder, report=report, title=given["title"], format=given["format"], progress=step)
+        if folder is not None:
+            writing = {name: given[name] for name in ("report", "title", "format")}
+            write_files(clusters, folder, **writing, progress=step)
     tell_result(clusters, given, seconds=perf_counter() - began)
 
 
-def check_writing(kind: Kind, report: bool = True, otherwise: str = "") -> None:
-    """Refuse before any work starts, if a package that writing needs is missing."""
+def target_folder(kind: Kind, given: dict[str, Any]) -> AbstractContextManager[Path | None]:
+    """The folder of ``--out``, or None. Refuse before any work starts, if a package that writing needs is missing."""
+    if given["out"] is None:
+        return nullcontext()
     check_installed("Writing the files", kind.packages)
-    if report:
-        check_installed("The report", kind.report_packages, otherwise)
+    if given.get("report", True):
+        check_installed("The report", kind.report_packages, ", or use --no-report" if "report" in given else "")
+    return whole_folder(given["out"], force=given["force"], ours=files_of(kind))
 
 
 def _check_range(n_clusters: int | str, span: Range, kind: Kind) -> None:
@@ -274,11 +267,7 @@ def tell_table(
     heads = {"distinctive": f"distinctive {kind.feature}s"}
     others = [name for name in shown or kind.shown if name in rows[0]]
     columns += [(heads.get(name, name), [_cell(row[name]) for row in rows]) for name in others]
-    aligned = []
-    for number, (head, texts) in enumerate(columns):
-        width = max(map(len, [head, *texts]))
-        aligned.append([f"{text:{'>' if number < n_right else '<'}{width}}" for text in (head, *texts)])
-    tell(*("  ".join(line).rstrip() for line in zip(*aligned, strict=True)))
+    tell(*(line.rstrip() for line in aligned([[head, *texts] for head, texts in columns], range(n_right))))
 
 
 def _cell(value: Any) -> str:

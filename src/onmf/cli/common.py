@@ -1,6 +1,5 @@
 """What all commands share: the application, its messages, and its exit."""
 
-import errno
 import inspect
 import json
 import os
@@ -8,8 +7,8 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +22,6 @@ from typer.core import TyperCommand, TyperGroup
 from onmf import interrupt
 from onmf._version import __version__
 from onmf.io.files import discard_unfinished
-from onmf.kernels.jit import compiled_before
 
 
 class Plain:
@@ -87,7 +85,7 @@ def check_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise PermissionError(0, "Permission denied")
     except OSError as error:
         fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
 
@@ -97,28 +95,6 @@ def check_installed(purpose: str, packages: Mapping[str, str], otherwise: str = 
     if missing := [name for name in packages if find_spec(name) is None]:
         extras = ",".join(sorted({packages[name] for name in missing}))
         fail(f"{purpose} needs {' and '.join(missing)}: pip install 'onmf[{extras}]'{otherwise}.")
-
-
-@contextmanager
-def steps(quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
-    console, left = Console(stderr=True), TextColumn("{task.fields[left]}")
-    if quiet or not console.is_terminal:  # with Rich's own option, older versions print an empty line
-        yield lambda text, fraction=None: None
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("Starting", total=None, left="")
-        current, began = "", perf_counter()
-
-        def step(text: str, fraction: float | None = None) -> None:
-            nonlocal current, began
-            if text.partition(":")[0] != current:
-                current, began = text.partition(":")[0], perf_counter()
-            left, total = time_left(perf_counter() - began, fraction), None if fraction is None else 1.0
-            bar.update(task, description=text, total=total, completed=fraction or 0.0, left=left)
-
-        yield step
 
 
 def time_left(elapsed: float, fraction: float | None) -> str:
@@ -131,20 +107,29 @@ def time_left(elapsed: float, fraction: float | None) -> str:
 
 @contextmanager
 def working(quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show steps as :func:`steps` does, and then print the warnings, each once and without its line of code."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal.
+
+    Warnings are printed after the work, each once and without its line of code.
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=Console(stderr=True), transient=True)
+    task = bar.add_task("Starting", total=None, left="")
+    current, began = "", perf_counter()
+
+    def step(text: str, fraction: float | None = None) -> None:
+        nonlocal current, began
+        if text.partition(":")[0] != current:
+            current, began = text.partition(":")[0], perf_counter()
+        left, total = time_left(perf_counter() - began, fraction), None if fraction is None else 1.0
+        bar.update(task, description=text, total=total, completed=fraction or 0.0, left=left)
+
+    shown = not quiet and bar.console.is_terminal  # with Rich's own option, older versions print an empty line
+    with warnings.catch_warnings(record=True) as caught, bar if shown else nullcontext():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", DeprecationWarning)
-        with steps(quiet) as step:
-            yield step
+        yield step
     for text in () if quiet else dict.fromkeys(str(warning.message) for warning in caught):
         say(f"warning: {text}")
-
-
-def tell_that_it_compiles(quiet: bool) -> None:
-    """Say that the first fit takes longer, if no compiled kernels are in the cache."""
-    if not (quiet or compiled_before()):
-        say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
 
 
 def fail(message: str) -> NoReturn:
@@ -166,6 +151,15 @@ def visible(text: str) -> str:
 def tell(*lines: str) -> None:
     """Print lines to standard output. Names, words and paths in them cannot control the terminal."""
     print(*map(visible, lines), sep="\n")
+
+
+def aligned(columns: Iterable[Sequence[str]], right: range) -> list[str]:
+    """The lines of a table. Its columns are as wide as their longest text; those in ``right`` are set to the right."""
+    padded = []
+    for number, texts in enumerate(columns):
+        width = max(map(len, texts))
+        padded.append([f"{text:{'>' if number in right else '<'}{width}}" for text in texts])
+    return ["  ".join(line) for line in zip(*padded, strict=True)]
 
 
 def tell_json(value: Any, lead: str = "", end: str = "\n") -> None:

@@ -4,7 +4,7 @@ The kind of the model decides how.
 """
 
 import sys
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -15,8 +15,7 @@ import typer
 
 import onmf
 from onmf.door import Clusters, Option, predict_table
-from onmf.door.write import assignments, csv_lines, files_of, records, write_files, write_table
-from onmf.io.files import whole_folder
+from onmf.door.write import assignments, csv_lines, records, write_files, write_table
 from onmf.kinds import KINDS, get_kind
 from onmf.naming import names_of_model, numbers, read_names, rename_clusters, so_many
 
@@ -25,9 +24,9 @@ from .command import (
     JSON,
     QUIET,
     argument,
-    check_writing,
     parameter,
     parsed,
+    target_folder,
     tell_result,
     tell_table,
     with_options,
@@ -87,26 +86,21 @@ def predict(model: Path, path: str, **given: Any) -> None:
     name = fitted.extra_["kind"]
     if name not in KINDS:
         fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    kind, out, quiet = get_kind(name), given["out"], given["quiet"]
-    reading = {}
+    kind, reading = get_kind(name), {}
     for key, option in reading_options().items():
         if key in kind.predict_options:
             reading[key] = parsed(kind.predict_options[key], given[key])
         elif given[key] != option.default:
             fail(f"{option.flag} means nothing for {kind.rows_of(2)}: leave it out.")
-    if out is not None and kind.assignments:
-        _check_file(out, given["force"])
-    elif out is not None:
-        check_writing(kind)
-    with ExitStack() as stack:
-        step = stack.enter_context(working(quiet))
-        if out is not None and not kind.assignments:
-            folder = stack.enter_context(whole_folder(out, force=given["force"], ours=files_of(kind)))
+    if given["out"] is not None and kind.assignments:
+        _check_file(given["out"], given["force"])
+    target = nullcontext() if kind.assignments else target_folder(kind, given)
+    with target as folder, working(given["quiet"]) as step:
         step("Reading")
         table = kind.read_new(fitted, path, step, **reading)
         step("Assigning")
         found = predict_table(fitted, table, kind=kind, progress=step)
-        if out is not None and not kind.assignments:
+        if folder is not None:
             write_files(found, folder, progress=step)
     if kind.assignments:
         _tell_rows(found, given)
@@ -229,8 +223,7 @@ def rename(
     """
     if (table is None) == (cluster is None) or (cluster is None) != (name is None):
         fail("Give the number of a cluster and its new name, or a table of names with --from.")
-    changes = read_names(table) if table is not None else {cluster or 0: name or ""}
-    kind = get_kind(onmf.load(model).extra_["kind"])
-    names = rename_clusters(model, changes)
+    names = rename_clusters(model, read_names(table) if table is not None else {cluster or 0: name or ""})
     if not quiet:
-        tell(*(f"{number:7}  {new}" for number, new in zip(numbers(kind, len(names)), names, strict=True)))
+        numbered = zip(numbers(get_kind(onmf.load(model).extra_["kind"]), len(names)), names, strict=True)
+        tell(*(f"{number:7}  {new}" for number, new in numbered))

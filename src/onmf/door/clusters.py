@@ -1,9 +1,9 @@
-"""Clusters: the one result, of documents, pixels, cells and rows of any table."""
+"""A table of counts, which every reader returns; and its clusters, the one result for every kind of data."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -24,11 +24,54 @@ from onmf.plot import plot_confusion, plot_top_features
 from onmf.plot import table as html_table
 from onmf.select import Selection
 
-from .table import Progress, Table
 from .write import assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
     from .kind import Kind
+
+Progress = Callable[[str, float | None], None]
+"""Called with the name of a step and the share of it that is done, None if that is not known."""
+
+
+@dataclass(repr=False)
+class Table:
+    """Counts, with the names of their rows and features.
+
+    Attributes
+    ----------
+    X : csr_array, ndarray or an object that reads rows
+        Rows × features. What does not fit in memory is lazy: it has ``shape`` and ``dtype``, and reads slices of rows.
+    rows, features : sequence of str
+        Their names.
+    classes : list or None
+        Known class of each row, None where it is not known; None if there are no classes at all.
+    dates : array of datetime64 or None
+        Date of each row, NaT where it is not known; None if there are no dates at all.
+    source : str
+        The file that was read, or empty.
+    notes : list of str
+        What was guessed, changed or left out.
+    """
+
+    X: Any
+    rows: Sequence[str]
+    features: Sequence[str]
+    classes: list[str | None] | None = None
+    dates: Any = None
+    source: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the file, or empty."""
+        return Path(self.source).name
+
+    def __getattr__(self, name: str) -> Any:
+        return old_names.attribute(self, name, old_names.TABLE_ATTRIBUTES)
+
+    def __repr__(self) -> str:
+        n, p = self.X.shape
+        return f"<{type(self).__name__} of {self.name or 'no file'}: {n:,} rows × {p:,} features>"
 
 
 @dataclass(repr=False, eq=False)
@@ -121,10 +164,8 @@ class Clusters:
     @property
     def fitted(self) -> str:
         """What the fit did, for people to read: who voted, or how many iterations a run took."""
-        if self.how:
-            return self.how
         ended = self.model.stop_reason_.replace("max_iter", "not converged")
-        return f"{so_many(self.model.n_iter_, 'iteration')}, {ended}"
+        return self.how or f"{so_many(self.model.n_iter_, 'iteration')}, {ended}"
 
     def distinctive(self, n: int = 10) -> list[dict[str, float]]:
         """The features that set each cluster apart from all rows, with their weights."""
@@ -133,8 +174,7 @@ class Clusters:
     def frequent(self, n: int = 10) -> list[list[str]]:
         """The most frequent features of each cluster."""
         C = to_host(self.model.cluster_centers_)
-        tops = np.argsort(-C, axis=1, kind="stable")[:, :n]
-        return [[str(self.features[j]) for j in top if C[k, j] > 0] for k, top in enumerate(tops)]
+        return [[str(self.features[j]) for j in np.argsort(-c, kind="stable")[:n] if c[j] > 0] for c in C]
 
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The rows of a cluster with the largest margins."""

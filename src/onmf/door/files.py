@@ -38,20 +38,16 @@ SUFFIX = re.compile(r"-\d+$")
 
 @dataclass
 class Draft:
-    """Counts and names as they are in a file; None for a missing name, or if there are no names at all.
-
-    ``place`` says where in the file the counts are, ``columns`` are the names of columns that may hold classes, and
-    ``corner`` is the name of the column of names in a table.
-    """
+    """Counts and names as they are in a file; None for a missing name, or if there are no names at all."""
 
     X: Any
     rows: Names | None
     features: Names | None
-    place: str
+    place: str  # where in the file the counts are
     classes: Names | None = None
-    columns: Sequence[str] = ()
+    columns: Sequence[str] = ()  # names of columns that may hold classes
     notes: list[str] = field(default_factory=list)
-    corner: str = ""
+    corner: str = ""  # name of the column of names in a table
 
 
 def head_of(path: Path) -> bytes:
@@ -122,12 +118,11 @@ def _frames(pandas: Any, file: IO[bytes], delimiter: str, width: int, named: boo
             raise ValueError("it has a first line with names, but no rows.") from None
 
 
-def _pop(frame: Any, header: list[str], label: str | None) -> Any:
+def _pop(frame: Any, header: Sequence[str | None], label: str | None) -> Any:
     """Take the column of classes out of some rows; none if there is none."""
-    found = [j for j, name in enumerate(header) if j > 0 and name == label]
-    if len(found) > 1:
+    if header[1:].count(label) > 1:
         raise ValueError(f"it has several columns {label!r}: rename all but one.")
-    return frame.pop(found[0]) if found else []
+    return frame.pop(header.index(label, 1)) if label in header[1:] else []
 
 
 def _numbers(frame: Any, header: list[str] | None) -> Any:
@@ -170,18 +165,17 @@ def find_classes(
     labels: str, draft: Draft, path: Path, names: Sequence[str], noun: str
 ) -> tuple[list[str | None], list[str]]:
     """Find the class of each row: in a column of the file, or in a table ``FILE.csv:COLUMN``. → classes, notes"""
-    notes: list[str] = []
+    file, _, column = labels.rpartition(":")
     if draft.classes is not None:
-        classes = [value or None for value in draft.classes]
+        classes, notes = [value or None for value in draft.classes], list[str]()
+    elif not file:
+        raise ValueError(
+            f"{path} has no column {labels!r} for the labels of the {noun}s: it has {listed(draft.columns)}. Labels in "
+            "a table of their own are named as FILE.csv:COLUMN."
+        )
+    elif not Path(file).is_file():
+        raise FileNotFoundError(f"{file} is not a file, so it has no column {column!r} with labels.")
     else:
-        file, _, column = labels.rpartition(":")
-        if not file:
-            raise ValueError(
-                f"{path} has no column {labels!r} for the labels of the {noun}s: it has {listed(draft.columns)}. "
-                "Labels in a table of their own are named as FILE.csv:COLUMN."
-            )
-        if not Path(file).is_file():
-            raise FileNotFoundError(f"{file} is not a file, so it has no column {column!r} with labels.")
         classes, notes = _joined(Path(file), column, names, noun)
     known = sum(value is not None for value in classes)
     if not known:
@@ -275,8 +269,8 @@ def names_of(draft: Draft, path: Path, row: str, feature: str) -> tuple[list[str
     """Check that a draft has rows and features, and as many names. → names of rows, of features, and notes"""
     n, p = draft.X.shape
     if n == 0 or p == 0:
-        none = f"{row if n == 0 else feature}s"
-        raise ValueError(f"{path} has no {none}: {draft.place} is {n:,} {row}s × {p:,} {feature}s.")
+        size = f"{n:,} {row}s × {p:,} {feature}s"
+        raise ValueError(f"{path} has no {row if n == 0 else feature}s: {draft.place} is {size}.")
     for values, count, noun in (
         (draft.rows, n, f"names of {row}s"),
         (draft.classes, n, f"classes of {row}s"),

@@ -22,9 +22,9 @@ from onmf.io.rules import Rule, optional, strings
 from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
-from .clusters import Clusters
-from .table import Progress, Table
-from .votes import Fit, Views, fit_by_vote
+from .clusters import Clusters, Progress, Table
+from .votes import Fit as Fit
+from .votes import Views, fit_by_vote
 
 READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
 BATCH = 10_000  # Rows that are assigned at a time
@@ -54,6 +54,8 @@ class Option:
         Turns the text that was given into the value of the parameter. A ValueError is shown with the option's name.
     least : float or None
         The smallest value that is allowed.
+    choices : tuple of str
+        The values that are allowed; any if empty.
     reading : bool
         Whether the option is about reading, and not about clustering.
     """
@@ -68,6 +70,7 @@ class Option:
     parse: Callable[[Any], Any] | None = None
     least: float | None = None
     reading: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -77,24 +80,12 @@ class Option:
 
 @dataclass
 class Rows:
-    """The rows of a table that are clustered; the others stay unassigned.
+    """The rows of a table that are clustered; the others stay unassigned."""
 
-    Attributes
-    ----------
-    X : array, sparse array or lazy rows
-        What is clustered.
-    index : array of int
-        Their places in the table.
-    notes : list of str
-        What was left out, and why.
-    engine : Engine or None
-        The engine for rows that do not fit in memory.
-    """
-
-    X: Any
-    index: Array
-    notes: list[str] = field(default_factory=list)
-    engine: Any = None
+    X: Any  # an array, a sparse array or lazy rows
+    index: Array  # their places in the table
+    notes: list[str] = field(default_factory=list)  # what was left out, and why
+    engine: Any = None  # for rows that do not fit in memory
 
 
 class Kind:
@@ -252,8 +243,8 @@ class Kind:
         if engine is None:
             fit = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views)
         else:  # a vote needs all rows in memory
-            model = ONMF(n_clusters, **{name: value for name, value in parameters.items() if name != "quick"})
-            fit = Fit(fit_model(model, X, engine=engine), X)
+            given = {name: value for name, value in parameters.items() if name != "quick"}
+            fit = Fit(fit_model(ONMF(n_clusters, **given), X, engine=engine), X)
         number_by_size(fit.model, lambda centroids: fit_model(fit.model, X, engine=engine, init=centroids))
         return fit
 
@@ -277,10 +268,9 @@ class Kind:
             filled = np.flatnonzero(batch.sum(axis=1))
             if len(filled):
                 values, at = batch[filled], start + filled
-                own, scales[at], margins[at] = (to_host(part) for part in model.assign(values))
-                labels[at] = own
+                labels[at], scales[at], margins[at] = map(to_host, model.assign(values))
                 if calibration is not None:
-                    sure[at], following[at] = calibration.apply(log_chances(model, values), own)
+                    sure[at], following[at] = calibration.apply(log_chances(model, values), labels[at])
             progress("Assigning", min(start + BATCH, n) / n)
         notes += self.unassigned(table, np.flatnonzero(labels < 0), f"any of the model's {self.feature}s")
         found: dict[str, Any] = dict(zip(MEASURES, (labels, scales, margins, sure, following), strict=True))
@@ -354,26 +344,10 @@ def match_features(
     kind: Kind,
     transform: Callable[[csr_array], csr_array] | None = None,
 ) -> tuple[Columns, list[str]]:
-    """Match the features of a model with those of a table, by name.
+    """Match the features of a model with those of a table, by name. → the rows with the model's features, and notes
 
-    Parameters
-    ----------
-    table : Table
-        New rows.
-    ours, theirs : sequences of names
-        The names of the model's features and of the table's, in one or several ways of naming them. Each is compared
-        with each, and the best match is taken.
-    kind : Kind
-        For the nouns.
-    transform : callable, optional
-        Applied to the matched counts.
-
-    Returns
-    -------
-    columns : Columns
-        The rows, with the features of the model.
-    notes : list of str
-        Which features are missing.
+    ``ours`` and ``theirs`` are the names of the model's features and of the table's, in one or several ways of naming
+    them. Each is compared with each, and the best match is taken. ``transform`` is applied to the matched counts.
     """
 
     def places(names: Sequence[str], known: Sequence[str]) -> Array:
@@ -388,21 +362,18 @@ def match_features(
             f"{some_names(ours[-1], 3)}; the file has {some_names(theirs[0], 3)}. Name the {noun} in the same way."
         )
     missing = [ours[-1][int(i)] for i in np.flatnonzero(best < 0)]
-    notes = []
-    if missing:
-        notes.append(f"{len(missing):,} of the model's {p:,} {noun} are missing and count as 0: {some_names(missing)}.")
+    notes = [f"{len(missing):,} of the model's {p:,} {noun} are missing and count as 0: {some_names(missing)}."]
     if 2 * len(missing) > p:
         notes.append(
             f"Most {noun} of the model are missing, so the clusters say little. The file names its {noun} "
             f"{some_names(theirs[0], 3)}: are they named as those of the model?"
         )
-    return Columns(table.X, best, missing, transform), notes
+    return Columns(table.X, best, missing, transform), notes if missing else []
 
 
 def some_names(names: Sequence[str], most: int = SHOWN) -> str:
     """The first few names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(str(name) for name in names[:most]) + more
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def take_rows(X: Any, index: Array) -> Any:
@@ -419,8 +390,6 @@ def take_rows(X: Any, index: Array) -> Any:
 
 def spread_out(values: Array, index: Array, n: int) -> Array:
     """Values of some rows as values of all n rows. The others are -1 for whole numbers, else NaN."""
-    if len(index) == n:
-        return values
     spread = np.full(n, -1 if values.dtype.kind == "i" else np.nan, dtype=values.dtype)
     spread[index] = values
     return spread

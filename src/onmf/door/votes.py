@@ -23,54 +23,24 @@ GIVEN = ("init", "n_init", "refine")  # Parameters that replace the choice made 
 
 @dataclass(frozen=True)
 class Views:
-    """Ways to weigh the same rows, whose runs vote together.
-
-    Attributes
-    ----------
-    number : int
-        How many there are.
-    noun : str
-        What they are views of.
-    fit : callable
-        Fits rows by a vote of the views: ``fit(X, n_clusters, n_runs=, progress=, **parameters)``.
-    refit : callable
-        Labels of rows in independent runs, given the model and the rows, for the confidence.
-    """
+    """Ways to weigh the same rows, whose runs vote together."""
 
     number: int
-    noun: str
-    fit: Callable[..., ONMF]
-    refit: Callable[[ONMF, Any], Sequence[Array]]
+    noun: str  # what they are views of
+    fit: Callable[..., ONMF]  # fit(X, n_clusters, n_runs=, progress=, **parameters), by a vote of the views
+    refit: Callable[[ONMF, Any], Sequence[Array]]  # labels of rows in independent runs, for the confidence
 
 
 @dataclass
 class Fit:
-    """A fitted model, and how it came about.
+    """A fitted model, and how it came about."""
 
-    Attributes
-    ----------
-    model : ONMF
-        The model, its clusters by falling size.
-    X : array, sparse array or lazy rows
-        What it was fitted on.
-    how : str
-        What was done, such as ``a vote of 24 runs``; empty for a single run, which its iterations describe.
-    voted : bool
-        Whether runs voted on the labels, so that they are not those of the assignment rule.
-    refit : callable or None
-        Labels of rows in independent runs, given the model and the rows, for the confidence.
-    trials : tuple or None
-        Some rows, and their labels in runs that were made anyway. They replace ``refit``.
-    notes : list of str
-        Things to know about the fit.
-    """
-
-    model: ONMF
-    X: Any
-    how: str = ""
-    voted: bool = False
-    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None
-    trials: tuple[Array, list[Array]] | None = None
+    model: ONMF  # its clusters by falling size
+    X: Any  # what it was fitted on
+    how: str = ""  # what was done, such as "a vote of 24 runs"; empty for a single run, which its iterations describe
+    voted: bool = False  # whether runs voted on the labels, so that they are not those of the assignment rule
+    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None  # as in Views
+    trials: tuple[Array, list[Array]] | None = None  # some rows, and their labels in runs made anyway; replaces refit
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -86,27 +56,12 @@ def fit_by_vote(
     announce: Callable[[str], None],
     views: Views | None = None,
 ) -> Fit:
-    """Cluster rows by a vote of as many runs as their number and the divergence allow.
+    """Cluster counts by a vote of as many runs as their number and the divergence allow.
 
-    Parameters
-    ----------
-    X : csr_array
-        Counts.
-    n_clusters : int
-        Number of clusters.
-    parameters : dict
-        Parameters of :class:`onmf.ONMF` that were given. A start, a number of starts or a refinement among them, or a
-        true ``quick``, replaces the vote; ``n_consensus`` is the number of runs that vote.
-    progress : callable
-        Called with the share of the runs that are done.
-    announce : callable
-        Called before the fit with the sentence that says what it does.
-    views : Views, optional
-        Views of the rows that vote together. They are for counts under Kullback–Leibler.
-
-    Returns
-    -------
-    Fit
+    A start, a number of starts or a refinement among the ``parameters`` of :class:`onmf.ONMF`, or a true ``quick``,
+    replaces the vote; ``n_consensus`` is the number of runs that vote. ``progress`` is called with the share of the
+    runs that are done, and ``announce``, before the fit, with a sentence that says what it does. The ``views`` are for
+    counts under Kullback–Leibler.
     """
     given = dict(parameters)
     if given.pop("quick", False) or any(name in given for name in GIVEN):
@@ -114,9 +69,9 @@ def fit_by_vote(
     divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
     asked = given.pop("n_consensus", None)
     searches = divergence.moves is not None
-    seconds = SECONDS if searches else SECONDS_WITHOUT_SEARCH
+    seconds = (SECONDS if searches else SECONDS_WITHOUT_SEARCH) * max(X.nnz, 1) * n_clusters
     step = 3 if views is None else views.number
-    runs = asked or min(RUNS, int(PATIENCE / (seconds * max(X.nnz, 1) * n_clusters)) // step * step)
+    runs = asked or min(RUNS, int(PATIENCE / seconds) // step * step)
     searched = given | {"refine": "local-search"} if searches else given
     if asked is None and runs < FEWEST:
         how = "a single run with a local search" if searches else "a single run from the paper's start"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,10 +16,8 @@ from onmf.io.files import write_whole
 from onmf.kinds import resolve
 from onmf.naming import numbers
 
-from .table import Progress
-
 if TYPE_CHECKING:
-    from .clusters import Clusters
+    from .clusters import Clusters, Progress
     from .kind import Kind
 
 FORMATS = ("csv", "parquet")  # Formats of the tables
@@ -29,7 +27,7 @@ Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by 
 
 def files_of(kind: Kind) -> tuple[str, ...]:
     """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
-    tables = tuple(f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
+    tables = (f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
     return (*tables, "summary.json", "model.onmf", "report.html", *kind.files)
 
 
@@ -161,14 +159,13 @@ def _write_csv(file: IO[bytes], parts: Iterable[Columns]) -> None:
     file.writelines(line.encode("utf-8", errors="replace") for line in csv_lines(parts))
 
 
-def _write_parquet(file: IO[bytes], parts: Iterable[Mapping[str, Sequence[Any]]]) -> None:
+def _write_parquet(file: IO[bytes], parts: Iterable[Columns]) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError("Parquet files need pyarrow: pip install 'onmf[text]'.") from error
     whole: dict[str, list[Any]] = {}
-    for part in parts:
-        for name, values in part.items():
-            whole.setdefault(name, []).extend(values)
+    for name, values in chain.from_iterable(part.items() for part in parts):
+        whole.setdefault(name, []).extend(values)
     parquet.write_table(pyarrow.Table.from_pydict(whole), file)

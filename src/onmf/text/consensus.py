@@ -64,12 +64,7 @@ class Bursts(NamedTuple):
 
 
 def consensus_of_views(
-    X: Any,
-    n_clusters: int,
-    *,
-    n_runs: int = RUNS,
-    progress: Callable[[float], None] | None = None,
-    **parameters: Any,
+    X: Any, n_clusters: int, *, n_runs: int = RUNS, progress: Callable[[float], None] | None = None, **parameters: Any
 ) -> ONMF:
     """Cluster documents by a consensus of three views of their words: counts, log-tf-idf, and log-tf-idf by cosine.
 
@@ -104,11 +99,11 @@ def consensus_of_views(
     >>> bool(clustering_accuracy(data.y, model.labels_) > 0.95)
     True
     """
-    fixed = {"init": "consensus", "refine": "local-search", "n_consensus": n_runs}
+    fixed: dict[str, Any] = {"init": "consensus", "refine": "local-search", "n_consensus": n_runs}
     for name in ("beta_loss", "n_init", *fixed):
         if name in parameters:
             raise ValueError(f"{name}={parameters[name]!r} is not allowed: a consensus of views has its own.")
-    return fit_model(ONMF(n_clusters, **fixed, **parameters), X, compute=partial(_fit, progress=progress))  # type: ignore[arg-type]
+    return fit_model(ONMF(n_clusters, **fixed, **parameters), X, compute=partial(_fit, progress=progress))
 
 
 def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callable[[float], None] | None) -> Clustering:
@@ -119,12 +114,15 @@ def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callab
     check_rows(data.shape[0], k)
     block, logs = data.block, log_tfidf(data.block.on_host)
     votes, runs, report = [], count(1), progress or (lambda share: None)
+
+    def done() -> None:
+        report(next(runs) / settings.n_consensus)
+
     for number, divergence in enumerate((None, data.divergence, Cosine())):
         # If the runs cannot be divided evenly, the first views have one more.
         if n_runs := (settings.n_consensus + VIEWS - 1 - number) // VIEWS:
             view = data if divergence is None else InMemory(block.backend.make_block(logs, divergence, block.weights))
-            options = {"n_runs": n_runs, "plan": settings.plan, "listener": listener}
-            votes.append(cast_votes(view, k, rng, **options, done=lambda: report(next(runs) / settings.n_consensus)))
+            votes.append(cast_votes(view, k, rng, n_runs=n_runs, plan=settings.plan, listener=listener, done=done))
     listener.begin_run()
     elected, agreement = cluster_votes(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
     labels, history = reassign(block, elected, k)
@@ -155,7 +153,7 @@ def log_tfidf(X: Any) -> csr_array:
 def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = 9, seed: int = REFIT_SEED) -> list[Array]:
     """The labels of some rows of a consensus of views in runs of their own, as many in each view."""
     labels, logs = [], log_tfidf(X)
-    plan = {"init": "random-partition", "n_init": n_runs // VIEWS, "refine": "local-search"}
+    plan: dict[str, Any] = {"init": "random-partition", "n_init": n_runs // VIEWS, "refine": "local-search"}
     plan |= {name: getattr(model, name) for name in ("max_iter", "tol", "engine", "n_threads")}
     views = ((model.divergence_, X), (model.divergence_, logs), (Cosine(), logs))
     for number, (divergence, values) in enumerate(views):

@@ -68,11 +68,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """Decode a text.
-
-    Returns the text and None if the bytes are valid UTF-8, or valid in the encoding of their byte order mark. Otherwise
-    returns the repaired text and the encoding that it was read as.
-    """
+    """Decode a text. → the text; and the encoding that it was read as, None if it was valid in UTF-8 or by its mark"""
     mark = bom_encoding(data)
     try:
         return data.decode(mark or "utf-8"), None

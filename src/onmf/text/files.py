@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, count, repeat
 from numbers import Number
 from pathlib import Path, PurePosixPath
@@ -263,7 +262,7 @@ def read(
     strip = (strip,) if isinstance(strip, str) else tuple(strip)
     if unknown := [name for name in strip if name not in STRIP]:
         raise ValueError(f"strip={unknown[0]!r} is not known: use {', '.join(map(repr, STRIP))}.")
-    if kind is not None and kind not in KINDS:
+    if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, KINDS))}.")
     columns = Columns(text, id, labels, date)
     if not isinstance(source, str | os.PathLike) and not callable(getattr(source, "read", None)):
@@ -272,33 +271,31 @@ def read(
         texts.documents = read_memory(source, columns, texts.skipped)
         return texts
     path, stream = _located(source)
-    content = None
+    content: Any = None
     if stream is not None:
         kind, content = _recognise(_buffered(stream), path, kind)
     elif not os.path.isdir(path):
         with open(path, "rb") as file:
             kind, _ = _recognise(file, path, kind)
-    elif kind in (None, "folder"):
-        kind = "folder"
-    else:
+    elif kind not in (None, "folder"):
         raise ValueError(f"{path} is a folder, not {KINDS[kind]}.")
+    kind = kind or "folder"
     _check_columns(columns, path, kind)
     texts = Texts(repair(path)[0], kind, strip, keep_attachments)
 
     def documents() -> Iterator[Decoded]:
+        nonlocal content
         with ExitStack() as stack:
-            unpacked: Any = content
             if stream is None and kind != "folder":
                 file = stack.enter_context(open(path, "rb"))
                 texts.fraction = lambda: file.tell() / max(os.path.getsize(path), 1)
-                unpacked = _recognise(file, path, kind)[1]
+                content = _recognise(file, path, kind)[1]
             elif stream is not None and stream not in (source, sys.stdin.buffer):  # a pipe that we opened
                 stack.enter_context(stream)
             if kind in MEMBERS:
-                yield from _files(texts, MEMBERS[kind](unpacked, path), columns)
+                yield from _files(texts, MEMBERS[kind](content, path), columns)
             else:
-                for number, values in enumerate(READERS[kind](unpacked, path, columns), 1):
-                    yield _document(number, values)
+                yield from map(_document, count(1), READERS[kind](content, path, columns))
 
     texts.documents = documents()
     return texts
@@ -333,8 +330,7 @@ def _recognise(raw: io.BufferedReader, path: str, kind: str | None) -> tuple[str
         raise ValueError(f"{path}: {KINDS[found]} cannot be read from a stream. Pass its path.")
     stream = decompressed(raw, path) if found is None else raw
     head = stream.peek(512)
-    if head[257:262] == b"ustar":
-        found = found or "tar"
+    found = found or ("tar" if head[257:262] == b"ustar" else None)
     if found is not None:
         if kind not in (None, found):
             raise ValueError(f"{path} is {KINDS[found]}, not {KINDS[kind]}.")
@@ -378,16 +374,14 @@ def _clutter(name: str) -> bool:
 
 def _reason(name: str, error: Exception) -> str:
     """Why a file cannot be read, without its name."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error).removeprefix(f"{name} ").removeprefix("is ").rstrip(".")
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error).removeprefix(f"{name} ").removeprefix("is ").rstrip(".")
 
 
 def _folder_members(_: None, root: str) -> Iterator[Member]:
     """Yield the files below a folder, sorted by name; the files of a folder come before those of its subfolders.
 
-    Links are not followed: they could lead outside, or in a circle. Only regular files are opened: reading a pipe could
-    block.
+    Links are not followed: they could lead outside, or in a circle. Only regular files are opened: a pipe could block.
     """
     waiting = [(root, "")]
     while waiting:
@@ -437,7 +431,7 @@ def read_document(stream: IO[bytes], name: str) -> bytes:
 
 
 @contextmanager
-def _damaged(name: str, otherwise: str = "") -> Iterator[None]:
+def damaged(name: str, otherwise: str = "") -> Iterator[None]:
     """Turn anything that a library raises for a damaged file into a sentence. Our own refusals are ValueErrors."""
     try:
         yield
@@ -464,7 +458,7 @@ class Decompressed(Bounded):
     """Decompressed bytes. Errors of the decompressor become a sentence that names the file."""
 
     def pull(self, size: int) -> bytes:
-        with _damaged(self.name):
+        with damaged(self.name):
             return super().pull(size)
 
 
@@ -509,7 +503,7 @@ def _tar_members(stream: IO[bytes], name: str) -> Iterator[Member]:
     """
     counted = Counted(stream, name, lambda: sys.maxsize)
     counted.most = LARGEST_HEADER
-    with _damaged(name), tarfile.open(fileobj=io.BufferedReader(counted), mode="r|") as archive:
+    with damaged(name), tarfile.open(fileobj=io.BufferedReader(counted), mode="r|") as archive:
         for info in archive:
             _check_name(info.name, name)
             if info.isfile() and (not 0 <= info.size <= LARGEST_DOCUMENT or info.issparse()):
@@ -527,11 +521,10 @@ def _tar_members(stream: IO[bytes], name: str) -> Iterator[Member]:
 def _zip_members(file: IO[bytes], name: str) -> Iterator[Member]:
     """Yield the files of a zip archive in their order."""
     length, grown = file.seek(0, io.SEEK_END), 0
-    with _damaged(name, ", or not a readable zip file"), zipfile.ZipFile(file) as archive:
-        infos = archive.infolist()
-        for info in infos:  # all names, before any file is read
-            _check_name(info.filename, name)
-        for info in infos:
+    with damaged(name, ", or not a readable zip file"), zipfile.ZipFile(file) as archive:
+        for path in archive.namelist():  # all names, before any file is read
+            _check_name(path, name)
+        for info in archive.infolist():
             if info.flag_bits & 0x1:
                 raise ValueError(f"{name}: {info.filename} is encrypted: unpack the archive first.")
             if stat.S_ISLNK(info.external_attr >> 16):
@@ -737,7 +730,7 @@ def _bytes(column: Any) -> Any:
 READERS: dict[str, Callable[[io.BufferedReader, str, Columns], Iterator[Values]]] = {
     "lines": read_lines,
     "csv": read_csv,
-    "tsv": partial(read_csv, delimiter="\t"),
+    "tsv": lambda stream, name, columns: read_csv(stream, name, columns, "\t"),
     "json": read_json,
     "jsonl": read_json,
     "parquet": read_parquet,

@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf import old_names
-from onmf.confidence import calibration_rules
 from onmf.data import Blocks, in_blocks
 from onmf.datasets import Shards
 from onmf.datasets.count import make_vectorizer
@@ -65,13 +64,6 @@ def parse_pattern(value: str) -> str:
     return value
 
 
-def parse_strip(names: list[str]) -> list[str]:
-    """Parse ``--strip``."""
-    if unknown := [name for name in names if name not in STRIP]:
-        raise ValueError(f"{unknown[0]} is not known: use {', '.join(STRIP)}.")
-    return names
-
-
 def parse_stop_words(path: Path) -> list[str]:
     """Parse ``--stop-words``: a file with words."""
     try:
@@ -83,6 +75,7 @@ def parse_stop_words(path: Path) -> list[str]:
 SOURCE = partial(Option, reading=True)
 COLUMN = partial(SOURCE, metavar="COLUMN")
 WORDS = partial(Option, reading=True, group="Words")
+FREQUENCY = partial(WORDS, metavar="NUMBER", parse=parse_frequency)
 
 OPTIONS = (
     COLUMN("text", "Column of a table that holds the text."),
@@ -98,7 +91,7 @@ OPTIONS = (
         "Format of PATH, if its name does not show it: csv, tsv, json, jsonl or lines (one document per line).",
         metavar="KIND",
     ),
-    SOURCE("strip", "Leave out the headers of mail and news.", list[str] | None, None, "headers", parse=parse_strip),
+    SOURCE("strip", "Leave out the headers of mail and news.", list[str] | None, None, "headers", choices=tuple(STRIP)),
     SOURCE(
         "keep_attachments", "Keep encoded attachments (uuencode, base64), which are dropped by default.", bool, False
     ),
@@ -112,19 +105,12 @@ OPTIONS = (
     WORDS(
         "stop_words", "More stop words to remove, one per line.", Path | None, metavar="FILE", parse=parse_stop_words
     ),
-    WORDS(
+    FREQUENCY(
         "min_df",
         "Remove words that occur in fewer documents than this (with a decimal point: in a smaller share). By default 1 "
         "to 5, depending on the size of the corpus.",
-        metavar="NUMBER",
-        parse=parse_frequency,
     ),
-    WORDS(
-        "max_df",
-        "Remove words that occur in more documents than this, given like --min-df.",
-        *(str, "1.0", "NUMBER"),
-        parse=parse_frequency,
-    ),
+    FREQUENCY("max_df", "Remove words that occur in more documents than this, given like --min-df.", str, "1.0"),
     WORDS("max_features", "Keep only this many words, the most frequent ones.", int | None, metavar="NUMBER", least=1),
     WORDS(
         "ngrams",
@@ -211,13 +197,11 @@ class DocumentKind(Kind):
     result = DocumentClusters
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
-        return {
+        return super().rules(k, p) | {
             "vocabulary": strings(p, distinct=True),
             "vectorizer": VECTORIZER,
             # The only entries of "source" that are read from a file; the others are for people.
             "source": optional(json_object({"strip": optional(strings()), "keep_attachments": optional(FLAG)})),
-            **calibration_rules(k),
-            "names": optional(strings(k)),
         }
 
     def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
@@ -269,8 +253,8 @@ class DocumentKind(Kind):
 
     def read_new(self, model: ONMF, path: str | Path, progress: Progress, **options: Any) -> Documents:
         vectorizer = vectorizer_of(model, options["token_pattern"])  # refused before any document is read
-        given = {name: options[name] for name in ("strip", "keep_attachments") if options[name]}
-        table = count(self._texts(path, progress, options | reading_of(model) | given), vectorizer, progress=progress)
+        given = reading_of(model) | {name: value for name, value in options.items() if value not in (None, False, [])}
+        table = count(self._texts(path, progress, given), vectorizer, progress=progress)
         if not len(table.rows):
             raise ValueError(" ".join([f"{path} contains no documents.", *table.notes]))
         return table
@@ -278,7 +262,7 @@ class DocumentKind(Kind):
     def _texts(self, path: str | Path, progress: Progress, options: Mapping[str, Any]) -> Texts:
         names = ("text", "id", "labels", "date", "strip", "keep_attachments")
         given = {name: options[name] for name in names if options.get(name) is not None}
-        texts = read(path, kind=options["input"], **given)
+        texts = read(path, kind=options.get("input"), **given)
         texts.watch = lambda n, share: progress(f"Reading and counting: {n:,} documents", share)
         return texts
 
@@ -369,17 +353,8 @@ def cluster(
         if progress is not None:
             progress("Counting words", None)
         texts = count(texts, vectorizer, automatic=automatic, shards=shards, force=force, progress=progress)
-    found = cluster_table(
-        DOCUMENTS,
-        texts,
-        n_clusters,
-        k_min=k_min,
-        k_max=k_max,
-        criterion=criterion,
-        announce=announce,
-        progress=progress,
-        **parameters | ({"quick": True} if quick else {}),
-    )
+    parameters |= {"announce": announce, "progress": progress} | ({"quick": True} if quick else {})
+    found = cluster_table(DOCUMENTS, texts, n_clusters, k_min=k_min, k_max=k_max, criterion=criterion, **parameters)
     return cast(DocumentClusters, found)
 
 
