@@ -64,7 +64,7 @@ def test_attachments_are_named_and_can_be_kept(tmp_path):
     documents = [{"text": text} for text in ("red tea", f"green tea\n{picture}", "cow milk", "milk")]
     path = tmp_path / "letters.json"
     path.write_text(json.dumps(documents))
-    dropped = "Encoded attachments dropped from 1 document: 2. --keep-attachments keeps them."
+    dropped = "Encoded attachments dropped from 1 document: 2. keep_attachments=True (--keep-attachments) keeps them."
     for more in ([], ["--keep-attachments"]):
         ran = command("documents", path, "-k", 2, "--out", tmp_path / "out", "--force", "--no-report", *more)
         assert ran.returncode == 0, ran.stderr

@@ -773,8 +773,8 @@ def test_attachments_are_named_and_can_be_kept(tmp_path):
     for name, body in {"a": "red tea", "b": "green tea\n" + picture, "c": "cow milk", "d": picture + "milk"}.items():
         (tmp_path / name).write_text(body)
     found = cluster(read(tmp_path), 2)
-    dropped = "Encoded attachments dropped from 2 documents: b, d. --keep-attachments keeps them."
-    assert found.notes[0] == dropped
+    dropped = "Encoded attachments dropped from 2 documents: b, d. keep_attachments=True (--keep-attachments) keeps "
+    assert found.notes[0] == f"{dropped}them."
     assert found.words.tolist() == ["cow", "green", "milk", "red", "tea"]
     kept = cluster(read(tmp_path, keep_attachments=True), 2)
     assert dropped not in kept.notes

@@ -156,7 +156,7 @@ class Recorder:
     """Stands for a model: it knows with which parameters it would be fitted."""
 
     def __init__(self, n_clusters, **parameters):
-        self.parameters = parameters
+        self.parameters, self.init = parameters, None
 
     def fit(self, X):
         return self
@@ -171,7 +171,7 @@ class TestEffort:
     def fit(self, monkeypatch):
         """What is done for a corpus, and what is said before: the fit itself takes no time."""
         monkeypatch.setattr("onmf.door.votes.ONMF", Recorder)
-        views = Views(3, "words", lambda X, n_clusters, progress, **options: Recorder(n_clusters, **options), None)
+        views = Views(3, "words", lambda X, n_clusters, progress, **options: Recorder(n_clusters, **options), "runs")
 
         def run(X, n_clusters, parameters):
             said = []
@@ -189,7 +189,7 @@ class TestEffort:
     def test_small_corpora_get_a_vote_of_views(self, fit):
         found = fit(self.X, 5, {"n_threads": 1})
         assert found.parameters == {"n_threads": 1, "n_runs": 24}
-        assert (found.voted, found.in_views) == (True, True)
+        assert (found.voted, found.refit) == (True, "runs")
         assert found.how == "a vote of 24 runs in 3 views of the words"
         assert found.said == ["The clusters are a vote of 24 runs in 3 views of the words."]
         assert fit(self.X, 5, {"n_consensus": 40, "random_state": 7}).parameters == {"n_runs": 40, "random_state": 7}
@@ -217,7 +217,7 @@ class TestEffort:
             found = fit(self.X, 5, {"beta_loss": name})
             assert found.parameters == {"beta_loss": name, "init": "consensus", "n_consensus": 24}
             assert found.said == ["The clusters are a vote of 24 runs."]
-            assert (found.voted, found.in_views) == (True, False)
+            assert (found.voted, found.refit) == (True, None)
         large = fit(self.large(10_000_000), 20, {"beta_loss": "negative-binomial"})
         assert "init" not in large.parameters
         assert large.said == ["This is a single run from the paper's start, since the data are large."]

@@ -5,7 +5,8 @@ All commands do the same: read, cluster, write, and print what was found.
 
 import inspect
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -18,54 +19,33 @@ from onmf.door import Clusters, check_request, cluster_table
 from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
 from onmf.door.write import FORMATS, files_of, summary, write_files
 from onmf.io.files import whole_folder
+from onmf.kernels.jit import compiled_before
 from onmf.naming import so_many
 from onmf.select import Range
 from onmf.warn import warn
 
-from .common import (
-    check_installed,
-    command,
-    fail,
-    say,
-    steps,
-    tell,
-    tell_json,
-    tell_that_it_compiles,
-    visible,
-    warnings_as_sentences,
-)
+from .common import aligned, check_installed, command, fail, say, tell, tell_json, visible, working
 
 
 def parse_clusters(k: str) -> int | str:
     """Parse ``-k``: a number of clusters, or ``"auto"``."""
-    if k == "auto":
-        return k
-    if not k.isdecimal() or int(k) < 1:
+    if k != "auto" and not (k.isdecimal() and int(k) >= 1):
         raise ValueError("is not a number of clusters: use a whole number, at least 1, or auto.")
-    return int(k)
+    return k if k == "auto" else int(k)
 
 
 def parse_divergence(value: str) -> str | float:
     """Parse ``--divergence``: a name, or a number β."""
-    try:
-        divergence: str | float = float(value)
-    except ValueError:
-        divergence = value
+    divergence: str | float = value
+    with suppress(ValueError):
+        divergence = float(value)
     try:
         get_divergence(divergence)
     except ValueError as error:
         said = str(error).replace(f"beta_loss={divergence!r} ", "")
-        raise ValueError(
-            said.replace(", a finite number β, or an onmf.divergence.Divergence object", " or a finite number β")
-        ) from error
+        in_python = ", a finite number β, or an onmf.divergence.Divergence object"
+        raise ValueError(said.replace(in_python, " or a finite number β")) from error
     return divergence
-
-
-def parse_format(value: str) -> str:
-    """Parse ``--format``."""
-    if value not in FORMATS:
-        raise ValueError(f"is not known: use {' or '.join(FORMATS)}.")
-    return value
 
 
 HINT = " --quick runs once, from the paper's start."  # after the announcement of a vote
@@ -74,89 +54,50 @@ FORCE = Option("force", "Replace the files of an earlier run.", bool, False, gro
 QUIET = Option("quiet", "Print nothing but errors.", bool, False, group="", flags=("--quiet", "-q"))
 JSON = Option("as_json", "Print the result as one JSON document.", bool, False, group="", flags=("--json",))
 
+WRITTEN = partial(Option, group=OUTPUT)
+FITTED = partial(Option, group=CLUSTERING)
+NUMBER = partial(Option, type=int | None, metavar="NUMBER", group=CLUSTERING, least=1)
+
 SHARED = (
     Option(
-        "n_clusters",
-        "Number of clusters, or auto to have it chosen.",
-        str,
-        inspect.Parameter.empty,
-        "NUMBER|auto",
-        "",
-        ("-k", "--clusters"),
-        parse_clusters,
+        *("n_clusters", "Number of clusters, or auto to have it chosen.", str, inspect.Parameter.empty, "NUMBER|auto"),
+        *("", ("-k", "--clusters"), parse_clusters),
     ),
-    Option("out", "Write the files into this folder.", Path | None, None, "DIR", OUTPUT),
+    WRITTEN("out", "Write the files into this folder.", Path | None, None, "DIR"),
     FORCE,
-    Option("format", "Format of the tables: csv or parquet.", str, "csv", "csv|parquet", OUTPUT, parse=parse_format),
-    Option("report", "Write report.html, or leave it out.", bool, True, None, OUTPUT, ("--report/--no-report",)),
-    Option("title", "Title of the report.", metavar="TEXT", group=OUTPUT),
-    Option("k_min", "Smallest number that -k auto may choose.", int | None, None, "NUMBER", CLUSTERING, least=1),
-    Option("k_max", "Largest number that -k auto may choose.", int | None, None, "NUMBER", CLUSTERING, least=1),
-    Option("criterion", "What -k auto chooses by: {criteria}. All are shown.", metavar="NAME", group=CLUSTERING),
-    Option(
+    WRITTEN("format", "Format of the tables: csv or parquet.", str, "csv", "csv|parquet", choices=FORMATS),
+    WRITTEN("report", "Write report.html, or leave it out.", bool, True, flags=("--report/--no-report",)),
+    WRITTEN("title", "Title of the report.", metavar="TEXT"),
+    NUMBER("k_min", "Smallest number that -k auto may choose."),
+    NUMBER("k_max", "Largest number that -k auto may choose."),
+    FITTED("criterion", "What -k auto chooses by: {criteria}. All are shown.", metavar="NAME"),
+    FITTED(
         "divergence",
         "How far a row is from a cluster: kullback-leibler (for counts), negative-binomial (for counts that vary "
         "more), frobenius, cosine, or a number β.",
-        str,
-        "kullback-leibler",
-        "NAME",
-        CLUSTERING,
+        *(str, "kullback-leibler", "NAME"),
         parse=parse_divergence,
     ),
-    Option(
-        "quick",
-        "One run instead of many, from the start that the paper uses.",
-        bool,
-        False,
-        None,
-        CLUSTERING,
-    ),
-    Option(
+    FITTED("quick", "One run instead of many, from the start that the paper uses.", bool, False),
+    FITTED(
         "init",
         "How the first clusters are found: snpa (without chance), ++, random, random-partition, bisection, or "
         "consensus (a vote of many runs).",
         metavar="NAME",
-        group=CLUSTERING,
     ),
-    Option(
-        "n_init",
-        "Number of random starts. The run with the lowest objective is kept.",
-        int | None,
-        None,
-        "NUMBER",
-        CLUSTERING,
-        least=1,
-    ),
-    Option(
-        "refine",
-        "Improve the clusters afterwards by moving single rows.",
-        metavar="local-search",
-        group=CLUSTERING,
-    ),
-    Option("n_consensus", "Number of runs that vote.", int | None, None, "NUMBER", CLUSTERING, least=1),
-    Option("max_iter", "Stop a run after this many iterations.", int | None, None, "NUMBER", CLUSTERING, least=1),
-    Option("tol", "Stop a run when the scales change by less than this.", float, 1e-6, "NUMBER", CLUSTERING, least=0.0),
-    Option(
+    NUMBER("n_init", "Number of random starts. The run with the lowest objective is kept."),
+    FITTED("refine", "Improve the clusters afterwards by moving single rows.", metavar="local-search"),
+    NUMBER("n_consensus", "Number of runs that vote."),
+    NUMBER("max_iter", "Stop a run after this many iterations."),
+    FITTED("tol", "Stop a run when the scales change by less than this.", float, 1e-6, "NUMBER", least=0.0),
+    FITTED(
         "smoothing",
         "Added to every share of a cluster, so that none is zero (Kullback–Leibler); {smoothing} by default.",
-        float | None,
-        None,
-        "NUMBER",
-        CLUSTERING,
+        *(float | None, None, "NUMBER"),
         least=0.0,
     ),
-    Option(
-        "seed",
-        "Seed of the random numbers: the same seed gives the same clusters.",
-        int,
-        0,
-        "NUMBER",
-        CLUSTERING,
-        least=0,
-    ),
-    Option(
-        "threads", "Number of threads; by default one for each core.", int | None, None, "NUMBER", CLUSTERING, least=1
-    ),
+    FITTED("seed", "Seed of the random numbers: the same seed gives the same clusters.", int, 0, "NUMBER", least=0),
+    NUMBER("threads", "Number of threads; by default one for each core."),
     QUIET,
     JSON,
 )
@@ -168,11 +109,10 @@ FIT = {"init", "n_init", "refine", "n_consensus", "max_iter", "tol", "smoothing"
 
 def parameter(option: Option, **words: str) -> inspect.Parameter:
     """An option as a parameter that typer understands. ``words`` are put into its help."""
-    flags = option.flags or (f"--{option.name.replace('_', '-')}",)
     info = typer.Option(
-        *flags,
+        *(option.flags or (option.flag,)),
         metavar=option.metavar,
-        help=option.help.format(**words) if words else option.help,
+        help=option.help.format(**words) if option in SHARED else option.help,
         rich_help_panel=option.group or None,
         min=option.least,
     )
@@ -181,17 +121,20 @@ def parameter(option: Option, **words: str) -> inspect.Parameter:
     )
 
 
+def argument(name: str, annotation: Any) -> inspect.Parameter:
+    """An argument without a flag."""
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
+
+
 def parsed(option: Option, value: Any) -> Any:
     """The value of an option; one that cannot be parsed ends the command."""
-    if option.parse is None or value is None or value == option.default:
-        return value if option.parse is None or value is None else option.parse(value)
+    wrong = [one for one in (value if isinstance(value, list) else [value]) if one not in (None, *option.choices)]
+    if option.choices and wrong:
+        fail(f"{option.flag} {wrong[0]} is not known: use {' or '.join(option.choices)}.")
     try:
-        return option.parse(value)
+        return value if option.parse is None or value is None else option.parse(value)
     except ValueError as error:
-        flag = option.flags[0] if option.flags else f"--{option.name.replace('_', '-')}"
-        if isinstance(value, list):  # the error names the value that is wrong
-            fail(f"{flag} {error}")
-        fail(f"{flag} {value} {error}" if str(error).startswith(("is ", "has ")) else f"{flag} {value}: {error}")
+        fail(f"{option.flag} {value}{' ' if str(error).startswith(('is ', 'has ')) else ': '}{error}")
 
 
 def with_options(function: Callable[..., None], name: str, text: str, parameters: list[inspect.Parameter]) -> None:
@@ -205,67 +148,45 @@ def with_options(function: Callable[..., None], name: str, text: str, parameters
 def add_command(kind: Kind) -> None:
     """Add the command of a kind."""
     options = {option.name: option for option in (*SHARED, *kind.options) if option.name not in kind.without}
-    first = inspect.Parameter(
-        "path",
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        annotation=Annotated[str, typer.Argument(metavar=kind.argument, help=kind.argument_help)],
-    )
+    path = argument("path", Annotated[str, typer.Argument(metavar=kind.argument, help=kind.argument_help)])
     words = {"criteria": ", ".join(kind.criteria), "smoothing": f"{kind.smoothing:g}"}
-    own = {option.name for option in kind.options}
 
     def run(path: str, **given: Any) -> None:
         run_command(kind, path, {name: parsed(options[name], value) for name, value in given.items()})
 
-    names = sorted(options, key=lambda name: (name not in ("n_clusters", "out", "force"), name not in own))
-    parameters = [parameter(options[name], **(words if name in ("criterion", "smoothing") else {})) for name in names]
-    tables = ["assignments.csv", "clusters.csv"] if kind.assignments else ["clusters.csv"]
+    first = ("n_clusters", "out", "force")
+    in_order = sorted(options.values(), key=lambda each: (each.name not in first, each not in kind.options))
+    tables = ("assignments.csv",) * kind.assignments + ("clusters.csv",)
     written = ", ".join([*tables, "summary.json", "model.onmf", "report.html", *(kind.listed or kind.files)])
-    text = "\n\n".join(
-        [
-            kind.about,
-            f"Prints the clusters. With --out it also writes {written}: all of these files, or none.",
-            "For example:",
-            *kind.examples,
-        ]
-    )
-    assert kind.command is not None
-    with_options(run, kind.command, text, [first, *parameters])
+    files = f"Prints the clusters. With --out it also writes {written}: all of these files, or none."
+    text = "\n\n".join([kind.about, files, "For example:", *kind.examples])
+    with_options(run, kind.command or "", text, [path, *(parameter(each, **words) for each in in_order)])
 
 
 def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
     """Read, cluster, write and print."""
     began = perf_counter()
-    quiet, out, report = given["quiet"], given["out"], given["report"]
+    quiet, n_clusters = given["quiet"], given["n_clusters"]
     span = Range(given["k_min"], given["k_max"], given["criterion"])
-    _check_range(given["n_clusters"], span, kind)
-    if given.get("quick"):
-        for name in ("init", "n_init", "refine", "n_consensus"):
-            if given.get(name) is not None:
-                fail(f"--quick means one run: leave out --{name.replace('_', '-')}, or --quick.")
+    _check_range(n_clusters, span, kind)
+    for name in ("init", "n_init", "refine", "n_consensus") if given.get("quick") else ():
+        if given.get(name) is not None:
+            fail(f"--quick means one run: leave out --{name.replace('_', '-')}, or --quick.")
     parameters = {name: given[name] for name in FIT if given.get(name) not in (None, False)}
     parameters |= {"beta_loss": given["divergence"], "random_state": given["seed"]}
     parameters |= {} if given["threads"] is None else {"n_threads": given["threads"]}
-    check_request(kind, given["n_clusters"], span, parameters)
+    check_request(kind, n_clusters, span, parameters)
     own = {option.name: given[option.name] for option in kind.options}
-    kind.check_options(own, out, given["n_clusters"], parameters)
-    if out is not None:
-        check_installed("Writing the files", kind.packages)
-        if report:
-            check_installed("The report", kind.report_packages, ", or use --no-report")
-    with ExitStack() as stack:
-        folder = (
-            None if out is None else stack.enter_context(whole_folder(out, force=given["force"], ours=files_of(kind)))
-        )
-        stack.enter_context(warnings_as_sentences(quiet))
-        step = stack.enter_context(steps(quiet))
-        tell_that_it_compiles(quiet)
+    kind.check_options(own, given["out"], n_clusters, parameters)
+    with target_folder(kind, given) as folder, working(quiet) as step:
+        if not (quiet or compiled_before()):
+            say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
         step("Reading")
-        reading = {name: own.pop(name) for name in list(own) if _is_reading(kind, name)}
-        table = kind.read(path, step, force=given["force"], **reading)
+        reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
         clusters = cluster_table(
             kind,
-            table,
-            given["n_clusters"],
+            kind.read(path, step, force=given["force"], **reading),
+            n_clusters,
             **span._asdict(),
             options=own,
             announce=lambda line: None if quiet else say(line + (HINT if "vote" in line else "")),
@@ -273,61 +194,61 @@ def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
             **parameters,
         )
         if reading.get("labels") is not None and clusters.comparison is None:
-            rows = kind.rows_of(2)
-            warn(f"--labels {reading['labels']} gives none of the {rows} a class: nothing is compared.", UserWarning)
+            labels = f"--labels {reading['labels']}"
+            warn(f"{labels} gives none of the {kind.rows_of(2)} a class: nothing is compared.", UserWarning)
         if folder is not None:
-            write_files(clusters, folder, report=report, title=given["title"], format=given["format"], progress=step)
-    if given["as_json"]:
-        tell_json(summary(clusters) | {"out": None if out is None else str(out), "seconds": perf_counter() - began})
-    elif not quiet:
-        tell_clusters(clusters)
-        tell_written(out, kind)
+            writing = {name: given[name] for name in ("report", "title", "format")}
+            write_files(clusters, folder, **writing, progress=step)
+    tell_result(clusters, given, seconds=perf_counter() - began)
 
 
-def _is_reading(kind: Kind, name: str) -> bool:
-    return next(option.reading for option in kind.options if option.name == name)
+def target_folder(kind: Kind, given: dict[str, Any]) -> AbstractContextManager[Path | None]:
+    """The folder of ``--out``, or None. Refuse before any work starts, if a package that writing needs is missing."""
+    if given["out"] is None:
+        return nullcontext()
+    check_installed("Writing the files", kind.packages)
+    if given.get("report", True):
+        check_installed("The report", kind.report_packages, ", or use --no-report" if "report" in given else "")
+    return whole_folder(given["out"], force=given["force"], ours=files_of(kind))
 
 
 def _check_range(n_clusters: int | str, span: Range, kind: Kind) -> None:
     """Refuse ``--k-min``, ``--k-max`` and ``--criterion`` that cannot be right."""
     for name, value in span._asdict().items():
         if value is not None and n_clusters != "auto":
-            fail(
-                f"--{name.replace('_', '-')} {value} is about choosing the number of clusters, but -k {n_clusters} "
-                "gives it: use -k auto."
-            )
+            flag = f"--{name.replace('_', '-')} {value}"
+            fail(f"{flag} is about choosing the number of clusters, but -k {n_clusters} gives it: use -k auto.")
     if span.criterion is not None and span.criterion not in kind.criteria:
         fail(f"--criterion {span.criterion} is not known: use {', '.join(kind.criteria[:-1])} or {kind.criteria[-1]}.")
     if span.k_min is not None and span.k_max is not None and span.k_max < span.k_min:
         fail(f"--k-max {span.k_max} is less than --k-min {span.k_min}: nothing is left to choose from.")
 
 
-def tell_clusters(clusters: Clusters) -> None:
-    """Print a result for people."""
-    kind, record = clusters.kind, summary(clusters)
-    tell(f"{kind.headline(clusters)}, {so_many(clusters.n_clusters, kind.cluster)}: {clusters.fitted}")
-    for note in clusters.notes:
-        tell(note)
+def tell_result(clusters: Clusters, given: dict[str, Any], **facts: Any) -> None:
+    """Print a result, as JSON or for people, and which files were written into the folder of ``--out``."""
+    kind, out = clusters.kind, given["out"]
+    if given["as_json"]:
+        tell_json(summary(clusters) | {"out": out and str(out), **facts})
+    if given["as_json"] or given["quiet"]:
+        return
+    tell(f"{kind.headline(clusters)}, {so_many(clusters.n_clusters, kind.cluster)}: {clusters.fitted}", *clusters.notes)
     if clusters.selection is not None:
-        tell()
-        for line in clusters.selection.lines():
-            tell(line)
-    tell()
-    labels, sure = clusters.labels.ravel(), clusters.confidence.ravel()
-    medians = [
-        float(np.median(sure[own])) if (own := labels == k).any() else np.nan for k in range(clusters.n_clusters)
-    ]
-    tell_table(record["clusters"], kind, medians if np.isfinite(medians).any() else None)
+        tell("", *clusters.selection.lines())
+    tell("")
+    by_cluster = (clusters.confidence[clusters.labels == k] for k in range(clusters.n_clusters))
+    medians = [float(np.median(sure)) if sure.size else np.nan for sure in by_cluster]
+    tell_table(summary(clusters)["clusters"], kind, medians if np.isfinite(medians).any() else None)
     if clusters.comparison is not None:
-        tell()
-        tell(f"Compared with {clusters.comparison.against(kind)}: {clusters.comparison.sentence()}")
+        tell("", f"Compared with {clusters.comparison.against(kind)}: {clusters.comparison.sentence()}")
+    if out is None:
+        say("nothing was saved: --out DIR writes tables, a model and a report.")
+    else:
+        names = sorted({file.name for file in out.iterdir()} & set(files_of(kind)))
+        tell("", f"Written to {out}: {', '.join(names)}")
 
 
 def tell_table(
-    rows: list[dict[str, Any]],
-    kind: Kind,
-    sure: list[float] | None = None,
-    shown: tuple[str, ...] | None = None,
+    rows: list[dict[str, Any]], kind: Kind, sure: list[float] | None = None, shown: tuple[str, ...] | None = None
 ) -> None:
     """Print one line for each cluster: its number, size, confidence, name, known class, and what sets it apart."""
     total = max(sum(row["size"] for row in rows), 1)
@@ -341,32 +262,13 @@ def tell_table(
     n_right = len(columns)
     columns.append(("name", [visible(row["name"]) for row in rows]))
     if any(row.get("label") for row in rows):
-        columns.append(
-            ("mostly", [visible(f"{row['label']} {row['share']:.0%}") if row["label"] else "" for row in rows])
-        )
+        labels = [f"{row['label']} {row['share']:.0%}" if row["label"] else "" for row in rows]
+        columns.append(("mostly", [visible(label) for label in labels]))
     heads = {"distinctive": f"distinctive {kind.feature}s"}
-    columns += [
-        (heads.get(name, name), [_cell(row[name]) for row in rows]) for name in shown or kind.shown if name in rows[0]
-    ]
-    widths = [max(map(len, [head, *texts])) for head, texts in columns]
-    for line in zip(*([head, *texts] for head, texts in columns), strict=True):
-        cells = [
-            f"{text:>{width}}" if i < n_right else f"{text:{width}}"
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        tell("  ".join(cells).rstrip())
+    others = [name for name in shown or kind.shown if name in rows[0]]
+    columns += [(heads.get(name, name), [_cell(row[name]) for row in rows]) for name in others]
+    tell(*(line.rstrip() for line in aligned([[head, *texts] for head, texts in columns], range(n_right))))
 
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.2f}" if isinstance(value, float) else visible(str(value))
-
-
-def tell_written(out: Path | None, kind: Kind) -> None:
-    """Print which files a command wrote into the folder of ``--out``."""
-    if out is None:
-        say("nothing was saved: --out DIR writes tables, a model and a report.")
-        return
-    ours = files_of(kind)
-    names = sorted(file.name for file in out.iterdir() if file.name in ours)
-    tell()
-    tell(f"Written to {out}: {', '.join(names)}")

@@ -1,6 +1,5 @@
 """What all commands share: the application, its messages, and its exit."""
 
-import errno
 import inspect
 import json
 import os
@@ -8,8 +7,8 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -17,39 +16,34 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand, TyperGroup
 
 from onmf import interrupt
 from onmf._version import __version__
 from onmf.io.files import discard_unfinished
-from onmf.kernels.jit import compiled_before
 
 
-def _without_types(parameters: list[Any]) -> list[Any]:
-    """Let the help say ``--force`` and ``PATH`` instead of ``--force <bool>`` and ``PATH <str>``."""
-    for parameter in parameters:
-        if parameter.param_type_name == "argument":
-            parameter.display_type_rich = lambda ctx: None  # typer ignores the metavar of arguments here
-        elif parameter.metavar is None and getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
-
-
-class PlainCommand(TyperCommand):
-    """A command whose help names no types of Python."""
+class Plain:
+    """Lets the help say ``--force`` and ``PATH`` instead of ``--force <bool>`` and ``PATH <str>``."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, as the help shows them."""
-        return _without_types(super().get_params(ctx))
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if parameter.param_type_name == "argument":
+                parameter.display_type_rich = lambda ctx: None  # typer ignores the metavar of arguments here
+            elif parameter.metavar is None and getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
-class PlainGroup(TyperGroup):
-    """A group of commands whose help names no types of Python."""
+class PlainCommand(Plain, TyperCommand):
+    """A command."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, as the help shows them."""
-        return _without_types(super().get_params(ctx))
+
+class PlainGroup(Plain, TyperGroup):
+    """A group of commands."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,43 +58,36 @@ app = typer.Typer(
 )
 
 
-def command(name: str, group: typer.Typer = app) -> Callable[[F], F]:
-    """Register a command of ``onmf``, or of a group of commands. Its docstring is its help."""
+def command(name: str) -> Callable[[F], F]:
+    """Register a command of ``onmf``. Its docstring is its help."""
 
     def register(function: F) -> F:
-        paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks the lines
-        return group.command(name, cls=PlainCommand, help=text)(function)
+        text = re.sub(
+            r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(function.__doc__ or "")
+        )  # the terminal breaks the lines
+        return app.command(name, cls=PlainCommand, help=text)(function)
 
     return register
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def main_options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Options of ``onmf`` itself."""
+    if version:
         print(f"onmf {__version__}")
         raise typer.Exit
 
 
-@app.callback()
-def main_options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Options of ``onmf`` itself."""
-
-
-def checked_folder(out: Path | None) -> Path | None:
+def check_folder(out: Path) -> None:
     """Create the folder of ``--out`` before any work starts."""
-    if out is None:
-        return None
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise PermissionError(0, "Permission denied")
     except OSError as error:
         fail(f"--out {out}: nothing can be written there ({error.strerror}). Name another folder.")
-    return out
 
 
 def check_installed(purpose: str, packages: Mapping[str, str], otherwise: str = "") -> None:
@@ -108,43 +95,6 @@ def check_installed(purpose: str, packages: Mapping[str, str], otherwise: str = 
     if missing := [name for name in packages if find_spec(name) is None]:
         extras = ",".join(sorted({packages[name] for name in missing}))
         fail(f"{purpose} needs {' and '.join(missing)}: pip install 'onmf[{extras}]'{otherwise}.")
-
-
-@contextmanager
-def progress_bar(*columns: ProgressColumn, quiet: bool = False) -> Iterator[Progress | None]:
-    """Show a progress bar on standard error; None if it is not wanted or there is no terminal.
-
-    Rich has an option for that, with which older versions still print an empty line.
-    """
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None
-    else:
-        with Progress(*columns, console=console, transient=True) as bar:
-            yield bar
-
-
-@contextmanager
-def steps(quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal."""
-    left = TextColumn("{task.fields[left]}")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
-    with progress_bar(*columns, quiet=quiet) as bar:
-        if bar is None:
-            yield lambda text, fraction=None: None
-            return
-        task = bar.add_task("Starting", total=None, left="")
-        current, began = "", perf_counter()
-
-        def step(text: str, fraction: float | None = None) -> None:
-            nonlocal current, began
-            if text.partition(":")[0] != current:
-                current, began = text.partition(":")[0], perf_counter()
-            left = time_left(perf_counter() - began, fraction)
-            total = None if fraction is None else 1.0
-            bar.update(task, description=text, total=total, completed=fraction or 0.0, left=left)
-
-        yield step
 
 
 def time_left(elapsed: float, fraction: float | None) -> str:
@@ -156,21 +106,30 @@ def time_left(elapsed: float, fraction: float | None) -> str:
 
 
 @contextmanager
-def warnings_as_sentences(quiet: bool) -> Iterator[None]:
-    """Print warnings after the work, each once and without its line of code."""
-    with warnings.catch_warnings(record=True) as caught:
+def working(quiet: bool) -> Iterator[Callable[..., None]]:
+    """Show the current step, its progress if known, the elapsed time and that left; only on a terminal.
+
+    Warnings are printed after the work, each once and without its line of code.
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=Console(stderr=True), transient=True)
+    task = bar.add_task("Starting", total=None, left="")
+    current, began = "", perf_counter()
+
+    def step(text: str, fraction: float | None = None) -> None:
+        nonlocal current, began
+        if text.partition(":")[0] != current:
+            current, began = text.partition(":")[0], perf_counter()
+        left, total = time_left(perf_counter() - began, fraction), None if fraction is None else 1.0
+        bar.update(task, description=text, total=total, completed=fraction or 0.0, left=left)
+
+    shown = not quiet and bar.console.is_terminal  # with Rich's own option, older versions print an empty line
+    with warnings.catch_warnings(record=True) as caught, bar if shown else nullcontext():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", DeprecationWarning)
-        yield
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        if not quiet:
-            say(f"warning: {text}")
-
-
-def tell_that_it_compiles(quiet: bool) -> None:
-    """Say that the first fit takes longer, if no compiled kernels are in the cache."""
-    if not (quiet or compiled_before()):
-        say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
+        yield step
+    for text in () if quiet else dict.fromkeys(str(warning.message) for warning in caught):
+        say(f"warning: {text}")
 
 
 def fail(message: str) -> NoReturn:
@@ -189,27 +148,32 @@ def visible(text: str) -> str:
     return UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
-def tell(line: object = "") -> None:
-    """Print a line to standard output. Names, words and paths in it cannot control the terminal."""
-    print(visible(str(line)))
+def tell(*lines: str) -> None:
+    """Print lines to standard output. Names, words and paths in them cannot control the terminal."""
+    print(*map(visible, lines), sep="\n")
 
 
-def tell_json(value: Any) -> None:
+def aligned(columns: Iterable[Sequence[str]], right: range) -> list[str]:
+    """The lines of a table. Its columns are as wide as their longest text; those in ``right`` are set to the right."""
+    padded = []
+    for number, texts in enumerate(columns):
+        width = max(map(len, texts))
+        padded.append([f"{text:{'>' if number in right else '<'}{width}}" for text in texts])
+    return ["  ".join(line) for line in zip(*padded, strict=True)]
+
+
+def tell_json(value: Any, lead: str = "", end: str = "\n") -> None:
     """Print a value to standard output as one line of JSON in ASCII."""
-    print(_ascii(value))
+    print(lead + json.dumps(value).replace("\x7f", "\\u007f"), end=end)
 
 
 def tell_json_list(values: Iterable[Any]) -> None:
     """Print values to standard output as one JSON list in ASCII, one to a line and each as soon as it is known."""
     lead = "["
     for value in values:
-        print(lead + _ascii(value), end="")
+        tell_json(value, lead, end="")
         lead = ",\n"
     print("[]" if lead == "[" else "]")
-
-
-def _ascii(value: Any) -> str:
-    return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def say(message: str) -> None:

@@ -3,8 +3,10 @@
 The kind of the model decides how.
 """
 
-import inspect
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +14,8 @@ import numpy as np
 import typer
 
 import onmf
-from onmf.door import Clusters, Kind, Option, predict_table
-from onmf.door.write import assignments, csv_lines, files_of, records, summary, write_files, write_table
-from onmf.io.files import whole_folder
+from onmf.door import Clusters, Option, predict_table
+from onmf.door.write import assignments, csv_lines, records, write_files, write_table
 from onmf.kinds import KINDS, get_kind
 from onmf.naming import names_of_model, numbers, read_names, rename_clusters, so_many
 
@@ -22,28 +23,20 @@ from .command import (
     FORCE,
     JSON,
     QUIET,
+    argument,
     parameter,
     parsed,
-    tell_clusters,
+    target_folder,
+    tell_result,
     tell_table,
-    tell_written,
     with_options,
 )
-from .common import (
-    check_installed,
-    checked_folder,
-    command,
-    fail,
-    say,
-    steps,
-    tell,
-    tell_json,
-    tell_json_list,
-    visible,
-    warnings_as_sentences,
-)
+from .common import check_folder, command, fail, say, tell, tell_json, tell_json_list, visible, working
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, such as DIR/model.onmf.")]
+NewData = Annotated[
+    str, typer.Argument(metavar="PATH", help="New data, in any format that the model could have been fitted on.")
+]
 
 ARTICLES = {"image": "of an image", "matrix": "of a matrix", "table": "of a table"}
 """How to say what a model is of, where its kind alone does not read well."""
@@ -66,35 +59,23 @@ onmf predict cells/model.onmf new.h5ad --out assigned.csv"""
 
 OWN = (
     Option(
-        "out",
-        "Write to this .csv or .parquet file; for an image, into this folder.",
-        Path | None,
-        None,
-        "FILE",
-        "",
+        "out", "Write to this .csv or .parquet file; for an image, into this folder.", Path | None, None, "FILE", ""
     ),
     FORCE,
     QUIET,
-    Option("as_json", "Print one JSON document instead of CSV.", bool, False, None, "", ("--json",)),
-    Option(
-        "as_lines",
-        "Print JSON Lines: one JSON object per line, each as soon as it is known.",
-        bool,
-        False,
-        None,
-        "",
-        ("--jsonl",),
+    replace(JSON, help="Print one JSON document instead of CSV."),
+    replace(
+        JSON,
+        name="as_lines",
+        help="Print JSON Lines: one JSON object per line, each as soon as it is known.",
+        flags=("--jsonl",),
     ),
 )
 
 
 def reading_options() -> dict[str, Option]:
     """Options of all kinds that are about reading new data, by their names."""
-    found: dict[str, Option] = {}
-    for name in KINDS:
-        kind = get_kind(name)
-        found = kind.predict_options | found
-    return found
+    return reduce(lambda found, name: get_kind(name).predict_options | found, KINDS, {})
 
 
 def predict(model: Path, path: str, **given: Any) -> None:
@@ -105,91 +86,66 @@ def predict(model: Path, path: str, **given: Any) -> None:
     name = fitted.extra_["kind"]
     if name not in KINDS:
         fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    kind = get_kind(name)
-    reading = {}
+    kind, reading = get_kind(name), {}
     for key, option in reading_options().items():
         if key in kind.predict_options:
             reading[key] = parsed(kind.predict_options[key], given[key])
         elif given[key] != option.default:
-            fail(f"--{key.replace('_', '-')} means nothing for {kind.rows_of(2)}: leave it out.")
+            fail(f"{option.flag} means nothing for {kind.rows_of(2)}: leave it out.")
+    if given["out"] is not None and kind.assignments:
+        _check_file(given["out"], given["force"])
+    target = nullcontext() if kind.assignments else target_folder(kind, given)
+    with target as folder, working(given["quiet"]) as step:
+        step("Reading")
+        table = kind.read_new(fitted, path, step, **reading)
+        step("Assigning")
+        found = predict_table(fitted, table, kind=kind, progress=step)
+        if folder is not None:
+            write_files(found, folder, progress=step)
     if kind.assignments:
-        _print_table(kind, fitted, path, reading, given)
+        _tell_rows(found, given)
     else:
-        _write_folder(kind, fitted, path, reading, given)
+        tell_result(found, given)
 
 
-def _assign(kind: Kind, model: onmf.ONMF, path: str, reading: dict[str, Any], step: Any) -> Clusters:
-    step("Reading")
-    table = kind.read_new(model, path, step, **reading)
-    step("Assigning")
-    return predict_table(model, table, kind=kind, progress=step)
+def _check_file(out: Path, force: bool) -> None:
+    """Refuse a file that cannot be written, before any work starts."""
+    for wrong, message in (
+        (out.suffix not in (".csv", ".parquet"), ": the name must end with .csv or .parquet."),
+        (out.is_dir(), " is a folder: name a file."),
+        (out.exists() and not force, " exists: name another file, or use --force to replace it."),
+    ):
+        if wrong:
+            fail(f"--out {out}{message}")
+    check_folder(out.parent)
 
 
-def _print_table(kind: Kind, model: onmf.ONMF, path: str, reading: dict[str, Any], given: dict[str, Any]) -> None:
+def _tell_rows(found: Clusters, given: dict[str, Any]) -> None:
     """Print the clusters of the rows, or write them to a file."""
-    out, quiet = given["out"], given["quiet"]
-    if out is not None:
-        if out.suffix not in (".csv", ".parquet"):
-            fail(f"--out {out}: the name must end with .csv or .parquet.")
-        if out.is_dir():
-            fail(f"--out {out} is a folder: name a file.")
-        if out.exists() and not given["force"]:
-            fail(f"--out {out} exists: name another file, or use --force to replace it.")
-        checked_folder(out.parent)
-    with warnings_as_sentences(quiet), steps(quiet) as step:
-        found = _assign(kind, model, path, reading, step)
-    if not quiet:
-        for note in found.notes:
-            say(note)
-        if found.comparison is not None:
-            say(f"Compared with {found.comparison.against(kind)}: {found.comparison.sentence()}.")
-    if out is not None:
-        write_table(out, assignments(found), replace=given["force"])
-        if not quiet:
-            say(f"Written to {out}.")
+    lines, rows, notes = csv_lines(assignments(found)), records(assignments(found)), found.notes
+    if found.comparison is not None:
+        notes = [*notes, f"Compared with {found.comparison.against(found.kind)}: {found.comparison.sentence()}."]
+    for note in () if given["quiet"] else notes:
+        say(note)
+    if given["out"] is not None:
+        write_table(given["out"], assignments(found), replace=given["force"])
+        if not given["quiet"]:
+            say(f"Written to {given['out']}.")
     elif given["as_lines"]:
-        for row in records(assignments(found)):
+        for row in rows:
             tell_json(row)
     elif given["as_json"]:
-        tell_json_list(records(assignments(found)))
-    else:
-        lines = csv_lines(assignments(found))
-        if sys.stdout.isatty():  # files and programs get the names unchanged
-            lines = (visible(line[:-1]) + "\n" for line in lines)
+        tell_json_list(rows)
+    elif sys.stdout.isatty():
+        sys.stdout.writelines(visible(line[:-1]) + "\n" for line in lines)
+    else:  # files and programs get the names unchanged
         sys.stdout.writelines(lines)
-
-
-def _write_folder(kind: Kind, model: onmf.ONMF, path: str, reading: dict[str, Any], given: dict[str, Any]) -> None:
-    """Map an image into a folder, and print what was found."""
-    out, quiet = given["out"], given["quiet"]
-    if out is not None:
-        check_installed("Writing the files", kind.packages)
-        check_installed("The report", kind.report_packages)
-    with warnings_as_sentences(quiet), steps(quiet) as step:
-        if out is None:
-            found = _assign(kind, model, path, reading, step)
-        else:
-            with whole_folder(out, force=given["force"], ours=files_of(kind)) as folder:
-                found = _assign(kind, model, path, reading, step)
-                write_files(found, folder, progress=step)
-    if given["as_json"]:
-        tell_json(summary(found) | {"out": None if out is None else str(out)})
-    elif not quiet:
-        tell_clusters(found)
-        tell_written(out, kind)
 
 
 def add_predict() -> None:
     """Add ``onmf predict``, with the reading options of all kinds."""
-    path = Annotated[
-        str, typer.Argument(metavar="PATH", help="New data, in any format that the model could have been fitted on.")
-    ]
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    first = [
-        inspect.Parameter("model", positional, annotation=ModelFile),
-        inspect.Parameter("path", positional, annotation=path),
-    ]
-    with_options(predict, "predict", PREDICT, [*first, *map(parameter, (*OWN, *reading_options().values()))])
+    arguments = [argument("model", ModelFile), argument("path", NewData)]
+    with_options(predict, "predict", PREDICT, [*arguments, *map(parameter, (*OWN, *reading_options().values()))])
 
 
 @command("show")
@@ -216,14 +172,14 @@ def show(
     fitted = onmf.load(model)
     extra, provenance = fitted.extra_, fitted.provenance_
     kind, k = get_kind(extra["kind"]), len(fitted.cluster_centers_)
-    sizes = np.bincount(fitted.labels_, minlength=k)
-    described = zip(numbers(kind, k), names_of_model(fitted), sizes, kind.distinctive(fitted, top), strict=True)
-    rows = [
-        {"cluster": number, "name": name, "size": int(size), "distinctive": text}
-        for number, name, size, text in described
-    ]
-    n, p = len(fitted.labels_), fitted.n_features_in_
-    objective = fitted.clustering_.objective
+    columns = {
+        "cluster": numbers(kind, k),
+        "name": names_of_model(fitted),
+        "size": np.bincount(fitted.labels_, minlength=k).tolist(),
+        "distinctive": kind.distinctive(fitted, top),
+    }
+    rows = list(records([columns]))
+    n, p, objective = len(fitted.labels_), fitted.n_features_in_, fitted.clustering_.objective
     if as_json:
         facts = {"kind": extra["kind"], "n_rows": n, "n_features": p, "n_iter": int(fitted.n_iter_)}
         facts |= {"objective": objective, "stop_reason": fitted.stop_reason_}
@@ -231,13 +187,11 @@ def show(
         return
     of = ARTICLES.get(extra["kind"], f"of {extra['kind']}")
     tell(f"A model {of}: {so_many(k, kind.cluster)} in {kind.so_many(n)}, described by {so_many(p, kind.feature)}")
+    done = f"{so_many(fitted.n_iter_, 'iteration')}, {fitted.stop_reason_}, objective"
     if fitted.stop_reason_ == "batch":
-        tell(f"{fitted.n_iter_} batches, objective of the last one {objective:.6g}")
-    else:
-        tell(f"{so_many(fitted.n_iter_, 'iteration')}, {fitted.stop_reason_}, objective {objective:.6g}")
+        done = f"{fitted.n_iter_} batches, objective of the last one"
     created, version = provenance.get("created", "at an unknown time"), provenance.get("onmf", "of unknown version")
-    tell(f"Written {created} by onmf {version}")
-    tell()
+    tell(f"{done} {objective:.6g}", f"Written {created} by onmf {version}", "")
     tell_table(rows, kind, shown=("distinctive",))
 
 
@@ -269,9 +223,7 @@ def rename(
     """
     if (table is None) == (cluster is None) or (cluster is None) != (name is None):
         fail("Give the number of a cluster and its new name, or a table of names with --from.")
-    changes = read_names(table) if table is not None else {cluster or 0: name or ""}
-    kind = get_kind(onmf.load(model).extra_["kind"])
-    names = rename_clusters(model, changes)
+    names = rename_clusters(model, read_names(table) if table is not None else {cluster or 0: name or ""})
     if not quiet:
-        for number, new in zip(numbers(kind, len(names)), names, strict=True):
-            tell(f"{number:7}  {new}")
+        numbered = zip(numbers(get_kind(onmf.load(model).extra_["kind"]), len(names)), names, strict=True)
+        tell(*(f"{number:7}  {new}" for number, new in numbered))

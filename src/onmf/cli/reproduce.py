@@ -1,7 +1,7 @@
 """``onmf fetch`` and ``onmf reproduce``: download data sets, and reproduce the paper's tables and figures."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,7 +9,7 @@ from onmf.datasets import DownloadError
 from onmf.datasets import fetch as fetch_data
 from onmf.datasets.load import members
 
-from .common import checked_folder, command, fail, say, steps
+from .common import aligned, check_folder, command, fail, say, working
 
 
 @command("fetch")
@@ -64,19 +64,21 @@ def reproduce(
 
     if what not in ("documents", "images", "all", "family"):
         fail(f"{what!r} is not a table: choose documents, images, all or family.")
-    out = checked_folder(out)
+    if out is not None:
+        check_folder(out)
     tables = []
     for name in ("documents", "images") if what == "all" else (what,):
         make = getattr(paper, f"reproduce_{name}")
         options = {} if name == "family" else {"runs": runs}
         try:
-            with steps(quiet=False) as step:
+            with working(quiet=False) as step:
                 table = make(only, progress=lambda text, share, name=name: step(f"{name}: {text}", share), **options)
         except FileNotFoundError as error:
             say(str(error))
             continue
         tables.append(table)
-        _show(table)
+        lines = aligned(zip(table.columns, *table.rows, strict=True), range(1, len(table.columns)))
+        print(table.title, *lines, *table.notes, "", sep="\n")  # at its full width, so that no number is cut off
         if out is not None:
             from onmf.reproduce.figures import write_figures
 
@@ -88,13 +90,3 @@ def reproduce(
     if not all(table.agrees for table in tables):
         say("some numbers differ from the paper's: see the cells marked with ✗.")
         raise typer.Exit(1)
-
-
-def _show(table: Any) -> None:
-    """Print a table at its full width, so that no number is cut off."""
-    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
-    print(table.title)
-    for first, *row in (table.columns, *table.rows):
-        cells = (cell.rjust(width) for cell, width in zip(row, widths[1:], strict=True))
-        print("  ".join([first.ljust(widths[0]), *cells]))
-    print(*table.notes, "", sep="\n")

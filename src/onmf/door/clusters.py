@@ -1,11 +1,12 @@
-"""Clusters: the one result, of documents, pixels, cells and rows of any table."""
+"""A table of counts, which every reader returns; and its clusters, the one result for every kind of data."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,61 @@ from onmf.backend import to_host
 from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
+from onmf.io.files import whole_folder
 from onmf.metrics import compare_classes
 from onmf.naming import numbers, so_many
 from onmf.plot import plot_confusion, plot_top_features
 from onmf.plot import table as html_table
 from onmf.select import Selection
 
-from .table import Progress, Table
+from .write import assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
     from .kind import Kind
+
+Progress = Callable[[str, float | None], None]
+"""Called with the name of a step and the share of it that is done, None if that is not known."""
+
+
+@dataclass(repr=False)
+class Table:
+    """Counts, with the names of their rows and features.
+
+    Attributes
+    ----------
+    X : csr_array, ndarray or an object that reads rows
+        Rows × features. What does not fit in memory is lazy: it has ``shape`` and ``dtype``, and reads slices of rows.
+    rows, features : sequence of str
+        Their names.
+    classes : list or None
+        Known class of each row, None where it is not known; None if there are no classes at all.
+    dates : array of datetime64 or None
+        Date of each row, NaT where it is not known; None if there are no dates at all.
+    source : str
+        The file that was read, or empty.
+    notes : list of str
+        What was guessed, changed or left out.
+    """
+
+    X: Any
+    rows: Sequence[str]
+    features: Sequence[str]
+    classes: list[str | None] | None = None
+    dates: Any = None
+    source: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the file, or empty."""
+        return Path(self.source).name
+
+    def __getattr__(self, name: str) -> Any:
+        return old_names.attribute(self, name, old_names.TABLE_ATTRIBUTES)
+
+    def __repr__(self) -> str:
+        n, p = self.X.shape
+        return f"<{type(self).__name__} of {self.name or 'no file'}: {n:,} rows × {p:,} features>"
 
 
 @dataclass(repr=False, eq=False)
@@ -118,10 +164,8 @@ class Clusters:
     @property
     def fitted(self) -> str:
         """What the fit did, for people to read: who voted, or how many iterations a run took."""
-        if self.how:
-            return self.how
         ended = self.model.stop_reason_.replace("max_iter", "not converged")
-        return f"{so_many(self.model.n_iter_, 'iteration')}, {ended}"
+        return self.how or f"{so_many(self.model.n_iter_, 'iteration')}, {ended}"
 
     def distinctive(self, n: int = 10) -> list[dict[str, float]]:
         """The features that set each cluster apart from all rows, with their weights."""
@@ -130,8 +174,7 @@ class Clusters:
     def frequent(self, n: int = 10) -> list[list[str]]:
         """The most frequent features of each cluster."""
         C = to_host(self.model.cluster_centers_)
-        tops = np.argsort(-C, axis=1, kind="stable")[:, :n]
-        return [[str(self.features[j]) for j in top if C[k, j] > 0] for k, top in enumerate(tops)]
+        return [[str(self.features[j]) for j in np.argsort(-c, kind="stable")[:n] if c[j] > 0] for c in C]
 
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The rows of a cluster with the largest margins."""
@@ -177,14 +220,11 @@ class Clusters:
         -------
         pandas.DataFrame
         """
-        from .write import assignments
-
         try:
             import pandas as pd
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas") from error
-        parts = [pd.DataFrame(part) for part in assignments(self)]
-        frame = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+        frame = pd.concat(map(pd.DataFrame, assignments(self)), ignore_index=True)
         return frame.astype({"cluster": "Int64", "runner_up": "Int64", "scale": "float64", "margin": "float64"})
 
     def complete(self) -> None:
@@ -222,11 +262,11 @@ class Clusters:
         Path
             The folder.
         """
-        from .write import save
-
         if os.fspath(folder).endswith(".onmf"):
             return old_names.save_model(self, Path(folder))
-        return save(self, Path(folder), force=force, report=report, title=title, format=format, progress=progress)
+        with whole_folder(Path(folder), force=force, ours=files_of(self.kind)) as new:
+            write_files(self, new, report=report, title=title, format=format, progress=progress)
+        return Path(folder)
 
     def report(
         self, path: str | os.PathLike[str], *, title: str | None = None, progress: Progress | None = None
@@ -242,14 +282,11 @@ class Clusters:
         progress : callable, optional
             Called with the name of a step and the share of it that is done.
         """
-        from .write import write_report
-
         write_report(self, Path(path), title, progress)
 
     def plot_features(self, n: int = 6, *, columns: int = 5) -> Any:
         """Draw the distinctive features of each cluster; see :func:`onmf.plot.plot_top_features`."""
-        numbered = zip(numbers(self.kind, self.n_clusters), self.names, self.sizes, strict=True)
-        titles = [f"{number}: {name.split(', ')[0]} ({size:,})" for number, name, size in numbered]
+        titles = [f"{title} ({size:,})" for title, size in zip(self._titles(), self.sizes, strict=True)]
         return plot_top_features(self.model, n, feature_names=list(self.features), titles=titles, columns=columns)
 
     def plot_classes(self, ax: Any = None) -> Any:
@@ -258,21 +295,19 @@ class Clusters:
         both = {i: label for i, label in known if label is not None and self.labels[i] >= 0}
         if not both:
             raise ValueError(f"The {self.kind.rows_of(2)} have no classes: read them with labels=.")
+        return plot_confusion(list(both.values()), self.labels[list(both)], names=self._titles(), ax=ax)
+
+    def _titles(self) -> list[str]:
         numbered = zip(numbers(self.kind, self.n_clusters), self.names, strict=True)
-        names = [f"{number}: {name.split(', ')[0]}" for number, name in numbered]
-        return plot_confusion(list(both.values()), self.labels[list(both)], names=names, ax=ax)
+        return [f"{number}: {name.split(', ')[0]}" for number, name in numbered]
 
     def __repr__(self) -> str:
         of = f" of {self.table.name}" if self.table.name else ""
         return f"<{type(self).__name__}{of}: {self.kind.headline(self)}, {so_many(self.n_clusters, 'cluster')}>"
 
     def _repr_html_(self) -> str:
-        from .write import clusters_table
-
-        columns = clusters_table(self)
-        shown = {name: columns[name] for name in list(columns)[:4]}
-        colours = self.colours()
-        return html_table(repr(self).strip("<>"), list(shown), zip(*shown.values(), strict=True), colours)
+        shown = dict(islice(clusters_table(self).items(), 4))
+        return html_table(repr(self).strip("<>"), list(shown), zip(*shown.values(), strict=True), self.colours())
 
     def colours(self) -> Sequence[str]:
         """A colour for each cluster, if the kind has a map of them."""

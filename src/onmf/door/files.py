@@ -6,6 +6,7 @@ import io
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,20 +38,16 @@ SUFFIX = re.compile(r"-\d+$")
 
 @dataclass
 class Draft:
-    """Counts and names as they are in a file; None for a missing name, or if there are no names at all.
-
-    ``place`` says where in the file the counts are, ``columns`` are the names of columns that may hold classes, and
-    ``corner`` is the name of the column of names in a table.
-    """
+    """Counts and names as they are in a file; None for a missing name, or if there are no names at all."""
 
     X: Any
     rows: Names | None
     features: Names | None
-    place: str
+    place: str  # where in the file the counts are
     classes: Names | None = None
-    columns: Sequence[str] = ()
+    columns: Sequence[str] = ()  # names of columns that may hold classes
     notes: list[str] = field(default_factory=list)
-    corner: str = ""
+    corner: str = ""  # name of the column of names in a table
 
 
 def head_of(path: Path) -> bytes:
@@ -94,12 +91,11 @@ def read_wide(path: Path, label: str | None = None) -> Draft:
     except Exception as error:  # pandas and gzip raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as a table of counts: {str(error).strip()}") from error
     X = csr_array(vstack(parts, format="csr"))
-    columns = [plain(name) for name in header[1:] if not (classes and name == label)]
-    known, corner = [str(label)] if classes else [], header[0] if named else ""
-    draft = Draft(X, None, None, "the table", classes or None, known, corner=corner)
-    if named:
-        draft.rows, draft.features = rows, columns
-    return draft
+    if not named:
+        return Draft(X, None, None, "the table")
+    features = [plain(name) for name in header[1:] if not (classes and name == label)]
+    known = [str(label)] if classes else []
+    return Draft(X, rows, features, "the table", classes or None, known, corner=header[0])
 
 
 def _frames(pandas: Any, file: IO[bytes], delimiter: str, width: int, named: bool) -> Iterator[Any]:
@@ -122,12 +118,11 @@ def _frames(pandas: Any, file: IO[bytes], delimiter: str, width: int, named: boo
             raise ValueError("it has a first line with names, but no rows.") from None
 
 
-def _pop(frame: Any, header: list[str], label: str | None) -> Any:
+def _pop(frame: Any, header: Sequence[str | None], label: str | None) -> Any:
     """Take the column of classes out of some rows; none if there is none."""
-    found = [j for j, name in enumerate(header) if j > 0 and name == label]
-    if len(found) > 1:
+    if header[1:].count(label) > 1:
         raise ValueError(f"it has several columns {label!r}: rename all but one.")
-    return frame.pop(found[0]) if found else []
+    return frame.pop(header.index(label, 1)) if label in header[1:] else []
 
 
 def _numbers(frame: Any, header: list[str] | None) -> Any:
@@ -151,8 +146,7 @@ def first_line(file: IO[bytes]) -> tuple[list[str], str]:
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
     if not text.strip():
         raise ValueError("its first line is empty: it must name the columns.")
-    delimiter = max(",;\t", key=text.count)
-    delimiter = delimiter if delimiter in text else " "
+    delimiter = max(",;\t", key=text.count) if re.search("[,;\t]", text) else " "
     limit = csv.field_size_limit(LONGEST_LINE)
     try:
         return [name.strip() for name in next(csv.reader([text], delimiter=delimiter))], delimiter
@@ -171,18 +165,17 @@ def find_classes(
     labels: str, draft: Draft, path: Path, names: Sequence[str], noun: str
 ) -> tuple[list[str | None], list[str]]:
     """Find the class of each row: in a column of the file, or in a table ``FILE.csv:COLUMN``. → classes, notes"""
-    notes: list[str] = []
+    file, _, column = labels.rpartition(":")
     if draft.classes is not None:
-        classes = [value or None for value in draft.classes]
+        classes, notes = [value or None for value in draft.classes], list[str]()
+    elif not file:
+        raise ValueError(
+            f"{path} has no column {labels!r} for the labels of the {noun}s: it has {listed(draft.columns)}. Labels in "
+            "a table of their own are named as FILE.csv:COLUMN."
+        )
+    elif not Path(file).is_file():
+        raise FileNotFoundError(f"{file} is not a file, so it has no column {column!r} with labels.")
     else:
-        file, _, column = labels.rpartition(":")
-        if not file:
-            raise ValueError(
-                f"{path} has no column {labels!r} for the labels of the {noun}s: it has {listed(draft.columns)}. "
-                "Labels in a table of their own are named as FILE.csv:COLUMN."
-            )
-        if not Path(file).is_file():
-            raise FileNotFoundError(f"{file} is not a file, so it has no column {column!r} with labels.")
         classes, notes = _joined(Path(file), column, names, noun)
     known = sum(value is not None for value in classes)
     if not known:
@@ -240,23 +233,20 @@ def read_npz(path: Path, label: str | None = None) -> Draft:
             arrays = {key: file[key] for key in ("genes", "features", "barcodes", "rows", *CLASSES) if key in file}
     except Exception as error:  # zipfile and NumPy raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as npz: {error}") from error
-    features = _array_texts(arrays, "genes" if "genes" in arrays else "features", path, None)
-    rows = _array_texts(arrays, "barcodes" if "barcodes" in arrays else "rows", path, None)
-    draft = Draft(X, rows, features, "the matrix")
-    if "y" in arrays:
-        draft.columns = CLASSES
-        draft.classes = _npz_classes(arrays, path, X.shape[0]) if label in CLASSES else None
-    return draft
+    features = _array_texts(arrays, "genes" if "genes" in arrays else "features", path)
+    rows = _array_texts(arrays, "barcodes" if "barcodes" in arrays else "rows", path)
+    if "y" not in arrays:
+        return Draft(X, rows, features, "the matrix")
+    return Draft(X, rows, features, "the matrix", _npz_classes(arrays, path) if label in CLASSES else None, CLASSES)
 
 
-def _array_texts(arrays: dict[str, Any], key: str, path: Path, count: int | None) -> Names | None:
+def _array_texts(arrays: dict[str, Any], key: str, path: Path) -> Names | None:
     """A list of texts or numbers as texts; None if it is not there."""
-    if key not in arrays:
+    array = arrays.get(key)
+    if array is None:
         return None
-    array = arrays[key]
-    if array.ndim != 1 or array.dtype.kind not in "buifUS" or (count is not None and len(array) != count):
-        wanted = "" if count is None else f" of length {count:,}"
-        raise ValueError(f"{path}: {key} has shape {array.shape} and type {array.dtype}: expected a list{wanted}.")
+    if array.ndim != 1 or array.dtype.kind not in "buifUS":
+        raise ValueError(f"{path}: {key} has shape {array.shape} and type {array.dtype}: expected a list.")
     if array.dtype.kind == "U" and array.nbytes:
         characters = np.ascontiguousarray(array).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
         if characters.max() > sys.maxunicode:  # Python would make texts of them that crash it
@@ -264,13 +254,13 @@ def _array_texts(arrays: dict[str, Any], key: str, path: Path, count: int | None
     return [isolated_readers.as_text(value) for value in array.tolist()]
 
 
-def _npz_classes(arrays: dict[str, Any], path: Path, count: int) -> Names:
+def _npz_classes(arrays: dict[str, Any], path: Path) -> Names | None:
     """The name of each row's class."""
-    y, names = _array_texts(arrays, "y", path, count) or [], _array_texts(arrays, "classes", path, None)
+    y, names = (_array_texts(arrays, key, path) for key in CLASSES)
     numbers = arrays["y"]
     if names is None or numbers.dtype.kind not in "ui":
         return y
-    if numbers.min() < 0 or numbers.max() >= len(names):
+    if ((numbers < 0) | (numbers >= len(names))).any():
         raise ValueError(f"{path}: y has numbers outside of the {len(names)} names in classes.")
     return [names[int(k)] for k in numbers]
 
@@ -279,8 +269,8 @@ def names_of(draft: Draft, path: Path, row: str, feature: str) -> tuple[list[str
     """Check that a draft has rows and features, and as many names. → names of rows, of features, and notes"""
     n, p = draft.X.shape
     if n == 0 or p == 0:
-        none = f"{row if n == 0 else feature}s"
-        raise ValueError(f"{path} has no {none}: {draft.place} is {n:,} {row}s × {p:,} {feature}s.")
+        size = f"{n:,} {row}s × {p:,} {feature}s"
+        raise ValueError(f"{path} has no {row if n == 0 else feature}s: {draft.place} is {size}.")
     for values, count, noun in (
         (draft.rows, n, f"names of {row}s"),
         (draft.classes, n, f"classes of {row}s"),
@@ -307,18 +297,17 @@ def complete(names: Sequence[str | None] | None, count: int, noun: str) -> tuple
     taken = set(found)
     if len(taken) == len(found):
         return found, notes
-    result, seen, changed = [], set[str](), 0
-    counters: dict[str, int] = {}
+    result: dict[str, str] = {}  # each name, and what it was
+    endings: Counter[str] = Counter()
     for name in found:
         new = name
-        while new in seen or (new != name and new in taken):
-            counters[name] = counters.get(name, 0) + 1
-            new = f"{name}-{counters[name]}"
-        changed += new != name
-        seen.add(new)
-        result.append(new)
+        while new in result or (new != name and new in taken):
+            endings[name] += 1
+            new = f"{name}-{endings[name]}"
+        result[new] = name
+    changed = sum(new != name for new, name in result.items())
     notes.append(f"Names of {noun}s that occurred before got the endings -1, -2 and so on: {changed:,} of {count:,}.")
-    return result, notes
+    return list(result), notes
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

@@ -5,12 +5,11 @@ features are called, which options its command has besides the shared ones, how 
 are clustered and how, how a cluster is named, and what is written besides the shared files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -23,15 +22,14 @@ from onmf.io.rules import Rule, optional, strings
 from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
-from .table import Progress, Table
+from .clusters import Clusters, Progress, Table
+from .votes import Fit as Fit
 from .votes import Views, fit_by_vote
-
-if TYPE_CHECKING:
-    from .clusters import Clusters
 
 READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
 BATCH = 10_000  # Rows that are assigned at a time
 SHOWN = 5  # Names in a sentence; the others are counted
+MEASURES = ("labels", "scales", "margins", "confidence", "runners_up")  # What a result says about each row
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,8 @@ class Option:
         Turns the text that was given into the value of the parameter. A ValueError is shown with the option's name.
     least : float or None
         The smallest value that is allowed.
+    choices : tuple of str
+        The values that are allowed; any if empty.
     reading : bool
         Whether the option is about reading, and not about clustering.
     """
@@ -70,63 +70,22 @@ class Option:
     parse: Callable[[Any], Any] | None = None
     least: float | None = None
     reading: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """What is typed, as messages name it."""
+        return self.flags[0] if self.flags else f"--{self.name.replace('_', '-')}"
 
 
 @dataclass
 class Rows:
-    """The rows of a table that are clustered; the others stay unassigned.
+    """The rows of a table that are clustered; the others stay unassigned."""
 
-    Attributes
-    ----------
-    X : array, sparse array or lazy rows
-        What is clustered.
-    index : array of int
-        Their places in the table.
-    notes : list of str
-        What was left out, and why.
-    engine : Engine or None
-        The engine for rows that do not fit in memory.
-    """
-
-    X: Any
-    index: Array
-    notes: list[str] = field(default_factory=list)
-    engine: Any = None
-
-
-@dataclass
-class Fit:
-    """A fitted model, and how it came about.
-
-    Attributes
-    ----------
-    model : ONMF
-        The model, its clusters by falling size.
-    X : array, sparse array or lazy rows
-        What it was fitted on.
-    how : str
-        What was done, such as ``a vote of 24 runs``; empty for a single run, which its iterations describe.
-    voted : bool
-        Whether runs voted on the labels, so that they are not those of the assignment rule.
-    refit : callable or None
-        Labels of rows in independent runs, given the model and the rows, for the confidence.
-    trials : tuple or None
-        Some rows, and their labels in runs that were made anyway. They replace ``refit``.
-    notes : list of str
-        Things to know about the fit.
-    """
-
-    model: ONMF
-    X: Any
-    how: str = ""
-    voted: bool = False
-    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None
-    trials: tuple[Array, list[Array]] | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":
-            self.how, self.voted = f"a vote of {self.model.n_consensus} runs", True
+    X: Any  # an array, a sparse array or lazy rows
+    index: Array  # their places in the table
+    notes: list[str] = field(default_factory=list)  # what was left out, and why
+    engine: Any = None  # for rows that do not fit in memory
 
 
 class Kind:
@@ -166,6 +125,8 @@ class Kind:
         Columns of the table of clusters that the terminal shows, besides the shared ones.
     page : str
         The function that makes the report, as ``module:name``.
+    result : type of Clusters
+        The class of its results.
     """
 
     name = "matrix"
@@ -189,18 +150,12 @@ class Kind:
     listed: tuple[str, ...] = ()
     smoothing = 1e-3
     page = "onmf.report.rows:rows_page"
+    result: type[Clusters] = Clusters
 
     @property
     def predict_options(self) -> dict[str, Option]:
         """Options about reading that ``onmf predict`` has, too, by their names."""
         return {each.name: each for each in self.options if each.reading and each.name not in self.not_in_predict}
-
-    @property
-    def result(self) -> type[Clusters]:
-        """The class of its results."""
-        from .clusters import Clusters
-
-        return Clusters
 
     # Model files. ``extra`` stands for the entries that a file has besides the model itself.
 
@@ -271,10 +226,8 @@ class Kind:
             criterion=span.criterion or self.criteria[0],
             k_min=span.k_min or 2,
             k_max=span.k_max,
-            beta_loss=parameters.get("beta_loss", "kullback-leibler"),
-            random_state=parameters.get("random_state"),
-            n_threads=parameters.get("n_threads"),
             progress=progress,
+            **{name: parameters[name] for name in ("beta_loss", "random_state", "n_threads") if name in parameters},
         )
 
     def fit(
@@ -288,27 +241,19 @@ class Kind:
         """Cluster the rows: by a vote of many runs, unless the parameters or the size of the data say otherwise."""
         X, engine = rows.X, rows.engine
         if engine is None:
-            found = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views)
-            refit = self.views.refit if self.views is not None and found.in_views else None
-            fit = Fit(found.model, X, found.how, found.voted, refit)
+            fit = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views)
         else:  # a vote needs all rows in memory
-            model = ONMF(n_clusters, **{name: value for name, value in parameters.items() if name != "quick"})
-            fit = Fit(fit_model(model, X, engine=engine), X)
+            given = {name: value for name, value in parameters.items() if name != "quick"}
+            fit = Fit(fit_model(ONMF(n_clusters, **given), X, engine=engine), X)
         number_by_size(fit.model, lambda centroids: fit_model(fit.model, X, engine=engine, init=centroids))
         return fit
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
         """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""
-        model, index = fit.model, rows.index
-        labels = to_host(model.labels_)
-        sure, following = confidence_of(model, fit.X, labels, calibration)
-        return {
-            "labels": spread_out(labels, index, n, -1),
-            "scales": spread_out(to_host(model.scales_), index, n, np.nan),
-            "margins": spread_out(to_host(model.margins_), index, n, np.nan),
-            "confidence": spread_out(sure, index, n, np.nan),
-            "runners_up": spread_out(following, index, n, -1),
-        }
+        model = fit.model
+        labels, scales, margins = map(to_host, (model.labels_, model.scales_, model.margins_))
+        found = (labels, scales, margins, *confidence_of(model, fit.X, labels, calibration))
+        return {name: spread_out(values, rows.index, n) for name, values in zip(MEASURES, found, strict=True)}
 
     def assigned(
         self, model: ONMF, table: Table, calibration: Calibration | None, progress: Progress
@@ -316,26 +261,19 @@ class Kind:
         """The same for new rows, which are assigned to the clusters of a model; and notes."""
         X, notes = self.match(model, table)
         n = X.shape[0]
-        labels, following = np.full(n, -1, dtype=np.int32), np.full(n, -1, dtype=np.int32)
-        scales, margins, sure = (np.full(n, np.nan) for _ in range(3))
+        labels, following = np.full((2, n), -1, dtype=np.int32)
+        scales, margins, sure = np.full((3, n), np.nan)
         for start in range(0, n, BATCH):
             batch = X[start : start + BATCH]
             filled = np.flatnonzero(batch.sum(axis=1))
             if len(filled):
                 values, at = batch[filled], start + filled
-                own, scales[at], margins[at] = (to_host(part) for part in model.assign(values))
-                labels[at] = own
+                labels[at], scales[at], margins[at] = map(to_host, model.assign(values))
                 if calibration is not None:
-                    sure[at], following[at] = calibration.apply(log_chances(model, values), own)
+                    sure[at], following[at] = calibration.apply(log_chances(model, values), labels[at])
             progress("Assigning", min(start + BATCH, n) / n)
         notes += self.unassigned(table, np.flatnonzero(labels < 0), f"any of the model's {self.feature}s")
-        found: dict[str, Any] = {
-            "labels": labels,
-            "scales": scales,
-            "margins": margins,
-            "confidence": sure,
-            "runners_up": following,
-        }
+        found: dict[str, Any] = dict(zip(MEASURES, (labels, scales, margins, sure, following), strict=True))
         if isinstance(X, Columns):
             found["missing"] = X.missing
             if X.transform is None:  # the counts and features of the result are those of the model
@@ -358,8 +296,7 @@ class Kind:
 
     def cluster_columns(self, clusters: Clusters) -> dict[str, Sequence[Any]]:
         """Further columns of the table of clusters."""
-        tops = clusters.distinctive(10)
-        return {"distinctive": [", ".join(top) for top in tops]}
+        return {"distinctive": [", ".join(top) for top in clusters.distinctive(10)]}
 
     def summary(self, clusters: Clusters) -> dict[str, Any]:
         """Further entries of ``summary.json``."""
@@ -407,78 +344,53 @@ def match_features(
     kind: Kind,
     transform: Callable[[csr_array], csr_array] | None = None,
 ) -> tuple[Columns, list[str]]:
-    """Match the features of a model with those of a table, by name.
+    """Match the features of a model with those of a table, by name. → the rows with the model's features, and notes
 
-    Parameters
-    ----------
-    table : Table
-        New rows.
-    ours, theirs : sequences of names
-        The names of the model's features and of the table's, in one or several ways of naming them. Each is compared
-        with each, and the best match is taken.
-    kind : Kind
-        For the nouns.
-    transform : callable, optional
-        Applied to the matched counts.
-
-    Returns
-    -------
-    columns : Columns
-        The rows, with the features of the model.
-    notes : list of str
-        Which features are missing.
+    ``ours`` and ``theirs`` are the names of the model's features and of the table's, in one or several ways of naming
+    them. Each is compared with each, and the best match is taken. ``transform`` is applied to the matched counts.
     """
-    best, p = np.full(len(ours[0]), -1, dtype=np.int64), len(ours[0])
-    for names in ours:
-        for known in theirs:
-            place = {name: i for i, name in reversed(list(enumerate(known)))}  # the first of equal names
-            found = np.array([place.get(name, -1) for name in names], dtype=np.int64)
-            if np.count_nonzero(found >= 0) > np.count_nonzero(best >= 0):
-                best = found
-    noun = f"{kind.feature}s"
+
+    def places(names: Sequence[str], known: Sequence[str]) -> Array:
+        first = {name: i for i, name in reversed(list(enumerate(known)))}  # the first of equal names
+        return np.array([first.get(name, -1) for name in names], dtype=np.int64)
+
+    best = max((places(*pair) for pair in product(ours, theirs)), key=lambda found: np.count_nonzero(found >= 0))
+    p, noun = len(best), f"{kind.feature}s"
     if not (best >= 0).any():
         raise ValueError(
             f"{table.source or 'The new data'} has none of the model's {p:,} {noun}. The model knows "
             f"{some_names(ours[-1], 3)}; the file has {some_names(theirs[0], 3)}. Name the {noun} in the same way."
         )
     missing = [ours[-1][int(i)] for i in np.flatnonzero(best < 0)]
-    notes = []
-    if missing:
-        notes.append(f"{len(missing):,} of the model's {p:,} {noun} are missing and count as 0: {some_names(missing)}.")
+    notes = [f"{len(missing):,} of the model's {p:,} {noun} are missing and count as 0: {some_names(missing)}."]
     if 2 * len(missing) > p:
         notes.append(
             f"Most {noun} of the model are missing, so the clusters say little. The file names its {noun} "
             f"{some_names(theirs[0], 3)}: are they named as those of the model?"
         )
-    return Columns(table.X, best, missing, transform), notes
+    return Columns(table.X, best, missing, transform), notes if missing else []
 
 
 def some_names(names: Sequence[str], most: int = SHOWN) -> str:
     """The first few names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(str(name) for name in names[:most]) + more
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def take_rows(X: Any, index: Array) -> Any:
     """Some rows, in rising order, of a matrix in memory or in blocks; one block is in memory at a time."""
     if not hasattr(X, "block"):
         return X if len(index) == X.shape[0] else X[index]
-    ends = np.cumsum(X.sizes)
-    parts = []
-    for number, (end, size) in enumerate(zip(ends, X.sizes, strict=True)):
-        inside = index[(index >= end - size) & (index < end)] - (end - size)
-        if len(inside):
-            parts.append(X.block(number)[inside])
+    starts = np.cumsum([0, *X.sizes[:-1]])
+    inside = zip(starts, np.split(index, np.searchsorted(index, starts[1:])), strict=True)
+    parts = [X.block(number)[some - start] for number, (start, some) in enumerate(inside) if len(some)]
     if parts and isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     return csr_array(vstack([csr_array((0, X.shape[1])), *parts], format="csr"))
 
 
-def spread_out(values: Array, index: Array, n: int, missing: float) -> Array:
-    """Values of some rows as values of all n rows."""
-    if len(index) == n:
-        return values
-    spread = np.full(n, missing, dtype=values.dtype)
+def spread_out(values: Array, index: Array, n: int) -> Array:
+    """Values of some rows as values of all n rows. The others are -1 for whole numbers, else NaN."""
+    spread = np.full(n, -1 if values.dtype.kind == "i" else np.nan, dtype=values.dtype)
     spread[index] = values
     return spread
 

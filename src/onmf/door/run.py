@@ -19,9 +19,8 @@ from onmf.kinds import get_kind
 from onmf.naming import names_of_model
 from onmf.select import Range
 
-from .clusters import Clusters
+from .clusters import Clusters, Progress, Table
 from .kind import Fit, Kind, take_rows
-from .table import Progress, Table
 
 UNSEEN = 1e-10  # Added to a centroid of sum 1, so that a feature that a cluster lacks costs much, but not infinity
 MOVED = 0.03  # Share of rows that smoothing puts elsewhere, from which on a note says so
@@ -88,8 +87,7 @@ def cluster_table(
     selection, notes = None, [*table.notes, *rows.notes]
     if n_clusters == "auto":
         report("Choosing the number of clusters", 0.0)
-        choosing = partial(report, "Choosing the number of clusters")
-        selection = kind.choose(rows, span, parameters, choosing)
+        selection = kind.choose(rows, span, parameters, partial(report, "Choosing the number of clusters"))
         n_clusters = selection.n_clusters
         notes += selection.notes(kind.rows_of(2))
     assert not isinstance(n_clusters, str), "checked above"
@@ -120,18 +118,17 @@ def cluster_table(
 def _calibrate(fit: Fit) -> Calibration:
     """Learn from other runs how sure the labels are: from runs that were made anyway, or from new ones."""
     labels = to_host(fit.model.labels_)
+    some, voted = fit.trials or (evenly_spaced(len(labels)), [])
+    rows = take_rows(fit.X, some)
     if fit.trials is not None:
-        some, voted = fit.trials
-        return calibrate(log_chances(fit.model, take_rows(fit.X, some)), labels[some], voted)
-    some = evenly_spaced(len(labels))
-    return calibrate_model(fit.model, take_rows(fit.X, some), labels[some], fit.refit)
+        return calibrate(log_chances(fit.model, rows), labels[some], voted)
+    return calibrate_model(fit.model, rows, labels[some], fit.refit)
 
 
 def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
-    """Share of the rows that the exact Kullback–Leibler divergence would put into another cluster than smoothing does.
+    """Share of some rows, evenly spread, that the Kullback–Leibler divergence without smoothing would put elsewhere.
 
-    At most :data:`onmf.confidence.CALIBRATION_ROWS` rows, evenly spread, are looked at. None for other divergences,
-    which have no smoothing or cannot be without it.
+    None for other divergences, which have no smoothing or cannot be without it.
     """
     if not isinstance(model.divergence_, KullbackLeibler) or not model.divergence_.smoothing:
         return None
@@ -143,25 +140,20 @@ def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
 
 def _doubts(kind: Kind, fit: Fit, moved: float | None) -> list[str]:
     """Sentences on what a reader should know before trusting the fit."""
-    notes = []
-    model = fit.model
+    notes, model = [], fit.model
     if model.stop_reason_ == "max_iter":
         notes.append("The fit was stopped before it converged: allow more iterations (max_iter, or --max-iter).")
-    if moved is None or fit.voted:
-        return notes
-    smoothing, sizes = (
-        getattr(model.divergence_, "smoothing", 0.0),
-        np.bincount(to_host(model.labels_), minlength=model.n_clusters),
-    )
+    sizes = np.bincount(to_host(model.labels_), minlength=model.n_clusters)
     slivers = int(np.count_nonzero(sizes < SLIVER * sizes.sum()))
-    if moved > MOVED or (slivers and moved):
+    if moved and not fit.voted and (moved > MOVED or slivers):
+        smoothing, p = getattr(model.divergence_, "smoothing", 0.0), model.n_features_in_
         have = "has" if slivers == 1 else "have"
         found = f", and {slivers} of the clusters {have} less than {SLIVER:.1%} of them" if slivers else ""
-        less = float(f"{SMALL / model.n_features_in_:.0e}")
+        less = float(f"{SMALL / p:.0e}")
         notes.append(
             f"Without smoothing, {moved:.1%} of the {kind.rows_of(2)} would be in another cluster{found}: "
-            f"{smoothing:g} is {smoothing * model.n_features_in_:.0%} of a mean share of a {kind.feature}. Compare "
-            f"with smoothing={less:g} (--smoothing {less:g})."
+            f"{smoothing:g} is {smoothing * p:.0%} of a mean share of a {kind.feature}. Compare with "
+            f"smoothing={less:g} (--smoothing {less:g})."
         )
     return notes
 
@@ -187,8 +179,7 @@ def predict_table(model: ONMF, table: Table, *, kind: Kind | None = None, progre
     """
     kind = check_kind(model, kind)
     calibration = calibration_of(getattr(model, "extra_", {}), len(model.cluster_centers_))
-    report = progress or (lambda name, share: None)
-    found, notes = kind.assigned(model, table, calibration, report)
+    found, notes = kind.assigned(model, table, calibration, progress or (lambda name, share: None))
     given: dict[str, Any] = {"table": table, "names": names_of_model(model), "notes": [*table.notes, *notes]}
     return kind.result(kind=kind, model=model, calibration=calibration, **given | found)
 

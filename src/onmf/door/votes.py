@@ -1,7 +1,7 @@
 """How much work the rows get: as many runs as a person is willing to wait for, which vote on the clusters."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onmf.divergence import Array, get_divergence
@@ -23,34 +23,29 @@ GIVEN = ("init", "n_init", "refine")  # Parameters that replace the choice made 
 
 @dataclass(frozen=True)
 class Views:
-    """Ways to weigh the same rows, whose runs vote together.
-
-    Attributes
-    ----------
-    number : int
-        How many there are.
-    noun : str
-        What they are views of.
-    fit : callable
-        Fits rows by a vote of the views: ``fit(X, n_clusters, n_runs=, progress=, **parameters)``.
-    refit : callable
-        Labels of rows in independent runs, given the model and the rows, for the confidence.
-    """
+    """Ways to weigh the same rows, whose runs vote together."""
 
     number: int
-    noun: str
-    fit: Callable[..., ONMF]
-    refit: Callable[[ONMF, Any], Sequence[Array]]
+    noun: str  # what they are views of
+    fit: Callable[..., ONMF]  # fit(X, n_clusters, n_runs=, progress=, **parameters), by a vote of the views
+    refit: Callable[[ONMF, Any], Sequence[Array]]  # labels of rows in independent runs, for the confidence
 
 
-@dataclass(frozen=True)
-class Voted:
-    """A fitted model, what was done in a few words (empty for a plain run), and whether runs voted, maybe in views."""
+@dataclass
+class Fit:
+    """A fitted model, and how it came about."""
 
-    model: ONMF
-    how: str = ""
-    voted: bool = False
-    in_views: bool = False
+    model: ONMF  # its clusters by falling size
+    X: Any  # what it was fitted on
+    how: str = ""  # what was done, such as "a vote of 24 runs"; empty for a single run, which its iterations describe
+    voted: bool = False  # whether runs voted on the labels, so that they are not those of the assignment rule
+    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None  # as in Views
+    trials: tuple[Array, list[Array]] | None = None  # some rows, and their labels in runs made anyway; replaces refit
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":
+            self.how, self.voted = f"a vote of {self.model.n_consensus} runs", True
 
 
 def fit_by_vote(
@@ -60,49 +55,33 @@ def fit_by_vote(
     progress: Callable[[float], None],
     announce: Callable[[str], None],
     views: Views | None = None,
-) -> Voted:
-    """Cluster rows by a vote of as many runs as their number and the divergence allow.
+) -> Fit:
+    """Cluster counts by a vote of as many runs as their number and the divergence allow.
 
-    Parameters
-    ----------
-    X : csr_array
-        Counts.
-    n_clusters : int
-        Number of clusters.
-    parameters : dict
-        Parameters of :class:`onmf.ONMF` that were given. A start, a number of starts or a refinement among them, or a
-        true ``quick``, replaces the vote; ``n_consensus`` is the number of runs that vote.
-    progress : callable
-        Called with the share of the runs that are done.
-    announce : callable
-        Called before the fit with the sentence that says what it does.
-    views : Views, optional
-        Views of the rows that vote together. They are for counts under Kullback–Leibler.
-
-    Returns
-    -------
-    Voted
+    A start, a number of starts or a refinement among the ``parameters`` of :class:`onmf.ONMF`, or a true ``quick``,
+    replaces the vote; ``n_consensus`` is the number of runs that vote. ``progress`` is called with the share of the
+    runs that are done, and ``announce``, before the fit, with a sentence that says what it does. The ``views`` are for
+    counts under Kullback–Leibler.
     """
     given = dict(parameters)
     if given.pop("quick", False) or any(name in given for name in GIVEN):
-        return Voted(ONMF(n_clusters, **given).fit(X))
+        return Fit(ONMF(n_clusters, **given).fit(X), X)
     divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
     asked = given.pop("n_consensus", None)
     searches = divergence.moves is not None
-    seconds = SECONDS if searches else SECONDS_WITHOUT_SEARCH
-    in_views = views is not None and divergence == get_divergence("kullback-leibler")
+    seconds = (SECONDS if searches else SECONDS_WITHOUT_SEARCH) * max(X.nnz, 1) * n_clusters
     step = 3 if views is None else views.number
-    runs = asked or min(RUNS, int(PATIENCE / (seconds * max(X.nnz, 1) * n_clusters)) // step * step)
+    runs = asked or min(RUNS, int(PATIENCE / seconds) // step * step)
     searched = given | {"refine": "local-search"} if searches else given
     if asked is None and runs < FEWEST:
         how = "a single run with a local search" if searches else "a single run from the paper's start"
         announce(f"This is {how}, since the data are large.")
-        return Voted(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), how)
-    if views is None or not in_views:
-        announce(f"The clusters are {(how := f'a vote of {runs} runs')}.")
-        model = ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs})
-        return Voted(model.fit(X), how, True)
+        return Fit(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), X, how)
+    how = f"a vote of {runs} runs"
+    if views is None or divergence != get_divergence("kullback-leibler"):
+        announce(f"The clusters are {how}.")
+        return Fit(ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs}).fit(X), X, how, True)
     given.pop("beta_loss", None)
-    how = f"a vote of {runs} runs in {views.number} views of the {views.noun}"
+    how += f" in {views.number} views of the {views.noun}"
     announce(f"The clusters are {how}.")
-    return Voted(views.fit(X, n_clusters, n_runs=runs, progress=progress, **given), how, True, True)
+    return Fit(views.fit(X, n_clusters, n_runs=runs, progress=progress, **given), X, how, True, views.refit)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -11,14 +12,12 @@ import numpy as np
 
 from onmf._version import __version__
 from onmf.io.csv_file import csv_line
-from onmf.io.files import whole_folder, write_whole
+from onmf.io.files import write_whole
 from onmf.kinds import resolve
 from onmf.naming import numbers
 
-from .table import Progress
-
 if TYPE_CHECKING:
-    from .clusters import Clusters
+    from .clusters import Clusters, Progress
     from .kind import Kind
 
 FORMATS = ("csv", "parquet")  # Formats of the tables
@@ -28,24 +27,8 @@ Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by 
 
 def files_of(kind: Kind) -> tuple[str, ...]:
     """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
-    tables = tuple(f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
+    tables = (f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
     return (*tables, "summary.json", "model.onmf", "report.html", *kind.files)
-
-
-def save(
-    clusters: Clusters,
-    folder: Path,
-    *,
-    force: bool = False,
-    report: bool = True,
-    title: str | None = None,
-    format: str = "csv",
-    progress: Progress | None = None,
-) -> Path:
-    """Write a result into a folder, completely or not at all; see :meth:`onmf.door.Clusters.save`."""
-    with whole_folder(folder, force=force, ours=files_of(clusters.kind)) as new:
-        write_files(clusters, new, report=report, title=title, format=format, progress=progress)
-    return folder
 
 
 def write_files(
@@ -88,25 +71,21 @@ def write_report(clusters: Clusters, path: Path, title: str | None = None, progr
 
 def assignments(clusters: Clusters) -> Iterator[Columns]:
     """Yield the table of rows in parts. Rows that are unassigned have no cluster."""
-    n = len(clusters.labels)
+    kind, classes, n = clusters.kind, clusters.table.classes, len(clusters.labels)
     for start in range(0, max(n, 1), BATCH):
-        yield _assignments(clusters, slice(start, min(start + BATCH, n)))
-
-
-def _assignments(clusters: Clusters, part: slice) -> Columns:
-    kind, labels = clusters.kind, clusters.labels[part].tolist()
-    columns: Columns = {
-        "id": clusters.table.rows[part],
-        "cluster": [None if k < 0 else k + kind.first for k in labels],
-        "name": [None if k < 0 else clusters.names[k] for k in labels],
-        "confidence": _rounded(clusters.confidence[part], 4),
-        "runner_up": [None if k < 0 else k + kind.first for k in clusters.runners_up[part].tolist()],
-        "scale": _rounded(clusters.scales[part], 6),
-        "margin": _rounded(clusters.margins[part], 6),
-        **kind.row_columns(clusters, part),
-    }
-    classes = clusters.table.classes
-    return columns if classes is None else columns | {"label": classes[part]}
+        part = slice(start, min(start + BATCH, n))
+        labels = clusters.labels[part].tolist()
+        yield {
+            "id": clusters.table.rows[part],
+            "cluster": [None if k < 0 else k + kind.first for k in labels],
+            "name": [None if k < 0 else clusters.names[k] for k in labels],
+            "confidence": _rounded(clusters.confidence[part], 4),
+            "runner_up": [None if k < 0 else k + kind.first for k in clusters.runners_up[part].tolist()],
+            "scale": _rounded(clusters.scales[part], 6),
+            "margin": _rounded(clusters.margins[part], 6),
+            **kind.row_columns(clusters, part),
+            **({} if classes is None else {"label": classes[part]}),
+        }
 
 
 def _rounded(values: Any, digits: int) -> list[float | None]:
@@ -135,8 +114,7 @@ def clusters_table(clusters: Clusters) -> Columns:
 
 def summary(clusters: Clusters) -> dict[str, Any]:
     """The result in numbers, for ``summary.json`` and ``--json``."""
-    model, kind, columns = clusters.model, clusters.kind, clusters_table(clusters)
-    rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    model, kind = clusters.model, clusters.kind
     return {
         "onmf": __version__,
         "kind": kind.name,
@@ -151,7 +129,7 @@ def summary(clusters: Clusters) -> dict[str, Any]:
         "objective": float(model.clustering_.objective),
         "moved_without_smoothing": clusters.moved_without_smoothing,
         **kind.summary(clusters),
-        "clusters": list(rows),
+        "clusters": list(records([clusters_table(clusters)])),
         "notes": clusters.notes,
         "selection": None if clusters.selection is None else clusters.selection.record(),
         "comparison": None if clusters.comparison is None else clusters.comparison.record(),
@@ -167,31 +145,27 @@ def write_table(path: Path, parts: Iterable[Columns], *, replace: bool = True) -
 def csv_lines(parts: Iterable[Columns]) -> Iterator[str]:
     """Yield the lines of a table in CSV, starting with the names of its columns."""
     for number, part in enumerate(parts):
-        if number == 0:
-            yield csv_line(part)
-        for row in zip(*part.values(), strict=True):
-            yield csv_line(row)
+        rows = zip(*part.values(), strict=True)
+        yield from map(csv_line, rows if number else chain([part], rows))
 
 
 def records(parts: Iterable[Columns]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table as dicts."""
     for part in parts:
-        for row in zip(*part.values(), strict=True):
-            yield dict(zip(part, row, strict=True))
+        yield from (dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True))
 
 
 def _write_csv(file: IO[bytes], parts: Iterable[Columns]) -> None:
     file.writelines(line.encode("utf-8", errors="replace") for line in csv_lines(parts))
 
 
-def _write_parquet(file: IO[bytes], parts: Iterable[Mapping[str, Sequence[Any]]]) -> None:
+def _write_parquet(file: IO[bytes], parts: Iterable[Columns]) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError("Parquet files need pyarrow: pip install 'onmf[text]'.") from error
     whole: dict[str, list[Any]] = {}
-    for part in parts:
-        for name, values in part.items():
-            whole.setdefault(name, []).extend(values)
+    for name, values in chain.from_iterable(part.items() for part in parts):
+        whole.setdefault(name, []).extend(values)
     parquet.write_table(pyarrow.Table.from_pydict(whole), file)

@@ -62,12 +62,7 @@ class Bursts(NamedTuple):
 
 
 def consensus_of_views(
-    X: Any,
-    n_clusters: int,
-    *,
-    n_runs: int = RUNS,
-    progress: Callable[[float], None] | None = None,
-    **parameters: Any,
+    X: Any, n_clusters: int, *, n_runs: int = RUNS, progress: Callable[[float], None] | None = None, **parameters: Any
 ) -> ONMF:
     """Cluster documents by a consensus of three views of their words: counts, log-tf-idf, and log-tf-idf by cosine.
 
@@ -102,12 +97,11 @@ def consensus_of_views(
     >>> bool(clustering_accuracy(data.y, model.labels_) > 0.95)
     True
     """
-    fixed = {"init": "consensus", "refine": "local-search", "n_consensus": n_runs}
+    fixed: dict[str, Any] = {"init": "consensus", "refine": "local-search", "n_consensus": n_runs}
     for name in ("beta_loss", "n_init", *fixed):
         if name in parameters:
             raise ValueError(f"{name}={parameters[name]!r} is not allowed: a consensus of views has its own.")
-    model = ONMF(n_clusters, **fixed, **parameters)  # type: ignore[arg-type]
-    return fit_model(model, X, compute=partial(_fit, progress=progress))
+    return fit_model(ONMF(n_clusters, **fixed, **parameters), X, compute=partial(_fit, progress=progress))
 
 
 def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callable[[float], None] | None) -> Clustering:
@@ -117,11 +111,10 @@ def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callab
     k, rng = settings.n_clusters, np.random.default_rng(int(settings.seeds[0]))
     check_rows(data.shape[0], k)
     block, logs = data.block, log_tfidf(data.block.on_host)
-    votes, runs = [], count(1)
+    votes, runs, report = [], count(1), progress or (lambda share: None)
 
     def done() -> None:
-        if progress is not None:
-            progress(next(runs) / settings.n_consensus)
+        report(next(runs) / settings.n_consensus)
 
     for number, divergence in enumerate((None, data.divergence, Cosine())):
         # If the runs cannot be divided evenly, the first views have one more.
@@ -131,12 +124,9 @@ def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callab
     listener.begin_run()
     elected, agreement = cluster_votes(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
     labels, history = reassign(block, elected, k)
-    place = np.empty(k, dtype=np.int32)
-    place[order_by_size(labels, k)] = np.arange(k)
-    labels = place[labels]
-    centroids = from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))
+    labels = np.argsort(order_by_size(labels, k)).astype(np.int32)[labels]
     result = Clustering(
-        **fields_from_labels(data, labels, centroids),
+        **fields_from_labels(data, labels, from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))),
         n_iter=len(history["moved"]),
         stop_reason="converged",
         history=history,
@@ -159,22 +149,12 @@ def log_tfidf(X: Any) -> csr_array:
 
 def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = 9, seed: int = REFIT_SEED) -> list[Array]:
     """The labels of some rows of a consensus of views in runs of their own, as many in each view."""
-    labels = []
-    logs = log_tfidf(X)
+    labels, logs = [], log_tfidf(X)
+    plan: dict[str, Any] = {"init": "random-partition", "n_init": n_runs // VIEWS, "refine": "local-search"}
+    plan |= {name: getattr(model, name) for name in ("max_iter", "tol", "engine", "n_threads")}
     views = ((model.divergence_, X), (model.divergence_, logs), (Cosine(), logs))
     for number, (divergence, values) in enumerate(views):
-        one = ONMF(
-            model.n_clusters,
-            beta_loss=divergence,
-            init="random-partition",
-            n_init=n_runs // VIEWS,
-            refine="local-search",
-            random_state=seed + number,
-            max_iter=model.max_iter,
-            tol=model.tol,
-            engine=model.engine,
-            n_threads=model.n_threads,
-        )
+        one = ONMF(model.n_clusters, beta_loss=divergence, random_state=seed + number, **plan)
         labels += [run.labels for run in every_run(one, values)]
     return labels
 
@@ -191,12 +171,12 @@ def reassign(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Arra
         interrupt.check()
         began = perf_counter()
         new = log_likelihoods(X, block.sum_by_label(labels, block.host_weights, k), bursts).argmax(axis=1)
-        different = int(np.count_nonzero(new != labels))
-        emptied = len(np.unique(new)) < len(np.unique(labels))
-        moved.append(0 if emptied else different)
+        if len(np.unique(new)) < len(np.unique(labels)):
+            new = labels
+        moved.append(int(np.count_nonzero(new != labels)))
         seconds.append(perf_counter() - began)
-        labels = labels if emptied else new.astype(np.int32)
-        if emptied or different <= STOP_SHARE * len(labels):
+        labels = new.astype(np.int32)
+        if moved[-1] <= STOP_SHARE * len(labels):
             break
     return labels, {"moved": np.array(moved), "seconds": np.array(seconds)}
 
@@ -212,8 +192,7 @@ def estimate(X: csr_array, weights: FloatArray, labels: Array, k: int) -> Bursts
     others = divide(np.maximum(sums[labels[row], X.indices] - own, 0.0), totals[row])
     whole = divide(sums.sum(axis=0), sums.sum())[X.indices]
     levels = list(_levels(X))
-    lengths = sum(np.bincount(row[places], minlength=n) for places in levels)
-    by_length = np.bincount(lengths, weights=weights)
+    by_length = np.bincount(sum(np.bincount(row[places], minlength=n) for places in levels), weights=weights)
 
     def unlikely(logs: FloatArray) -> float:
         parts, strength = np.exp(logs)
@@ -227,15 +206,12 @@ def estimate(X: csr_array, weights: FloatArray, labels: Array, k: int) -> Bursts
     start = np.log([1.0, 100.0])
     options = {"xatol": 0.01, "fatol": np.inf, "initial_simplex": start + np.eye(3, 2)}
     bounds = [(np.log(1e-3), np.log(1e6))] * 2
-    best = minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options).x
-    return Bursts(*map(float, np.exp(best)))
+    best = minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options)
+    return Bursts(*np.exp(best.x).tolist())
 
 
 def log_likelihoods(X: csr_array, sums: FloatArray, bursts: Bursts) -> FloatArray:
-    """The logarithm of the probability of each row in each cluster with these sums, up to a number for each row.
-
-    → (rows, clusters)
-    """
+    """The logarithm of the probability of each row in each cluster, up to a number for each row. → (rows, clusters)"""
     profiles = divide(sums, sums.sum(axis=1, keepdims=True)) + bursts.whole * divide(sums.sum(axis=0), sums.sum())
     profiles *= bursts.strength / (1 + bursts.whole)
     n, p = X.shape

@@ -62,16 +62,13 @@ def bom_encoding(head: bytes) -> str | None:
 def is_binary(data: bytes) -> bool:
     """Whether the data are not text but, for instance, a picture, a program or an archive."""
     head = data[:8192]
-    known = head.startswith(MAGIC) or b"\0" in head
-    return bom_encoding(head) is None and (known or len(CONTROL.findall(head)) > 0.1 * len(head))
+    if bom_encoding(head) is not None:
+        return False
+    return head.startswith(MAGIC) or b"\0" in head or len(CONTROL.findall(head)) > 0.1 * len(head)
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
-    """Decode a text.
-
-    Returns the text and None if the bytes are valid UTF-8, or valid in the encoding of their byte order mark. Otherwise
-    returns the repaired text and the encoding that it was read as.
-    """
+    """Decode a text. → the text; and the encoding that it was read as, None if it was valid in UTF-8 or by its mark"""
     mark = bom_encoding(data)
     try:
         return data.decode(mark or "utf-8"), None
@@ -142,6 +139,4 @@ def strip_headers(text: str) -> str:
     lines = lines[1:] if lines[0].startswith("From ") else lines
     fields = sum(bool(HEADER.match(line)) for line in lines)
     continuations = sum(line[:1] in (" ", "\t") for line in lines[1:])
-    if not separator or fields < 2 or fields + continuations < len(lines):
-        return text
-    return body
+    return body if separator and fields >= 2 and fields + continuations >= len(lines) else text

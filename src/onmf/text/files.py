@@ -19,12 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, count, repeat
 from numbers import Number
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, Self, cast
 
+from onmf.door.files import listed
 from onmf.door.kind import some_names
 from onmf.io.limits import Bounded, check_growth
 from onmf.naming import so_many
@@ -64,6 +64,7 @@ SUFFIXES = {
     ".tab": "tsv",
     ".ndjson": "jsonl",
 }
+SEEKABLE = {b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"PAR1": "parquet"}  # Their first bytes
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 CLUTTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
 
@@ -117,17 +118,16 @@ class Columns(NamedTuple):
 
     def find(self, name: str, present: Sequence[Any]) -> Self:
         """Return the columns with that of the texts, if it can be told; refuse a column that the table lacks."""
-        shown = ", ".join(repr(str(column)[:60] + "…" * (len(str(column)) > 60)) for column in present[:20]) or "none"
-        listed = f"It has {shown}{', …' * (len(present) > 20)}."
+        found = f"It has {listed(list(map(str, present)))}."
         texts = [self.text] if self.text is not None else [c for c in present if str(c).strip().lower() == "text"]
         if not texts and len(present) != 1:
             raise ValueError(
-                f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {listed}"
+                f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {found}"
             )
         chosen = self._replace(text=[*texts, *present][0])
         for column, content in zip(chosen, ("text", "identifiers", "labels", "dates"), strict=True):
             if column is not None and column not in present:
-                raise ValueError(f"{name} has no column {column!r} for the {content}. {listed}")
+                raise ValueError(f"{name} has no column {column!r} for the {content}. {found}")
         return chosen
 
 
@@ -200,7 +200,8 @@ class Texts:
         if self.encoded:
             n = so_many(len(self.encoded), "document")
             notes.append(
-                f"Encoded attachments dropped from {n}: {some_names(self.encoded)}. --keep-attachments keeps them."
+                f"Encoded attachments dropped from {n}: {some_names(self.encoded)}. keep_attachments=True "
+                "(--keep-attachments) keeps them."
             )
         if self.skipped:
             n = so_many(len(self.skipped), "file" if self.kind in MEMBERS else "row")
@@ -261,7 +262,7 @@ def read(
     strip = (strip,) if isinstance(strip, str) else tuple(strip)
     if unknown := [name for name in strip if name not in STRIP]:
         raise ValueError(f"strip={unknown[0]!r} is not known: use {', '.join(map(repr, STRIP))}.")
-    if kind is not None and kind not in KINDS:
+    if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, KINDS))}.")
     columns = Columns(text, id, labels, date)
     if not isinstance(source, str | os.PathLike) and not callable(getattr(source, "read", None)):
@@ -270,33 +271,31 @@ def read(
         texts.documents = read_memory(source, columns, texts.skipped)
         return texts
     path, stream = _located(source)
-    content = None
+    content: Any = None
     if stream is not None:
         kind, content = _recognise(_buffered(stream), path, kind)
     elif not os.path.isdir(path):
         with open(path, "rb") as file:
             kind, _ = _recognise(file, path, kind)
-    elif kind in (None, "folder"):
-        kind = "folder"
-    else:
+    elif kind not in (None, "folder"):
         raise ValueError(f"{path} is a folder, not {KINDS[kind]}.")
+    kind = kind or "folder"
     _check_columns(columns, path, kind)
     texts = Texts(repair(path)[0], kind, strip, keep_attachments)
 
     def documents() -> Iterator[Decoded]:
+        nonlocal content
         with ExitStack() as stack:
-            unpacked: Any = content
             if stream is None and kind != "folder":
                 file = stack.enter_context(open(path, "rb"))
                 texts.fraction = lambda: file.tell() / max(os.path.getsize(path), 1)
-                unpacked = _recognise(file, path, kind)[1]
+                content = _recognise(file, path, kind)[1]
             elif stream is not None and stream not in (source, sys.stdin.buffer):  # a pipe that we opened
                 stack.enter_context(stream)
             if kind in MEMBERS:
-                yield from _files(texts, MEMBERS[kind](unpacked, path), columns)
+                yield from _files(texts, MEMBERS[kind](content, path), columns)
             else:
-                for number, values in enumerate(READERS[kind](unpacked, path, columns), 1):
-                    yield _document(number, values)
+                yield from map(_document, count(1), READERS[kind](content, path, columns))
 
     texts.documents = documents()
     return texts
@@ -319,25 +318,19 @@ def _check_columns(columns: Columns, path: str, kind: str) -> None:
     """Refuse names of columns if the source is not a table."""
     for option, value in columns._asdict().items():
         by_folder = option == "labels" and kind in MEMBERS
-        is_column = value is not None and not (by_folder and value == "folder")
-        if is_column and kind in (*MEMBERS, "lines", "memory"):
+        if value not in (None, "folder" if by_folder else None) and kind in (*MEMBERS, "lines", "memory"):
             hint = " Use labels='folder' for the names of the folders." if by_folder else ""
             raise ValueError(f"{option}={value!r} is a column, but {path} is not a table.{hint}")
 
 
 def _recognise(raw: io.BufferedReader, path: str, kind: str | None) -> tuple[str, io.BufferedReader]:
     """Return the kind of a file, and its decompressed content. Refuse it if the user wanted another kind."""
-    head, stream, found = raw.peek(512), raw, None
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        found = "zip"
-    elif head.startswith(b"PAR1"):
-        found = "parquet"
-    if found is None:
-        stream = decompressed(raw, path)
-        head = stream.peek(512)
-        found = "tar" if head[257:262] == b"ustar" else None
-    elif not raw.seekable():
+    found = SEEKABLE.get(raw.peek(4)[:4])
+    if found is not None and not raw.seekable():
         raise ValueError(f"{path}: {KINDS[found]} cannot be read from a stream. Pass its path.")
+    stream = decompressed(raw, path) if found is None else raw
+    head = stream.peek(512)
+    found = found or ("tar" if head[257:262] == b"ustar" else None)
     if found is not None:
         if kind not in (None, found):
             raise ValueError(f"{path} is {KINDS[found]}, not {KINDS[kind]}.")
@@ -381,16 +374,14 @@ def _clutter(name: str) -> bool:
 
 def _reason(name: str, error: Exception) -> str:
     """Why a file cannot be read, without its name."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error).removeprefix(f"{name} ").removeprefix("is ").rstrip(".")
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error).removeprefix(f"{name} ").removeprefix("is ").rstrip(".")
 
 
 def _folder_members(_: None, root: str) -> Iterator[Member]:
     """Yield the files below a folder, sorted by name; the files of a folder come before those of its subfolders.
 
-    Links are not followed: they could lead outside, or in a circle. Only regular files are opened: reading a pipe could
-    block.
+    Links are not followed: they could lead outside, or in a circle. Only regular files are opened: a pipe could block.
     """
     waiting = [(root, "")]
     while waiting:
@@ -413,8 +404,7 @@ def _folder_members(_: None, root: str) -> Iterator[Member]:
                     yield name, LINK
                 else:
                     with open(entry.path, "rb", opener=_open_file) as file:
-                        data = read_document(file, name)
-                    yield name, data
+                        yield name, read_document(file, name)
             except (OSError, ValueError) as error:
                 yield name, _reason(name, error)
         waiting += reversed(subfolders)
@@ -422,8 +412,7 @@ def _folder_members(_: None, root: str) -> Iterator[Member]:
 
 def _open_file(path: str, flags: int) -> int:
     """Open a regular file. Fails if a link or a pipe has taken its place since the folder was listed."""
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(0, LINK)
@@ -442,7 +431,7 @@ def read_document(stream: IO[bytes], name: str) -> bytes:
 
 
 @contextmanager
-def _damaged(name: str, otherwise: str = "") -> Iterator[None]:
+def damaged(name: str, otherwise: str = "") -> Iterator[None]:
     """Turn anything that a library raises for a damaged file into a sentence. Our own refusals are ValueErrors."""
     try:
         yield
@@ -469,7 +458,7 @@ class Decompressed(Bounded):
     """Decompressed bytes. Errors of the decompressor become a sentence that names the file."""
 
     def pull(self, size: int) -> bytes:
-        with _damaged(self.name):
+        with damaged(self.name):
             return super().pull(size)
 
 
@@ -496,8 +485,7 @@ DECOMPRESSORS: dict[bytes, Callable[[Any], Any]] = {
 def decompressed(stream: IO[bytes], name: str) -> io.BufferedReader:
     """Return the stream, decompressed if its first bytes are those of a gz, bz2, xz or zst file."""
     raw = _buffered(stream)
-    head = raw.peek(6)[:6]
-    decompress = next((function for magic, function in DECOMPRESSORS.items() if head.startswith(magic)), None)
+    decompress = next((function for magic, function in DECOMPRESSORS.items() if raw.peek(6).startswith(magic)), None)
     if decompress is None:
         return raw
     source = Counted(raw, name, lambda: sys.maxsize)
@@ -515,7 +503,7 @@ def _tar_members(stream: IO[bytes], name: str) -> Iterator[Member]:
     """
     counted = Counted(stream, name, lambda: sys.maxsize)
     counted.most = LARGEST_HEADER
-    with _damaged(name), tarfile.open(fileobj=io.BufferedReader(counted), mode="r|") as archive:
+    with damaged(name), tarfile.open(fileobj=io.BufferedReader(counted), mode="r|") as archive:
         for info in archive:
             _check_name(info.name, name)
             if info.isfile() and (not 0 <= info.size <= LARGEST_DOCUMENT or info.issparse()):
@@ -533,11 +521,10 @@ def _tar_members(stream: IO[bytes], name: str) -> Iterator[Member]:
 def _zip_members(file: IO[bytes], name: str) -> Iterator[Member]:
     """Yield the files of a zip archive in their order."""
     length, grown = file.seek(0, io.SEEK_END), 0
-    with _damaged(name, ", or not a readable zip file"), zipfile.ZipFile(file) as archive:
-        infos = archive.infolist()
-        for info in infos:  # all names, before any file is read
-            _check_name(info.filename, name)
-        for info in infos:
+    with damaged(name, ", or not a readable zip file"), zipfile.ZipFile(file) as archive:
+        for path in archive.namelist():  # all names, before any file is read
+            _check_name(path, name)
+        for info in archive.infolist():
             if info.flag_bits & 0x1:
                 raise ValueError(f"{name}: {info.filename} is encrypted: unpack the archive first.")
             if stat.S_ISLNK(info.external_attr >> 16):
@@ -586,7 +573,7 @@ def bounded_lines(stream: IO[str], name: str) -> Iterator[str]:
 @contextmanager
 def decoded(stream: io.BufferedReader, newline: str = "\n") -> Iterator[io.TextIOWrapper]:
     """The stream as text, in UTF-8 or in the encoding of its byte order mark. Bytes that are not UTF-8 are kept."""
-    encoding = bom_encoding(stream.peek(4)[:4]) or "utf-8"
+    encoding = bom_encoding(stream.peek(4)) or "utf-8"
     errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
     text = io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline=newline)
     try:
@@ -638,10 +625,10 @@ def read_csv(stream: io.BufferedReader, name: str, columns: Columns, delimiter: 
 
 def read_json(stream: io.BufferedReader, name: str, columns: Columns) -> Iterator[Values]:
     """Yield the entries of a JSON array, or of a file with one JSON value per line: objects, or plain texts."""
-    head = stream.peek(512)
-    beginning = head.decode(bom_encoding(head) or "utf-8", errors="ignore")
-    entries = _json_array if beginning.lstrip("\ufeff \t\r\n").startswith("[") else _json_lines
     chosen: Columns | None = None
+    head = stream.peek(512)
+    beginning = head.decode(bom_encoding(head) or "utf-8", errors="ignore").lstrip("\ufeff \t\r\n")
+    entries = _json_array if beginning.startswith("[") else _json_lines
     with decoded(stream) as file:
         for where, entry in entries(file, name):
             if isinstance(entry, str) and columns == Columns():
@@ -717,16 +704,15 @@ def read_parquet(file: io.BufferedReader, name: str, columns: Columns) -> Iterat
     length = file.seek(0, io.SEEK_END)
     file.seek(0)
     try:
-        table = ParquetFile(file)
+        table, grown = ParquetFile(file), 0
         chosen = columns.find(name, table.schema_arrow.names)
         wanted = list(dict.fromkeys(column for column in chosen if column is not None))
-        grown = 0
         for batch in table.iter_batches(batch_size=BATCH, columns=wanted):
             grown += batch.nbytes + PER_ROW * batch.num_rows
             check_growth(name, grown, length)
             values = {column: _bytes(batch.column(column)).to_pylist() for column in wanted}
-            for i in range(batch.num_rows):
-                yield [None if column is None else values[column][i] for column in chosen]
+            values[None] = [None] * batch.num_rows
+            yield from zip(*(values[column] for column in chosen), strict=True)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise ValueError(f"{name} is damaged, or not a Parquet file: {reason}.") from error
@@ -738,14 +724,13 @@ def _bytes(column: Any) -> Any:
 
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    is_text = types.is_string(column.type) or types.is_large_string(column.type)
-    return column.cast(large_binary()) if is_text else column
+    return column.cast(large_binary()) if str(column.type) in ("string", "large_string") else column
 
 
 READERS: dict[str, Callable[[io.BufferedReader, str, Columns], Iterator[Values]]] = {
     "lines": read_lines,
     "csv": read_csv,
-    "tsv": partial(read_csv, delimiter="\t"),
+    "tsv": lambda stream, name, columns: read_csv(stream, name, columns, "\t"),
     "json": read_json,
     "jsonl": read_json,
     "parquet": read_parquet,
@@ -758,13 +743,12 @@ def read_memory(source: Any, columns: Columns, skipped: list[Skipped]) -> Iterat
 
     The index of pandas names the documents, unless a column does; otherwise they are numbered from 1.
     """
-    rows: Iterable[Any] = zip(source, repeat(None), repeat(None), repeat(None))
+    parts = [source, *[repeat(None)] * 3]
     if is_frame(source):
         chosen = columns.find("The table", list(source.columns))
-        rows = zip(*(repeat(None) if column is None else source[column] for column in chosen))  # noqa: B905
+        parts = [repeat(None) if column is None else source[column] for column in chosen]
     names = source.index if hasattr(type(source), "iloc") else count(1)
-    for name, row in zip(names, rows):  # noqa: B905
-        body, *others = row
+    for name, body, *others in zip(names, *parts):  # noqa: B905
         if isinstance(body, Text):
             yield body, None
         elif _is_missing(body):

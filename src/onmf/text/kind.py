@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf import old_names
-from onmf.confidence import calibration_rules
 from onmf.data import Blocks, in_blocks
+from onmf.datasets import Shards
 from onmf.datasets.count import make_vectorizer
 from onmf.divergence import Array
 from onmf.door import Clusters, Kind, Option, Progress, Table, check_request, cluster_table, predict_table
@@ -64,14 +64,6 @@ def parse_pattern(value: str) -> str:
     return value
 
 
-def parse_strip(names: list[str] | None) -> list[str]:
-    """Parse ``--strip``."""
-    for name in names or ():
-        if name not in STRIP:
-            raise ValueError(f"{name} is not known: use {', '.join(STRIP)}.")
-    return names or []
-
-
 def parse_stop_words(path: Path) -> list[str]:
     """Parse ``--stop-words``: a file with words."""
     try:
@@ -81,23 +73,25 @@ def parse_stop_words(path: Path) -> list[str]:
 
 
 SOURCE = partial(Option, reading=True)
+COLUMN = partial(SOURCE, metavar="COLUMN")
 WORDS = partial(Option, reading=True, group="Words")
+FREQUENCY = partial(WORDS, metavar="NUMBER", parse=parse_frequency)
 
 OPTIONS = (
-    SOURCE("text", "Column of a table that holds the text.", metavar="COLUMN"),
-    SOURCE("id", "Column of a table that names the documents.", metavar="COLUMN"),
+    COLUMN("text", "Column of a table that holds the text."),
+    COLUMN("id", "Column of a table that names the documents."),
     SOURCE(
         "labels",
         "Compare the clusters with known classes: the folder of each file, or a column of a table.",
         metavar="folder|COLUMN",
     ),
-    SOURCE("date", "Table column with the dates. The report then shows the clusters over time.", metavar="COLUMN"),
+    COLUMN("date", "Table column with the dates. The report then shows the clusters over time."),
     SOURCE(
         "input",
         "Format of PATH, if its name does not show it: csv, tsv, json, jsonl or lines (one document per line).",
         metavar="KIND",
     ),
-    SOURCE("strip", "Leave out the headers of mail and news.", list[str] | None, None, "headers", parse=parse_strip),
+    SOURCE("strip", "Leave out the headers of mail and news.", list[str] | None, None, "headers", choices=tuple(STRIP)),
     SOURCE(
         "keep_attachments", "Keep encoded attachments (uuencode, base64), which are dropped by default.", bool, False
     ),
@@ -111,28 +105,17 @@ OPTIONS = (
     WORDS(
         "stop_words", "More stop words to remove, one per line.", Path | None, metavar="FILE", parse=parse_stop_words
     ),
-    WORDS(
+    FREQUENCY(
         "min_df",
         "Remove words that occur in fewer documents than this (with a decimal point: in a smaller share). By default 1 "
         "to 5, depending on the size of the corpus.",
-        metavar="NUMBER",
-        parse=parse_frequency,
     ),
-    WORDS(
-        "max_df",
-        "Remove words that occur in more documents than this, given like --min-df.",
-        str,
-        "1.0",
-        "NUMBER",
-        parse=parse_frequency,
-    ),
+    FREQUENCY("max_df", "Remove words that occur in more documents than this, given like --min-df.", str, "1.0"),
     WORDS("max_features", "Keep only this many words, the most frequent ones.", int | None, metavar="NUMBER", least=1),
     WORDS(
         "ngrams",
         "Lengths of the n-grams to count: 1-2 for words and pairs of words.",
-        str,
-        "1-1",
-        "FROM-TO",
+        *(str, "1-1", "FROM-TO"),
         parse=parse_ngrams,
     ),
     WORDS(
@@ -145,20 +128,20 @@ OPTIONS = (
     WORDS(
         "analyzer",
         "What to count: words, or runs of characters across words (char) or within words (char_wb).",
-        str,
-        "word",
-        "word|char|char_wb",
+        *(str, "word", "word|char|char_wb"),
     ),
     WORDS(
         "lowercase",
         "Convert words to lower case, or keep capital letters.",
-        bool,
-        True,
+        *(bool, True),
         flags=("--lowercase/--keep-case",),
     ),
     WORDS("strip_accents", "Remove accents from letters: é becomes e.", metavar="ascii|unicode"),
     WORDS("binary", "Count each word at most once per document.", bool, False),
 )
+
+COUNTING = ("token_pattern", "min_df", "max_df", "max_features", "analyzer", "lowercase", "strip_accents", "binary")
+"""Options that are parameters of the vectorizer under the same name."""
 
 
 @dataclass(repr=False, eq=False)
@@ -209,21 +192,16 @@ class DocumentKind(Kind):
     row, feature = "document", "word"
     first = 1
     options = OPTIONS
-    not_in_predict = (
-        *("date", "shards", "language", "stop_words", "min_df", "max_df", "max_features"),
-        *("ngrams", "analyzer", "lowercase", "strip_accents", "binary"),
-    )
+    not_in_predict = ("date", "shards", "language", "stop_words", "ngrams", *COUNTING[1:])
     views = Views(VIEWS, "words", consensus_of_views, independent_runs)
     result = DocumentClusters
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
-        return {
+        return super().rules(k, p) | {
             "vocabulary": strings(p, distinct=True),
             "vectorizer": VECTORIZER,
             # The only entries of "source" that are read from a file; the others are for people.
             "source": optional(json_object({"strip": optional(strings()), "keep_attachments": optional(FLAG)})),
-            **calibration_rules(k),
-            "names": optional(strings(k)),
         }
 
     def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
@@ -257,11 +235,7 @@ class DocumentKind(Kind):
                 )
 
     def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Documents:
-        names = (
-            *("token_pattern", "min_df", "max_df", "max_features"),
-            *("analyzer", "lowercase", "strip_accents", "binary"),
-        )
-        words = {name: options[name] for name in names if options[name] is not None}
+        words = {name: options[name] for name in COUNTING if options[name] is not None}
         words["ngram_range"] = options["ngrams"]
         if options["analyzer"] != "word":
             words |= {"token_pattern": None, "stop_words": None}
@@ -279,33 +253,32 @@ class DocumentKind(Kind):
 
     def read_new(self, model: ONMF, path: str | Path, progress: Progress, **options: Any) -> Documents:
         vectorizer = vectorizer_of(model, options["token_pattern"])  # refused before any document is read
-        given = {name: options[name] for name in ("strip", "keep_attachments") if options[name]}
-        table = count(self._texts(path, progress, options | reading_of(model) | given), vectorizer, progress=progress)
+        given = reading_of(model) | {name: value for name, value in options.items() if value not in (None, False, [])}
+        table = count(self._texts(path, progress, given), vectorizer, progress=progress)
         if not len(table.rows):
             raise ValueError(" ".join([f"{path} contains no documents.", *table.notes]))
         return table
 
     def _texts(self, path: str | Path, progress: Progress, options: Mapping[str, Any]) -> Texts:
-        columns: dict[str, Any] = {name: options.get(name) for name in ("text", "id", "labels", "date")}
-        dropped: dict[str, Any] = {"strip": options["strip"] or (), "keep_attachments": options["keep_attachments"]}
-        texts = read(path, kind=options["input"], **columns, **dropped)
+        names = ("text", "id", "labels", "date", "strip", "keep_attachments")
+        given = {name: options[name] for name in names if options.get(name) is not None}
+        texts = read(path, kind=options.get("input"), **given)
         texts.watch = lambda n, share: progress(f"Reading and counting: {n:,} documents", share)
         return texts
 
     def prepare(self, table: Table, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
         assert isinstance(table, Documents)
-        filled = table.filled
-        notes = self.unassigned(table, np.flatnonzero(np.asarray(table.lengths) == 0), "a usable word")
-        if not hasattr(table.X, "block"):
-            return Rows(table.used, filled, notes)
-        engine = parameters.get("engine", "auto")
-        own = isinstance(engine, Blocks)  # and so has its own progress
-        X = replace(table.X, names=None)  # names of shards are for people
-        return Rows(X, filled, notes, in_blocks(engine, parameters.get("n_threads"), None if own else progress))
+        notes = self.unassigned(table, np.flatnonzero(table.lengths == 0), "a usable word")
+        rows = Rows(table.used, table.filled, notes)
+        if isinstance(table.X, Shards):
+            engine = parameters.get("engine", "auto")
+            own = isinstance(engine, Blocks)  # and so has its own progress
+            rows.engine = in_blocks(engine, parameters.get("n_threads"), None if own else progress)
+            rows.X = replace(table.X, names=None)  # names of shards are for people
+        return rows
 
     def cluster_columns(self, clusters: Any) -> dict[str, Any]:
-        frequent = [", ".join(words) for words in clusters.frequent(10)]
-        return super().cluster_columns(clusters) | {"frequent": frequent}
+        return super().cluster_columns(clusters) | {"frequent": [", ".join(words) for words in clusters.frequent(10)]}
 
 
 DOCUMENTS = DocumentKind()
@@ -376,23 +349,12 @@ def cluster(
     """
     check_request(DOCUMENTS, n_clusters, Range(k_min, k_max, criterion), parameters)
     DOCUMENTS.check_options({"shards": shards}, None, n_clusters, parameters)
-    if isinstance(texts, Documents):
-        table = texts
-    else:
+    if not isinstance(texts, Documents):
         if progress is not None:
             progress("Counting words", None)
-        table = count(texts, vectorizer, automatic=automatic, shards=shards, force=force, progress=progress)
-    found = cluster_table(
-        DOCUMENTS,
-        table,
-        n_clusters,
-        k_min=k_min,
-        k_max=k_max,
-        criterion=criterion,
-        announce=announce,
-        progress=progress,
-        **parameters | ({"quick": True} if quick else {}),
-    )
+        texts = count(texts, vectorizer, automatic=automatic, shards=shards, force=force, progress=progress)
+    parameters |= {"announce": announce, "progress": progress} | ({"quick": True} if quick else {})
+    found = cluster_table(DOCUMENTS, texts, n_clusters, k_min=k_min, k_max=k_max, criterion=criterion, **parameters)
     return cast(DocumentClusters, found)
 
 

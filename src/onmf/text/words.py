@@ -4,7 +4,7 @@ import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
@@ -20,14 +20,14 @@ from onmf.datasets.count import count_words, make_vectorizer
 from onmf.datasets.pieces import NAMES, SHARDS, Shards, open_shards
 from onmf.divergence import Array
 from onmf.door import Progress, Table
-from onmf.door.kind import SHOWN
+from onmf.door.kind import some_names
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
 from onmf.io.model_file import check_parts
 from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, strings
 from onmf.naming import so_many
 
-from .files import Texts, read
+from .files import Texts, damaged, read
 
 DEFAULT = CountVectorizer().token_pattern  # The pattern of a model file that names none
 LONGEST_NGRAM = 20  # Words or letters of the longest n-gram: the memory that a document needs grows with this number
@@ -157,9 +157,8 @@ class TextsOnDisk(Sequence[str]):
         return len(self.ends) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
-        return next(self._read([range(len(self))[index]]))
+        chosen = range(len(self))[index]
+        return list(self._read(chosen)) if isinstance(chosen, range) else next(self._read([chosen]))
 
     def __iter__(self) -> Iterator[str]:
         return self._read(range(len(self)))
@@ -216,7 +215,7 @@ def count(
     if isinstance(texts, str):
         raise TypeError("texts is one string: pass a list of strings, or read files with read(path).")
     documents = texts if isinstance(texts, Texts) else read(texts, keep_attachments=True)
-    drop_rare = vectorizer is None if automatic is None else automatic
+    automatic = vectorizer is None if automatic is None else automatic
     vectorizer = vectorizer or make_vectorizer()
     if hasattr(vectorizer, "vocabulary_"):  # a fitted vectorizer keeps its words
         vectorizer = clone(vectorizer).set_params(vocabulary=vectorizer.vocabulary_)
@@ -242,14 +241,13 @@ def count(
         folder = None
         if shards is not None:
             target = Path(os.path.abspath(shards))
-            ours = [SHARDS, NAMES, IDS, BEGINNINGS]
-            folder = stack.enter_context(whole_folder(target, force=force, ours=ours))
+            folder = stack.enter_context(whole_folder(target, force=force, ours=[SHARDS, NAMES, IDS, BEGINNINGS]))
             rows, excerpts = (stack.enter_context(closing(TextsOnDisk(folder / name))) for name in (IDS, BEGINNINGS))
         X, words, lengths = count_words(
             bodies(),
             vectorizer,
             folder,
-            drop_rare=drop_rare,
+            drop_rare=automatic,
             keep_empty=folder is None,
             progress=None if progress is None or folder is None else partial(progress, "Writing the counts"),
         )
@@ -282,30 +280,27 @@ def vectorizer_options(vectorizer: CountVectorizer) -> dict[str, Any]:
 
 def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectorizer:
     """The vectorizer of a document model; for ``token_pattern`` see :func:`onmf.text.predict`."""
-    damaged = "The model's vocabulary is damaged"
     try:
         check_parts("documents", model.extra_, *model.cluster_centers_.shape)
     except ValueError as error:
-        raise ValueError(f"{damaged}: {error}.") from error
+        raise ValueError(f"The model's vocabulary is damaged: {error}.") from error
     options = model.extra_["vectorizer"]
     stored = options.get("token_pattern", DEFAULT)
     if token_pattern not in (None, stored):
         raise ValueError(f"The model's words were found with the pattern {stored!r}, not with {token_pattern!r}.")
     if options.get("analyzer", "word") == "word":
         if stored is None:
-            raise ValueError(f"{damaged}: it does not say what a word is.")
+            raise ValueError("The model's vocabulary is damaged: it does not say what a word is.")
         if token_pattern is None and not is_simple(stored):
             raise ValueError(
                 f"The model's words were found with the pattern {stored!r}. Such a pattern can take very long on some "
                 "texts, so one from a file is not used by default. If you trust it, pass it as token_pattern "
                 "(--token-pattern on the command line)."
             )
-    params = {name: tuple(value) if name == "ngram_range" else value for name, value in options.items()}
-    vectorizer = CountVectorizer(**params, dtype=np.int32, vocabulary=model.extra_["vocabulary"])
-    try:
+    vectorizer = CountVectorizer(**options, dtype=np.int32, vocabulary=model.extra_["vocabulary"])
+    vectorizer.set_params(ngram_range=tuple(vectorizer.ngram_range))
+    with damaged("The model's vocabulary"):
         vectorizer.build_analyzer()
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{damaged}: {error}.") from error
     return vectorizer
 
 
@@ -324,11 +319,9 @@ def parse_date(text: str) -> date | None:
     for pattern in DATES if len(text) <= LONGEST_DATE else ():
         if found := pattern.fullmatch(text):
             month = found["month"] or "1"
-            try:
+            with suppress(ValueError):
                 number = int(month) if month.isdecimal() else MONTHS.index(month[:3].lower()) + 1
                 return date(int(found["year"]), number, int(found["day"] or 1))
-            except ValueError:
-                continue
     return None
 
 
@@ -343,8 +336,7 @@ def parse_dates(texts: Sequence[str | None], ids: Sequence[str]) -> tuple[Array 
     if all(blank):
         return None, []
     notes = [f"{so_many(sum(blank), 'document')} without a date."] if any(blank) else []
-    if unread := np.flatnonzero(np.isnat(dates) & ~np.array(blank)).tolist():
-        named = ", ".join(f"\u201c{str(texts[i])[:LONGEST_DATE]}\u201d (document {ids[i]})" for i in unread[:SHOWN])
-        more = f" and {len(unread) - SHOWN:,} more" if len(unread) > SHOWN else ""
-        notes.append(f"{so_many(len(unread), 'date')} not understood: {named}{more}. Write dates as 2024-03-01.")
+    unread = np.flatnonzero(np.isnat(dates) & ~np.array(blank)).tolist()
+    if named := [f"\u201c{str(texts[i])[:LONGEST_DATE]}\u201d (document {ids[i]})" for i in unread]:
+        notes.append(f"{so_many(len(named), 'date')} not understood: {some_names(named)}. Write dates as 2024-03-01.")
     return dates, notes
