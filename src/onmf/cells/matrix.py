@@ -86,24 +86,6 @@ class OnDisk:
         return f"<OnDisk {self.stored.store.path.name}, {self.stored.name}: {n:,} × {p:,}, {self.dtype}>"
 
 
-class SomeRows:
-    """Some rows of a matrix that is read by slices of rows, read when they are needed."""
-
-    def __init__(self, X: Any, rows: Array) -> None:
-        self.X, self.rows = X, rows
-        self.shape = (len(rows), X.shape[1])
-
-    def __getitem__(self, part: slice) -> csr_array:
-        rows = self.rows[part]
-        parts = []
-        # Rows that are left out may lie between two of these: no more than a batch of all rows is read at once.
-        for start in range(int(rows[0]), int(rows[-1]) + 1, ROWS):
-            own = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + ROWS)] - start
-            if len(own):
-                parts.append(canonical(self.X[start : start + int(own[-1]) + 1])[own])
-        return csr_array(vstack(parts, format="csr"))
-
-
 def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
     """Read a matrix, or some of its columns, as CSR; one that is large stays on disk if rows can be read from it."""
     lazy = OnDisk(stored, columns)
@@ -164,14 +146,13 @@ def free_memory() -> float:
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), float("inf"))
 
 
-def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:
-    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR."""
+def as_csr(X: Any, keep: Array | None = None, rows: int = ROWS) -> Iterator[csr_array]:
+    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR; only the rows to keep."""
     for start in range(0, X.shape[0], rows):
-        yield canonical(X[start : start + rows])
+        batch = canonical(X[start : start + rows])
+        yield batch if keep is None else batch[keep[start : start + rows]]
 
 
-def columns_of(X: Any, columns: Array, rows: int = ROWS) -> csr_array:
-    """Some columns of a matrix, in memory."""
-    if issparse(X):
-        return csr_array(canonical(X)[:, columns])
-    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, rows)], format="csr"))
+def columns_of(X: Any, columns: Array, keep: Array | None = None, rows: int = ROWS) -> csr_array:
+    """Some columns of a matrix, in memory; only of the rows to keep, a mask."""
+    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, keep, rows)], format="csr"))
