@@ -1,6 +1,6 @@
 """The report on clusters of rows of counts: documents, and the rows of any table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -148,7 +148,7 @@ def _deciding(
     the templates, it contributes x (b_own − b_runner-up): positive for the own cluster.
     """
     B = np.maximum(templates, LEAST)
-    runners, words, values, numbers = [], [], [], []
+    parts = []
     for start, block in blocks_of(X):
         own = labels[start : start + block.shape[0]]
         scores = block @ B.T + (0.0 if offsets is None else offsets)
@@ -159,16 +159,13 @@ def _deciding(
         order = np.lexsort((-np.abs(value), row))
         rank = np.arange(len(order)) - block.indptr[row]  # rows keep their places in this order
         kept = order[(rank < DECIDING) & (value[order] != 0)]
-        runners.append(runner)
-        words.append(block.indices[kept])
-        values.append(value[kept])
-        numbers.append(np.bincount(row[kept], minlength=len(own)))
-    many, contributions = np.concatenate(numbers), np.concatenate(values)
+        parts.append((runner, block.indices[kept], value[kept], np.bincount(row[kept], minlength=len(own))))
+    runners, words, contributions, many = map(np.concatenate, zip(*parts, strict=True))
     largest, owner = np.zeros(len(many)), np.repeat(np.arange(len(many)), many)
     np.maximum.at(largest, owner, np.abs(contributions))
-    used, places = np.unique(np.concatenate(words), return_inverse=True)
+    used, places = np.unique(words, return_inverse=True)
     columns = {
-        "runner_up": base64_array(np.concatenate(runners), "<i2"),
+        "runner_up": base64_array(runners, "<i2"),
         "starts": base64_array(np.concatenate([[0], np.cumsum(many)]), "<u4"),
         "words": base64_array(places, "<u4"),
         "contributions": base64_array(np.rint(127 * divide(contributions, largest[owner])), "<i1"),
@@ -194,19 +191,19 @@ def map_of_rows(X: csr_array, progress: Progress) -> tuple[FloatArray, str]:
     components = components[:, np.argsort(-components.var(axis=0), kind="stable")]
     if len(components) < FEW or find_spec("openTSNE") is None:
         return first_two(components), "the first two singular vectors of log-tf-idf"
-
-    def drawing(name: str, share: float | None) -> None:
-        progress("Drawing the map", share)
-
-    places = tsne(components, seed=0, n_threads=cores, progress=drawing, extra="report")
+    places = tsne(
+        components,
+        seed=0,
+        n_threads=cores,
+        progress=lambda name, share: progress("Drawing the map", share),
+        extra="report",
+    )
     return places, f"t-SNE (openTSNE) of the first {components.shape[1]} singular vectors of log-tf-idf"
 
 
 def _periods(found: Clusters) -> dict[str, Any] | None:
     """Count the rows of each cluster in months, years or decades; None without dates."""
-    if found.table.dates is None:
-        return None
-    known = ~np.isnat(found.table.dates) & (found.labels >= 0)
+    known = (found.labels >= 0) & (False if found.table.dates is None else ~np.isnat(found.table.dates))
     if not known.any():
         return None
     dates = found.table.dates[known]
@@ -261,22 +258,20 @@ def tree_of_clusters(found: Clusters) -> dict[str, Any]:
         | {"colour": colour, "frequent": frequent}
         for i, (words, frequent, colour) in enumerate(tops)
     ]
-    if k > 1:
-        merged, sizes = np.zeros((2 * k - 1, sums.shape[1])), np.zeros(2 * k - 1, dtype=np.int64)
-        merged[:k], sizes[:k] = sums, found.sizes
-        leaves: list[list[int]] = [[i] for i in range(k)]
-        for t, (i, j) in enumerate(tree.pairs):
-            merged[k + t], sizes[k + t] = merged[i] + merged[j], sizes[i] + sizes[j]
-            larger, smaller = (i, j) if sizes[i] >= sizes[j] else (j, i)
-            leaves.append(leaves[larger] + leaves[smaller])
-            number = "+".join(str(numbering[leaf]) for leaf in leaves[-1][:NUMBERED])
-            number += "+…" if len(leaves[-1]) > NUMBERED else ""
-            nodes.append({"number": number, "size": int(sizes[k + t]), "colour": nodes[larger]["colour"]})
-        whole = sums.sum(axis=0, keepdims=True)
-        for node, row in zip(nodes[k:], merged[k:], strict=True):
-            words = _top(distinctiveness(np.concatenate([row[None], whole]), np.array([0.0, 1.0]))[0])
-            node |= _described({str(found.features[j]): weight for j, weight in words})
-            node["frequent"] = [str(found.features[j]) for j, _ in _top(row)]
+    whole, merged, leaves = sums.sum(axis=0), list(sums), [[i] for i in range(k)]
+    for pair in tree.pairs:
+        larger, smaller = sorted(pair, key=lambda node: -nodes[node]["size"])
+        merged.append(merged[larger] + merged[smaller])
+        leaves.append(leaves[larger] + leaves[smaller])
+        shown = [str(numbering[leaf]) for leaf in leaves[-1][:NUMBERED]]
+        words = _top(distinctiveness(np.stack([merged[-1], whole]), np.array([0.0, 1.0]))[0], found.features)
+        node = {
+            "number": "+".join([*shown, "…"] if len(leaves[-1]) > NUMBERED else shown),
+            "size": nodes[larger]["size"] + nodes[smaller]["size"],
+            "colour": nodes[larger]["colour"],
+            "frequent": list(_top(merged[-1], found.features)),
+        }
+        nodes.append(node | _described(words))
     return {
         "nodes": nodes,
         "pairs": tree.pairs,
@@ -294,10 +289,10 @@ def _described(words: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def _top(weights: FloatArray) -> list[tuple[int, float]]:
-    """Return the columns of the largest weights above zero, with their weights."""
+def _top(weights: FloatArray, names: Sequence[str]) -> dict[str, float]:
+    """Return the names of the largest weights above zero, with their weights."""
     order: Array = np.argsort(-weights, kind="stable")[:FEATURES]
-    return [(int(j), float(weights[j])) for j in order if weights[j] > 1e-12]
+    return {str(names[j]): float(weights[j]) for j in order if weights[j] > 1e-12}
 
 
 def blocks_of(X: Any) -> Iterator[tuple[int, csr_array]]:
@@ -316,8 +311,7 @@ def sum_clusters(counts: Any, labels: Array, k: int) -> FloatArray:
     """Return the sum of the counts of each cluster. → (k, features)"""
     sums = np.zeros((k, counts.shape[1]))
     for start, block in blocks_of(counts):
-        own = labels[start : start + block.shape[0]]
-        n = len(own)
-        members = csr_array((np.ones(n), (own, np.arange(n))), shape=(k, n))
+        n = block.shape[0]
+        members = csr_array((np.ones(n), (labels[start : start + n], np.arange(n))), shape=(k, n))
         sums += (members @ block).toarray()
     return sums
