@@ -145,7 +145,7 @@ class TestDeviance:
         with pytest.raises(ValueError, match=r"n_top_genes=.* is not allowed: give a number of genes, at least 1"):
             deviant_genes(np.eye(3, dtype=int), number)
 
-    @pytest.mark.parametrize(("value", "what"), [(np.nan, r"missing \(NaN\)"), (np.inf, "infinite"), (-1, "negative")])
+    @pytest.mark.parametrize(("value", "what"), [(np.nan, r"missing"), (np.inf, "infinite"), (-1, "negative")])
     def test_no_counts(self, value, what):
         with pytest.raises(ValueError, match=f"X holds no counts: an entry is {what}.*cell 2, gene 3"):
             deviant_genes(np.array([[1, 2, 3], [4, 5, value]]), 2)

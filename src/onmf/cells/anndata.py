@@ -103,11 +103,11 @@ def scanpy_markers(
 ) -> dict[str, Any]:
     """Markers in the form of ``scanpy.tl.rank_genes_groups``: arrays with a field for each group."""
     tables = {
-        "names": (np.asarray(gene_names, dtype=object)[found.genes], object),
-        "scores": (found.scores, np.float32),
-        "logfoldchanges": (found.log_fold_changes, np.float32),
-        "pvals": (found.p_values, np.float64),
-        "pvals_adj": (found.adjusted, np.float64),
+        "names": np.asarray(gene_names, dtype=object)[found.genes],
+        "scores": found.scores.astype(np.float32),
+        "logfoldchanges": found.log_fold_changes.astype(np.float32),
+        "pvals": found.p_values,
+        "pvals_adj": found.adjusted,
     }
     parameters = {
         "groupby": groupby,
@@ -118,8 +118,8 @@ def scanpy_markers(
         "corr_method": "benjamini-hochberg",
     }
     return {"params": parameters} | {
-        name: np.rec.fromarrays(list(values), dtype=[(group, dtype) for group in groups])
-        for name, (values, dtype) in tables.items()
+        name: np.rec.fromarrays(list(values), dtype=[(group, values.dtype) for group in groups])
+        for name, values in tables.items()
     }
 
 
@@ -165,13 +165,10 @@ def write_h5ad(clusters: Any, path: Path) -> None:
         adata.obs["label"] = [name or "" for name in cells.classes]
     if cells.symbols or cells.ids:
         adata.var["symbol" if cells.symbols else "id"] = cells.symbols or cells.ids
-    in_memory = hasattr(cells.X, "indptr")
-    adata.X = csr_matrix(cells.X if in_memory else (n, p))
     adata.write_h5ad(path, compression="gzip")
-    if not in_memory:  # counts that are larger than memory are added in batches
-        options = {"compression": "gzip", "chunks": (1 << 16,), "indptr_dtype": np.int64}
-        with h5py.File(path, "r+") as file:
-            write_elem(file, "X", csr_matrix((0, p), dtype=cells.X.dtype), dataset_kwargs=options)
-            stored = sparse_dataset(file["X"])
-            for batch in as_csr(cells.X):
-                stored.append(batch)
+    options = {"compression": "gzip", "chunks": (1 << 16,), "indptr_dtype": np.int64}
+    with h5py.File(path, "r+") as file:  # in batches: the counts may be larger than memory
+        write_elem(file, "X", csr_matrix((0, p), dtype=cells.X.dtype), dataset_kwargs=options)
+        stored = sparse_dataset(file["X"])
+        for batch in as_csr(cells.X):
+            stored.append(batch)

@@ -5,9 +5,10 @@ import io
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -184,8 +185,7 @@ def read(
         raise ValueError(error.args[0]) from error
     barcodes, genes, notes = names_of(draft, path, "cell", "gene")
     cells = Cells(draft.X, barcodes, genes, source=str(path), place=draft.place, notes=notes)
-    for name, noun in (("symbols", "symbols"), ("ids", "identifiers")):
-        values = getattr(draft, name)
+    for name, noun, values in (("symbols", "symbols", draft.symbols), ("ids", "identifiers", draft.ids)):
         if values is not None:
             if len(values) != len(genes):
                 raise ValueError(f"{path} has {len(values):,} {noun} of genes for {len(genes):,}: it is damaged.")
@@ -227,7 +227,7 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
     if path.is_dir():
         found, notes = _find_counts(path)
         draft = _read_any(found, layer, labels, orientation)
-        draft.notes = [*notes, *draft.notes]
+        draft.notes[:0] = notes
         return draft
     if layer is not None:
         raise ValueError(f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")
@@ -238,13 +238,11 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
         draft = CellDraft(**vars(read_npz(path, labels)))
         draft.X = tidy(draft.X.T if orientation == GENES else draft.X)
         if orientation is None and draft.rows is None and draft.features is None:
-            draft.notes.append(_assumed(CELLS))
+            draft.notes.append(_assumed(CELLS, "The file does not say what its rows are: cells in rows are assumed."))
         return draft
-    for magic, sentence in OTHERS.items():
-        if head.startswith(magic):
-            raise ValueError(f"{path} {sentence}.")
-    if b"\0" in head or head.startswith(b"PK"):
-        raise ValueError(f"{path} has an unknown format: expected {KNOWN}.")
+    unknown = f"has an unknown format: expected {KNOWN}" if b"\0" in head or head.startswith(b"PK") else ""
+    if refusal := next((sentence for magic, sentence in OTHERS.items() if head.startswith(magic)), unknown):
+        raise ValueError(f"{path} {refusal}.")
     return _read_table(path, labels, orientation)
 
 
@@ -275,20 +273,16 @@ def _read_store(store: Store, layer: str | None, label: str | None) -> CellDraft
             f"{store.path} is neither an AnnData file, nor a loom file, nor one of 10x Genomics: it holds "
             f"{listed(about['members'])}."
         )
-    if layer is None and form == "10x" and len(places) > 1:
-        raise ValueError(
-            f"{store.path} has the counts of several genomes, {listed(list(places))}: name one of them as the layer, "
-            f"such as {setting('layer', next(iter(places)))}."
-        )
-    default = {"anndata": "X", "loom": "matrix"}.get(form) or next(iter(places))
-    if layer is None and default not in places:
+    several = form == "10x" and len(places) > 1
+    name = layer or {"anndata": "X", "loom": "matrix"}.get(form) or next(iter(places))
+    if layer is None and (several or name not in places):
         how = f", such as {setting('layer', next(iter(places)))}" if places else ""
         raise ValueError(
-            f"{store.path} has no {default}. Name the layer that holds the counts{how}: it has {listed(list(places))}."
+            f"{store.path} has {'the counts of several genomes' if several else f'no {name}'}. Name the layer that "
+            f"holds the counts{how}: it has {listed(list(places))}."
         )
-    if layer is not None and layer not in places and layer not in places.values():
-        raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(list(places))}.")
-    name = layer or default
+    if name not in places and name not in places.values():
+        raise ValueError(f"{store.path} has no layer {name!r}: it has {listed(list(places))}.")
     read = {"anndata": _read_anndata, "loom": _read_loom, "10x": _read_tenx}[form]
     return read(store, places.get(name, name), label)
 
@@ -329,34 +323,37 @@ def _read_tenx(store: Store, group: str, label: str | None) -> CellDraft:
     parts = _columns(store, group, barcodes=["barcodes"], names=["gene_names"], ids=["genes"])  # as in version 2
     if "features" in parts["columns"]:
         parts |= _columns(store, f"{group}/features", names=["name"], ids=["id"], types=["feature_type"])
-    keep, notes = _genes_only(parts.get("types"), str(store.path))
     stored = open_matrix(store, group, transposed=True)
-    if keep is not None and len(parts["types"]) != stored.shape[1]:
-        raise ValueError(f"{store.path} has {stored.shape[1]:,} genes, but {len(parts['types']):,} types of features.")
-    return _tenx_draft(load(stored, keep), parts["barcodes"], parts["names"], parts["ids"], keep, notes, group)
-
-
-def _genes_only(types: Names | None, source: str) -> tuple[Any, list[str]]:
-    """Find the features that are genes. → their numbers (None: all of them), notes"""
-    others = Counter(name or "no type" for name in types or [] if name != KEPT)
-    if types is None or not others:
-        return None, []
-    if len(types) == others.total():
-        raise ValueError(f"{source} has no features of type {KEPT!r}: it has {listed(list(others))}.")
-    left_out = ", ".join(f"{number:,} of type {name!r}" for name, number in others.most_common(10))
-    note = f"Only features of type {KEPT!r} are kept; left out: {left_out}."
-    return np.flatnonzero([name == KEPT for name in types]), [note]
+    types = parts.get("types")
+    if types is not None and len(types) != stored.shape[1]:
+        raise ValueError(f"{store.path} has {stored.shape[1]:,} genes, but {len(types):,} types of features.")
+    return _tenx_draft(store.path, group, partial(load, stored), parts["barcodes"], parts["names"], parts["ids"], types)
 
 
 def _tenx_draft(
-    X: Any, barcodes: Names | None, names: Names | None, ids: Names | None, keep: Any, notes: list[str], place: str
+    path: Path,
+    place: str,
+    columns: Callable[[Any], Any],
+    barcodes: Names | None,
+    names: Names | None,
+    ids: Names | None,
+    types: Names | None,
 ) -> CellDraft:
-    """Put a draft together. As in the field's tools, genes are named by their symbols."""
-    if keep is not None:
+    """Put a draft together from the features that are genes. As in the field's tools, they are named by their symbols.
+
+    ``columns`` gives columns of the counts, and all of them for None.
+    """
+    keep, notes = None, []
+    if others := Counter(name or "no type" for name in types or [] if name != KEPT):
+        keep = np.flatnonzero([name == KEPT for name in types or []])
         names, ids = (None if some is None else [some[j] for j in keep] for some in (names, ids))
-    if names is None:
-        names, ids = ids, None
-    return CellDraft(X, barcodes, names, place, ids=None if ids == names else ids, notes=notes)
+        if not len(keep):
+            raise ValueError(f"{path} has no features of type {KEPT!r}: it has {listed(list(others))}.")
+        left_out = ", ".join(f"{number:,} of type {name!r}" for name, number in others.most_common(10))
+        notes.append(f"Only features of type {KEPT!r} are kept; left out: {left_out}.")
+    if names is None or names == ids:
+        names, ids = names or ids, None
+    return CellDraft(columns(keep), barcodes, names, place, ids=ids, notes=notes)
 
 
 def _find_counts(folder: Path) -> tuple[Path, list[str]]:
@@ -366,15 +363,14 @@ def _find_counts(folder: Path) -> tuple[Path, list[str]]:
             found = place if place.is_file() else _find_counts(place)[0]
             name = found.relative_to(folder).as_posix()
             return found, [f"The counts are those of {name}: the droplets that Cell Ranger takes for cells."]
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
-    matrices = [name for name in names if name.removesuffix(".gz").endswith(MATRIX)]
-    if len(matrices) > 1:  # the same matrix, compressed and not
-        matrices = [name for name in matrices if not name.endswith(".gz") or name.removesuffix(".gz") not in matrices]
+    names = sorted(path.name for path in folder.iterdir())
+    matrices = [name for name in names if name.endswith((MATRIX, f"{MATRIX}.gz")) and (folder / name).is_file()]
+    # The same matrix may lie there compressed and not.
+    matrices = [name for name in matrices if not name.endswith(".gz") or name.removesuffix(".gz") not in matrices]
     if not matrices:
-        inside = listed(sorted(path.name for path in folder.iterdir()), 8)
         raise ValueError(
             f"{folder} is a folder without {MATRIX} or {MATRIX}.gz, and without {' or '.join(FILTERED)} of Cell "
-            f"Ranger; it holds {inside}. Name the file with the counts."
+            f"Ranger; it holds {listed(names, 8)}. Name the file with the counts."
         )
     if len(matrices) > 1:
         raise ValueError(f"{folder} holds several matrices, {listed(matrices)}: name one of them.")
@@ -407,10 +403,11 @@ def _read_market(path: Path, orientation: str | None) -> CellDraft:
     rows = None if barcodes is None else [row[0] for row in barcodes]
     width = min((len(row) for row in features or []), default=0)
     ids, names, types = ([row[j] for row in features or []] if j < width else None for j in range(3))
-    keep, notes = _genes_only(types, str(path))
+    draft = _tenx_draft(path, "the matrix", lambda keep: X if keep is None else X[:, keep], rows, names, ids, types)
     if orientation is None and all(fits.values()):
-        notes = [_assumed(GENES, ", as 10x Genomics writes them"), *notes]
-    return _tenx_draft(X if keep is None else X[:, keep], rows, names, ids, keep, notes, "the matrix")
+        as_usual = "genes in rows are assumed, as 10x Genomics writes them."
+        draft.notes.insert(0, _assumed(GENES, f"The file does not say what its rows are: {as_usual}"))
+    return draft
 
 
 def _names_beside(path: Path, prefix: str, what: str) -> list[list[str]] | None:
@@ -465,24 +462,16 @@ def _stable_ids(names: Sequence[str | None]) -> bool:
 def _guess_orientation(rows: Names, columns: Names, corner: str) -> tuple[str, str]:
     """Guess what the rows of a table are, by all names and by that of the column of names. → orientation, note"""
     difference = _gene_share(rows) - _gene_share(columns)
+    n, p = (abs(log(max(len(names), 1) / USUAL)) for names in (rows, columns))
+    genes, reason = n < p, "by their number only"
     if abs(difference) > DIFFERENCE:
-        kind, reason = (GENES if difference > 0 else CELLS), "by their names"
+        genes, reason = difference > 0, "by their names"
     elif GENE_WORD.search(corner) or CELL_WORD.search(corner):
-        kind = GENES if GENE_WORD.search(corner) else CELLS
-        reason = f"because the first column is called {corner[:60]!r}"
-    else:
-        n, p = (abs(log(max(len(names), 1) / USUAL)) for names in (rows, columns))
-        kind, reason = (GENES if n < p else CELLS), "by their number only"
-    in_rows, in_columns = ("genes", "cells") if kind == GENES else ("cells", "genes")
-    return kind, (
-        f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as {in_columns}, "
-        f"{reason}. {_if_wrong(kind)}"
-    )
-
-
-def _assumed(kind: str, reason: str = "") -> str:
-    """A note about an orientation that a file does not say."""
-    return f"The file does not say what its rows are: {kind.replace('-', ' ')} are assumed{reason}. {_if_wrong(kind)}"
+        genes, reason = bool(GENE_WORD.search(corner)), f"because the first column is called {corner[:60]!r}"
+    kind = GENES if genes else CELLS
+    in_rows, in_columns = ("genes", "cells") if genes else ("cells", "genes")
+    taken = f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as "
+    return kind, _assumed(kind, f"{taken}{in_columns}, {reason}.")
 
 
 def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[str]:
@@ -498,11 +487,11 @@ def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[s
 def _gene_share(names: Names) -> float:
     """Share of names that look like genes, minus the share that look like cells: from -1 to 1."""
     some = [name or "" for name in names[:: max(1, len(names) // SAMPLE)]]
-    cells = [bool(CELL.fullmatch(name) or CELL_WORD.search(name)) for name in some]
-    genes = [bool(STABLE_ID.fullmatch(name) or SYMBOL.fullmatch(name)) for name in some]
-    score = sum(-1 if cell else gene for cell, gene in zip(cells, genes, strict=True))
-    return score / max(1, len(some))
+    cells = {name for name in some if CELL.fullmatch(name) or CELL_WORD.search(name)}
+    genes = {name for name in some if STABLE_ID.fullmatch(name) or SYMBOL.fullmatch(name)} - cells
+    return sum((name in genes) - (name in cells) for name in some) / max(1, len(some))
 
 
-def _if_wrong(kind: str) -> str:
-    return f"If this is wrong, set {setting('orientation', CELLS if kind == GENES else GENES)}."
+def _assumed(orientation: str, sentence: str) -> str:
+    """A note about an orientation that was guessed, with what to do if it is wrong."""
+    return f"{sentence} If this is wrong, set {setting('orientation', CELLS if orientation == GENES else GENES)}."

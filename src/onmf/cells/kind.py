@@ -22,6 +22,7 @@ from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
 from onmf.io.rules import Rule, number, one_of, optional, strings
+from onmf.naming import number_by_size, order_by_size
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
 from .anndata import cells_of, write_h5ad, write_markers, write_results
@@ -72,18 +73,8 @@ def parse_genes(value: str) -> int | None:
 
 OPTIONS = (
     Option("layer", "Layer that holds the counts, or raw.", metavar="NAME", reading=True),
-    Option(
-        "labels",
-        "Compare the clusters with known classes: a column of the cells, or FILE.csv:COLUMN.",
-        metavar="COLUMN",
-        reading=True,
-    ),
-    Option(
-        "orientation",
-        "Orientation of a table or matrix of cells; by default it is guessed from the names.",
-        metavar="cells-in-rows|genes-in-rows",
-        reading=True,
-    ),
+    Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
+    Option("orientation", "Rows of a table; guessed by default.", metavar="cells-in-rows|genes-in-rows", reading=True),
     Option(
         "n_top_genes",
         "Number of genes to cluster by, those of the highest deviance.",
@@ -586,14 +577,9 @@ def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[s
     """
     exact = {name: parameters.get(name, default) for name, default in (("smoothing", EXACT), ("max_iter", 100))}
     final = ONMF(**model.get_params() | exact | {"refine": None, "n_init": 1})
-    labels, centroids = to_host(best.labels), to_host(best.centroids)
+    first = to_host(best.centroids)[order_by_size(to_host(best.labels), model.n_clusters)]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")  # said in a note
-        for _ in range(3):  # cells may move so that the clusters are no longer ordered by size
-            order = np.argsort(-np.bincount(labels, minlength=model.n_clusters), kind="stable")
-            fit_model(final, values, init=centroids[order])
-            labels, centroids = to_host(final.labels_), to_host(final.cluster_centers_)
-            sizes = np.bincount(labels, minlength=model.n_clusters)
-            if (sizes[1:] <= sizes[:-1]).all():
-                break
+        fit_model(final, values, init=first)
+        number_by_size(final, lambda centroids: fit_model(final, values, init=centroids))
     return final

@@ -1,6 +1,7 @@
 """Matrices of counts, cells × genes: in memory as CSR, or on disk if they are large."""
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,8 @@ def are_whole(values: Any) -> bool:
 def number_type(dtype: Any) -> np.dtype[Any]:
     """The type in memory of numbers in a file: in the order of this machine, and known to SciPy and Numba."""
     dtype = np.dtype(dtype).newbyteorder("=")
-    if dtype.kind == "b":
-        return np.dtype(np.uint8)
-    if dtype.kind == "f":
-        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
-    return dtype
+    known = {"b": np.uint8, "f": np.float32 if dtype.itemsize <= 4 else np.float64}
+    return np.dtype(known.get(dtype.kind, dtype))
 
 
 class OnDisk:
@@ -94,9 +92,8 @@ def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
         return csr_array(lazy.shape, dtype=lazy.dtype)
     if size > LARGE and not stored.by_columns:
         return lazy
-    lines, across = stored.shape[::-1] if stored.by_columns else stored.shape
     if stored.dense:
-        check_growth(str(store.path), lines * across * lazy.dtype.itemsize, store.length)
+        check_growth(str(store.path), prod(stored.shape) * lazy.dtype.itemsize, store.length)
     with store.naming(stored.name):
         check_memory(size, store.length)
         if stored.by_columns and 2 * size > free_memory():
@@ -107,7 +104,6 @@ def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
     if stored.dense:
         return _sparsify(lazy)
     X = _read_sparse(stored, lazy.dtype)
-    X = tidy(X.T if stored.by_columns else X)
     return X if columns is None else X[:, columns]
 
 
@@ -136,7 +132,8 @@ def _read_sparse(stored: StoredMatrix, dtype: Any) -> csr_array:
         data[new], indices[new] = part.data, part.indices
         starts[line + 1 : line + 1 + part.shape[0]] = part.indptr[1:] + end
         end += part.nnz
-    return csr_array((data[:end], indices[:end], starts), shape=(lines, across))
+    X = csr_array((data[:end], indices[:end], starts), shape=(lines, across))
+    return tidy(X.T if stored.by_columns else X)
 
 
 def free_memory() -> float:

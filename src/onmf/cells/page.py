@@ -10,16 +10,7 @@ from scipy.sparse import csc_array, diags_array
 
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Progress
-from onmf.report.page import (
-    base64_array,
-    class_codes,
-    clusters_page,
-    code_places,
-    code_shares,
-    heat,
-    named_colours,
-    packed,
-)
+from onmf.report.page import base64_array, class_codes, clusters_page, code_places, code_shares, coloured, heat, packed
 
 from .embed import map_of_cells
 from .genes import UNIT
@@ -64,7 +55,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
             progress=lambda name, share: report(f"Drawing the map: {name}", share),
         )
     report("Writing the report", None)
-    name, named = clustering.table.name, named_colours(clustering.names)
+    name, named = clustering.table.name, coloured(clustering.names)
     cells = _cells(clustering)
     columns, counts, levels = read_genes(clustering, cells)
     known = Counter(label for label in clustering.table.classes or [] if label is not None)
@@ -72,7 +63,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     pairs = _pairs(clustering)
     data = {
         "clusters": named,
-        "classes": named_colours(classes),
+        "classes": coloured(classes),
         "cells": _columns(clustering, cells, classes),
         "genes": {
             "names": [clustering.table.symbols_or_genes[j] for j in columns],

@@ -168,7 +168,7 @@ def class_codes(found: Clusters, rows: Array, classes: list[str], kind: str) -> 
     return base64_array(np.array([-1 if known[i] is None else place.get(known[i], -1) for i in rows]), kind)
 
 
-def named_colours(names: list[str]) -> list[dict[str, str]]:
+def coloured(names: list[str]) -> list[dict[str, str]]:
     """Return the names, each with a colour."""
     return [{"name": name, "colour": colour} for name, colour in zip(names, distinct_colours(len(names)), strict=True)]
 

@@ -20,31 +20,20 @@ from onmf.hierarchy import merge_clusters
 from onmf.naming import numbers as cluster_numbers
 from onmf.plot import FEW, distinct_colours, first_two, tsne
 
-from .page import base64_array, class_codes, clusters_page, code_places, named_colours, pack_texts
+from .page import base64_array, class_codes, clusters_page, code_places, coloured, pack_texts
 
 MOST_ROWS = 50_000  # Documents in a page; of more, a random choice is shown
-
-ALL_TEXTS = 10_000_000
-"""Characters of all excerpts in the page together; with very many documents each excerpt is shorter."""
-
-MONTHS, YEARS = 72, 120
-"""Time is divided into months if there are at most so many, else into years if there are at most so many of those."""
-
+ALL_TEXTS = 10_000_000  # Characters of all excerpts together; with very many documents each is shorter
+MONTHS, YEARS = 72, 120  # Time is divided into months if there are at most so many, else into years, else into decades
 SCRIPTS = ("explore.js", "point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js",
            "rows_tables.js", "rows_table.js")  # fmt: skip
-
 FEATURES = 10  # Features of each cluster
 NAMED = 3  # Features in the name of a merged cluster
 NUMBERED = 4  # Clusters in the number of a merged cluster, such as 3+7+12
-
-NAMELESS = "nothing distinctive"
-
 DECIDING = 8  # Features of each row that are shown
 BATCH = 4096  # Rows that are scored at a time
 LEAST = -100.0  # The least entry of a template. Without smoothing, a feature that a cluster lacks has minus infinity.
-
-COMPONENTS, EXTRA = 50, 10
-"""Singular vectors from which the map is made, and those that are computed besides, for accuracy."""
+COMPONENTS, EXTRA = 50, 10  # Singular vectors from which the map is made, and those computed besides, for accuracy
 
 
 def rows_page(found: Clusters, *, title: str | None = None, progress: Progress | None = None) -> str:
@@ -82,7 +71,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         "documents": columns,
         "words": words,
         "sure": "margin" if found.calibration is None else "confidence",
-        "classes": named_colours(classes),
+        "classes": coloured(classes),
         "class_counts": comparison.table.T if comparison else None,
         "periods": _periods(found),
     }
@@ -209,12 +198,12 @@ def _periods(found: Clusters) -> dict[str, Any] | None:
     dates = found.table.dates[known]
     months = dates.astype("datetime64[M]").astype(np.int64) + 12 * 1970
     only_years = bool((dates == dates.astype("datetime64[Y]").astype("datetime64[D]")).all())
-    if np.ptp(months) < MONTHS and not only_years:
-        unit, numbers = "month", months
-    else:
-        unit, numbers = "year", months // 12
-        if np.ptp(numbers) >= YEARS:
-            unit, numbers = "decade", numbers // 10
+    units = (
+        ("month", months, np.ptp(months) < MONTHS and not only_years),
+        ("year", months // 12, np.ptp(months // 12) < YEARS),
+        ("decade", months // 120, True),
+    )
+    unit, numbers = next((unit, numbers) for unit, numbers, fits in units if fits)
     first, last = int(numbers.min()), int(numbers.max())
     counts = np.zeros((found.n_clusters, last - first + 1), dtype=np.int64)
     np.add.at(counts, (found.labels[known], numbers - first), 1)
@@ -284,7 +273,7 @@ def _described(words: dict[str, float]) -> dict[str, Any]:
     """Return the name of a cluster, and its words with the widths of their bars, in percent."""
     largest = max((abs(weight) for weight in words.values()), default=1.0)
     return {
-        "name": ", ".join(list(words)[:NAMED]) or NAMELESS,
+        "name": ", ".join(list(words)[:NAMED]) or "nothing distinctive",
         "words": [(word, round(100 * abs(weight) / largest)) for word, weight in words.items()],
     }
 
