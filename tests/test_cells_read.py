@@ -449,9 +449,7 @@ class TestTenX:
         mmwrite(folder / "matrix.mtx", counts(int))
         equal(read(folder))
         (folder / "barcodes.tsv").write_text("\n".join(BARCODES[:9]))
-        with pytest.raises(
-            ValueError, match="have 9 names of cells and 20 of genes: these files do not belong together"
-        ):
+        with pytest.raises(ValueError, match="name 9 cells and 20 genes: these files do not belong together"):
             read(folder)
 
     def test_matrix_alone(self, tmp_path):

@@ -25,57 +25,44 @@ from .matrix import BLOCK, are_whole, canonical, load, tidy
 
 CELLS, GENES = "cells-in-rows", "genes-in-rows"  # the two orientations of a table
 STABLE_ID = re.compile(r"(ENS[A-Z]{0,6}G\d{6,}|FBgn\d{6,}|WBGene\d{6,})(\.\d+)?")  # Ensembl, FlyBase and WormBase
+# Symbols of genes. Most have letters followed by a number.
 SYMBOL = re.compile(
     r"(MT-|mt-|RP[SL]\d|Rp[sl]\d|HLA-|LINC\d|ERCC-|Gm\d)\S*|[A-Z]{2,}[A-Z0-9.-]*\d[A-Z0-9.-]*|[A-Z][a-z]{1,5}\d{1,3}[a-z]?"
     r"|ACTB|Actb|GAPDH|Gapdh|XIST|Xist|EPCAM|Epcam|VIM|Vim|KIT|ALB|Alb|INS|Ins|GNLY|NKG7|LYZ|LYZ\d|FTH1|FTL|TMSB4X"
 )
-"""Symbols of genes. Most have letters followed by a number."""
-
+# Barcodes, accessions of sequencing runs, and wells of plates
 CELL = re.compile(r"(.*[_.:-])?[ACGTN]{8,}([_.:-].*)?|(GSM|SRR|ERR|DRR|SRS|SRX)\d{4,}.*|[A-P](0?[1-9]|1\d|2[0-4])")
-"""Barcodes, accessions of sequencing runs, and wells of plates."""
-
 CELL_WORD = re.compile(r"cell|barcode|sample|well|plate|spot|nucle", re.IGNORECASE)  # in names of cells
 GENE_WORD = re.compile(r"gene|symbol|feature|ensembl|transcript|hgnc|mgi|geo", re.IGNORECASE)  # in names of columns
 SAMPLE = 500  # number of names that are looked at
 DIFFERENCE = 0.2  # difference between the names of rows and of columns that is enough to tell which are genes
 USUAL = 20_000  # usual number of genes of a genome
-OF_R = "is a file of R: write the counts with Matrix::writeMM, or as h5ad, in R"
-
 OTHERS = {
-    HDF5: "is an HDF5 file that is compressed with gzip: decompress it",
-    b"BZh": "is compressed with bzip2: decompress it, or use gzip",
-    b"\xfd7zXZ": "is compressed with xz: decompress it, or use gzip",
-    b"\x28\xb5\x2f\xfd": "is compressed with zstd: decompress it, or use gzip",
-    b"PAR1": "is a Parquet file: save it as a csv, h5ad or npz file",
-    b"RDX": OF_R,
-    b"RDA": OF_R,
-    b"X\n\0\0": OF_R,
-    b"MATLAB": "is a MATLAB file: save the counts as an h5ad, Matrix Market or npz file",
-    b"SQLite": "is a database: save the counts as an h5ad, Matrix Market or npz file",
+    (HDF5,): "is an HDF5 file that is compressed with gzip: decompress it",
+    (b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"): "is compressed with bzip2, xz or zstd: decompress it, or use gzip",
+    (b"PAR1",): "is a Parquet file: save it as a csv, h5ad or npz file",
+    (b"RDX", b"RDA", b"X\n\0\0"): "is a file of R: write the counts with Matrix::writeMM, or as h5ad, in R",
+    (b"MATLAB", b"SQLite"): "is a MATLAB file or a database: save the counts as an h5ad, Matrix Market or npz file",
 }
 """Formats that are not read, by their first bytes, and what to do."""
 
 KNOWN = ".h5ad, .zarr, 10x Genomics .h5, a folder with matrix.mtx, .loom, .mtx, .npz, .csv or .tsv"
-
+# Columns of genes in which the field's tools write symbols
 SYMBOLS = (
     *("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "gene_short_name", "GeneSymbol"),
     *("symbol", "Symbol", "SYMBOL", "hgnc_symbol", "external_gene_name"),
 )
-"""Columns of genes in which the field's tools write symbols."""
-
+# Attributes of a loom file in which names of genes, names of cells and identifiers of genes are looked for
 LOOM_GENES = ("Gene", "var_names", "gene_names", "GeneName", "gene_name", "Name", "gene", "Accession", "gene_ids")
 LOOM_CELLS = ("CellID", "obs_names", "cell_names", "barcode", "barcodes", "Barcode", "cell_id", "CellId", "Cell")
 LOOM_IDS = ("Accession", "gene_ids", "EnsemblID", "ensembl_id")
-"""Attributes of a loom file in which names of genes, names of cells and identifiers of genes are looked for."""
-
 KEPT = "Gene Expression"  # the type of features that are genes
 MATRIX = "matrix.mtx"  # name of the matrix in a folder; a prefix and .gz are allowed
 FILTERED = ("filtered_feature_bc_matrix.h5", "filtered_feature_bc_matrix")  # the counts that Cell Ranger writes
-BESIDE = {
+BESIDE = {  # names of the files beside a matrix
     "barcodes": ("barcodes.tsv", "barcodes.txt", "cells.tsv", "cells.txt"),
     "features": ("features.tsv", "genes.tsv", "genes.txt", "features.txt"),
 }
-"""Names of the files beside a matrix."""
 
 
 @dataclass
@@ -248,10 +235,9 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
 
 def _store(path: Path) -> Store | None:
     """The file as an HDF5 file or Zarr store; None if it is neither."""
-    if any((path / name).exists() for name in (".zgroup", "zarr.json", ".zmetadata")):
-        return open_store("zarr", path)
     if path.is_dir():
-        return None
+        marks = (".zgroup", "zarr.json", ".zmetadata")
+        return open_store("zarr", path) if any((path / name).exists() for name in marks) else None
     with path.open("rb") as file:
         return open_store("hdf5", path) if file.read(len(HDF5)) == HDF5 else None
 
@@ -393,20 +379,18 @@ def _read_market(path: Path, orientation: str | None) -> CellDraft:
     }
     kind = orientation or (GENES if fits[GENES] or not fits[CELLS] else CELLS)
     if not fits[kind]:
-        beside = ((n, "names of cells"), (p, "names of genes" if n is None else "of genes"))
-        found = " and ".join(f"{number} {noun}" for number, noun in beside if number is not None)
         raise ValueError(
-            f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but the files beside it have {found}: these "
-            "files do not belong together."
+            f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but the files beside it name {n or 'no'} cells "
+            f"and {p or 'no'} genes: these files do not belong together."
         )
     X = X if kind == CELLS else tidy(X.T)
-    rows = None if barcodes is None else [row[0] for row in barcodes]
+    rows = barcodes and [row[0] for row in barcodes]
     width = min((len(row) for row in features or []), default=0)
     ids, names, types = ([row[j] for row in features or []] if j < width else None for j in range(3))
     draft = _tenx_draft(path, "the matrix", lambda keep: X if keep is None else X[:, keep], rows, names, ids, types)
     if orientation is None and all(fits.values()):
-        as_usual = "genes in rows are assumed, as 10x Genomics writes them."
-        draft.notes.insert(0, _assumed(GENES, f"The file does not say what its rows are: {as_usual}"))
+        sentence = "The file does not say what its rows are: genes in rows are assumed, as 10x Genomics writes them."
+        draft.notes.insert(0, _assumed(GENES, sentence))
     return draft
 
 

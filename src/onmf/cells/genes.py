@@ -107,14 +107,13 @@ def deviances(X: Any, views: Sequence[str], keep: Array | None = None, *, rows: 
     """The deviances of the columns in several views of the rows to keep, in one pass over batches. → for each, (p,)"""
     sums = {view: np.zeros((3, X.shape[1])) for view in views}
     for counts in as_csr(X, keep, rows):
-        for view, (entropies, shares, totals) in sums.items():
+        for view, total in sums.items():
             batch = transform(view, counts)
             depths = batch.sum(axis=1, dtype=np.float64)
-            entropies += _by_column(batch, _looked_up(lambda x: x * np.log(np.maximum(x, 1e-300)), batch.data))
+            total[0] += _by_column(batch, _looked_up(lambda x: x * np.log(np.maximum(x, 1e-300)), batch.data))
             # A product, since SciPy's sum of integers can overflow
-            both = batch.T @ np.stack([np.log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
-            shares += both[:, 0]
-            totals += both[:, 1]
+            factors = np.stack([np.log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
+            total[1:] += (batch.T @ factors).T
     found = {}
     for view, (entropies, shares, totals) in sums.items():  # Σ x log x, Σ x log s and Σ x
         expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
@@ -170,8 +169,7 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     x, means = X.data.astype(np.float64), sums[rows] * shares[labels[rows], X.indices]
     constant = x * np.log(means) - _looked_up(lambda t: gammaln(t + 1), X.data)
     # Mean depth, and number of cells, of groups of cells of each cluster: 2 × (k, groups)
-    edges = np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1])
-    group = np.searchsorted(edges, sums) + DEPTHS * labels
+    group = np.searchsorted(np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1]), sums) + DEPTHS * labels
     cells = np.bincount(group, minlength=k * DEPTHS).astype(np.float64).reshape(k, DEPTHS)
     depths = divide(np.bincount(group, sums, k * DEPTHS).astype(np.float64).reshape(k, DEPTHS), cells)
     single = means.astype(np.float32)  # NumPy's logarithms of float32 are several times as fast

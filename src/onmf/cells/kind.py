@@ -224,9 +224,9 @@ class CellKind(Kind):
         if known:  # the genes of new cells are others
             return {name: known[name] for name in ("genes", "symbols", "view") if name in known}
         cells = clusters.table
-        symbols = cells.symbols or cells.ids
-        entries = {"genes": [cells.genes[j] for j in clusters.genes], "view": clusters.view}
-        return entries if symbols is None else entries | {"symbols": [symbols[j] for j in clusters.genes]}
+        names = {"genes": cells.genes, "symbols": cells.symbols or cells.ids}
+        found = {name: [some[j] for j in clusters.genes] for name, some in names.items() if some is not None}
+        return found | {"view": clusters.view}
 
     def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Table:
         cells = read(path, **options)
@@ -284,16 +284,14 @@ class CellKind(Kind):
 
     def choose(self, rows: Any, span: Range, parameters: Mapping[str, Any], progress: Share) -> Selection:
         """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
-        counts, n = rows.X, rows.X.shape[0]
+        n = rows.X.shape[0]
         if n < 4:
             raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
-        some = _some(n, AUTO_CELLS, rows.rng)
-        sample = csr_array(counts[some][:, top_genes(rows.deviance[rows.columns], AUTO_GENES)])
+        sample = csr_array(rows.X[_some(n, AUTO_CELLS, rows.rng)])
         low, high = span.k_min or AUTO[0], span.k_max or max(span.k_min or 2, 2, n // 10)
-        candidates = [k for k in AUTO if low <= k <= high] or [low]
         selection = select_n_clusters(
-            sample,
-            candidates,
+            csr_array(sample[:, top_genes(rows.deviance[rows.columns], AUTO_GENES)]),
+            [k for k in AUTO if low <= k <= high] or [low],
             criterion=span.criterion or "held-out",
             n_splits=1,
             n_init=2,
@@ -308,12 +306,8 @@ class CellKind(Kind):
 
     def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
         """Try the views on some of the cells, run several times in the better one, and end on all cells."""
-        model, n, notes = _model(n_clusters, **parameters), rows.X.shape[0], []
+        model, n = _model(n_clusters, **parameters), rows.X.shape[0]
         sample = _some(n, MOST_CELLS, rows.rng)
-        if len(sample) < n:
-            notes.append(
-                f"The runs started on {MOST_CELLS:,} cells, chosen at random, and the best one ended on all of them."
-            )
         tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rows.rng)]
         voted, rows.chosen, note = _try(model, rows, csr_array(rows.X[tried]))
         progress(0.3)
@@ -322,7 +316,11 @@ class CellKind(Kind):
         progress(0.9)
         model = _finish(model, values, min(clusterings, key=lambda run: run.objective), parameters)
         progress(1.0)
-        notes.append(note)
+        notes = [note]
+        if len(sample) < n:
+            notes.append(
+                f"The runs started on {MOST_CELLS:,} cells, chosen at random; the best one ended on all cells."
+            )
         if empty := int(np.count_nonzero(values.sum(axis=1) == 0)):
             notes.append(f"{self.so_many(empty)} without a count of the chosen genes: the cluster means nothing.")
         voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
@@ -364,8 +362,8 @@ class CellKind(Kind):
         return {"n_genes": len(clusters.table.genes), "n_genes_used": len(clusters.features), "view": clusters.view}
 
     def headline(self, clusters: Any) -> str:
-        p, used = len(clusters.table.genes), len(clusters.features)
-        return f"{self.so_many(clusters.labels.size)}, {p:,} genes ({used:,} used)"
+        used = f"{len(clusters.table.genes):,} genes ({len(clusters.features):,} used)"
+        return f"{self.so_many(clusters.labels.size)}, {used}"
 
     def write(self, clusters: Any, folder: Path) -> None:
         write_markers(clusters, folder / "markers.csv")

@@ -58,9 +58,8 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     name, named = clustering.table.name, coloured(clustering.names)
     cells = _cells(clustering)
     columns, counts, levels = read_genes(clustering, cells)
-    known = Counter(label for label in clustering.table.classes or [] if label is not None)
+    known = Counter(filter(None, clustering.table.classes or []))
     classes = sorted(label for label, _ in known.most_common(MOST_GROUPS))
-    pairs = _pairs(clustering)
     data = {
         "clusters": named,
         "classes": coloured(classes),
@@ -82,7 +81,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         data=data,
         facts=_facts(clustering),
         clusters=[row | each for row, each in zip(_table(clustering), named, strict=True)],
-        pairs=pairs,
+        pairs=_pairs(clustering),
         classes=classes,
         comparison=_comparison(clustering),
         n_map=len(cells) if clustering.embedding is not None else 0,
@@ -94,7 +93,6 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         view=clustering.view,
         searched=clustering.model.divergence_.moves is not None,
         doubtful=DOUBTFUL,
-        n_doubtful=pairs["number"],
     )
 
 
@@ -163,21 +161,18 @@ def _table(clustering: CellClusters) -> list[dict[str, Any]]:
 
 
 def _median_confidence(clustering: CellClusters, rows: Array) -> float | None:
-    known = clustering.confidence[rows]
-    known = known[np.isfinite(known)]
+    known = clustering.confidence[rows & np.isfinite(clustering.confidence)]
     return float(np.median(known)) if len(known) else None
 
 
 def _pairs(clustering: CellClusters) -> dict[str, Any]:
     """Count the doubtful cells of each cluster by their runner-up, and shade them by their share of the cluster."""
-    k, sizes = len(clustering.names), clustering.sizes
-    with np.errstate(invalid="ignore"):
-        rows = (clustering.labels >= 0) & (clustering.runners_up >= 0) & (clustering.confidence < DOUBTFUL)
-    counts = np.zeros((k, k), dtype=np.int64)
+    rows = (clustering.labels >= 0) & (clustering.runners_up >= 0) & (clustering.confidence < DOUBTFUL)
+    counts = np.zeros((clustering.n_clusters, clustering.n_clusters), dtype=np.int64)
     np.add.at(counts, (clustering.labels[rows], clustering.runners_up[rows]), 1)
     used, others = _largest(counts.sum(axis=1)), _largest(counts.sum(axis=0))
     shown = counts[np.ix_(used, others)]
-    return heat(shown, shown / np.maximum(sizes[used, None], 1)) | {
+    return heat(shown, shown / np.maximum(clustering.sizes[used, None], 1)) | {
         "rows": used.tolist(),
         "columns": others.tolist(),
         "left_out": int(counts.sum() - shown.sum()),
@@ -190,9 +185,8 @@ def _comparison(clustering: CellClusters) -> dict[str, Any] | None:
     found = clustering.comparison
     if found is None:
         return None
-    table = np.asarray(found.table)
-    rows = _largest(table.sum(axis=1))
-    table = table[rows]
+    rows = _largest(found.table.sum(axis=1))
+    table = found.table[rows]
     order = np.argsort(table.argmax(axis=0), kind="stable") if len(rows) else np.arange(table.shape[1])
     shares = divide(table.astype(np.float64), table.sum(axis=1, keepdims=True).astype(np.float64))
     scores = [
@@ -248,10 +242,9 @@ def read_genes(clustering: CellClusters, cells: Array) -> tuple[Array, list[str]
     deviance. Genes that no cell of the page has are left out.
     """
     present = clustering.sums.present.sum(axis=0)
-    markers = clustering.markers.genes.T.ravel()
     model = clustering.genes[np.argsort(present[clustering.genes], kind="stable")]
-    rest = np.argsort(-clustering.deviance, kind="stable")
-    wanted = np.array(list(dict.fromkeys(np.concatenate([markers, model, rest]).tolist())))
+    ranked = (clustering.markers.genes.T.ravel(), model, np.argsort(-clustering.deviance, kind="stable"))
+    wanted = np.array(list(dict.fromkeys(np.concatenate(ranked).tolist())))
     expected = np.cumsum(present[wanted]) * len(cells) / clustering.sizes.sum()
     wanted = wanted[expected * DENSEST <= GENES]
     on_page = np.isin(np.arange(len(clustering.labels)), cells)
@@ -281,8 +274,7 @@ def pack(cells: Array, codes: Array) -> str:
     ends = np.cumsum(gaps // 255 + 1)
     steps = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
     steps[ends - 1] = gaps % 255 + 1
-    raw = struct.pack("<I", len(codes)) + steps.tobytes() + codes.astype(np.uint8).tobytes()
-    return packed(raw, level=6)
+    return packed(struct.pack("<I", len(codes)) + steps.tobytes() + codes.astype(np.uint8).tobytes(), level=6)
 
 
 def _levels(counts: Array) -> FloatArray:

@@ -101,8 +101,7 @@ def _columns(
     """Return what the page knows of each of its rows, the features that decided, and how the map was made."""
     table, labels, filled = found.table, found.labels[rows], found.labels[rows] >= 0
     length, texts = ALL_TEXTS // max(len(rows), 1), getattr(table, "excerpts", None)
-    lengths = getattr(table, "lengths", None)
-    lengths = np.asarray(table.X.sum(axis=1)).ravel() if lengths is None else np.asarray(lengths)
+    lengths = np.asarray(table.lengths if hasattr(table, "lengths") else table.X.sum(axis=1)).ravel()
     columns: dict[str, Any] = {
         "ids": pack_texts(str(table.rows[i]) for i in rows),
         "texts": pack_texts("" if texts is None else texts[i][:length] for i in rows),
