@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 
 from onmf.door.write import write_table
 from onmf.io.isolate import Isolated
@@ -142,7 +142,6 @@ def write_h5ad(clusters: Any, path: Path) -> None:
     from anndata import AnnData
     from anndata.io import sparse_dataset, write_elem
     from pandas import DataFrame
-    from scipy.sparse import csr_matrix
 
     cells = clusters.table
     n, p = cells.X.shape

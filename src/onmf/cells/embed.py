@@ -14,11 +14,12 @@ from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
 from onmf.backend.threads import available_cores
-from onmf.data.validate import check_structure
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door.kind import take_rows
 from onmf.naming import so_many
 from onmf.plot import FEW, Progress, first_two, tsne
+
+from .matrix import canonical
 
 OVERDISPERSION = 100.0  # θ of the residuals: counts that are nearly Poisson, as molecules counted one by one are
 COMPONENTS = 50  # principal components from which the map is made
@@ -63,9 +64,7 @@ def map_of_cells(
     'the first two principal components of the Pearson residuals of 3 genes'
     """
     report = progress or (lambda name, share: None)
-    counts = X if issparse(X) else np.asarray(X)
-    check_structure(counts)
-    counts = csr_array(counts)
+    counts = canonical(X if issparse(X) else np.asarray(X))
     if counts.data.size and not (np.isfinite(counts.data).all() and counts.data.min() >= 0):
         raise ValueError("X has negative, infinite or missing values: a map of cells is made from counts.")
     n = counts.shape[0]

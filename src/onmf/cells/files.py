@@ -329,7 +329,8 @@ def _tenx_draft(
 
     ``columns`` gives columns of the counts, and all of them for None.
     """
-    keep, notes = None, []
+    keep: Any = None
+    notes = []
     if others := Counter(name or "no type" for name in types or [] if name != KEPT):
         keep = np.flatnonzero([name == KEPT for name in types or []])
         names, ids = (None if some is None else [some[j] for j in keep] for some in (names, ids))
@@ -384,7 +385,7 @@ def _read_market(path: Path, orientation: str | None) -> CellDraft:
             f"and {p or 'no'} genes: these files do not belong together."
         )
     X = X if kind == CELLS else tidy(X.T)
-    rows = barcodes and [row[0] for row in barcodes]
+    rows = None if barcodes is None else [row[0] for row in barcodes]
     width = min((len(row) for row in features or []), default=0)
     ids, names, types = ([row[j] for row in features or []] if j < width else None for j in range(3))
     draft = _tenx_draft(path, "the matrix", lambda keep: X if keep is None else X[:, keep], rows, names, ids, types)

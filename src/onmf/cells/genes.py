@@ -4,7 +4,7 @@ Genes are chosen by the deviance of their counts from a constant share of the co
 those that the cells of a cluster have more of than other cells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ def deviance(X: Any, rows: int = ROWS) -> FloatArray:
     return deviances(X, ["counts"], rows=rows)["counts"]
 
 
-def deviances(X: Any, views: Sequence[str], keep: Array | None = None, *, rows: int = ROWS) -> dict[str, FloatArray]:
+def deviances(X: Any, views: Iterable[str], keep: Array | None = None, *, rows: int = ROWS) -> dict[str, FloatArray]:
     """The deviances of the columns in several views of the rows to keep, in one pass over batches. → for each, (p,)"""
     sums = {view: np.zeros((3, X.shape[1])) for view in views}
     for counts in as_csr(X, keep, rows):
@@ -175,7 +175,8 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     single = means.astype(np.float32)  # NumPy's logarithms of float32 are several times as fast
     best = np.full(p, -np.inf)
     for theta in DISPERSIONS:
-        gammas = _looked_up(lambda t, theta=theta: gammaln(t + theta) - gammaln(theta), X.data)  # log Γ(x + θ) / Γ(θ)
+        # log Γ(x + θ) / Γ(θ)
+        gammas = _looked_up(lambda t, theta=theta: gammaln(t + theta) - gammaln(theta), X.data)  # type: ignore[misc]
         present = _by_column(X, constant + gammas - x * np.log(single + np.float32(theta)))
         # θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
         absent = theta * sum(cells[c] @ np.log1p(np.outer(depths[c], shares[c]) / theta) for c in range(k))
@@ -236,15 +237,15 @@ class Markers:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Sums over the cells of each cluster, all of shape (k, p) but the first, and over the genes of each cell."""
+    """Sums over the genes of each cell, and over the cells of each cluster, these of shape (k, p) but for the first."""
 
+    depths: FloatArray  # sum of the counts of each cell: (n,)
+    genes_per_cell: Array  # and number of its genes
     cells: FloatArray  # number of cells: (k,)
     counts: FloatArray
     logs: FloatArray  # sums of the normalised logarithms
     squares: FloatArray  # and of their squares
     present: FloatArray  # number of cells that have the gene
-    depths: FloatArray  # sum of the counts of each cell: (n,)
-    genes_per_cell: Array  # and number of its genes
 
 
 def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
@@ -260,7 +261,7 @@ def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
         for total, values in zip(sums, (x, logs, logs * logs, np.ones_like(x)), strict=True):
             total += (members @ csr_array((values, batch.indices, batch.indptr), shape=batch.shape)).toarray()
     cells = np.bincount(labels[labels >= 0], minlength=k).astype(np.float64)
-    return Profiles(cells, *sums, depths, genes_per_cell)
+    return Profiles(depths, genes_per_cell, cells, *sums)
 
 
 def markers_of(profiles: Profiles, n_markers: int = N_MARKERS) -> Markers:

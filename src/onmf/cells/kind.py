@@ -233,7 +233,7 @@ class CellKind(Kind):
         cells.notes += check_counts(cells)
         return cells
 
-    def prepare(
+    def prepare(  # type: ignore[override]  # the options are those of the command
         self,
         table: Table,
         parameters: dict[str, Any],
@@ -262,7 +262,7 @@ class CellKind(Kind):
         notes = self.unassigned(table, np.flatnonzero(~inside), lacking)
         keep = None if inside.all() else inside
         rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
-        deviance = deviances(X, dict.fromkeys(("counts", *names)), keep)
+        deviance = deviances(X, {"counts", *names}, keep)
         usable = np.ones(p, dtype=bool)
         if min_cells > 1:
             usable = min_cells <= np.sum([np.bincount(part.indices, minlength=p) for part in as_csr(X, keep)], axis=0)

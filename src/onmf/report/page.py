@@ -165,7 +165,7 @@ def class_codes(found: Clusters, rows: Array, classes: list[str], kind: str) -> 
     if not classes or known is None:
         return None
     place = {label: i for i, label in enumerate(classes)}
-    return base64_array(np.array([-1 if known[i] is None else place.get(known[i], -1) for i in rows]), kind)
+    return base64_array(np.array([place.get(known[i], -1) for i in rows]), kind)
 
 
 def coloured(names: list[str]) -> list[dict[str, str]]:

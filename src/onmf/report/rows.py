@@ -198,22 +198,15 @@ def _periods(found: Clusters) -> dict[str, Any] | None:
     months = dates.astype("datetime64[M]").astype(np.int64) + 12 * 1970
     only_years = bool((dates == dates.astype("datetime64[Y]").astype("datetime64[D]")).all())
     units = (
-        ("month", months, np.ptp(months) < MONTHS and not only_years),
-        ("year", months // 12, np.ptp(months // 12) < YEARS),
-        ("decade", months // 120, True),
+        ("month", months, lambda number: f"{number // 12}-{number % 12 + 1:02}", MONTHS if not only_years else 0),
+        ("year", months // 12, str, YEARS),
+        ("decade", months // 120, lambda number: f"{10 * number}s", np.inf),
     )
-    unit, numbers = next((unit, numbers) for unit, numbers, fits in units if fits)
+    unit, numbers, named = next((unit, at, named) for unit, at, named, most in units if np.ptp(at) < most)
     first, last = int(numbers.min()), int(numbers.max())
     counts = np.zeros((found.n_clusters, last - first + 1), dtype=np.int64)
     np.add.at(counts, (found.labels[known], numbers - first), 1)
-    return {"unit": unit, "names": [_period(unit, number) for number in range(first, last + 1)], "counts": counts}
-
-
-def _period(unit: str, number: int) -> str:
-    """Return the name of a month, year or decade, counted from the year 0."""
-    if unit == "month":
-        return f"{number // 12}-{number % 12 + 1:02}"
-    return str(number) if unit == "year" else f"{10 * number}s"
+    return {"unit": unit, "names": [named(number) for number in range(first, last + 1)], "counts": counts}
 
 
 def _facts(found: Clusters) -> list[tuple[str, str]]:
@@ -285,14 +278,9 @@ def _top(weights: FloatArray, names: Sequence[str]) -> dict[str, float]:
 
 def blocks_of(X: Any) -> Iterator[tuple[int, csr_array]]:
     """Yield counts in memory or in blocks on disk, some rows at a time, with the first row of each part."""
-    if hasattr(X, "block"):
-        start = 0
-        for number, size in enumerate(X.sizes):
-            yield start, csr_array(X.block(number))
-            start += size
-        return
-    for start in range(0, X.shape[0], BATCH):
-        yield start, csr_array(X[start : start + BATCH])
+    starts = np.cumsum([0, *X.sizes[:-1]]).tolist() if hasattr(X, "block") else range(0, X.shape[0], BATCH)
+    for number, start in enumerate(starts):
+        yield start, csr_array(X.block(number) if hasattr(X, "block") else X[start : start + BATCH])
 
 
 def sum_clusters(counts: Any, labels: Array, k: int) -> FloatArray:

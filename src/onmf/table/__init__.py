@@ -155,7 +155,7 @@ def _read_matrix(path: Path, labels: str | None) -> Draft:
     return Draft(read_market(path), None, None, "the matrix")
 
 
-READERS = {b"PAR1": _read_parquet, HDF5: _read_biom, b"%%MatrixMarket": _read_matrix, b"PK": read_npz}
+READERS: dict[bytes, Any] = {b"PAR1": _read_parquet, HDF5: _read_biom, b"%%MatrixMarket": _read_matrix, b"PK": read_npz}
 """Readers by the first bytes of a file; other files are wide tables."""
 
 
