@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from onmf import ONMF
 from onmf.backend import available_cores
 from onmf.cells import Cells, cluster
-from onmf.cells.kind import fit_cells, prepare_cells
+from onmf.cells.kind import CellKind
 from onmf.door.votes import fit_by_vote
 from onmf.text.consensus import consensus_of_views
 from onmf.text.kind import DOCUMENTS
@@ -190,8 +190,9 @@ def cells(X: csr_array, k: int, seed: int, setting: None = None, **options: Any)
     """Cluster cells with the defaults for cells, or with other options."""
     own = {name: options.pop(name) for name in ("view", "n_top_genes") if name in options}
     parameters = {"random_state": seed, **options}
-    rows = prepare_cells(X, parameters, lambda step, share: None, **own)
-    return fit_cells(rows, k, parameters, lambda share: None).model.labels_
+    kind = CellKind()
+    rows = kind.prepare(Cells(X, [""] * X.shape[0], [""] * X.shape[1]), parameters, lambda step, share: None, **own)
+    return kind.fit(rows, k, parameters, lambda share: None, None).model.labels_
 
 
 def all_genes(X: csr_array, k: int, seed: int, setting: None = None) -> Any:

@@ -7,7 +7,6 @@ iterations before the local search that :mod:`onmf.cells` gives them.
 
 import itertools
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,8 @@ def views_of(kind: str, name: str) -> Iterator[tuple[str, Any, Any]]:
         yield name, X, y
         return
     for view in NAMES:
-        (deviance,) = deviances(X, [partial(transform, view)])
-        yield f"{name}, {view}", transform(view, columns_of(X, top_genes(deviance, N_TOP_GENES))), y
+        genes = top_genes(deviances(X, [view])[view], N_TOP_GENES)
+        yield f"{name}, {view}", transform(view, columns_of(X, genes)), y
 
 
 def fitted(X: Any, k: int, init: str, max_iter: int, seed: int) -> tuple[float, float]:

@@ -241,8 +241,6 @@ def visit(browser, tmp_path):
             lambda request: None if request.url == path.as_uri() else heard.append(f"request: {request.url[:100]}"),
         )
         page.goto(path.as_uri())
-        if page.locator("[data-figure]").count():
-            page.wait_for_selector("[data-figure] .main-svg")
         return page
 
     yield open_page

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 import onmf.cells
 import onmf.cells.matrix
 from onmf.cells import Cells, OnDisk, cluster, deviant_genes, markers, read
-from onmf.cells.genes import View
+from onmf.cells.genes import transform
 from onmf.datasets import make_counts, open_h5ad
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")
@@ -212,7 +212,7 @@ class TestResults:
         out = [3, 7, 50]
         for name in ("onmf", "onmf_runner_up", "onmf_confidence", "onmf_margin", "onmf_scale"):
             assert np.flatnonzero(adata.obs[name].isna()).tolist() == out, name
-        assert "3 of 300 cells have fewer than 3 genes and are unassigned." in adata.uns["onmf"]["notes"]
+        assert "3 cells without at least 3 genes, unassigned: cell-3, cell-7, cell-50." in adata.uns["onmf"]["notes"]
         alone = annotated(csr_matrix(np.delete(X, out, axis=0)))
         cluster(alone, 4)
         assert adata.obs["onmf"].dropna().tolist() == alone.obs["onmf"].tolist()
@@ -370,5 +370,5 @@ def test_real_cells(cell_set, name, least):
     right = linear_sum_assignment(-table)[1][cells.y] == labels
     assert sure[~right].mean() < sure[right].mean()
     genes = np.flatnonzero(adata.var["onmf_gene"])
-    values = View(adata.uns["onmf"]["params"]["view"], genes).values(cells.X, np.arange(adata.n_vars))
+    values = transform(adata.uns["onmf"]["params"]["view"], csr_array(cells.X[:, genes]))
     assert np.array_equal(model.predict(values), labels)

@@ -15,15 +15,15 @@ from onmf.cells.genes import (
     DISPERSIONS,
     STEPS,
     UNIT,
-    View,
     deviance,
+    deviances,
     log_likelihood,
     logarithms,
     top_genes,
     transform,
 )
-from onmf.cells.kind import prepare_cells
-from onmf.cells.matrix import SomeRows, columns_of
+from onmf.cells.kind import CELLS
+from onmf.cells.matrix import columns_of
 from onmf.confidence import DEFAULT_GAP, Calibration, calibrate, log_chances
 from onmf.datasets import make_counts
 from onmf.divergence import NegativeBinomial
@@ -40,10 +40,15 @@ def made():
     return make_counts(400, 120, 4, length=150, random_state=0)
 
 
+def unnamed(X):
+    """Cells without names."""
+    n, p = X.shape
+    return Cells(X, list(map(str, range(n))), list(map(str, range(p))))
+
+
 def fit_counts(X, n_clusters, **options):
     """Cluster cells without names."""
-    n, p = X.shape
-    return cluster(Cells(X, list(map(str, range(n))), list(map(str, range(p)))), n_clusters, **options)
+    return cluster(unnamed(X), n_clusters, **options)
 
 
 def naive_deviance(X):
@@ -140,21 +145,18 @@ class TestDeviance:
         with pytest.raises(ValueError, match=r"n_top_genes=.* is not allowed: give a number of genes, at least 1"):
             deviant_genes(np.eye(3, dtype=int), number)
 
-    @pytest.mark.parametrize(("value", "what"), [(np.nan, r"missing \(NaN\)"), (np.inf, "infinite"), (-1, "negative")])
+    @pytest.mark.parametrize(("value", "what"), [(np.nan, r"missing"), (np.inf, "infinite"), (-1, "negative")])
     def test_no_counts(self, value, what):
         with pytest.raises(ValueError, match=f"X holds no counts: an entry is {what}.*cell 2, gene 3"):
             deviant_genes(np.array([[1, 2, 3], [4, 5, value]]), 2)
 
 
-def test_some_rows_are_read_in_parts(monkeypatch):
-    monkeypatch.setattr(onmf.cells.matrix, "ROWS", 10)
+def test_some_rows_are_read_in_parts():
     X = csr_array(np.arange(400).reshape(100, 4))
     rows = np.array([0, 3, 9, 10, 55, 56, 99])
-    some = SomeRows(X, rows)
-    assert some.shape == (7, 4)
-    for part in (slice(0, 7), slice(0, 2), slice(2, 5), slice(6, 100)):
-        assert np.array_equal(some[part].toarray(), X.toarray()[rows[part]])
-    assert deviance(some, rows=3) == pytest.approx(deviance(X[rows]))
+    keep = np.isin(np.arange(100), rows)
+    assert np.array_equal(columns_of(X, np.array([1, 3]), keep, rows=10).toarray(), X.toarray()[np.ix_(rows, [1, 3])])
+    assert deviances(X, ["counts"], keep, rows=10)["counts"] == pytest.approx(deviance(X[rows]))
 
 
 class TestViews:
@@ -175,11 +177,12 @@ class TestViews:
         expected = np.log1p(UNIT * X[X.nonzero()] / sums[X.nonzero()[0]])
         assert logarithms(stored) == pytest.approx(expected, rel=1e-12)
 
-    def test_the_genes_of_a_view(self):
-        X, columns = np.arange(12).reshape(3, 4), np.array([2, 5, 6, 9])
-        found = View("counts", np.array([5, 9])).values(csr_array(X), columns)
-        assert np.array_equal(found.toarray(), X[:, [1, 3]])
-        assert np.array_equal(View("counts", columns).values(csr_array(X), columns).toarray(), X)
+    def test_the_genes_of_a_view(self, made):
+        rows = CELLS.prepare(unnamed(made.X), {}, lambda name, share: None, n_top_genes=30)
+        assert set(rows.views["counts"]) != set(rows.views["logs"])
+        for view, genes in rows.views.items():
+            expected = transform(view, csr_array(made.X[:, rows.columns][:, np.isin(rows.columns, genes)]))
+            assert np.array_equal(rows.values(view, rows.X).toarray(), expected.toarray())
 
     def test_likelihood_by_brute_force(self):
         rng = np.random.default_rng(0)
@@ -299,7 +302,7 @@ class TestFit:
     def test_the_model_predicts_its_labels(self, made, view):
         fit = fit_counts(made.X, 6, n_top_genes=70, view=view)
         assert len(fit.genes) == 70
-        values = View(fit.view, fit.genes).values(made.X, np.arange(120))
+        values = transform(fit.view, csr_array(made.X[:, fit.genes]))
         assert np.array_equal(fit.model.predict(values), fit.model.labels_)
 
     @pytest.mark.parametrize("most", [60, 50_000])
@@ -364,16 +367,15 @@ class TestFit:
         fit = fit_counts(made.X, 4, n_top_genes=3)
         empty = int((made.X[:, fit.genes].sum(axis=1) == 0).sum())
         assert empty > 1
-        assert f"{empty} cells have no count of the chosen genes. Their cluster means nothing." in fit.notes
+        assert f"{empty} cells without a count of the chosen genes: the cluster means nothing." in fit.notes
 
     def test_keep_cells(self):
         X = coo_array(np.array([[1, 2, 0], [0, 0, 0], [5, 0, 0]])).tocsr()
-        kept = prepare_cells(X, {}, lambda name, share: None)
+        kept = CELLS.prepare(unnamed(X), {}, lambda name, share: None)
         assert kept.index.tolist() == [0, 2]
-        assert kept.depths.tolist() == [3, 0, 5]
-        assert kept.genes_per_cell.tolist() == [2, 0, 1]
+        assert kept.notes == ["1 cell without any counts, unassigned: 1."]
         with pytest.raises(ValueError, match="min_genes=3 leaves no cells: no cell has more than 2 genes"):
-            prepare_cells(X, {}, lambda name, share: None, min_genes=3)
+            CELLS.prepare(unnamed(X), {}, lambda name, share: None, min_genes=3)
 
     @pytest.mark.parametrize(
         ("k", "options", "message"),

@@ -368,7 +368,8 @@ class TestTenX:
         assert (cells.barcodes, cells.genes, cells.ids, cells.place) == (BARCODES, SYMBOLS, IDS, "hg19")
         path = tenx_v2(tmp_path / "two.h5", ("hg19", "mm10"))
         with pytest.raises(
-            ValueError, match=r"several genomes, 'hg19', 'mm10': name one .* layer='hg19' .--layer hg19"
+            ValueError,
+            match=r"several genomes. Name the layer .* layer='hg19' .--layer hg19 on .* it has 'hg19', 'mm10'",
         ):
             read(path)
         equal(read(path, layer="mm10"))
@@ -448,9 +449,7 @@ class TestTenX:
         mmwrite(folder / "matrix.mtx", counts(int))
         equal(read(folder))
         (folder / "barcodes.tsv").write_text("\n".join(BARCODES[:9]))
-        with pytest.raises(
-            ValueError, match="have 9 names of cells and 20 of genes: these files do not belong together"
-        ):
+        with pytest.raises(ValueError, match="name 9 cells and 20 genes: these files do not belong together"):
             read(folder)
 
     def test_matrix_alone(self, tmp_path):
@@ -546,7 +545,7 @@ def test_the_steps_of_scanpy_are_recognised(tmp_path):
     data = anndata.AnnData(csr_matrix(X.astype(np.float32)))
     data.layers["counts"] = data.X.copy()
     steps = [
-        (lambda data: scanpy.pp.normalize_total(data, target_sum=1e4), "sum to 10,000: the counts were normalised"),
+        (lambda data: scanpy.pp.normalize_total(data, target_sum=1e4), "cell were normalised to 10,000"),
         (lambda data: scanpy.pp.log1p(data), "normalised to 10,000 and log-transformed"),
         (lambda data: data[:, ::2].copy(), "were normalised and log-transformed"),
         (lambda data: scanpy.pp.scale(data), "an entry is negative .*, as after scaling"),
@@ -687,7 +686,7 @@ class TestTables:
 
     def test_a_missing_entry_is_named(self, tmp_path):
         (path := tmp_path / "x.csv").write_text("gene,cell1,cell2,cell3\nACTB,1,2,3\nCD8A,1,2\n")
-        with pytest.raises(ValueError, match=r"missing \(NaN\), cell 'cell3', gene 'CD8A'"):
+        with pytest.raises(ValueError, match=r"missing \(nan, cell 'cell3', gene 'CD8A'"):
             check_counts(read(path))
 
 
@@ -802,9 +801,9 @@ class TestCounts:
             check_counts(self.logarithms(counts(np.float32), function))
 
     def test_normalised(self):
-        with pytest.raises(ValueError, match="sum to 10,000: the counts were normalised"):
+        with pytest.raises(ValueError, match="cell were normalised to 10,000"):
             check_counts(self.normalised(counts()).astype(np.float32))
-        with pytest.raises(ValueError, match="sum to 1: the counts were normalised"):
+        with pytest.raises(ValueError, match="cell were normalised to 1"):
             check_counts(self.normalised(counts(), 1.0))
         wide = csr_array(np.random.default_rng(1).poisson(1.0, (40, 300)))
         with pytest.raises(ValueError, match="multiples of one number"):
@@ -820,7 +819,7 @@ class TestCounts:
         for value, message in (
             (-2.5, r"negative \(-2.5, cell 3, gene 5\)"),
             (np.nan, "missing .* cell 3, gene 5"),
-            (np.inf, "infinite, cell 3, gene 5"),
+            (np.inf, r"infinite \(inf, cell 3, gene 5\)"),
         ):
             X[2, 4] = value
             with pytest.raises(ValueError, match=message):

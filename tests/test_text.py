@@ -41,7 +41,6 @@ from onmf.io import limits
 from onmf.io.csv_file import csv_line, plain
 from onmf.io.limits import check_growth
 from onmf.report import rows_page
-from onmf.report.page import plotly_script
 from onmf.text import Text, cluster, count, files, make_vectorizer, predict, read, stop_words
 from onmf.text.decode import decode, drop_encoded, is_binary, repair, strip_headers
 from onmf.text.files import LARGEST_DOCUMENT, _open_file, decompressed
@@ -1117,7 +1116,6 @@ class TestClusters:
         ("pyarrow", lambda path: texts_of(path)),
         ("stopwordsiso", lambda path: stop_words("german")),
         ("jinja2", lambda path: rows_page(cluster(["tea"], 1))),
-        ("plotly.offline", lambda path: plotly_script.__wrapped__()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

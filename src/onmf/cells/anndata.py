@@ -1,15 +1,13 @@
 """AnnData objects: where their counts are, and where results are written."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 
 from onmf.door.write import write_table
 from onmf.io.isolate import Isolated
@@ -19,11 +17,15 @@ from .counts import check_counts, whole_layers_of
 from .files import Cells, notes_if_transposed
 from .matrix import as_csr, canonical
 
-if TYPE_CHECKING:
-    from .genes import Markers
-    from .kind import CellClusters
-
 MARKERS = 25  # marker genes of each cluster in the table
+DIGITS = {
+    "effect": ".4g",
+    "share_inside": ".4f",
+    "share_outside": ".4f",
+    "log2_fold_change": ".4g",
+    "p_adjusted": ".3g",
+}
+"""Columns of the table of markers, and how they are rounded."""
 
 
 def cells_of(adata: Any, layer: str | None) -> Cells:
@@ -54,9 +56,7 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
     return Cells(X, names, genes, place=place, notes=[*notes, *notes_if_transposed(names, genes)])
 
 
-def write_results(
-    adata: Any, result: CellClusters, key: str, *, layer: str | None, parameters: Mapping[str, Any]
-) -> None:
+def write_results(adata: Any, result: Any, key: str, *, layer: str | None, parameters: Mapping[str, Any]) -> None:
     """Write clusters, how sure they are, genes and markers into an AnnData object. See :func:`onmf.cells.cluster`."""
     import pandas as pd
 
@@ -99,15 +99,15 @@ def write_results(
 
 
 def scanpy_markers(
-    found: Markers, gene_names: Sequence[str], groups: Sequence[str], groupby: str, layer: str | None
+    found: Any, gene_names: Sequence[str], groups: Sequence[str], groupby: str, layer: str | None
 ) -> dict[str, Any]:
     """Markers in the form of ``scanpy.tl.rank_genes_groups``: arrays with a field for each group."""
     tables = {
-        "names": (np.asarray(gene_names, dtype=object)[found.genes], object),
-        "scores": (found.scores, np.float32),
-        "logfoldchanges": (found.log_fold_changes, np.float32),
-        "pvals": (found.p_values, np.float64),
-        "pvals_adj": (found.adjusted, np.float64),
+        "names": np.asarray(gene_names, dtype=object)[found.genes],
+        "scores": found.scores.astype(np.float32),
+        "logfoldchanges": found.log_fold_changes.astype(np.float32),
+        "pvals": found.p_values,
+        "pvals_adj": found.adjusted,
     }
     parameters = {
         "groupby": groupby,
@@ -118,40 +118,30 @@ def scanpy_markers(
         "corr_method": "benjamini-hochberg",
     }
     return {"params": parameters} | {
-        name: np.rec.fromarrays(list(values), dtype=[(group, dtype) for group in groups])
-        for name, (values, dtype) in tables.items()
+        name: np.rec.fromarrays(list(values), dtype=[(group, values.dtype) for group in groups])
+        for name, values in tables.items()
     }
 
 
-def write_markers(clusters: CellClusters, path: Path) -> None:
+def write_markers(clusters: Any, path: Path) -> None:
     """Write a row for each cluster and marker gene, the best first."""
-    found, k = clusters.markers, clusters.n_clusters
-    shown = min(MARKERS, found.genes.shape[1])
-
-    def digits(values: Any, format: str) -> list[float]:
-        return [float(f"{value:{format}}") for value in values[:, :shown].ravel()]
-
-    columns: dict[str, Sequence[Any]] = {
-        "cluster": np.repeat(np.arange(k), shown).tolist(),
+    found = clusters.markers.columns(clusters.table.symbols_or_genes, MARKERS)
+    shown = len(found["gene"]) // clusters.n_clusters
+    columns = {
+        "cluster": [number for number in range(clusters.n_clusters) for _ in range(shown)],
         "name": [name for name in clusters.names for _ in range(shown)],
-        "rank": list(range(1, shown + 1)) * k,
-        "gene": [clusters.table.symbols_or_genes[j] for j in found.genes[:, :shown].ravel()],
-        "effect": digits(found.scores, ".4g"),
-        "share_inside": digits(found.share_inside, ".4f"),
-        "share_outside": digits(found.share_outside, ".4f"),
-        "log2_fold_change": digits(found.log_fold_changes, ".4g"),
-        "p_adjusted": digits(found.adjusted, ".3g"),
+        "rank": list(range(1, shown + 1)) * clusters.n_clusters,
+        "gene": found["gene"].tolist(),
     }
-    write_table(path, [columns])
+    write_table(path, [columns | {name: [float(f"{x:{form}}") for x in found[name]] for name, form in DIGITS.items()}])
 
 
-def write_h5ad(clusters: CellClusters, path: Path) -> None:
+def write_h5ad(clusters: Any, path: Path) -> None:
     """Write the input with the results. An AnnData file is copied with all it holds; others are written anew."""
     import h5py
     from anndata import AnnData
     from anndata.io import sparse_dataset, write_elem
     from pandas import DataFrame
-    from scipy.sparse import csr_matrix
 
     cells = clusters.table
     n, p = cells.X.shape
@@ -174,13 +164,10 @@ def write_h5ad(clusters: CellClusters, path: Path) -> None:
         adata.obs["label"] = [name or "" for name in cells.classes]
     if cells.symbols or cells.ids:
         adata.var["symbol" if cells.symbols else "id"] = cells.symbols or cells.ids
-    in_memory = hasattr(cells.X, "indptr")
-    adata.X = csr_matrix(cells.X if in_memory else (n, p))
     adata.write_h5ad(path, compression="gzip")
-    if not in_memory:  # counts that are larger than memory are added in batches
-        options = {"compression": "gzip", "chunks": (1 << 16,), "indptr_dtype": np.int64}
-        with h5py.File(path, "r+") as file:
-            write_elem(file, "X", csr_matrix((0, p), dtype=cells.X.dtype), dataset_kwargs=options)
-            stored = sparse_dataset(file["X"])
-            for batch in as_csr(cells.X):
-                stored.append(batch)
+    options = {"compression": "gzip", "chunks": (1 << 16,), "indptr_dtype": np.int64}
+    with h5py.File(path, "r+") as file:  # in batches: the counts may be larger than memory
+        write_elem(file, "X", csr_matrix((0, p), dtype=cells.X.dtype), dataset_kwargs=options)
+        stored = sparse_dataset(file["X"])
+        for batch in as_csr(cells.X):
+            stored.append(batch)

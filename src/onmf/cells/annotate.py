@@ -22,9 +22,9 @@ def add_results(source: str, results: str, target: str, n: int, p: int) -> bool:
         for name in groups:
             if name in file and not isinstance(file.get(name, getlink=True), h5py.HardLink):
                 raise ValueError(f"{name} is a link, and may lead to another file: replace it with a copy.")
-        for name in ("obs", "var"):
-            if name not in file or not hasattr(file[name], "keys") or "_index" not in file[name].attrs:
-                return False
+        tables = [file[name] for name in ("obs", "var") if name in file]
+        if len(tables) < 2 or not all(hasattr(table, "keys") and "_index" in table.attrs for table in tables):
+            return False
         if _length(file["obs"]) != n:
             raise ValueError(f"its obs has {_length(file['obs'])} rows, but its counts have {n}.")
         for name in groups if _length(file["var"]) == p else groups[:3]:

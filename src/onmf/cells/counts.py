@@ -18,8 +18,9 @@ POWERS: dict[str, Callable[[Any], Any]] = {
     "natural logarithm": np.expm1,
     "logarithm to base 2": lambda x: np.exp2(x) - 1,
     "logarithm to base 10": lambda x: np.power(10.0, x) - 1,
+    "": lambda x: x,
 }
-"""Logarithms of one plus a count, and how they are undone."""
+"""Logarithms of one plus a count, and how they are undone; last, no logarithm."""
 
 
 def check_counts(
@@ -120,20 +121,17 @@ class CountCheck:
             return
         low, high = data.min(), data.max()
         if not (np.isfinite(low) and np.isfinite(high)):
-            entry = int(np.argmin(np.isfinite(data)))
-            kind = "missing (NaN)" if np.isnan(data[entry]) else "infinite"
-            raise self._error(f"an entry is {kind}, {self._where(X, entry)}.")
+            entry = np.argmin(np.isfinite(data))
+            kind = "missing" if np.isnan(data[entry]) else "infinite"
+            raise self._error(f"an entry is {kind} ({self._entry(X, entry)}).")
         if low < 0:
-            entry = int(np.argmin(data))
-            value = f"{data[entry]:.6g}, {self._where(X, entry)}"
-            raise self._error(f"an entry is negative ({value}), as after scaling or batch correction.")
+            found = self._entry(X, np.argmin(data))
+            raise self._error(f"an entry is negative ({found}), as after scaling or batch correction.")
         self.largest = max(self.largest, float(high))
         if not are_whole(data):
-            entry = int(np.argmax(data != np.floor(data)))
-            self.example = self.example or f"{data[entry]:.6g}, {self._where(X, entry)}"
+            self.example = self.example or self._entry(X, np.argmax(data != np.floor(data)))
             missing = SAMPLE - sum(part.shape[0] for part in self.sample)
-            if missing > 0:
-                self.sample.append(X[:missing].astype(np.float64))
+            self.sample.append(X[: max(0, missing)].astype(np.float64))
 
     def finish(self) -> list[str]:
         """Judge what was seen. → notes; a ValueError if it cannot be counts"""
@@ -145,13 +143,13 @@ class CountCheck:
             raise self._error(f"some entries are not whole ({self.example}), and {finding}.")
         return [f"Some counts are not whole ({self.example}): they are taken as estimates of counts."]
 
-    def _where(self, X: csr_array, entry: int) -> str:
-        """Cell and gene of an entry of the last batch."""
-        row, column = int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
-        row += self.seen - X.shape[0]
+    def _entry(self, X: csr_array, entry: Any) -> str:
+        """An entry of the last batch, with its cell and gene."""
+        row = self.seen - X.shape[0] + int(np.searchsorted(X.indptr, entry, side="right")) - 1
+        column = int(X.indices[entry])
         cell = row + 1 if self.barcodes is None else repr(self.barcodes[row])
         gene = column + 1 if self.genes is None else repr(self.genes[column])
-        return f"cell {cell}, gene {gene}"
+        return f"{X.data[entry]:.6g}, cell {cell}, gene {gene}"
 
     def _error(self, finding: str) -> ValueError:
         """The refusal, with the places that hold whole numbers and how the first of them is asked for."""
@@ -160,28 +158,26 @@ class CountCheck:
         if names:
             *first, last = [name if name in ("X", "raw") else f"the layer {name!r}" for name in names[:5]]
             places = f"{', '.join(first)} and {last}" if first else last
-            how = {"X": "layer=None", "raw": "adata.raw.to_adata()"}.get(names[0], f"layer={names[0]!r}")
-            how = setting("layer", names[0]) if self.in_file else how
+            of_object = {"X": "layer=None", "raw": "adata.raw.to_adata()"}.get(names[0], f"layer={names[0]!r}")
+            how = setting("layer", names[0]) if self.in_file else of_object
             remedy = f"Whole numbers are in {places}: use {'one of these, such as ' if first else ''}{how}."
         return ValueError(f"{self.place} holds no counts: {finding} {remedy}")
 
 
 def _describe(X: csr_array, largest: float) -> str:
     """Say what entries that are not whole look like, with the largest of all; empty if they may be estimates."""
-    if largest <= LOGARITHMS:
-        for name, power in POWERS.items():
-            counts = csr_array((power(X.data), X.indices, X.indptr), shape=X.shape)
-            small = counts.data[counts.data < 1000]  # larger ones are not exact enough to tell
-            if small.size and np.mean(np.abs(small - np.rint(small)) < 0.01) > 0.999:
-                return f"each is the {name} of one plus a whole number: the counts were log-transformed"
-            if total := _equal_sums(counts):
-                return f"the entries of each cell were normalised to {total:,.6g} and log-transformed ({name})"
-            if _multiples(counts):
-                return f"the entries of each cell were normalised and log-transformed ({name})"
-    if total := _equal_sums(X):
-        return f"the entries of each cell sum to {total:,.6g}: the counts were normalised"
-    if _multiples(X):
-        return "the entries of each cell are multiples of one number: the counts were normalised"
+    for name, power in POWERS.items():
+        if name and largest > LOGARITHMS:
+            continue
+        counts = csr_array((power(X.data), X.indices, X.indptr), shape=X.shape)
+        small = counts.data[counts.data < 1000]  # larger ones are not exact enough to tell
+        if name and small.size and np.mean(np.abs(small - np.rint(small)) < 0.01) > 0.999:
+            return f"each is the {name} of one plus a whole number: the counts were log-transformed"
+        after = f" and log-transformed ({name})" if name else ""
+        if total := _equal_sums(counts):
+            return f"the entries of each cell were normalised to {total:,.6g}{after}"
+        if _multiples(counts):
+            return f"the entries of each cell are multiples of one number: they were normalised{after}"
     if largest <= LOGARITHMS and np.mean(X.data == np.floor(X.data)) < 0.5:
         return f"the largest is {largest:.4g}: they look like logarithms of normalised counts"
     return ""

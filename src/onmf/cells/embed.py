@@ -14,17 +14,17 @@ from scipy.sparse import csr_array, issparse
 from threadpoolctl import threadpool_limits
 
 from onmf.backend.threads import available_cores
-from onmf.data.validate import check_structure
 from onmf.divergence import Array, FloatArray, divide
+from onmf.door.kind import take_rows
+from onmf.naming import so_many
 from onmf.plot import FEW, Progress, first_two, tsne
+
+from .matrix import canonical
 
 OVERDISPERSION = 100.0  # θ of the residuals: counts that are nearly Poisson, as molecules counted one by one are
 COMPONENTS = 50  # principal components from which the map is made
-MOST_GENES = 3000
-"""Genes of which a covariance matrix is made. If there are more, those with the most variable residuals are used."""
-
-MOST_CELLS = 100_000  # Cells on a map. More cannot be told apart on a screen.
-
+MOST_GENES = 3000  # genes of which a covariance matrix is made, those with the most variable residuals
+MOST_CELLS = 100_000  # cells on a map; more cannot be told apart on a screen
 BLOCK = 1 << 22  # residuals to compute at a time
 
 
@@ -64,9 +64,7 @@ def map_of_cells(
     'the first two principal components of the Pearson residuals of 3 genes'
     """
     report = progress or (lambda name, share: None)
-    counts = X if issparse(X) else np.asarray(X)
-    check_structure(counts)
-    counts = csr_array(counts)
+    counts = canonical(X if issparse(X) else np.asarray(X))
     if counts.data.size and not (np.isfinite(counts.data).all() and counts.data.min() >= 0):
         raise ValueError("X has negative, infinite or missing values: a map of cells is made from counts.")
     n = counts.shape[0]
@@ -74,11 +72,12 @@ def map_of_cells(
     if len(rows) > MOST_CELLS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_CELLS, replace=False))
     embedding, cores = np.full((n, 2), np.nan), n_threads or available_cores()
-    drawn = counts if len(rows) == n else counts[rows]
+    drawn = take_rows(counts, rows)
     with threadpool_limits(cores):
-        genes = variable_genes(drawn, report) if drawn.shape[1] > MOST_GENES else np.arange(drawn.shape[1])
-        components = residual_components(drawn[:, genes] if len(genes) < drawn.shape[1] else drawn, report)
-    source = f"Pearson residuals of {len(genes):,} gene{'s' if len(genes) != 1 else ''}"
+        if drawn.shape[1] > MOST_GENES:
+            drawn = drawn[:, variable_genes(drawn, report)]
+        components = residual_components(drawn, report)
+    source = f"Pearson residuals of {so_many(drawn.shape[1], 'gene')}"
     if len(rows) < FEW:
         embedding[rows] = first_two(components)
         return embedding, f"the first two principal components of the {source}"
@@ -102,8 +101,7 @@ def residual_components(X: csr_array, report: Progress, components: int = COMPON
     centre = total / max(n, 1)
     covariance -= n * np.outer(centre, centre)
     kept = min(components, p, n)
-    _, vectors = eigh(covariance, subset_by_index=(p - kept, p - 1))
-    vectors = vectors[:, ::-1]
+    vectors = eigh(covariance, subset_by_index=(p - kept, p - 1))[1][:, ::-1]
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
     out = np.empty((n, kept))
     for start, residuals in _residuals(X):
@@ -120,8 +118,7 @@ def variable_genes(X: csr_array, report: Progress) -> Array:
         total += residuals.sum(axis=0, dtype=np.float64)
         squares += np.einsum("ij,ij->j", residuals, residuals, dtype=np.float64)
         report("choosing genes for the map", start / n)
-    variance = squares - total**2 / max(n, 1)
-    return np.sort(np.argsort(-variance, kind="stable")[:MOST_GENES])
+    return np.sort(np.argsort(total**2 / max(n, 1) - squares, kind="stable")[:MOST_GENES])
 
 
 def _residuals(X: csr_array) -> Iterator[tuple[int, Array]]:
@@ -129,8 +126,7 @@ def _residuals(X: csr_array) -> Iterator[tuple[int, Array]]:
     n, p = X.shape
     sums = X.sum(axis=1, dtype=np.float64)
     shares = divide(X.sum(axis=0, dtype=np.float64), np.asarray(sums.sum())).astype(np.float32)
-    limit = np.float32(np.sqrt(n))
-    step = max(1, BLOCK // max(p, 1))
+    limit, step = np.float32(np.sqrt(n)), max(1, BLOCK // max(p, 1))
     for start in range(0, n, step):
         expected = sums[start : start + step, None].astype(np.float32) * shares
         block = X[start : start + step].astype(np.float32).toarray()

@@ -5,9 +5,10 @@ import io
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -24,57 +25,44 @@ from .matrix import BLOCK, are_whole, canonical, load, tidy
 
 CELLS, GENES = "cells-in-rows", "genes-in-rows"  # the two orientations of a table
 STABLE_ID = re.compile(r"(ENS[A-Z]{0,6}G\d{6,}|FBgn\d{6,}|WBGene\d{6,})(\.\d+)?")  # Ensembl, FlyBase and WormBase
+# Symbols of genes. Most have letters followed by a number.
 SYMBOL = re.compile(
     r"(MT-|mt-|RP[SL]\d|Rp[sl]\d|HLA-|LINC\d|ERCC-|Gm\d)\S*|[A-Z]{2,}[A-Z0-9.-]*\d[A-Z0-9.-]*|[A-Z][a-z]{1,5}\d{1,3}[a-z]?"
     r"|ACTB|Actb|GAPDH|Gapdh|XIST|Xist|EPCAM|Epcam|VIM|Vim|KIT|ALB|Alb|INS|Ins|GNLY|NKG7|LYZ|LYZ\d|FTH1|FTL|TMSB4X"
 )
-"""Symbols of genes. Most have letters followed by a number."""
-
+# Barcodes, accessions of sequencing runs, and wells of plates
 CELL = re.compile(r"(.*[_.:-])?[ACGTN]{8,}([_.:-].*)?|(GSM|SRR|ERR|DRR|SRS|SRX)\d{4,}.*|[A-P](0?[1-9]|1\d|2[0-4])")
-"""Barcodes, accessions of sequencing runs, and wells of plates."""
-
 CELL_WORD = re.compile(r"cell|barcode|sample|well|plate|spot|nucle", re.IGNORECASE)  # in names of cells
 GENE_WORD = re.compile(r"gene|symbol|feature|ensembl|transcript|hgnc|mgi|geo", re.IGNORECASE)  # in names of columns
 SAMPLE = 500  # number of names that are looked at
 DIFFERENCE = 0.2  # difference between the names of rows and of columns that is enough to tell which are genes
 USUAL = 20_000  # usual number of genes of a genome
-OF_R = "is a file of R: write the counts with Matrix::writeMM, or as h5ad, in R"
-
 OTHERS = {
-    HDF5: "is an HDF5 file that is compressed with gzip: decompress it",
-    b"BZh": "is compressed with bzip2: decompress it, or use gzip",
-    b"\xfd7zXZ": "is compressed with xz: decompress it, or use gzip",
-    b"\x28\xb5\x2f\xfd": "is compressed with zstd: decompress it, or use gzip",
-    b"PAR1": "is a Parquet file: save it as a csv, h5ad or npz file",
-    b"RDX": OF_R,
-    b"RDA": OF_R,
-    b"X\n\0\0": OF_R,
-    b"MATLAB": "is a MATLAB file: save the counts as an h5ad, Matrix Market or npz file",
-    b"SQLite": "is a database: save the counts as an h5ad, Matrix Market or npz file",
+    (HDF5,): "is an HDF5 file that is compressed with gzip: decompress it",
+    (b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"): "is compressed with bzip2, xz or zstd: decompress it, or use gzip",
+    (b"PAR1",): "is a Parquet file: save it as a csv, h5ad or npz file",
+    (b"RDX", b"RDA", b"X\n\0\0"): "is a file of R: write the counts with Matrix::writeMM, or as h5ad, in R",
+    (b"MATLAB", b"SQLite"): "is a MATLAB file or a database: save the counts as an h5ad, Matrix Market or npz file",
 }
 """Formats that are not read, by their first bytes, and what to do."""
 
 KNOWN = ".h5ad, .zarr, 10x Genomics .h5, a folder with matrix.mtx, .loom, .mtx, .npz, .csv or .tsv"
-
+# Columns of genes in which the field's tools write symbols
 SYMBOLS = (
     *("gene_symbols", "gene_symbol", "feature_name", "gene_name", "gene_names", "gene_short_name", "GeneSymbol"),
     *("symbol", "Symbol", "SYMBOL", "hgnc_symbol", "external_gene_name"),
 )
-"""Columns of genes in which the field's tools write symbols."""
-
+# Attributes of a loom file in which names of genes, names of cells and identifiers of genes are looked for
 LOOM_GENES = ("Gene", "var_names", "gene_names", "GeneName", "gene_name", "Name", "gene", "Accession", "gene_ids")
 LOOM_CELLS = ("CellID", "obs_names", "cell_names", "barcode", "barcodes", "Barcode", "cell_id", "CellId", "Cell")
 LOOM_IDS = ("Accession", "gene_ids", "EnsemblID", "ensembl_id")
-"""Attributes of a loom file in which names of genes, names of cells and identifiers of genes are looked for."""
-
 KEPT = "Gene Expression"  # the type of features that are genes
 MATRIX = "matrix.mtx"  # name of the matrix in a folder; a prefix and .gz are allowed
 FILTERED = ("filtered_feature_bc_matrix.h5", "filtered_feature_bc_matrix")  # the counts that Cell Ranger writes
-BESIDE = {
+BESIDE = {  # names of the files beside a matrix
     "barcodes": ("barcodes.tsv", "barcodes.txt", "cells.tsv", "cells.txt"),
     "features": ("features.tsv", "genes.tsv", "genes.txt", "features.txt"),
 }
-"""Names of the files beside a matrix."""
 
 
 @dataclass
@@ -184,8 +172,7 @@ def read(
         raise ValueError(error.args[0]) from error
     barcodes, genes, notes = names_of(draft, path, "cell", "gene")
     cells = Cells(draft.X, barcodes, genes, source=str(path), place=draft.place, notes=notes)
-    for name, noun in (("symbols", "symbols"), ("ids", "identifiers")):
-        values = getattr(draft, name)
+    for name, noun, values in (("symbols", "symbols", draft.symbols), ("ids", "identifiers", draft.ids)):
         if values is not None:
             if len(values) != len(genes):
                 raise ValueError(f"{path} has {len(values):,} {noun} of genes for {len(genes):,}: it is damaged.")
@@ -227,7 +214,7 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
     if path.is_dir():
         found, notes = _find_counts(path)
         draft = _read_any(found, layer, labels, orientation)
-        draft.notes = [*notes, *draft.notes]
+        draft.notes[:0] = notes
         return draft
     if layer is not None:
         raise ValueError(f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")
@@ -238,22 +225,19 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
         draft = CellDraft(**vars(read_npz(path, labels)))
         draft.X = tidy(draft.X.T if orientation == GENES else draft.X)
         if orientation is None and draft.rows is None and draft.features is None:
-            draft.notes.append(_assumed(CELLS))
+            draft.notes.append(_assumed(CELLS, "The file does not say what its rows are: cells in rows are assumed."))
         return draft
-    for magic, sentence in OTHERS.items():
-        if head.startswith(magic):
-            raise ValueError(f"{path} {sentence}.")
-    if b"\0" in head or head.startswith(b"PK"):
-        raise ValueError(f"{path} has an unknown format: expected {KNOWN}.")
+    unknown = f"has an unknown format: expected {KNOWN}" if b"\0" in head or head.startswith(b"PK") else ""
+    if refusal := next((sentence for magic, sentence in OTHERS.items() if head.startswith(magic)), unknown):
+        raise ValueError(f"{path} {refusal}.")
     return _read_table(path, labels, orientation)
 
 
 def _store(path: Path) -> Store | None:
     """The file as an HDF5 file or Zarr store; None if it is neither."""
-    if any((path / name).exists() for name in (".zgroup", "zarr.json", ".zmetadata")):
-        return open_store("zarr", path)
     if path.is_dir():
-        return None
+        marks = (".zgroup", "zarr.json", ".zmetadata")
+        return open_store("zarr", path) if any((path / name).exists() for name in marks) else None
     with path.open("rb") as file:
         return open_store("hdf5", path) if file.read(len(HDF5)) == HDF5 else None
 
@@ -275,20 +259,16 @@ def _read_store(store: Store, layer: str | None, label: str | None) -> CellDraft
             f"{store.path} is neither an AnnData file, nor a loom file, nor one of 10x Genomics: it holds "
             f"{listed(about['members'])}."
         )
-    if layer is None and form == "10x" and len(places) > 1:
-        raise ValueError(
-            f"{store.path} has the counts of several genomes, {listed(list(places))}: name one of them as the layer, "
-            f"such as {setting('layer', next(iter(places)))}."
-        )
-    default = {"anndata": "X", "loom": "matrix"}.get(form) or next(iter(places))
-    if layer is None and default not in places:
+    several = form == "10x" and len(places) > 1
+    name = layer or {"anndata": "X", "loom": "matrix"}.get(form) or next(iter(places))
+    if layer is None and (several or name not in places):
         how = f", such as {setting('layer', next(iter(places)))}" if places else ""
         raise ValueError(
-            f"{store.path} has no {default}. Name the layer that holds the counts{how}: it has {listed(list(places))}."
+            f"{store.path} has {'the counts of several genomes' if several else f'no {name}'}. Name the layer that "
+            f"holds the counts{how}: it has {listed(list(places))}."
         )
-    if layer is not None and layer not in places and layer not in places.values():
-        raise ValueError(f"{store.path} has no layer {layer!r}: it has {listed(list(places))}.")
-    name = layer or default
+    if name not in places and name not in places.values():
+        raise ValueError(f"{store.path} has no layer {name!r}: it has {listed(list(places))}.")
     read = {"anndata": _read_anndata, "loom": _read_loom, "10x": _read_tenx}[form]
     return read(store, places.get(name, name), label)
 
@@ -329,34 +309,38 @@ def _read_tenx(store: Store, group: str, label: str | None) -> CellDraft:
     parts = _columns(store, group, barcodes=["barcodes"], names=["gene_names"], ids=["genes"])  # as in version 2
     if "features" in parts["columns"]:
         parts |= _columns(store, f"{group}/features", names=["name"], ids=["id"], types=["feature_type"])
-    keep, notes = _genes_only(parts.get("types"), str(store.path))
     stored = open_matrix(store, group, transposed=True)
-    if keep is not None and len(parts["types"]) != stored.shape[1]:
-        raise ValueError(f"{store.path} has {stored.shape[1]:,} genes, but {len(parts['types']):,} types of features.")
-    return _tenx_draft(load(stored, keep), parts["barcodes"], parts["names"], parts["ids"], keep, notes, group)
-
-
-def _genes_only(types: Names | None, source: str) -> tuple[Any, list[str]]:
-    """Find the features that are genes. → their numbers (None: all of them), notes"""
-    others = Counter(name or "no type" for name in types or [] if name != KEPT)
-    if types is None or not others:
-        return None, []
-    if len(types) == others.total():
-        raise ValueError(f"{source} has no features of type {KEPT!r}: it has {listed(list(others))}.")
-    left_out = ", ".join(f"{number:,} of type {name!r}" for name, number in others.most_common(10))
-    note = f"Only features of type {KEPT!r} are kept; left out: {left_out}."
-    return np.flatnonzero([name == KEPT for name in types]), [note]
+    types = parts.get("types")
+    if types is not None and len(types) != stored.shape[1]:
+        raise ValueError(f"{store.path} has {stored.shape[1]:,} genes, but {len(types):,} types of features.")
+    return _tenx_draft(store.path, group, partial(load, stored), parts["barcodes"], parts["names"], parts["ids"], types)
 
 
 def _tenx_draft(
-    X: Any, barcodes: Names | None, names: Names | None, ids: Names | None, keep: Any, notes: list[str], place: str
+    path: Path,
+    place: str,
+    columns: Callable[[Any], Any],
+    barcodes: Names | None,
+    names: Names | None,
+    ids: Names | None,
+    types: Names | None,
 ) -> CellDraft:
-    """Put a draft together. As in the field's tools, genes are named by their symbols."""
-    if keep is not None:
+    """Put a draft together from the features that are genes. As in the field's tools, they are named by their symbols.
+
+    ``columns`` gives columns of the counts, and all of them for None.
+    """
+    keep: Any = None
+    notes = []
+    if others := Counter(name or "no type" for name in types or [] if name != KEPT):
+        keep = np.flatnonzero([name == KEPT for name in types or []])
         names, ids = (None if some is None else [some[j] for j in keep] for some in (names, ids))
-    if names is None:
-        names, ids = ids, None
-    return CellDraft(X, barcodes, names, place, ids=None if ids == names else ids, notes=notes)
+        if not len(keep):
+            raise ValueError(f"{path} has no features of type {KEPT!r}: it has {listed(list(others))}.")
+        left_out = ", ".join(f"{number:,} of type {name!r}" for name, number in others.most_common(10))
+        notes.append(f"Only features of type {KEPT!r} are kept; left out: {left_out}.")
+    if names is None or names == ids:
+        names, ids = names or ids, None
+    return CellDraft(columns(keep), barcodes, names, place, ids=ids, notes=notes)
 
 
 def _find_counts(folder: Path) -> tuple[Path, list[str]]:
@@ -366,15 +350,14 @@ def _find_counts(folder: Path) -> tuple[Path, list[str]]:
             found = place if place.is_file() else _find_counts(place)[0]
             name = found.relative_to(folder).as_posix()
             return found, [f"The counts are those of {name}: the droplets that Cell Ranger takes for cells."]
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
-    matrices = [name for name in names if name.removesuffix(".gz").endswith(MATRIX)]
-    if len(matrices) > 1:  # the same matrix, compressed and not
-        matrices = [name for name in matrices if not name.endswith(".gz") or name.removesuffix(".gz") not in matrices]
+    names = sorted(path.name for path in folder.iterdir())
+    matrices = [name for name in names if name.endswith((MATRIX, f"{MATRIX}.gz")) and (folder / name).is_file()]
+    # The same matrix may lie there compressed and not.
+    matrices = [name for name in matrices if not name.endswith(".gz") or name.removesuffix(".gz") not in matrices]
     if not matrices:
-        inside = listed(sorted(path.name for path in folder.iterdir()), 8)
         raise ValueError(
             f"{folder} is a folder without {MATRIX} or {MATRIX}.gz, and without {' or '.join(FILTERED)} of Cell "
-            f"Ranger; it holds {inside}. Name the file with the counts."
+            f"Ranger; it holds {listed(names, 8)}. Name the file with the counts."
         )
     if len(matrices) > 1:
         raise ValueError(f"{folder} holds several matrices, {listed(matrices)}: name one of them.")
@@ -397,20 +380,19 @@ def _read_market(path: Path, orientation: str | None) -> CellDraft:
     }
     kind = orientation or (GENES if fits[GENES] or not fits[CELLS] else CELLS)
     if not fits[kind]:
-        beside = ((n, "names of cells"), (p, "names of genes" if n is None else "of genes"))
-        found = " and ".join(f"{number} {noun}" for number, noun in beside if number is not None)
         raise ValueError(
-            f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but the files beside it have {found}: these "
-            "files do not belong together."
+            f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but the files beside it name {n or 'no'} cells "
+            f"and {p or 'no'} genes: these files do not belong together."
         )
     X = X if kind == CELLS else tidy(X.T)
     rows = None if barcodes is None else [row[0] for row in barcodes]
     width = min((len(row) for row in features or []), default=0)
     ids, names, types = ([row[j] for row in features or []] if j < width else None for j in range(3))
-    keep, notes = _genes_only(types, str(path))
+    draft = _tenx_draft(path, "the matrix", lambda keep: X if keep is None else X[:, keep], rows, names, ids, types)
     if orientation is None and all(fits.values()):
-        notes = [_assumed(GENES, ", as 10x Genomics writes them"), *notes]
-    return _tenx_draft(X if keep is None else X[:, keep], rows, names, ids, keep, notes, "the matrix")
+        sentence = "The file does not say what its rows are: genes in rows are assumed, as 10x Genomics writes them."
+        draft.notes.insert(0, _assumed(GENES, sentence))
+    return draft
 
 
 def _names_beside(path: Path, prefix: str, what: str) -> list[list[str]] | None:
@@ -465,24 +447,16 @@ def _stable_ids(names: Sequence[str | None]) -> bool:
 def _guess_orientation(rows: Names, columns: Names, corner: str) -> tuple[str, str]:
     """Guess what the rows of a table are, by all names and by that of the column of names. → orientation, note"""
     difference = _gene_share(rows) - _gene_share(columns)
+    n, p = (abs(log(max(len(names), 1) / USUAL)) for names in (rows, columns))
+    genes, reason = n < p, "by their number only"
     if abs(difference) > DIFFERENCE:
-        kind, reason = (GENES if difference > 0 else CELLS), "by their names"
+        genes, reason = difference > 0, "by their names"
     elif GENE_WORD.search(corner) or CELL_WORD.search(corner):
-        kind = GENES if GENE_WORD.search(corner) else CELLS
-        reason = f"because the first column is called {corner[:60]!r}"
-    else:
-        n, p = (abs(log(max(len(names), 1) / USUAL)) for names in (rows, columns))
-        kind, reason = (GENES if n < p else CELLS), "by their number only"
-    in_rows, in_columns = ("genes", "cells") if kind == GENES else ("cells", "genes")
-    return kind, (
-        f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as {in_columns}, "
-        f"{reason}. {_if_wrong(kind)}"
-    )
-
-
-def _assumed(kind: str, reason: str = "") -> str:
-    """A note about an orientation that a file does not say."""
-    return f"The file does not say what its rows are: {kind.replace('-', ' ')} are assumed{reason}. {_if_wrong(kind)}"
+        genes, reason = bool(GENE_WORD.search(corner)), f"because the first column is called {corner[:60]!r}"
+    kind = GENES if genes else CELLS
+    in_rows, in_columns = ("genes", "cells") if genes else ("cells", "genes")
+    taken = f"The {len(rows):,} rows of the table are taken as {in_rows} and its {len(columns):,} columns as "
+    return kind, _assumed(kind, f"{taken}{in_columns}, {reason}.")
 
 
 def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[str]:
@@ -498,11 +472,11 @@ def notes_if_transposed(barcodes: Sequence[str], genes: Sequence[str]) -> list[s
 def _gene_share(names: Names) -> float:
     """Share of names that look like genes, minus the share that look like cells: from -1 to 1."""
     some = [name or "" for name in names[:: max(1, len(names) // SAMPLE)]]
-    cells = [bool(CELL.fullmatch(name) or CELL_WORD.search(name)) for name in some]
-    genes = [bool(STABLE_ID.fullmatch(name) or SYMBOL.fullmatch(name)) for name in some]
-    score = sum(-1 if cell else gene for cell, gene in zip(cells, genes, strict=True))
-    return score / max(1, len(some))
+    cells = {name for name in some if CELL.fullmatch(name) or CELL_WORD.search(name)}
+    genes = {name for name in some if STABLE_ID.fullmatch(name) or SYMBOL.fullmatch(name)} - cells
+    return sum((name in genes) - (name in cells) for name in some) / max(1, len(some))
 
 
-def _if_wrong(kind: str) -> str:
-    return f"If this is wrong, set {setting('orientation', CELLS if kind == GENES else GENES)}."
+def _assumed(orientation: str, sentence: str) -> str:
+    """A note about an orientation that was guessed, with what to do if it is wrong."""
+    return f"{sentence} If this is wrong, set {setting('orientation', CELLS if orientation == GENES else GENES)}."

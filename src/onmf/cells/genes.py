@@ -4,9 +4,8 @@ Genes are chosen by the deviance of their counts from a constant share of the co
 those that the cells of a cluster have more of than other cells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def deviant_genes(
     >>> deviant_genes(np.array([[5, 9, 0], [5, 0, 9], [5, 9, 1]]), 2)
     array([1, 2])
     """
-    check_number("n_top_genes", n_top_genes, "genes")
+    check_numbers(n_top_genes=n_top_genes)
     annotated = hasattr(adata, "obs") and hasattr(adata, "var")
     if annotated:
         X = cells_of(adata, layer).X
@@ -86,10 +85,11 @@ def deviant_genes(
     return None
 
 
-def check_number(name: str, value: Any, what: str) -> None:
-    """Refuse a parameter that is not a number of things, at least 1."""
-    if not is_integer(value) or value < 1:
-        raise ValueError(f"{name}={value!r} is not allowed: give a number of {what}, at least 1.")
+def check_numbers(**parameters: Any) -> None:
+    """Refuse parameters that are not numbers of things, at least 1. The things are the last word of their name."""
+    for name, value in parameters.items():
+        if not is_integer(value) or value < 1:
+            raise ValueError(f"{name}={value!r} is not allowed: give a number of {name.split('_')[-1]}, at least 1.")
 
 
 def top_genes(values: FloatArray, n_top_genes: int) -> Array:
@@ -100,28 +100,27 @@ def top_genes(values: FloatArray, n_top_genes: int) -> Array:
 
 def deviance(X: Any, rows: int = ROWS) -> FloatArray:
     """The deviance of each column from a constant share of the rows' sums. → (p,)"""
-    return deviances(X, [lambda counts: counts], rows)[0]
+    return deviances(X, ["counts"], rows=rows)["counts"]
 
 
-def deviances(X: Any, views: Sequence[Callable[[csr_array], csr_array]], rows: int = ROWS) -> list[FloatArray]:
-    """The deviances of the columns in several views of a matrix, in one pass over batches of rows. → for each, (p,)"""
-    sums = [np.zeros((3, X.shape[1])) for _ in views]
-    for counts in as_csr(X, rows):
-        for view, (entropies, shares, totals) in zip(views, sums, strict=True):
-            batch = view(counts)
+def deviances(X: Any, views: Iterable[str], keep: Array | None = None, *, rows: int = ROWS) -> dict[str, FloatArray]:
+    """The deviances of the columns in several views of the rows to keep, in one pass over batches. → for each, (p,)"""
+    sums = {view: np.zeros((3, X.shape[1])) for view in views}
+    for counts in as_csr(X, keep, rows):
+        for view, total in sums.items():
+            batch = transform(view, counts)
             depths = batch.sum(axis=1, dtype=np.float64)
-            entropies += _by_column(batch, _looked_up(lambda x: x * np.log(np.maximum(x, 1e-300)), batch.data))
+            total[0] += _by_column(batch, _looked_up(lambda x: x * np.log(np.maximum(x, 1e-300)), batch.data))
             # A product, since SciPy's sum of integers can overflow
-            both = batch.T @ np.stack([np.log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
-            shares += both[:, 0]
-            totals += both[:, 1]
-    found = []
-    for entropies, shares, totals in sums:  # Σ x log x, Σ x log s and Σ x
+            factors = np.stack([np.log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
+            total[1:] += (batch.T @ factors).T
+    found = {}
+    for view, (entropies, shares, totals) in sums.items():  # Σ x log x, Σ x log s and Σ x
         expected = totals * np.log(np.maximum(divide(totals, np.asarray(totals.sum())), 1e-300))
         values = 2 * (entropies - shares - expected)
         # A column with a constant share has deviance 0, up to rounding errors of its terms.
         least = 1e-12 * (np.abs(entropies) + np.abs(shares) + np.abs(expected))
-        found.append(np.where(values > least, values, 0.0))
+        found[view] = np.where(values > least, values, 0.0)
     return found
 
 
@@ -139,23 +138,9 @@ def _by_column(batch: csr_array, values: FloatArray) -> FloatArray:
     return np.asarray(np.bincount(batch.indices, weights=values, minlength=batch.shape[1]), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class View:
-    """One way to look at counts: as they are, or as their normalised logarithms."""
-
-    name: str  # one of NAMES
-    genes: Array  # columns of the counts that are used
-
-    def values(self, X: csr_array, columns: Array) -> csr_array:
-        """The values to cluster, from the counts of these columns, which include the genes of the view."""
-        if len(columns) == len(self.genes):
-            return transform(self.name, X)
-        return transform(self.name, csr_array(X[:, np.searchsorted(columns, self.genes)]))
-
-
-def transform(name: str, X: csr_array) -> csr_array:
-    """The values of a view, from counts."""
-    if name == "counts":
+def transform(view: str, X: csr_array) -> csr_array:
+    """The values of a view: the counts as they are, or their normalised logarithms."""
+    if view == "counts":
         return X
     values = np.rint(STEPS * logarithms(X)).astype(np.int32)
     return csr_array((values, X.indices, X.indptr), shape=X.shape)
@@ -184,24 +169,19 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     x, means = X.data.astype(np.float64), sums[rows] * shares[labels[rows], X.indices]
     constant = x * np.log(means) - _looked_up(lambda t: gammaln(t + 1), X.data)
     # Mean depth, and number of cells, of groups of cells of each cluster: 2 × (k, groups)
-    edges = np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1])
-    group = np.searchsorted(edges, sums) + DEPTHS * labels
+    group = np.searchsorted(np.quantile(sums, np.linspace(0, 1, DEPTHS + 1)[1:-1]), sums) + DEPTHS * labels
     cells = np.bincount(group, minlength=k * DEPTHS).astype(np.float64).reshape(k, DEPTHS)
     depths = divide(np.bincount(group, sums, k * DEPTHS).astype(np.float64).reshape(k, DEPTHS), cells)
     single = means.astype(np.float32)  # NumPy's logarithms of float32 are several times as fast
     best = np.full(p, -np.inf)
     for theta in DISPERSIONS:
-        gammas = _looked_up(partial(_log_rising, theta), X.data)
+        # log Γ(x + θ) / Γ(θ)
+        gammas = _looked_up(lambda t, theta=theta: gammaln(t + theta) - gammaln(theta), X.data)  # type: ignore[misc]
         present = _by_column(X, constant + gammas - x * np.log(single + np.float32(theta)))
         # θ log(1 + μ/θ) for all entries; the mean in a group of cells is that of its mean depth
         absent = theta * sum(cells[c] @ np.log1p(np.outer(depths[c], shares[c]) / theta) for c in range(k))
         best = np.maximum(best, present - absent)
     return float(best.sum()) / max(n, 1)
-
-
-def _log_rising(theta: float, x: FloatArray) -> FloatArray:
-    """The logarithm of Γ(x + θ) / Γ(θ)."""
-    return gammaln(x + theta) - gammaln(theta)
 
 
 def _members(labels: Array, k: int) -> csr_array:
@@ -236,11 +216,31 @@ class Markers:
     p_values: FloatArray
     adjusted: FloatArray
 
+    def above_zero(self, gene_names: Sequence[str], most: int) -> list[list[str]]:
+        """The names of the best genes of each cluster, if it has more of them than other cells."""
+        best = zip(self.genes[:, :most], self.scores[:, :most] > 0, strict=True)
+        return [[str(gene_names[j]) for j in genes[above]] for genes, above in best]
+
+    def columns(self, gene_names: Sequence[str], most: int | None = None) -> dict[str, Array]:
+        """The best genes of the clusters, one cluster after the other, as columns of a table."""
+        columns = {
+            "gene": np.asarray(gene_names, dtype=object)[self.genes],
+            "effect": self.scores,
+            "log2_fold_change": self.log_fold_changes,
+            "share_inside": self.share_inside,
+            "share_outside": self.share_outside,
+            "p_value": self.p_values,
+            "p_adjusted": self.adjusted,
+        }
+        return {name: values[:, :most].ravel() for name, values in columns.items()}
+
 
 @dataclass(frozen=True)
 class Profiles:
-    """Sums over the cells of each cluster, all of shape (k, p) but the first."""
+    """Sums over the genes of each cell, and over the cells of each cluster, these of shape (k, p) but for the first."""
 
+    depths: FloatArray  # sum of the counts of each cell: (n,)
+    genes_per_cell: Array  # and number of its genes
     cells: FloatArray  # number of cells: (k,)
     counts: FloatArray
     logs: FloatArray  # sums of the normalised logarithms
@@ -249,22 +249,24 @@ class Profiles:
 
 
 def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
-    """Sum the counts by cluster, in one pass over batches of rows; cells of label -1 are left out."""
-    sums = [np.zeros((k, X.shape[1])) for _ in range(4)]
-    start = 0
-    for batch in as_csr(X):
-        members = _members(labels[start : start + batch.shape[0]], k)
-        start += batch.shape[0]
+    """Sum the counts, in one pass over batches of rows; cells of label -1 are in no cluster."""
+    n, p = X.shape
+    sums = [np.zeros((k, p)) for _ in range(4)]
+    depths, genes_per_cell = np.zeros(n), np.zeros(n, dtype=np.int64)
+    for start, batch in zip(range(0, n, ROWS), as_csr(X), strict=True):
+        part = slice(start, start + ROWS)
+        members = _members(labels[part], k)
+        depths[part], genes_per_cell[part] = batch.sum(axis=1, dtype=np.float64), np.diff(batch.indptr)
         x, logs = batch.data.astype(np.float64), logarithms(batch)
         for total, values in zip(sums, (x, logs, logs * logs, np.ones_like(x)), strict=True):
             total += (members @ csr_array((values, batch.indices, batch.indptr), shape=batch.shape)).toarray()
     cells = np.bincount(labels[labels >= 0], minlength=k).astype(np.float64)
-    return Profiles(cells, *sums)
+    return Profiles(depths, genes_per_cell, cells, *sums)
 
 
 def markers_of(profiles: Profiles, n_markers: int = N_MARKERS) -> Markers:
     """The genes of the largest effect in each cluster: how many standard deviations the mean logarithms lie apart."""
-    check_number("n_markers", n_markers, "genes")
+    check_numbers(n_markers=n_markers)
     n = profiles.cells.sum()
     cells, others = profiles.cells[:, None], n - profiles.cells[:, None]
 
@@ -302,10 +304,8 @@ def _welch(gap: FloatArray, a: FloatArray, b: FloatArray, cells: FloatArray, n: 
 
 def names_of(found: Markers, gene_names: Sequence[str], genes: int = 2) -> list[str]:
     """A short name of each cluster: its best marker genes; its number if it has none. All names differ."""
-    names = []
-    for number, (columns, above) in enumerate(zip(found.genes[:, :genes], found.scores[:, :genes] > 0, strict=True)):
-        names.append(" ".join(str(gene_names[j]) for j in columns[above]) or f"cluster {number}")
-    return distinct(names)
+    tops = found.above_zero(gene_names, genes)
+    return distinct([" ".join(top) or f"cluster {number}" for number, top in enumerate(tops)])
 
 
 def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_markers: int = N_MARKERS) -> Any:
@@ -344,15 +344,5 @@ def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_ma
         raise ValueError(f"adata.obs[{groupby!r}] has {len(categories)} group: markers tell groups apart.")
     found = markers_of(profiles_of(cells.X, np.asarray(groups.codes), len(categories)), n_markers)
     adata.uns[f"{groupby}_markers"] = scanpy_markers(found, cells.genes, categories, groupby, layer)
-    return pd.DataFrame(
-        {
-            "group": np.repeat(np.asarray(categories, dtype=object), found.genes.shape[1]),
-            "gene": np.asarray(cells.genes, dtype=object)[found.genes.ravel()],
-            "effect": found.scores.ravel(),
-            "log2_fold_change": found.log_fold_changes.ravel(),
-            "share_inside": found.share_inside.ravel(),
-            "share_outside": found.share_outside.ravel(),
-            "p_value": found.p_values.ravel(),
-            "p_adjusted": found.adjusted.ravel(),
-        }
-    )
+    group = np.repeat(np.asarray(categories, dtype=object), found.genes.shape[1])
+    return pd.DataFrame({"group": group} | found.columns(cells.genes))

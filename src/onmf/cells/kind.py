@@ -17,11 +17,12 @@ from onmf.backend import to_host
 from onmf.confidence import TEMPERATURES, Calibration, calibration_rules, every_run
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
-from onmf.door.kind import CLUSTERING, Fit, Rows, match_features
-from onmf.estimator import ONMF, check_parameters, fit_model
+from onmf.door.kind import CLUSTERING, Fit, Rows, match_features, take_rows
+from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
 from onmf.io.rules import Rule, number, one_of, optional, strings
+from onmf.naming import number_by_size, order_by_size
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
 from .anndata import cells_of, write_h5ad, write_markers, write_results
@@ -34,8 +35,7 @@ from .genes import (
     NAMES,
     Markers,
     Profiles,
-    View,
-    check_number,
+    check_numbers,
     deviance,
     deviances,
     log_likelihood,
@@ -45,7 +45,7 @@ from .genes import (
     top_genes,
     transform,
 )
-from .matrix import SomeRows, as_csr, canonical, columns_of
+from .matrix import as_csr, canonical, columns_of
 
 EXACT = 1e-6
 """Smoothing of the model. With the default for documents, the model would put a quarter of the cells into other
@@ -73,18 +73,8 @@ def parse_genes(value: str) -> int | None:
 
 OPTIONS = (
     Option("layer", "Layer that holds the counts, or raw.", metavar="NAME", reading=True),
-    Option(
-        "labels",
-        "Compare the clusters with known classes: a column of the cells, or FILE.csv:COLUMN.",
-        metavar="COLUMN",
-        reading=True,
-    ),
-    Option(
-        "orientation",
-        "Orientation of a table or matrix of cells; by default it is guessed from the names.",
-        metavar="cells-in-rows|genes-in-rows",
-        reading=True,
-    ),
+    Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
+    Option("orientation", "Rows of a table; guessed by default.", metavar="cells-in-rows|genes-in-rows", reading=True),
     Option(
         "n_top_genes",
         "Number of genes to cluster by, those of the highest deviance.",
@@ -114,13 +104,15 @@ class CellRows(Rows):
     """The cells that are clustered, with their counts of the genes of all views."""
 
     columns: Array = field(kw_only=True)  # these genes, as columns of the table
-    views: list[View] = field(kw_only=True)  # the views to try, each with its genes
+    views: dict[str, Array] = field(kw_only=True)  # the views to try, each with its genes, as columns of the table
     deviance: FloatArray = field(kw_only=True)  # of the counts of each gene of the table
-    depths: FloatArray = field(kw_only=True)  # sum of the counts of each cell of the table
-    genes_per_cell: Array = field(kw_only=True)  # number of the genes of each
     rng: np.random.Generator = field(kw_only=True)  # draws samples of the cells
     n_markers: int = field(kw_only=True)  # marker genes to find for each cluster
-    chosen: View | None = None  # the view that was clustered, after the fit
+    chosen: str = ""  # the view that was clustered, after the fit
+
+    def values(self, view: str, counts: csr_array) -> csr_array:
+        """A view of the counts of some or all of the cells."""
+        return transform(view, csr_array(counts[:, np.searchsorted(self.columns, self.views[view])]))
 
 
 @dataclass(repr=False, eq=False)
@@ -176,8 +168,9 @@ class CellClusters(Clusters):
         return predict(self, cells, progress=progress)
 
     def find_markers(self, n_markers: int = N_MARKERS) -> None:
-        """Find the marker genes and the profiles of the clusters."""
+        """Find the marker genes and the profiles of the clusters, and the depths of the cells."""
         self.sums = profiles_of(self.table.X, self.labels, self.n_clusters)
+        self.depths, self.genes_per_cell = self.sums.depths, self.sums.genes_per_cell
         self.markers = markers_of(self.sums, n_markers)
         self.profiles = divide(self.sums.counts, self.sums.counts.sum(axis=1, keepdims=True))
 
@@ -186,7 +179,6 @@ class CellClusters(Clusters):
         if self.markers is None:
             columns = self.kind.match(self.model, self.table)[0].columns
             self.genes, self.deviance = columns[columns >= 0], deviance(self.table.X)
-            self.depths, self.genes_per_cell = count_cells(self.table.X)
             self.find_markers()
 
 
@@ -232,30 +224,74 @@ class CellKind(Kind):
         if known:  # the genes of new cells are others
             return {name: known[name] for name in ("genes", "symbols", "view") if name in known}
         cells = clusters.table
-        symbols = cells.symbols or cells.ids
-        entries = {"genes": [cells.genes[j] for j in clusters.genes], "view": clusters.view}
-        return entries if symbols is None else entries | {"symbols": [symbols[j] for j in clusters.genes]}
+        names = {"genes": cells.genes, "symbols": cells.symbols or cells.ids}
+        found = {name: [some[j] for j in clusters.genes] for name, some in names.items() if some is not None}
+        return found | {"view": clusters.view}
 
     def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Table:
         cells = read(path, **options)
         cells.notes += check_counts(cells)
         return cells
 
-    def prepare(self, table: Table, parameters: dict[str, Any], progress: Progress, **options: Any) -> CellRows:
-        return prepare_cells(table.X, parameters, progress, **options)
+    def prepare(  # type: ignore[override]  # the options are those of the command
+        self,
+        table: Table,
+        parameters: dict[str, Any],
+        progress: Progress,
+        *,
+        n_top_genes: int | None = N_TOP_GENES,
+        min_genes: int = 1,
+        min_cells: int = 1,
+        view: str = "auto",
+        n_markers: int = N_MARKERS,
+    ) -> CellRows:
+        """Choose the cells that take part, and the genes to cluster them by. Only these are read into memory."""
+        X = canonical(table.X) if issparse(table.X) else table.X
+        p = X.shape[1]
+        most = p if n_top_genes is None else n_top_genes
+        names = _views(view, parameters)
+        check_numbers(min_genes=min_genes, min_cells=min_cells, n_top_genes=most)
+        _model(AUTO[0], **parameters)  # refuses parameters before the genes are chosen
+        progress("Choosing genes", None)
+        genes_per_cell = np.concatenate([np.diff(batch.indptr) for batch in as_csr(X)])
+        inside = genes_per_cell >= min_genes
+        if not inside.any():
+            fewer = f"no cell has more than {genes_per_cell.max()} genes"
+            raise ValueError(f"min_genes={min_genes} leaves no cells: {fewer}. Lower min_genes.")
+        lacking = "any counts" if min_genes == 1 else f"at least {min_genes} genes"
+        notes = self.unassigned(table, np.flatnonzero(~inside), lacking)
+        keep = None if inside.all() else inside
+        rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
+        deviance = deviances(X, {"counts", *names}, keep)
+        usable = np.ones(p, dtype=bool)
+        if min_cells > 1:
+            usable = min_cells <= np.sum([np.bincount(part.indices, minlength=p) for part in as_csr(X, keep)], axis=0)
+        views = {name: top_genes(np.where(usable, deviance[name], 0.0), most) for name in names}
+        columns = np.unique(np.concatenate(list(views.values())))
+        if not len(columns):
+            where = "" if usable.all() else f" that is in {min_cells} cells"
+            raise ValueError(f"No gene{where} differs between the cells: there is nothing to cluster by.")
+        return CellRows(
+            columns_of(X, columns, keep),
+            np.flatnonzero(inside),
+            notes,
+            columns=columns,
+            views=views,
+            deviance=deviance["counts"],
+            rng=rng,
+            n_markers=n_markers,
+        )
 
     def choose(self, rows: Any, span: Range, parameters: Mapping[str, Any], progress: Share) -> Selection:
         """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
-        counts, n = rows.X, rows.X.shape[0]
+        n = rows.X.shape[0]
         if n < 4:
             raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
-        some = _some(n, AUTO_CELLS, rows.rng)
-        sample = csr_array(counts[some][:, top_genes(rows.deviance[rows.columns], AUTO_GENES)])
+        sample = csr_array(rows.X[_some(n, AUTO_CELLS, rows.rng)])
         low, high = span.k_min or AUTO[0], span.k_max or max(span.k_min or 2, 2, n // 10)
-        candidates = [k for k in AUTO if low <= k <= high] or [low]
         selection = select_n_clusters(
-            sample,
-            candidates,
+            csr_array(sample[:, top_genes(rows.deviance[rows.columns], AUTO_GENES)]),
+            [k for k in AUTO if low <= k <= high] or [low],
             criterion=span.criterion or "held-out",
             n_splits=1,
             n_init=2,
@@ -269,12 +305,32 @@ class CellKind(Kind):
         return replace(selection, n_total=n, fewest=selection.criterion == "held-out")
 
     def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
-        return fit_cells(rows, n_clusters, parameters, progress)
+        """Try the views on some of the cells, run several times in the better one, and end on all cells."""
+        model, n = _model(n_clusters, **parameters), rows.X.shape[0]
+        sample = _some(n, MOST_CELLS, rows.rng)
+        tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rows.rng)]
+        voted, rows.chosen, note = _try(model, rows, csr_array(rows.X[tried]))
+        progress(0.3)
+        values = rows.values(rows.chosen, rows.X)
+        clusterings = every_run(model, take_rows(values, sample), thorough=True)
+        progress(0.9)
+        model = _finish(model, values, min(clusterings, key=lambda run: run.objective), parameters)
+        progress(1.0)
+        notes = [note]
+        if len(sample) < n:
+            notes.append(
+                f"The runs started on {MOST_CELLS:,} cells, chosen at random; the best one ended on all cells."
+            )
+        if empty := int(np.count_nonzero(values.sum(axis=1) == 0)):
+            notes.append(f"{self.so_many(empty)} without a count of the chosen genes: the cluster means nothing.")
+        voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
+        runs = len(clusterings)
+        how = f"the {'better' if runs == 2 else 'best'} of {runs} runs" if runs > 1 else ""
+        return Fit(model, values, how, trials=(tried, voted), notes=notes)
 
     def describe(self, clusters: Any, rows: Any, fit: Fit, progress: Progress) -> None:
         progress("Finding markers", None)
-        clusters.genes, clusters.view, clusters.deviance = rows.chosen.genes, rows.chosen.name, rows.deviance
-        clusters.depths, clusters.genes_per_cell = rows.depths, rows.genes_per_cell
+        clusters.genes, clusters.view, clusters.deviance = rows.views[rows.chosen], rows.chosen, rows.deviance
         clusters.find_markers(rows.n_markers)
         clusters.names = names_of(clusters.markers, clusters.table.symbols_or_genes)
 
@@ -299,16 +355,15 @@ class CellKind(Kind):
     def cluster_columns(self, clusters: Any) -> dict[str, Any]:
         if clusters.markers is None:
             return {}
-        found = clusters.markers
-        best = zip(found.genes[:, :10], found.scores[:, :10] > 0, strict=True)
-        return {"markers": [", ".join(clusters.table.symbols_or_genes[j] for j in row[up]) for row, up in best]}
+        best = clusters.markers.above_zero(clusters.table.symbols_or_genes, 10)
+        return {"markers": [", ".join(names) for names in best]}
 
     def summary(self, clusters: Any) -> dict[str, Any]:
         return {"n_genes": len(clusters.table.genes), "n_genes_used": len(clusters.features), "view": clusters.view}
 
     def headline(self, clusters: Any) -> str:
-        p, used = len(clusters.table.genes), len(clusters.features)
-        return f"{self.so_many(clusters.labels.size)}, {p:,} genes ({used:,} used)"
+        used = f"{len(clusters.table.genes):,} genes ({len(clusters.features):,} used)"
+        return f"{self.so_many(clusters.labels.size)}, {used}"
 
     def write(self, clusters: Any, folder: Path) -> None:
         write_markers(clusters, folder / "markers.csv")
@@ -399,7 +454,7 @@ def cluster(
     >>> adata.obs["onmf"].cat.categories.tolist()
     ['0', '1', '2']
     """
-    check_number("n_markers", n_markers, "genes")
+    check_numbers(n_markers=n_markers)
     adata = None if isinstance(cells, Cells) else cells
     if adata is not None:
         if not isinstance(key_added, str) or not key_added:
@@ -409,7 +464,7 @@ def cluster(
         cells = cells_of(adata, layer)
     elif layer is not None:
         raise ValueError(f"layer={layer!r} is about an AnnData object: read the layer of a file with read(…, layer=).")
-    options = {"n_top_genes": n_top_genes, "min_genes": min_genes, "min_cells": min_cells, "view": view}
+    options = {"n_top_genes": n_top_genes, "min_genes": min_genes, "min_cells": min_cells}
     result: Any = cluster_table(
         CELLS,
         cells,
@@ -417,13 +472,14 @@ def cluster(
         k_min=k_min,
         k_max=k_max,
         criterion=criterion,
-        options=options | {"n_markers": n_markers},
+        options=options | {"view": view, "n_markers": n_markers},
         progress=progress,
-        **parameters | ({"quick": True} if quick else {}),
+        quick=quick,
+        **parameters,
     )
     if adata is not None:
-        chosen = {"n_top_genes": n_top_genes or "all", "min_genes": min_genes, "min_cells": min_cells}
-        write_results(adata, result, key_added, layer=layer, parameters=chosen | parameters)
+        chosen = options | {"n_top_genes": n_top_genes or "all"} | parameters
+        write_results(adata, result, key_added, layer=layer, parameters=chosen)
     return cast(CellClusters, result)
 
 
@@ -453,111 +509,6 @@ def predict(
     return cast(CellClusters, predict_table(fitted, table, kind=CELLS, progress=progress))
 
 
-def count_cells(X: Any) -> tuple[FloatArray, Array]:
-    """The sum of the counts of each cell, and the number of its genes. → 2 × (n,)"""
-    counted = [(batch.sum(axis=1, dtype=np.float64), np.diff(batch.indptr).astype(np.int64)) for batch in as_csr(X)]
-    depths, per_cell = (np.concatenate(parts) for parts in zip(*counted, strict=True))
-    return depths, per_cell
-
-
-def prepare_cells(
-    X: Any,
-    parameters: dict[str, Any],
-    progress: Progress,
-    *,
-    n_top_genes: int | None = N_TOP_GENES,
-    min_genes: int = 1,
-    min_cells: int = 1,
-    view: str = "auto",
-    n_markers: int = N_MARKERS,
-) -> CellRows:
-    """Choose the cells that take part, and the genes to cluster them by. Only these columns are read into memory."""
-    names = _views(view, parameters)
-    check_number("min_genes", min_genes, "genes")
-    check_number("min_cells", min_cells, "cells")
-    if n_top_genes is not None:
-        check_number("n_top_genes", n_top_genes, "genes")
-    _model(AUTO[0], parameters)  # refuses parameters before the genes are chosen
-    progress("Choosing genes", None)
-    X = canonical(X) if issparse(X) else X
-    depths, per_cell = count_cells(X)
-    inside, n = np.flatnonzero(per_cell >= min_genes), X.shape[0]
-    if not len(inside):
-        raise ValueError(
-            f"min_genes={min_genes} leaves no cells: no cell has more than {per_cell.max()} genes. Lower min_genes."
-        )
-    notes = []
-    if len(inside) < n:
-        few = "no counts" if min_genes == 1 else f"fewer than {min_genes} genes"
-        left = n - len(inside)
-        notes.append(
-            f"1 of {n:,} cells has {few} and is unassigned."
-            if left == 1
-            else f"{left:,} of {n:,} cells have {few} and are unassigned."
-        )
-        X = SomeRows(X, inside)
-    rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
-    seen = tuple(dict.fromkeys(("counts", *names)))
-    deviance = dict(zip(seen, deviances(X, [partial(transform, name) for name in seen]), strict=True))
-    usable = np.ones(X.shape[1], dtype=bool)
-    if min_cells > 1:
-        usable = min_cells <= np.sum([np.bincount(batch.indices, minlength=X.shape[1]) for batch in as_csr(X)], axis=0)
-    most = X.shape[1] if n_top_genes is None else n_top_genes
-    views = [View(name, top_genes(np.where(usable, deviance[name], 0.0), most)) for name in names]
-    columns = np.unique(np.concatenate([each.genes for each in views]))
-    if not len(columns):
-        where = "" if usable.all() else f" that is in {min_cells} cells"
-        raise ValueError(f"No gene{where} differs between the cells: there is nothing to cluster by.")
-    counts = columns_of(X, columns)
-    return CellRows(
-        counts,
-        inside,
-        notes,
-        columns=columns,
-        views=views,
-        deviance=deviance["counts"],
-        depths=depths,
-        genes_per_cell=per_cell,
-        rng=rng,
-        n_markers=n_markers,
-    )
-
-
-def fit_cells(rows: CellRows, n_clusters: int, parameters: dict[str, Any], progress: Share) -> Fit:
-    """Cluster cells: try the views on some of them, run several times in the better one, and end on all cells."""
-    model = _model(n_clusters, parameters)
-    counts, columns, rng = rows.X, rows.columns, rows.rng
-    sample = _some(counts.shape[0], MOST_CELLS, rng)
-    notes = []
-    if len(sample) < counts.shape[0]:
-        notes.append(
-            f"The runs started on {MOST_CELLS:,} cells, chosen at random, and the best one ended on all of them."
-        )
-    tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rng)]
-    voted, chosen, note = _try(model, rows.views, csr_array(counts[tried]), columns, rng)
-    notes.append(note)
-    progress(0.3)
-    rows.chosen = chosen
-    values = chosen.values(counts, columns)
-    chosen_values = values if len(sample) == counts.shape[0] else csr_array(values[sample])
-    clusterings = every_run(model, chosen_values, thorough=True)
-    progress(0.9)
-    best = min(clusterings, key=lambda run: run.objective)
-    model = _finish(model, values, best, {"smoothing": EXACT, "max_iter": 100} | parameters)
-    progress(1.0)
-    empty = int(np.count_nonzero(values.sum(axis=1) == 0))
-    if empty:
-        notes.append(
-            "1 cell has no count of the chosen genes. Its cluster means nothing."
-            if empty == 1
-            else f"{empty:,} cells have no count of the chosen genes. Their cluster means nothing."
-        )
-    voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
-    runs = len(clusterings)
-    how = f"the {'better' if runs == 2 else 'best'} of {runs} runs"
-    return Fit(model, values, how if runs > 1 else "", trials=(tried, voted), notes=notes)
-
-
 def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
     """The views to try. Other divergences than Kullback–Leibler are not compared by a likelihood of counts."""
     if view not in (*NAMES, "auto"):
@@ -573,49 +524,43 @@ def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
     return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
 
 
-def _model(n_clusters: Any, parameters: dict[str, Any]) -> ONMF:
+def _model(n_clusters: Any, *, quick: bool = False, **given: Any) -> ONMF:
     """The estimator, with the defaults for cells."""
-    parameters = dict(parameters)
-    if parameters.pop("quick", False):
-        parameters.setdefault("n_init", 1)
-    divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"))
-    refine = parameters.get("refine", None if divergence.moves is None else "local-search")
-    init = parameters.get("init", "random-partition" if divergence.moves is None else "bisection")
+    divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
+    refine = given.get("refine", None if divergence.moves is None else "local-search")
+    init = given.get("init", "random-partition" if divergence.moves is None else "bisection")
     check_moves(refine, init, divergence)
     name = init if isinstance(init, str) else None
     before_search = AFTER_BISECTION if name == "bisection" else BEFORE_SEARCH
-    given = {"max_iter": 100 if refine is None else before_search} | parameters | {"init": init, "refine": refine}
-    if name not in (None, "snpa"):
-        starts = STARTS_WITHOUT_SEARCH if refine is None else STARTS
-        given.setdefault("n_init", 1 if name == "consensus" else starts)
-    model = ONMF(n_clusters, **given)
-    check_parameters(model)
-    return model
+    defaults: dict[str, Any] = {"max_iter": 100 if refine is None else before_search}
+    if quick or name == "consensus":
+        defaults["n_init"] = 1
+    elif name not in (None, "snpa"):
+        defaults["n_init"] = STARTS_WITHOUT_SEARCH if refine is None else STARTS
+    return ONMF(n_clusters, **defaults | given | {"init": init, "refine": refine})
 
 
-def _try(
-    model: ONMF, views: list[View], counts: csr_array, columns: Array, rng: np.random.Generator
-) -> tuple[list[Array], View, str]:
+def _try(model: ONMF, rows: CellRows, counts: csr_array) -> tuple[list[Array], str, str]:
     """Try each view on some cells. → the labels of each, the view under which the counts are most likely, and a note"""
-    judged = _some(counts.shape[0], JUDGED, rng)
-    sample = csr_array(counts[judged])
-    if len(views) == 1:
-        return [], views[0], f"The {views[0].name} of {len(views[0].genes):,} genes were clustered."
-    one = clone(model).set_params(n_init=1, random_state=int(rng.integers(2**31 - 1)))
+    first, *others = rows.views
+    if not others:
+        return [], first, f"The {first} of {len(rows.views[first]):,} genes were clustered."
+    judged = _some(counts.shape[0], JUDGED, rows.rng)
+    one = clone(model).set_params(n_init=1, random_state=int(rows.rng.integers(2**31 - 1)))
 
-    def run(view: View) -> tuple[float, View, Array]:
-        labels = to_host(every_run(one, view.values(counts, columns), single_threaded=True)[0].labels)
-        return log_likelihood(sample, labels[judged], model.n_clusters), view, labels
+    def run(view: str) -> tuple[float, str, Array]:
+        labels = to_host(every_run(one, rows.values(view, counts), single_threaded=True)[0].labels)
+        return log_likelihood(csr_array(counts[judged]), labels[judged], model.n_clusters), view, labels
 
-    with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(views)) as pool:
+    with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(rows.views)) as pool:
         # Counts, which come first, win a tie.
-        (likelihood, chosen, labels), (less, other, others) = sorted(pool.map(run, views), key=lambda trial: -trial[0])
-    compared = f"more likely by {likelihood - less:.2g} nats than" if likelihood > less else "as likely as"
+        best, worse = sorted(pool.map(run, rows.views), key=lambda trial: -trial[0])
+    compared = f"more likely by {best[0] - worse[0]:.2g} nats than" if best[0] > worse[0] else "as likely as"
     note = (
-        f"The {chosen.name} of {len(chosen.genes):,} genes were clustered: under their clusters, the counts of a cell "
-        f"are {compared} under those of the {other.name}."
+        f"The {best[1]} of {len(rows.views[best[1]]):,} genes were clustered: under their clusters, the counts of a "
+        f"cell are {compared} under those of the {worse[1]}."
     )
-    return [labels, others], chosen, note
+    return [best[2], worse[2]], best[1], note
 
 
 def _some(n: int, most: int, rng: np.random.Generator) -> Array:
@@ -628,16 +573,11 @@ def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[s
 
     It ends with the loop, not with a search, so that :meth:`onmf.ONMF.predict` gives the same labels.
     """
-    given = {name: value for name, value in parameters.items() if name != "quick"}
-    final = ONMF(**model.get_params() | given | {"refine": None, "n_init": 1})
-    labels, centroids = to_host(best.labels), to_host(best.centroids)
+    exact = {name: parameters.get(name, default) for name, default in (("smoothing", EXACT), ("max_iter", 100))}
+    final = ONMF(**model.get_params() | exact | {"refine": None, "n_init": 1})
+    first = to_host(best.centroids)[order_by_size(to_host(best.labels), model.n_clusters)]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")  # said in a note
-        for _ in range(3):  # cells may move so that the clusters are no longer ordered by size
-            order = np.argsort(-np.bincount(labels, minlength=model.n_clusters), kind="stable")
-            fit_model(final, values, init=centroids[order])
-            labels, centroids = to_host(final.labels_), to_host(final.cluster_centers_)
-            sizes = np.bincount(labels, minlength=model.n_clusters)
-            if (sizes[1:] <= sizes[:-1]).all():
-                break
+        fit_model(final, values, init=first)
+        number_by_size(final, lambda centroids: fit_model(final, values, init=centroids))
     return final

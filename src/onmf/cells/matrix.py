@@ -1,6 +1,7 @@
 """Matrices of counts, cells × genes: in memory as CSR, or on disk if they are large."""
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,8 @@ def are_whole(values: Any) -> bool:
 def number_type(dtype: Any) -> np.dtype[Any]:
     """The type in memory of numbers in a file: in the order of this machine, and known to SciPy and Numba."""
     dtype = np.dtype(dtype).newbyteorder("=")
-    if dtype.kind == "b":
-        return np.dtype(np.uint8)
-    if dtype.kind == "f":
-        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
-    return dtype
+    known = {"b": np.uint8, "f": np.float32 if dtype.itemsize <= 4 else np.float64}
+    return np.dtype(known.get(dtype.kind, dtype))
 
 
 class OnDisk:
@@ -86,24 +84,6 @@ class OnDisk:
         return f"<OnDisk {self.stored.store.path.name}, {self.stored.name}: {n:,} × {p:,}, {self.dtype}>"
 
 
-class SomeRows:
-    """Some rows of a matrix that is read by slices of rows, read when they are needed."""
-
-    def __init__(self, X: Any, rows: Array) -> None:
-        self.X, self.rows = X, rows
-        self.shape = (len(rows), X.shape[1])
-
-    def __getitem__(self, part: slice) -> csr_array:
-        rows = self.rows[part]
-        parts = []
-        # Rows that are left out may lie between two of these: no more than a batch of all rows is read at once.
-        for start in range(int(rows[0]), int(rows[-1]) + 1, ROWS):
-            own = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + ROWS)] - start
-            if len(own):
-                parts.append(canonical(self.X[start : start + int(own[-1]) + 1])[own])
-        return csr_array(vstack(parts, format="csr"))
-
-
 def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
     """Read a matrix, or some of its columns, as CSR; one that is large stays on disk if rows can be read from it."""
     lazy = OnDisk(stored, columns)
@@ -112,9 +92,8 @@ def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
         return csr_array(lazy.shape, dtype=lazy.dtype)
     if size > LARGE and not stored.by_columns:
         return lazy
-    lines, across = stored.shape[::-1] if stored.by_columns else stored.shape
     if stored.dense:
-        check_growth(str(store.path), lines * across * lazy.dtype.itemsize, store.length)
+        check_growth(str(store.path), prod(stored.shape) * lazy.dtype.itemsize, store.length)
     with store.naming(stored.name):
         check_memory(size, store.length)
         if stored.by_columns and 2 * size > free_memory():
@@ -125,7 +104,6 @@ def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
     if stored.dense:
         return _sparsify(lazy)
     X = _read_sparse(stored, lazy.dtype)
-    X = tidy(X.T if stored.by_columns else X)
     return X if columns is None else X[:, columns]
 
 
@@ -154,7 +132,8 @@ def _read_sparse(stored: StoredMatrix, dtype: Any) -> csr_array:
         data[new], indices[new] = part.data, part.indices
         starts[line + 1 : line + 1 + part.shape[0]] = part.indptr[1:] + end
         end += part.nnz
-    return csr_array((data[:end], indices[:end], starts), shape=(lines, across))
+    X = csr_array((data[:end], indices[:end], starts), shape=(lines, across))
+    return tidy(X.T if stored.by_columns else X)
 
 
 def free_memory() -> float:
@@ -164,14 +143,13 @@ def free_memory() -> float:
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), float("inf"))
 
 
-def as_csr(X: Any, rows: int = ROWS) -> Iterator[csr_array]:
-    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR."""
+def as_csr(X: Any, keep: Array | None = None, rows: int = ROWS) -> Iterator[csr_array]:
+    """Yield a matrix in memory, on disk or of Dask in batches of rows, as canonical CSR; only the rows to keep."""
     for start in range(0, X.shape[0], rows):
-        yield canonical(X[start : start + rows])
+        batch = canonical(X[start : start + rows])
+        yield batch if keep is None else batch[keep[start : start + rows]]
 
 
-def columns_of(X: Any, columns: Array, rows: int = ROWS) -> csr_array:
-    """Some columns of a matrix, in memory."""
-    if issparse(X):
-        return csr_array(canonical(X)[:, columns])
-    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, rows)], format="csr"))
+def columns_of(X: Any, columns: Array, keep: Array | None = None, rows: int = ROWS) -> csr_array:
+    """Some columns of a matrix, in memory; only of the rows to keep, a mask."""
+    return csr_array(vstack([batch[:, columns] for batch in as_csr(X, keep, rows)], format="csr"))

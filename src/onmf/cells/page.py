@@ -1,8 +1,6 @@
 """The report on clusters of cells."""
 
-import base64
 import struct
-import zlib
 from collections import Counter
 from importlib.util import find_spec
 from typing import Any
@@ -12,13 +10,12 @@ from scipy.sparse import csc_array, diags_array
 
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Progress
-from onmf.plot import distinct_colours
-from onmf.report.page import base64_array, class_codes, clusters_page, code_places, code_shares, heat, named_colours
+from onmf.report.page import base64_array, class_codes, clusters_page, code_places, code_shares, coloured, heat, packed
 
 from .embed import map_of_cells
 from .genes import UNIT
 from .kind import CellClusters
-from .matrix import SomeRows, columns_of
+from .matrix import columns_of
 
 MOST_CELLS = 100_000  # cells in a page; of more, a random choice is shown
 DOUBTFUL = 0.5  # a cell with a lower confidence counts as lying between two clusters
@@ -52,28 +49,24 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     report = progress or (lambda name, share: None)
     if clustering.embedding is None and find_spec("openTSNE") is not None:
         inside = diags_array(clustering.labels >= 0, dtype=np.int32)  # cells that are unassigned are not on the map
-        counts = inside @ columns_of(clustering.table.X, clustering.genes)
         clustering.embedding, clustering.map_method = map_of_cells(
-            counts,
+            inside @ columns_of(clustering.table.X, clustering.genes),
             n_threads=clustering.model.n_threads,
             progress=lambda name, share: report(f"Drawing the map: {name}", share),
         )
     report("Writing the report", None)
-    name, palette = clustering.table.name, distinct_colours(len(clustering.names))
+    name, named = clustering.table.name, coloured(clustering.names)
     cells = _cells(clustering)
-    columns, packed, levels = read_genes(clustering, cells)
-    known = Counter(label for label in clustering.table.classes or [] if label is not None)
+    columns, counts, levels = read_genes(clustering, cells)
+    known = Counter(filter(None, clustering.table.classes or []))
     classes = sorted(label for label, _ in known.most_common(MOST_GROUPS))
-    pairs = _pairs(clustering)
     data = {
-        "clusters": [
-            {"name": label, "colour": colour} for label, colour in zip(clustering.names, palette, strict=True)
-        ],
-        "classes": named_colours(classes),
+        "clusters": named,
+        "classes": coloured(classes),
         "cells": _columns(clustering, cells, classes),
         "genes": {
             "names": [clustering.table.symbols_or_genes[j] for j in columns],
-            "packed": packed,
+            "packed": counts,
             "levels": levels,
             "per_cell": UNIT,
         },
@@ -87,8 +80,8 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         script=("explore.js", "point_map.js", "cells.js", "cells_map.js", "cells_lists.js"),
         data=data,
         facts=_facts(clustering),
-        clusters=_table(clustering, palette),
-        pairs=pairs,
+        clusters=[row | each for row, each in zip(_table(clustering), named, strict=True)],
+        pairs=_pairs(clustering),
         classes=classes,
         comparison=_comparison(clustering),
         n_map=len(cells) if clustering.embedding is not None else 0,
@@ -100,7 +93,6 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         view=clustering.view,
         searched=clustering.model.divergence_.moves is not None,
         doubtful=DOUBTFUL,
-        n_doubtful=pairs["number"],
     )
 
 
@@ -121,45 +113,38 @@ def _largest(sizes: Array) -> Array:
 
 def _columns(clustering: CellClusters, cells: Array, classes: list[str]) -> dict[str, Any]:
     """Return what the page knows of each of its cells, as arrays in base64."""
-    columns: dict[str, Any] = {
+    return {
         "barcodes": [clustering.table.rows[i] for i in cells],
         "cluster": base64_array(clustering.labels[cells], "<i2"),
         "runner_up": base64_array(clustering.runners_up[cells], "<i2"),
         "confidence": code_shares(clustering.confidence[cells]),
         "depth": base64_array(clustering.depths[cells], "<f4"),
         "class": class_codes(clustering, cells, classes, "<i4"),
-        "places": None,
+        "places": None if clustering.embedding is None else code_places(clustering.embedding[cells]),
     }
-    if clustering.embedding is not None:
-        columns["places"] = code_places(clustering.embedding[cells])
-    return columns
 
 
-def _table(clustering: CellClusters, palette: list[str]) -> list[dict[str, Any]]:
+def _table(clustering: CellClusters) -> list[dict[str, Any]]:
     """Return a row of the table for each cluster."""
     sizes, markers = clustering.sizes, clustering.markers
     positive = clustering.depths[(clustering.labels >= 0) & (clustering.depths > 0)]
     low, high = np.log(np.percentile(positive, (0.5, 99.5)))  # the ends of an axis with nearly all depths
     width = high - low if high > low else 1.0
     rows = []
-    for i, name in enumerate(clustering.names):
+    for i, size in enumerate(sizes.tolist()):
         inside = clustering.labels == i
-        depths = clustering.depths[inside].astype(np.float64)
-        spread = np.percentile(depths, (5, 25, 50, 75, 95)) if len(depths) else np.zeros(5)
+        spread = np.percentile(clustering.depths[inside], (5, 25, 50, 75, 95)) if size else np.zeros(5)
         box = 100 * np.clip((np.log(np.maximum(spread, 1e-300)) - low) / width, 0.0, 1.0)
-        shown = range(min(MARKERS, markers.genes.shape[1]) if sizes[i] else 0)
         rows.append(
             {
                 "number": i,
-                "name": name,
-                "colour": palette[i],
-                "size": int(sizes[i]),
-                "share": float(sizes[i]) / max(int(sizes.sum()), 1),
-                "bar": round(100 * float(sizes[i]) / max(int(sizes.max()), 1), 1),
+                "size": size,
+                "share": size / max(int(sizes.sum()), 1),
+                "bar": round(100 * size / max(int(sizes.max()), 1), 1),
                 "depth": round(float(spread[2])),
-                "box": box.round(1).tolist() if len(depths) else None,
+                "box": box.round(1).tolist() if size else None,
                 "spread": [f"{value:,.0f}" for value in spread],
-                "genes": round(float(np.median(clustering.genes_per_cell[inside]))) if len(depths) else 0,
+                "genes": round(float(np.median(clustering.genes_per_cell[inside]))) if size else 0,
                 "confidence": _median_confidence(clustering, inside),
                 "markers": [
                     {
@@ -168,7 +153,7 @@ def _table(clustering: CellClusters, palette: list[str]) -> list[dict[str, Any]]
                         "inside": float(markers.share_inside[i, j]),
                         "outside": float(markers.share_outside[i, j]),
                     }
-                    for j in shown
+                    for j in range(min(MARKERS, markers.genes.shape[1]) if size else 0)
                 ],
             }
         )
@@ -176,21 +161,18 @@ def _table(clustering: CellClusters, palette: list[str]) -> list[dict[str, Any]]
 
 
 def _median_confidence(clustering: CellClusters, rows: Array) -> float | None:
-    known = clustering.confidence[rows]
-    known = known[np.isfinite(known)]
+    known = clustering.confidence[rows & np.isfinite(clustering.confidence)]
     return float(np.median(known)) if len(known) else None
 
 
 def _pairs(clustering: CellClusters) -> dict[str, Any]:
     """Count the doubtful cells of each cluster by their runner-up, and shade them by their share of the cluster."""
-    k, sizes = len(clustering.names), clustering.sizes
-    with np.errstate(invalid="ignore"):
-        rows = (clustering.labels >= 0) & (clustering.runners_up >= 0) & (clustering.confidence < DOUBTFUL)
-    counts = np.zeros((k, k), dtype=np.int64)
+    rows = (clustering.labels >= 0) & (clustering.runners_up >= 0) & (clustering.confidence < DOUBTFUL)
+    counts = np.zeros((clustering.n_clusters, clustering.n_clusters), dtype=np.int64)
     np.add.at(counts, (clustering.labels[rows], clustering.runners_up[rows]), 1)
     used, others = _largest(counts.sum(axis=1)), _largest(counts.sum(axis=0))
     shown = counts[np.ix_(used, others)]
-    return heat(shown, shown / np.maximum(sizes[used, None], 1)) | {
+    return heat(shown, shown / np.maximum(clustering.sizes[used, None], 1)) | {
         "rows": used.tolist(),
         "columns": others.tolist(),
         "left_out": int(counts.sum() - shown.sum()),
@@ -203,9 +185,8 @@ def _comparison(clustering: CellClusters) -> dict[str, Any] | None:
     found = clustering.comparison
     if found is None:
         return None
-    table = np.asarray(found.table)
-    rows = _largest(table.sum(axis=1))
-    table = table[rows]
+    rows = _largest(found.table.sum(axis=1))
+    table = found.table[rows]
     order = np.argsort(table.argmax(axis=0), kind="stable") if len(rows) else np.arange(table.shape[1])
     shares = divide(table.astype(np.float64), table.sum(axis=1, keepdims=True).astype(np.float64))
     scores = [
@@ -214,11 +195,10 @@ def _comparison(clustering: CellClusters) -> dict[str, Any] | None:
         ("Homogeneity", found.homogeneity, "1: no cluster mixes classes."),
         ("Completeness", found.completeness, "1: no class is divided among clusters."),
         ("Purity", found.purity, "Share of the cells that are of the main class of their cluster."),
+        ("Accuracy", found.accuracy, "Share of the cells in the cluster matched with their class."),
     ]
-    if found.accuracy is not None:
-        scores.append(("Accuracy", found.accuracy, "Share of the cells in the cluster matched with their class."))
     return heat(table[:, order], shares[:, order]) | {
-        "scores": scores,
+        "scores": [score for score in scores if score[1] is not None],
         "classes": [found.classes[i] for i in rows],
         "n_classes": len(found.classes),
         "clusters": order.tolist(),
@@ -228,16 +208,14 @@ def _comparison(clustering: CellClusters) -> dict[str, Any] | None:
 def _facts(clustering: CellClusters) -> list[tuple[str, str]]:
     kept = clustering.labels >= 0
     n, sure = len(kept), _median_confidence(clustering, kept)
-    facts = [
+    return [
         ("Cells", f"{n:,}" if kept.all() else f"{np.count_nonzero(kept):,} of {n:,}"),
         ("Genes used", f"{len(clustering.genes):,} of {len(clustering.table.symbols_or_genes):,}"),
         ("Clusters", f"{len(clustering.names):,}"),
         ("Median depth", f"{np.median(clustering.depths[kept]):,.0f}" if kept.any() else "none"),
         ("Median confidence", "none" if sure is None else f"{sure:.2f}"),
+        *([] if clustering.comparison is None else clustering.comparison.facts()),
     ]
-    if clustering.comparison is not None:
-        facts += clustering.comparison.facts()
-    return facts
 
 
 def dot_plot(clustering: CellClusters) -> dict[str, Any]:
@@ -264,28 +242,26 @@ def read_genes(clustering: CellClusters, cells: Array) -> tuple[Array, list[str]
     deviance. Genes that no cell of the page has are left out.
     """
     present = clustering.sums.present.sum(axis=0)
-    markers = clustering.markers.genes.T.ravel()
     model = clustering.genes[np.argsort(present[clustering.genes], kind="stable")]
-    rest = np.argsort(-clustering.deviance, kind="stable")
-    wanted = np.array(list(dict.fromkeys(np.concatenate([markers, model, rest]).tolist())))
+    ranked = (clustering.markers.genes.T.ravel(), model, np.argsort(-clustering.deviance, kind="stable"))
+    wanted = np.array(list(dict.fromkeys(np.concatenate(ranked).tolist())))
     expected = np.cumsum(present[wanted]) * len(cells) / clustering.sizes.sum()
     wanted = wanted[expected * DENSEST <= GENES]
-    order = np.argsort(cells)
-    counts = csc_array(columns_of(SomeRows(clustering.table.X, cells[order]), wanted)[np.argsort(order)])
+    on_page = np.isin(np.arange(len(clustering.labels)), cells)
+    counts = csc_array(columns_of(clustering.table.X, wanted, on_page)[np.argsort(np.argsort(cells))])
     counts.sort_indices()
     levels = _levels(counts.data)
-    borders = (levels[1:] + levels[:-1]) / 2
-    columns, packed, room = [], [], GENES
+    codes = np.maximum(np.searchsorted((levels[1:] + levels[:-1]) / 2, counts.data), 1)
+    columns, texts, room = [], [], GENES
     for j in np.flatnonzero(np.diff(counts.indptr)):
         entries = slice(counts.indptr[j], counts.indptr[j + 1])
-        codes = np.maximum(np.searchsorted(borders, counts.data[entries]), 1)
-        text = pack(counts.indices[entries].astype(np.int64), codes)
+        text = pack(counts.indices[entries].astype(np.int64), codes[entries])
         room -= len(text)
         if room < 0:
             break
         columns.append(wanted[j])
-        packed.append(text)
-    return np.array(columns, dtype=np.int64), packed, levels
+        texts.append(text)
+    return np.array(columns, dtype=np.int64), texts, levels
 
 
 def pack(cells: Array, codes: Array) -> str:
@@ -298,8 +274,7 @@ def pack(cells: Array, codes: Array) -> str:
     ends = np.cumsum(gaps // 255 + 1)
     steps = np.zeros(ends[-1] if len(ends) else 0, dtype=np.uint8)
     steps[ends - 1] = gaps % 255 + 1
-    raw = struct.pack("<I", len(codes)) + steps.tobytes() + codes.astype(np.uint8).tobytes()
-    return base64.b64encode(zlib.compress(raw)).decode()
+    return packed(struct.pack("<I", len(codes)) + steps.tobytes() + codes.astype(np.uint8).tobytes(), level=6)
 
 
 def _levels(counts: Array) -> FloatArray:

@@ -11,10 +11,9 @@ import base64
 import hashlib
 import json
 import math
-import re
 import zlib
 from collections.abc import Iterable
-from functools import cache
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -26,9 +25,6 @@ from onmf.door import Clusters
 from onmf.naming import so_many
 from onmf.plot import distinct_colours
 from onmf.select import COLUMNS, Selection
-
-ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""Characters that must not occur in a script, and their escapes in JSON. Without ``<`` no element can open or close."""
 
 UNKNOWN = 65535  # Code of an unknown share; known ones are coded from 0 to 65,534
 WIDTH, HEIGHT = 320, 170  # Size of a chart
@@ -55,10 +51,9 @@ def render_page(
     title : str
         Title of the page.
     script : str or tuple of str
-        The page's own scripts, files beside the template. They run after Plotly and ``base.js``. The latter provides
-        ``onmf.data`` and draws ``onmf.data.figures`` in the elements with ``data-figure="NAME"``.
+        The page's own scripts, files beside the template. They run after ``base.js``, which provides ``onmf.data``.
     data : dict
-        Data for the scripts: JSON values, and NumPy numbers and arrays. Without ``figures``, the page has no Plotly.
+        Data for the scripts: JSON values, and NumPy numbers and arrays.
     **context
         Variables of the template; they are escaped.
 
@@ -70,7 +65,7 @@ def render_page(
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError("Reports need jinja2 and plotly: pip install 'onmf[report]'.") from error
+        raise ImportError("Reports need jinja2: pip install 'onmf[report]'.") from error
     environment = Environment(
         loader=PackageLoader("onmf.report"),
         autoescape=True,
@@ -81,11 +76,15 @@ def render_page(
     environment.filters["number"] = lambda value: f"{value:,}"
     environment.filters["percent"] = lambda value: f"{value:.1%}"
     own = (script,) if isinstance(script, str) else script
-    charts = [plotly_script()] if data.get("figures") else []
-    scripts = [*charts, *(_inside(_template(name)) for name in ("base.js", *own))]
+    # Nothing in a script closes its element, and browsers hash the same bytes as we do.
+    scripts = [
+        _template(name).replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+        for name in ("base.js", *own)
+    ]
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     policy = (
         "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; "
-        f"form-action 'none'; script-src {' '.join(map(_hash, scripts))}"
+        "form-action 'none'; script-src " + " ".join(f"'sha256-{code}'" for code in hashes)
     )
     return environment.get_template(template).render(
         title=title,
@@ -100,44 +99,25 @@ def render_page(
 
 def clusters_page(found: Clusters, template: str, **parts: Any) -> str:
     """Render the page of a result, as :func:`render_page` does, with what all results have."""
+    model = found.model
+    start = model.init if isinstance(model.init, str) else "given centroids"
+    run = f"start {start}{', then local search' if model.refine else ''}"
+    divergence = model.divergence_.name.replace("beta=", "β = ")
     return render_page(
-        template, subtitle=_subtitle(found), notes=found.notes, selection=selection_parts(found.selection), **parts
+        template,
+        subtitle=f"{so_many(found.n_clusters, 'cluster')}, {divergence}, {found.how or run}",
+        notes=found.notes,
+        selection=selection_parts(found.selection),
+        **parts,
     )
-
-
-def _subtitle(found: Clusters) -> str:
-    """What was done, in a line: the number of clusters, the divergence, and who voted or where the run started."""
-    params = found.model.get_params()
-    divergence = found.model.divergence_.name.replace("beta=", "β = ")
-    start = params["init"] if isinstance(params["init"], str) else "given centroids"
-    run = f"start {start}{', then local search' if params['refine'] else ''}"
-    return f"{so_many(found.n_clusters, 'cluster')}, {divergence}, {found.how or run}"
 
 
 def embed(data: Any) -> str:
     """Return data as JSON that is safe inside a script element, whatever texts it contains."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False)
     encodable = text.encode("utf-8", errors="replace").decode()  # lone surrogates cannot be encoded
-    return re.sub("[<\u2028\u2029]", lambda match: ESCAPES[match.group()], encodable)
-
-
-@cache
-def plotly_script() -> str:
-    """Return Plotly's script from the installed package."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("Reports need jinja2 and plotly: pip install 'onmf[report]'.") from error
-    return _inside(str(get_plotlyjs()))
-
-
-def _inside(script: str) -> str:
-    """Make a script safe inside HTML: nothing in it closes the element, and browsers hash the same bytes as we do."""
-    return script.replace("\r\n", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    # Without "<", no element can open or close. The others end a line in scripts, but not in JSON.
+    return encodable.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _template(name: str) -> str:
@@ -168,9 +148,9 @@ def code_shares(shares: FloatArray) -> str:
     return base64_array(np.where(known, np.rint(np.clip(shares, 0, 1) * (UNKNOWN - 1)), UNKNOWN), "<u2")
 
 
-def packed(content: bytes) -> str:
+def packed(content: bytes, level: int = 9) -> str:
     """Return bytes as base64 of a zlib stream."""
-    return base64.b64encode(zlib.compress(content, 9)).decode()
+    return base64.b64encode(zlib.compress(content, level)).decode()
 
 
 def pack_texts(texts: Iterable[str]) -> str:
@@ -185,21 +165,20 @@ def class_codes(found: Clusters, rows: Array, classes: list[str], kind: str) -> 
     if not classes or known is None:
         return None
     place = {label: i for i, label in enumerate(classes)}
-    return base64_array(np.array([-1 if known[i] is None else place.get(known[i], -1) for i in rows]), kind)
+    return base64_array(np.array([place.get(known[i], -1) for i in rows]), kind)
 
 
-def named_colours(names: list[str]) -> list[dict[str, str]]:
+def coloured(names: list[str]) -> list[dict[str, str]]:
     """Return the names, each with a colour."""
     return [{"name": name, "colour": colour} for name, colour in zip(names, distinct_colours(len(names)), strict=True)]
 
 
 def heat(counts: Array, shares: FloatArray) -> dict[str, Any]:
-    """Return a table of counts, each with its share and its shade. The largest share has the darkest shade."""
-    shades = shares / (shares.max() if shares.size and shares.max() > 0 else 1.0)
+    """Return tables of counts, their shares and their shades. The largest share has the darkest shade."""
+    shades = shares / (shares.max(initial=0.0) or 1.0)
     looks = np.where(counts == 0, "none", np.where(shades > 0.55, "dark", ""))
-    fields = {"count": counts, "share": shares, "shade": shades.round(3), "look": looks}
-    return {"cells": [[{name: array[i, j].item() for name, array in fields.items()} for j in range(counts.shape[1])]
-                      for i in range(counts.shape[0])]}  # fmt: skip
+    fields = {"counts": counts, "shares": shares, "shades": shades.round(3), "looks": looks}
+    return {name: array.tolist() for name, array in fields.items()}
 
 
 def selection_parts(selection: Selection | None) -> dict[str, Any] | None:
@@ -217,9 +196,15 @@ def selection_parts(selection: Selection | None) -> dict[str, Any] | None:
         }
         for i, k in enumerate(selection.candidates.tolist())
     ]
-    charts = [_chart(selection, name, marks) for name in drawn if name != "bic" or name == selection.criterion]
-    found = {"charts": charts, "names": known, "rows": rows, "fewest": selection.fewest}
-    return found | {"left": LEFT, "width": WIDTH, "height": HEIGHT}
+    return {
+        "charts": [_chart(selection, name, marks) for name in drawn if name != "bic" or name == selection.criterion],
+        "names": known,
+        "rows": rows,
+        "fewest": selection.fewest,
+        "left": LEFT,
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
 
 
 def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, Any]:
@@ -230,22 +215,21 @@ def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, 
     low, high = float(values.min()), float(values.max())
     room = 0.06 * (high - low) or 1.0
     x = _scaled(np.log2(numbers), np.log2(numbers[0]), np.log2(numbers[-1]), LEFT, WIDTH - RIGHT)
-    y = _scaled(values, low - room, high + room, HEIGHT - BELOW, ABOVE)
+    heights = partial(_scaled, low=low - room, high=high + room, first=HEIGHT - BELOW, last=ABOVE)
     dots = [
         {"x": a, "y": b, "number": k, "mark": marks.get(k, ""), "value": _written(value)}
-        for a, b, k, value in zip(x, y, numbers.tolist(), values.tolist(), strict=True)
+        for a, b, k, value in zip(x, heights(values), numbers.tolist(), values.tolist(), strict=True)
     ]
     enough = [] if name != "held-out" or selection.enough is None else [max(selection.enough, low)]
-    ends = (low, high) if high > low else (low,)
-    heights = _scaled(np.array(ends), low - room, high + room, HEIGHT - BELOW, ABOVE)
+    ends = np.unique([low, high])
     return {
         "key": name,
         "title": TITLES[name],
         "path": " ".join(f"{dot['x']},{dot['y']}" for dot in dots),
         "dots": dots,
         "labels": _apart(dots),
-        "levels": [{"y": at, "text": f"{value:,.3g}"} for value, at in zip(ends, heights, strict=True)],
-        "enough": _scaled(np.array(enough), low - room, high + room, HEIGHT - BELOW, ABOVE),
+        "levels": [{"y": at, "text": f"{value:,.3g}"} for value, at in zip(ends, heights(ends), strict=True)],
+        "enough": heights(np.array(enough)),
         "chosen": next((dot["x"] for dot in dots if dot["mark"] == "chosen"), None),
     }
 

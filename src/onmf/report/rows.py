@@ -1,6 +1,6 @@
 """The report on clusters of rows of counts: documents, and the rows of any table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,31 +20,20 @@ from onmf.hierarchy import merge_clusters
 from onmf.naming import numbers as cluster_numbers
 from onmf.plot import FEW, distinct_colours, first_two, tsne
 
-from .page import base64_array, class_codes, clusters_page, code_places, named_colours, pack_texts
+from .page import base64_array, class_codes, clusters_page, code_places, coloured, pack_texts
 
 MOST_ROWS = 50_000  # Documents in a page; of more, a random choice is shown
-
-ALL_TEXTS = 10_000_000
-"""Characters of all excerpts in the page together; with very many documents each excerpt is shorter."""
-
-MONTHS, YEARS = 72, 120
-"""Time is divided into months if there are at most so many, else into years if there are at most so many of those."""
-
+ALL_TEXTS = 10_000_000  # Characters of all excerpts together; with very many documents each is shorter
+MONTHS, YEARS = 72, 120  # Time is divided into months if there are at most so many, else into years, else into decades
 SCRIPTS = ("explore.js", "point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js",
            "rows_tables.js", "rows_table.js")  # fmt: skip
-
 FEATURES = 10  # Features of each cluster
 NAMED = 3  # Features in the name of a merged cluster
 NUMBERED = 4  # Clusters in the number of a merged cluster, such as 3+7+12
-
-NAMELESS = "nothing distinctive"
-
 DECIDING = 8  # Features of each row that are shown
 BATCH = 4096  # Rows that are scored at a time
 LEAST = -100.0  # The least entry of a template. Without smoothing, a feature that a cluster lacks has minus infinity.
-
-COMPONENTS, EXTRA = 50, 10
-"""Singular vectors from which the map is made, and those that are computed besides, for accuracy."""
+COMPONENTS, EXTRA = 50, 10  # Singular vectors from which the map is made, and those computed besides, for accuracy
 
 
 def rows_page(found: Clusters, *, title: str | None = None, progress: Progress | None = None) -> str:
@@ -82,7 +71,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         "documents": columns,
         "words": words,
         "sure": "margin" if found.calibration is None else "confidence",
-        "classes": named_colours(classes),
+        "classes": coloured(classes),
         "class_counts": comparison.table.T if comparison else None,
         "periods": _periods(found),
     }
@@ -112,8 +101,7 @@ def _columns(
     """Return what the page knows of each of its rows, the features that decided, and how the map was made."""
     table, labels, filled = found.table, found.labels[rows], found.labels[rows] >= 0
     length, texts = ALL_TEXTS // max(len(rows), 1), getattr(table, "excerpts", None)
-    lengths = getattr(table, "lengths", None)
-    lengths = np.asarray(table.X.sum(axis=1)).ravel() if lengths is None else np.asarray(lengths)
+    lengths = np.asarray(table.lengths if hasattr(table, "lengths") else table.X.sum(axis=1)).ravel()
     columns: dict[str, Any] = {
         "ids": pack_texts(str(table.rows[i]) for i in rows),
         "texts": pack_texts("" if texts is None else texts[i][:length] for i in rows),
@@ -148,7 +136,7 @@ def _deciding(
     the templates, it contributes x (b_own − b_runner-up): positive for the own cluster.
     """
     B = np.maximum(templates, LEAST)
-    runners, words, values, numbers = [], [], [], []
+    parts = []
     for start, block in blocks_of(X):
         own = labels[start : start + block.shape[0]]
         scores = block @ B.T + (0.0 if offsets is None else offsets)
@@ -159,16 +147,13 @@ def _deciding(
         order = np.lexsort((-np.abs(value), row))
         rank = np.arange(len(order)) - block.indptr[row]  # rows keep their places in this order
         kept = order[(rank < DECIDING) & (value[order] != 0)]
-        runners.append(runner)
-        words.append(block.indices[kept])
-        values.append(value[kept])
-        numbers.append(np.bincount(row[kept], minlength=len(own)))
-    many, contributions = np.concatenate(numbers), np.concatenate(values)
+        parts.append((runner, block.indices[kept], value[kept], np.bincount(row[kept], minlength=len(own))))
+    runners, words, contributions, many = map(np.concatenate, zip(*parts, strict=True))
     largest, owner = np.zeros(len(many)), np.repeat(np.arange(len(many)), many)
     np.maximum.at(largest, owner, np.abs(contributions))
-    used, places = np.unique(np.concatenate(words), return_inverse=True)
+    used, places = np.unique(words, return_inverse=True)
     columns = {
-        "runner_up": base64_array(np.concatenate(runners), "<i2"),
+        "runner_up": base64_array(runners, "<i2"),
         "starts": base64_array(np.concatenate([[0], np.cumsum(many)]), "<u4"),
         "words": base64_array(places, "<u4"),
         "contributions": base64_array(np.rint(127 * divide(contributions, largest[owner])), "<i1"),
@@ -194,41 +179,34 @@ def map_of_rows(X: csr_array, progress: Progress) -> tuple[FloatArray, str]:
     components = components[:, np.argsort(-components.var(axis=0), kind="stable")]
     if len(components) < FEW or find_spec("openTSNE") is None:
         return first_two(components), "the first two singular vectors of log-tf-idf"
-
-    def drawing(name: str, share: float | None) -> None:
-        progress("Drawing the map", share)
-
-    places = tsne(components, seed=0, n_threads=cores, progress=drawing, extra="report")
+    places = tsne(
+        components,
+        seed=0,
+        n_threads=cores,
+        progress=lambda name, share: progress("Drawing the map", share),
+        extra="report",
+    )
     return places, f"t-SNE (openTSNE) of the first {components.shape[1]} singular vectors of log-tf-idf"
 
 
 def _periods(found: Clusters) -> dict[str, Any] | None:
     """Count the rows of each cluster in months, years or decades; None without dates."""
-    if found.table.dates is None:
-        return None
-    known = ~np.isnat(found.table.dates) & (found.labels >= 0)
+    known = (found.labels >= 0) & (False if found.table.dates is None else ~np.isnat(found.table.dates))
     if not known.any():
         return None
     dates = found.table.dates[known]
     months = dates.astype("datetime64[M]").astype(np.int64) + 12 * 1970
     only_years = bool((dates == dates.astype("datetime64[Y]").astype("datetime64[D]")).all())
-    if np.ptp(months) < MONTHS and not only_years:
-        unit, numbers = "month", months
-    else:
-        unit, numbers = "year", months // 12
-        if np.ptp(numbers) >= YEARS:
-            unit, numbers = "decade", numbers // 10
+    units = (
+        ("month", months, lambda number: f"{number // 12}-{number % 12 + 1:02}", MONTHS if not only_years else 0),
+        ("year", months // 12, str, YEARS),
+        ("decade", months // 120, lambda number: f"{10 * number}s", np.inf),
+    )
+    unit, numbers, named = next((unit, at, named) for unit, at, named, most in units if np.ptp(at) < most)
     first, last = int(numbers.min()), int(numbers.max())
     counts = np.zeros((found.n_clusters, last - first + 1), dtype=np.int64)
     np.add.at(counts, (found.labels[known], numbers - first), 1)
-    return {"unit": unit, "names": [_period(unit, number) for number in range(first, last + 1)], "counts": counts}
-
-
-def _period(unit: str, number: int) -> str:
-    """Return the name of a month, year or decade, counted from the year 0."""
-    if unit == "month":
-        return f"{number // 12}-{number % 12 + 1:02}"
-    return str(number) if unit == "year" else f"{10 * number}s"
+    return {"unit": unit, "names": [named(number) for number in range(first, last + 1)], "counts": counts}
 
 
 def _facts(found: Clusters) -> list[tuple[str, str]]:
@@ -261,22 +239,20 @@ def tree_of_clusters(found: Clusters) -> dict[str, Any]:
         | {"colour": colour, "frequent": frequent}
         for i, (words, frequent, colour) in enumerate(tops)
     ]
-    if k > 1:
-        merged, sizes = np.zeros((2 * k - 1, sums.shape[1])), np.zeros(2 * k - 1, dtype=np.int64)
-        merged[:k], sizes[:k] = sums, found.sizes
-        leaves: list[list[int]] = [[i] for i in range(k)]
-        for t, (i, j) in enumerate(tree.pairs):
-            merged[k + t], sizes[k + t] = merged[i] + merged[j], sizes[i] + sizes[j]
-            larger, smaller = (i, j) if sizes[i] >= sizes[j] else (j, i)
-            leaves.append(leaves[larger] + leaves[smaller])
-            number = "+".join(str(numbering[leaf]) for leaf in leaves[-1][:NUMBERED])
-            number += "+…" if len(leaves[-1]) > NUMBERED else ""
-            nodes.append({"number": number, "size": int(sizes[k + t]), "colour": nodes[larger]["colour"]})
-        whole = sums.sum(axis=0, keepdims=True)
-        for node, row in zip(nodes[k:], merged[k:], strict=True):
-            words = _top(distinctiveness(np.concatenate([row[None], whole]), np.array([0.0, 1.0]))[0])
-            node |= _described({str(found.features[j]): weight for j, weight in words})
-            node["frequent"] = [str(found.features[j]) for j, _ in _top(row)]
+    whole, merged, leaves = sums.sum(axis=0), list(sums), [[i] for i in range(k)]
+    for pair in tree.pairs:
+        larger, smaller = sorted(pair, key=lambda node: -nodes[node]["size"])
+        merged.append(merged[larger] + merged[smaller])
+        leaves.append(leaves[larger] + leaves[smaller])
+        shown = [str(numbering[leaf]) for leaf in leaves[-1][:NUMBERED]]
+        words = _top(distinctiveness(np.stack([merged[-1], whole]), np.array([0.0, 1.0]))[0], found.features)
+        node = {
+            "number": "+".join([*shown, "…"] if len(leaves[-1]) > NUMBERED else shown),
+            "size": nodes[larger]["size"] + nodes[smaller]["size"],
+            "colour": nodes[larger]["colour"],
+            "frequent": list(_top(merged[-1], found.features)),
+        }
+        nodes.append(node | _described(words))
     return {
         "nodes": nodes,
         "pairs": tree.pairs,
@@ -289,35 +265,29 @@ def _described(words: dict[str, float]) -> dict[str, Any]:
     """Return the name of a cluster, and its words with the widths of their bars, in percent."""
     largest = max((abs(weight) for weight in words.values()), default=1.0)
     return {
-        "name": ", ".join(list(words)[:NAMED]) or NAMELESS,
+        "name": ", ".join(list(words)[:NAMED]) or "nothing distinctive",
         "words": [(word, round(100 * abs(weight) / largest)) for word, weight in words.items()],
     }
 
 
-def _top(weights: FloatArray) -> list[tuple[int, float]]:
-    """Return the columns of the largest weights above zero, with their weights."""
+def _top(weights: FloatArray, names: Sequence[str]) -> dict[str, float]:
+    """Return the names of the largest weights above zero, with their weights."""
     order: Array = np.argsort(-weights, kind="stable")[:FEATURES]
-    return [(int(j), float(weights[j])) for j in order if weights[j] > 1e-12]
+    return {str(names[j]): float(weights[j]) for j in order if weights[j] > 1e-12}
 
 
 def blocks_of(X: Any) -> Iterator[tuple[int, csr_array]]:
     """Yield counts in memory or in blocks on disk, some rows at a time, with the first row of each part."""
-    if hasattr(X, "block"):
-        start = 0
-        for number, size in enumerate(X.sizes):
-            yield start, csr_array(X.block(number))
-            start += size
-        return
-    for start in range(0, X.shape[0], BATCH):
-        yield start, csr_array(X[start : start + BATCH])
+    starts = np.cumsum([0, *X.sizes[:-1]]).tolist() if hasattr(X, "block") else range(0, X.shape[0], BATCH)
+    for number, start in enumerate(starts):
+        yield start, csr_array(X.block(number) if hasattr(X, "block") else X[start : start + BATCH])
 
 
 def sum_clusters(counts: Any, labels: Array, k: int) -> FloatArray:
     """Return the sum of the counts of each cluster. → (k, features)"""
     sums = np.zeros((k, counts.shape[1]))
     for start, block in blocks_of(counts):
-        own = labels[start : start + block.shape[0]]
-        n = len(own)
-        members = csr_array((np.ones(n), (own, np.arange(n))), shape=(k, n))
+        n = block.shape[0]
+        members = csr_array((np.ones(n), (labels[start : start + n], np.arange(n))), shape=(k, n))
         sums += (members @ block).toarray()
     return sums

@@ -52,7 +52,13 @@ def read(
         raise FileNotFoundError(f"{path} is not a file: give the path of a table of counts.")
     if (row is None) != (column is None) or (count is not None and row is None):
         raise ValueError("A long table needs row and column (--row and --column): the columns that name each entry.")
-    draft = _read_any(path, labels, row, column, count)
+    head = head_of(path)
+    if row is not None and column is not None:
+        draft = _read_long(path, row, column, count, head.startswith(b"PAR1"))
+    elif head.lstrip().startswith(b"{"):
+        draft = _read_biom_json(path, labels)
+    else:
+        draft = next((read for magic, read in READERS.items() if head.startswith(magic)), read_wide)(path, labels)
     if transpose:
         draft.X, draft.rows, draft.features = as_counts(draft.X.T), draft.features, draft.rows
     rows, features, notes = names_of(draft, path, "row", "feature")
@@ -61,22 +67,6 @@ def read(
         table.classes, about = find_classes(labels, draft, path, rows, "row")
         table.notes += about
     return table
-
-
-def _read_any(path: Path, labels: str | None, row: str | None, column: str | None, count: str | None) -> Draft:
-    """Recognise the format and read the file."""
-    head = head_of(path)
-    if row is not None and column is not None:
-        return _read_long(path, row, column, count, head.startswith(b"PAR1"))
-    if head.startswith(b"PAR1"):
-        return _read_parquet(path, labels)
-    if head.startswith(HDF5):
-        return _read_biom(path, labels)
-    if head.lstrip().startswith(b"{"):
-        return _read_biom_json(path, labels)
-    if head.startswith(b"%%MatrixMarket"):
-        return Draft(read_market(path), None, None, "the matrix")
-    return read_npz(path, labels) if head.startswith(b"PK") else read_wide(path, labels)
 
 
 def _frame(path: Path, parquet: bool) -> Any:
@@ -158,6 +148,15 @@ def _read_biom_json(path: Path, labels: str | None) -> Draft:
     except Exception as error:  # anything can be missing or of the wrong type
         raise ValueError(f"{path} cannot be read as BIOM 1.0 (JSON): {type(error).__name__}, {error}") from error
     return Draft(as_counts(X), samples, taxa, "data", classes, columns)
+
+
+def _read_matrix(path: Path, labels: str | None) -> Draft:
+    """Read a Matrix Market file, which has no names."""
+    return Draft(read_market(path), None, None, "the matrix")
+
+
+READERS: dict[bytes, Any] = {b"PAR1": _read_parquet, HDF5: _read_biom, b"%%MatrixMarket": _read_matrix, b"PK": read_npz}
+"""Readers by the first bytes of a file; other files are wide tables."""
 
 
 class TableKind(Kind):

@@ -89,5 +89,5 @@
     by("pair-clear").addEventListener("click", () => listDoubtful(null));
     listDoubtful(null);
   }
-  onmf.drawAll();
+  onmf.showTheme();
 })();

@@ -151,7 +151,7 @@ onmf.scene = (() => {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawVeil);
   pin(state.pinned);
   showMap();
-  onmf.drawAll();
+  onmf.showTheme();
   return { // where a pixel is on the screen
     at: (line, sample) => {
       const box = canvas.getBoundingClientRect(), [left, top] = corner(), size = scale();

@@ -113,6 +113,6 @@
 
   offerClusters();
   if (map) map.start();
-  onmf.drawAll();
+  onmf.showTheme();
   ready.then(() => { list(); document.documentElement.dataset.ready = "yes"; });
 })();
