@@ -15,18 +15,15 @@ from onmf.door.run import UNSEEN
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import snpa
 from onmf.fit.describe import margins
-from onmf.select import Range, Selection, Work, check_range, reproduced, try_numbers
+from onmf.io.rules import require
+from onmf.select import Range, Selection, Trial, Work, check_range, reproduced, try_numbers
 
 from .cube import Pixels
 
 START_SAMPLE = 100_000  # pixels, evenly spread, on which the start of a larger image is found
-
 CHOICE_SAMPLE = 2_000  # pixels, evenly spread, on which the number of clusters is chosen
-
 MAX_CLUSTERS = 12  # largest number to try by default, if the objective chooses
-
 MIN_GAIN = 0.1  # fraction of the objective that one more cluster must remove
-
 SPLITS = 2  # how often the pixels are halved
 
 WithOffsets = tuple[FloatArray, FloatArray | None]  # Templates, and their offsets if there are any
@@ -42,8 +39,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
     """
     rows = take_rows(pixels, evenly_spaced(pixels.shape[0], CHOICE_SAMPLE))
     n, k_min, criterion = len(rows), span.k_min or 1, span.criterion or "objective"
-    if n < 2:
-        raise ValueError(f"{n} pixels are too few to choose the number of clusters: give a number.")
+    require(n >= 2, f"{n} pixels are too few to choose the number of clusters: give a number.")
     most = check_range(k_min, span.k_max, n)
     if criterion == "objective" and span.k_max is None:
         most = max(min(MAX_CLUSTERS, most), k_min)
@@ -58,7 +54,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
         n_threads=model.n_threads,
     )
     work = Work(1, progress)
-    trials: dict[int, dict[str, Any]] = {}
+    trials: dict[int, Trial] = {}
 
     def fit(some: Array, k: int) -> ONMF:
         with warnings.catch_warnings():
@@ -72,13 +68,11 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
             compared.append(reproduced(*(half.predict(rows) for half, _ in halves)))
             held_out += [half.score(rows[others]) for half, others in halves]
         information, stability = np.array(compared).T
-        if k == 1:
-            stability = np.full(SPLITS, np.nan)  # one cluster is always reproduced
-        objective = fit(rows, k).reconstruction_err_
-        trials[k] = {"objective": -objective, "information": information, "stability": stability, "held-out": held_out}
+        stability = stability if k > 1 else np.full(SPLITS, np.nan)  # one cluster is always reproduced
+        # Values of an image need not be counts, so there is no BIC.
+        trials[k] = Trial(information, stability, np.array(held_out), fit(rows, k).reconstruction_err_, np.nan)
         work.advance(k)
-        value = float(np.mean(trials[k][criterion]))
-        return value if np.isfinite(value) else -np.inf
+        return -trials[k].objective if criterion == "objective" else trials[k].value(criterion)
 
     bend = None
     if criterion == "objective":
@@ -87,9 +81,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
     else:
         try_numbers(score, k_min, most, work.plan)
     tried = sorted(trials)
-    objective, information, stability, held_out = (
-        np.array([trials[k][name] for k in tried]) for name in ("objective", "information", "stability", "held-out")
-    )
+    information, stability, held_out, objective, bic = map(np.array, zip(*(trials[k] for k in tried), strict=True))
     return Selection(
         np.array(tried),
         information=information.mean(axis=1),
@@ -97,8 +89,8 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
         held_out=held_out.mean(axis=1),
         held_out_error=held_out.std(axis=1, ddof=1) / np.sqrt(2 * SPLITS),
         stability=stability.mean(axis=1),
-        objective=-objective,
-        bic=np.full(len(tried), np.nan),  # values of an image need not be counts
+        objective=objective,
+        bic=bic,
         criterion=criterion,
         n_rows=n,
         n_total=pixels.shape[0],
@@ -123,11 +115,11 @@ def _bend(score: Callable[[int], float], k_min: int, k_max: int, work: Work) -> 
 
 def fit_blocks(model: ONMF, pixels: Pixels, engine: Any) -> str:
     """Fit from blocks: a start from a spread sample, then the loop over all pixels. → a note on what was done"""
-    if model.refine is not None:
-        raise ValueError(
-            f"refine={model.refine!r} is not allowed for an image that is read by blocks: a local search goes through "
-            "single pixels in random order. Use refine=None, or in_memory=True if the pixels fit."
-        )
+    require(
+        model.refine is None,
+        f"refine={model.refine!r} is not allowed for an image that is read by blocks: a local search goes through "
+        "single pixels in random order. Use refine=None, or in_memory=True if the pixels fit.",
+    )
     sample = take_rows(pixels, evenly_spaced(pixels.shape[0], START_SAMPLE))
     start, how = model.init, f", and the start comes from {len(sample):,} of them, evenly spread"
     if isinstance(start, str) and start == "snpa":
@@ -145,10 +137,8 @@ def fit_blocks(model: ONMF, pixels: Pixels, engine: Any) -> str:
 def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Calibration | None) -> dict[str, Any]:
     """The maps and spectra of a fitted model, in one pass over the pixels; without labels, pixels are assigned."""
     divergence, centroids = model.divergence_, model.cluster_centers_
-    k = len(centroids)
-    exact = divergence.normalise(centroids)
-    if divergence.domain == "nonnegative":
-        exact = exact + UNSEEN
+    k, normal = len(centroids), divergence.normalise(centroids)
+    exact = normal + UNSEEN if divergence.domain == "nonnegative" else normal
     pairs = ((divergence, centroids), (divergence.unsmoothed(), exact))
     templates = [(family.templates(C), family.offsets(C)) for family, C in pairs]
     source = Source(
@@ -164,9 +154,7 @@ def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Cali
     labels, scales, residuals, distances, sure, following = described
     compact = np.int16 if k < 2**15 else np.int32
     labels = labels.astype(compact)
-    counts = np.bincount(labels, minlength=k).astype(np.float64)
-    mean = divide(np.bincount(labels, weights=scales, minlength=k).astype(np.float64), counts)
-    spectra = divergence.normalise(centroids) * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale
+    mean = divide(np.bincount(labels, weights=scales, minlength=k), np.bincount(labels, minlength=k).astype(np.float64))
     unit = mean.astype(np.float32)
     scales /= np.where(unit > 0, unit, np.float32(1.0))[labels]
     return {
@@ -176,7 +164,7 @@ def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Cali
         "confidence": pixels.image(sure, np.nan),
         "runners_up": pixels.image(following.astype(compact), -1),
         "residuals": pixels.image(residuals, np.nan),
-        "spectra": spectra,
+        "spectra": normal * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale,
     }
 
 
