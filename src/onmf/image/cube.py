@@ -18,7 +18,6 @@ from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.rules import require
 
 Negatives = Literal["refuse", "clip"]
-
 Transform = tuple[float, float, float, float, float, float]
 """a, b, c, d, e, f with x = a·sample + b·line + c, y = d·sample + e·line + f, at the upper left corner of a pixel."""
 
@@ -26,9 +25,7 @@ NANOMETRES = dict.fromkeys(("nanometers", "nanometres", "nm"), 1.0)
 NANOMETRES |= dict.fromkeys(("micrometers", "micrometres", "um", "microns", "µm", "μm"), 1e3)
 
 CHANGED = "changed while it was read: try again when no program writes to it."
-
 BLOCK = 32 << 20  # approximate size of a block of pixels, in bytes
-
 MAX_VALUE = 1e30  # values above this are refused: they mark missing data, and the maps store scales as float32
 
 
@@ -44,14 +41,11 @@ class PlaceError(ValueError):
 
 
 class Lines(ABC):
-    """A cube that stays in its file and is read line by line.
+    """A cube that stays in its file and is read line by line."""
 
-    ``shape`` is lines, samples and bands. ``one_by_one`` says that reading single lines is as fast as reading many.
-    """
-
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int]  # lines, samples and bands
     dtype: np.dtype[Any]
-    one_by_one: bool = False
+    one_by_one: bool = False  # whether reading single lines is as fast as reading many
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:
@@ -145,8 +139,7 @@ class IsolatedLines(Lines):
 
     def read(self, start: int, stop: int) -> Array:
         part = call_reader(self.reader, self.path, self.function, *self.arguments, start, stop)
-        expected = ((stop - start, *self.shape[1:]), self.dtype)
-        require((part.shape, part.dtype) == expected, f"{self.path} {CHANGED}")
+        require((part.shape, part.dtype) == ((stop - start, *self.shape[1:]), self.dtype), f"{self.path} {CHANGED}")
         return part
 
 
@@ -215,10 +208,8 @@ class Cube:
 
     def __post_init__(self) -> None:
         shape, where = tuple(self.data.shape), self.source or "The cube"
-        require(
-            len(shape) == 3 and min(shape) >= 1,
-            f"{where} has shape {shape}: a cube needs three non-empty dimensions, lines × samples × bands.",
-        )
+        needs = "a cube needs three non-empty dimensions, lines × samples × bands."
+        require(len(shape) == 3 and min(shape) >= 1, f"{where} has shape {shape}: {needs}")
         require(self.data.dtype.kind in "buif", f"{where} has {self.data.dtype} values: real numbers are needed.")
         good = np.ones(shape[2], dtype=bool) if self.good_bands is None else np.asarray(self.good_bands, dtype=bool)
         object.__setattr__(self, "good_bands", good)
@@ -227,10 +218,8 @@ class Cube:
             given = shape[2] if values is None else len(values)
             require(given == shape[2], f"{where} has {shape[2]} bands, but {given} {name.replace('_', ' ')}.")
         require(good.any(), f"{where}: all bands are marked as bad. Use them anyway (keep_bad_bands=True).")
-        require(
-            self.mask is None or np.shape(self.mask) == shape[:2],
-            f"The mask has shape {np.shape(self.mask)}, but {where} has {shape[0]} lines × {shape[1]} samples.",
-        )
+        size = shape[:2] if self.mask is None else np.shape(self.mask)
+        require(size == shape[:2], f"The mask has shape {size}, but {where} has {shape[0]} lines × {shape[1]} samples.")
 
     def __repr__(self) -> str:
         lines, samples, bands = self.shape
@@ -247,8 +236,7 @@ class Cube:
         """The true material of each pixel, None where it is not known; None if there is no true map."""
         if self.truth is None or self.truth.labels is None:
             return None
-        names = [*self.truth.materials, None]
-        return [names[label] for label in self.truth.labels.ravel()]
+        return np.array([*self.truth.materials, None], dtype=object)[self.truth.labels.ravel()].tolist()
 
     @property
     def X(self) -> Array:
@@ -274,16 +262,14 @@ class Cube:
     @property
     def nanometres(self) -> FloatArray | None:
         """Wavelengths of the used bands in nanometres, or None if there are none. → (used bands,)"""
-        if self.wavelengths is None:
-            return None
-        return in_nanometres(self.wavelengths, self.wavelength_unit)[self.good_bands]
+        waves, good = self.wavelengths, self.good_bands
+        return None if waves is None else in_nanometres(waves, self.wavelength_unit)[good]
 
     def read(self, start: int, stop: int) -> Array:
         """Copy the used bands of the lines from ``start`` to ``stop``. → (lines, samples, used bands)"""
         own = isinstance(self.data, Lines)
-        part = self.data.read(start, stop) if own else np.asarray(self.data[start:stop])
-        if not self.good_bands.all():
-            part = part[:, :, self.good_bands]
+        whole = self.data.read(start, stop) if own else np.asarray(self.data[start:stop])
+        part = whole if self.good_bands.all() else whole[:, :, self.good_bands]
         part = (np.asarray if own else np.array)(part, dtype=native(part.dtype), order="C")
         mapped: Any = getattr(self.data, "_mmap", None)
         if hasattr(mapped, "madvise"):  # pages of a memory map that were read count as memory of this process
@@ -311,25 +297,20 @@ def in_nanometres(wavelengths: FloatArray, unit: str | None) -> FloatArray:
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type that values are converted to when they are read: native byte order, floats of 32 or 64 bits."""
-    if dtype == np.bool_:
-        return np.dtype(np.uint8)
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
-    return dtype.newbyteorder("=")
+    return np.dtype(np.uint8) if dtype == np.bool_ else dtype.newbyteorder("=")
 
 
 class Pixels:
     """The pixels of a cube that have data, in the order of its lines. A call yields them in blocks, as ``fit`` expects.
 
     The other pixels are unassigned: those that the mask excludes, that have NaN, infinity or the ignore value in a used
-    band, or that are zero in all used bands. The constructor finds them in one pass over the cube.
-
-    ``shape`` is the number of rows (pixels with data) and of features (used bands), ``sizes`` the number of rows of
-    each block, and ``inside`` says which pixels are rows. ``negatives`` counts their negative values, and ``in_blocks``
-    says whether they are read block by block in every iteration.
+    band, or that are zero in all used bands. The constructor finds them in one pass over the cube: ``inside`` says
+    which pixels are rows, ``sizes`` how many are in each block, and ``negatives`` counts their negative values.
     """
 
-    in_blocks = False
+    in_blocks = False  # whether they are read block by block in every iteration
 
     def __init__(self, cube: Cube, divergence: Divergence, negatives: Negatives, progress: Progress) -> None:
         require(negatives in ("refuse", "clip"), f"negatives={negatives!r} is not allowed: use 'refuse' or 'clip'.")
@@ -343,10 +324,9 @@ class Pixels:
         self.lines = [(start, stop) for start, stop in self.lines if self.inside[start:stop].any()]
         self.sizes = [int(np.count_nonzero(self.inside[start:stop])) for start, stop in self.lines]
         self.shape = (sum(self.sizes), used)
+        where = cube.source or "The cube"
         require(
-            self.sizes,
-            f"{cube.source or 'The cube'} has no pixel to cluster: all are masked, without data, or zero in all used "
-            "bands.",
+            self.sizes, f"{where} has no pixel to cluster: all are masked, without data, or zero in all used bands."
         )
 
     def _scan(self, divergence: Divergence, progress: Progress) -> None:
@@ -358,9 +338,8 @@ class Pixels:
         for start, stop in self.lines:
             part = cube.read(start, stop)
             low, high = part.min(axis=2), part.max(axis=2)
-            inside = np.isfinite(low) & np.isfinite(high) & ((low != 0) | (high != 0))
-            if cube.mask is not None:
-                inside &= cube.mask[start:stop]
+            allowed = True if cube.mask is None else cube.mask[start:stop]
+            inside = np.isfinite(low) & np.isfinite(high) & ((low != 0) | (high != 0)) & allowed
             if cube.ignore_value:  # pixels that are 0 in all bands were found above
                 with np.errstate(over="ignore"):  # pixels with infinite values are unassigned anyway
                     missing = part.dtype.type(cube.ignore_value) if part.dtype.kind == "f" else cube.ignore_value

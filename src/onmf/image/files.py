@@ -35,11 +35,8 @@ SIGNATURES = {
 """Format by the first bytes of a file. GDAL uses no other driver: some open further files or web addresses."""
 
 NO_OTHER_FILES = {
-    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
-    "GDAL_PAM_ENABLED": "NO",
-    "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}",
-    "GDAL_CACHEMAX": "256",
-    "PROJ_NETWORK": "OFF",
+    **{"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR", "GDAL_PAM_ENABLED": "NO", "GDAL_CACHEMAX": "256"},
+    **{"CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}", "PROJ_NETWORK": "OFF"},
 }
 """Settings with which GDAL opens only the given file: no files beside it, and no network."""
 
@@ -48,7 +45,6 @@ AXES = {"bsq": (1, 2, 0), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 
 MAX_BYTES = 10_000_000  # of an ENVI header
 MAX_LINES = 50_000  # of an ENVI header: the time that spectral takes grows with their square
-
 REAL_TYPES = ("1", "2", "3", "4", "5", "12", "13", "14", "15")  # ENVI data types; 6 and 9 are complex
 EXTENSIONS = ("img", "dat", "raw", "bsq", "bil", "bip", "sli")  # of ENVI data
 
@@ -121,9 +117,10 @@ def read(
         raise TypeError(f"{type(source).__name__} is not an image: give a path, an array, a DataArray or a Cube.")
     if variable is not None:
         require(cube.variable, f"variable={variable!r}: {cube.source} has no variables. Leave the parameter out.")
-    changes: dict[str, Any] = {} if ignore_value is None else {"ignore_value": float(ignore_value)}
+    if ignore_value is not None:
+        cube = replace(cube, ignore_value=float(ignore_value))
     if mask is not None:
-        changes["mask"] = np.nan_to_num(read_plane(Path(mask)) if isinstance(mask, str | Path) else mask) != 0
+        cube = replace(cube, mask=np.nan_to_num(read_plane(mask) if isinstance(mask, str | Path) else mask) != 0)
     good = np.ones(cube.shape[2], dtype=bool) if keep_bad_bands else cube.good_bands.copy()
     dropped = np.ravel(() if drop_bands is None else drop_bands)
     absent = dropped[(dropped < 0) | (dropped >= len(good))]
@@ -136,7 +133,7 @@ def read(
             )
         )
     good[dropped.astype(np.int64)] = False
-    return replace(cube, good_bands=good, **changes)
+    return replace(cube, good_bands=good)
 
 
 def _read_file(path: Path, variable: str | None) -> Cube:
@@ -148,17 +145,17 @@ def _read_file(path: Path, variable: str | None) -> Cube:
     return read_envi(path) if kind == "envi" else _read_raster(path, kind)
 
 
-def _format_of(path: Path, what: str = "an image") -> str | None:
+def _format_of(path: Path, what: str = "the path of an image") -> str | None:
     """The format of a file, or the GDAL driver for it; None if it is not supported."""
     if not path.is_file():
-        wrong = "is not a file" if path.exists() else "does not exist"
-        raise FileNotFoundError(f"{path} {wrong}: give the path of {what}.")
+        raise FileNotFoundError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: give {what}.")
     head, suffix = _head(path), path.suffix.lower()
-    if suffix != ".hdr" and (suffix == ".mat" or head.startswith(b"MATLAB") or b"\x89HDF" in head):
+    if suffix == ".hdr":
+        return "envi"
+    if suffix == ".mat" or head.startswith(b"MATLAB") or b"\x89HDF" in head:
         return "matlab"
     found = next((name for start, name in SIGNATURES.items() if head.startswith(start)), None)
-    known = suffix != ".hdr" and found in ("npy", "npz", "GTiff")
-    return found if known or find_header(path) is None else "envi"
+    return found if found in ("npy", "npz", "GTiff") or find_header(path) is None else "envi"
 
 
 def _head(path: Path) -> bytes:
@@ -166,9 +163,10 @@ def _head(path: Path) -> bytes:
         return file.read(520)
 
 
-def read_plane(path: Path) -> Array:
+def read_plane(path: str | Path) -> Array:
     """Read an image of one band, in any format, or the matrix of an npy, npz or MATLAB file. → (lines, samples)"""
-    kind = _format_of(path, "an image of one band")
+    path = Path(path)
+    kind = _format_of(path, "the path of an image of one band")
     if kind not in ("npy", "npz", "matlab"):
         cube = read(path, keep_bad_bands=True)
         require(cube.shape[2] == 1, f"{path} has {cube.shape[2]} bands: expected one.")
@@ -208,11 +206,8 @@ def _read_npy(path: Path) -> Any:
 
 def _read_raster(path: Path, driver: str | None) -> Cube:
     """Open a GeoTIFF, PNG or JPEG. A separate process reads it, with its own GDAL settings."""
-    require(
-        driver,
-        f"{path} cannot be read. Supported are ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files. "
-        "Convert it to GeoTIFF, for example with gdal_translate.",
-    )
+    supported = "ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files"
+    require(driver, f"{path} cannot be read. Supported are {supported}. Convert it, for example with gdal_translate.")
     if find_spec("rasterio") is None:
         raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'")
     reader = Isolated.for_file(path, environment=NO_OTHER_FILES)
@@ -260,9 +255,8 @@ def _from_data_array(array: Any) -> Cube:
     )
     ordered = array.transpose(*order)
     lines, samples, bands = (ordered.coords.get(dim) for dim in order)
-    waves = next((ordered.coords[key] for key in ("wavelength", "wavelengths") if key in ordered.coords), None)
-    if waves is None and str(order[2]).lower() in BANDS[2:]:
-        waves = bands
+    named = bands if str(order[2]).lower() in BANDS[2:] else None
+    waves = next((ordered.coords[key] for key in ("wavelength", "wavelengths") if key in ordered.coords), named)
     units = [coordinate.attrs.get("units") for coordinate in (waves, bands) if coordinate is not None]
     fill = ordered.attrs.get("_FillValue", ordered.encoding.get("_FillValue"))
     spatial = ordered.coords["spatial_ref"].attrs if "spatial_ref" in ordered.coords else {}
@@ -318,8 +312,10 @@ class Header(dict[str, Any]):
         self.path = path
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
-        short = len(text) <= MAX_BYTES and text.count(b"\n") + text.count(b"\r") <= MAX_LINES
-        require(short, f"{path} is not an ENVI header: it is too long for one.")
+        lines = text.count(b"\n") + text.count(b"\r")
+        require(
+            max(len(text) / MAX_BYTES, lines / MAX_LINES) <= 1, f"{path} is not an ENVI header: it is too long for one."
+        )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # spectral warns about names in capitals, which are harmless
@@ -347,7 +343,7 @@ class Header(dict[str, Any]):
         require(len(values) == n, f"{self.path} says {key} with {len(values)} entries: expected {n}.")
         return values
 
-    def number(self, key: str, default: float | None = None) -> Any:
+    def number(self, key: str, default: Any = None) -> Any:
         """Return a number, by default another one."""
         values = self.numbers(key, 1)
         return default if values is None else float(values[0])
@@ -355,8 +351,8 @@ class Header(dict[str, Any]):
     def integer(self, key: str, least: int) -> int:
         """Return an integer, by default ``least``."""
         value = self.number(key, float(least))
-        expected = f"expected an integer of at least {least}."
-        require(value.is_integer() and value >= least, f"{self.path} says {key} = {value:g}: {expected}")
+        valid = value.is_integer() and value >= least
+        require(valid, f"{self.path} says {key} = {value:g}: expected an integer of at least {least}.")
         return int(value)
 
     def choice(self, key: str, choices: Any) -> str:
@@ -436,19 +432,17 @@ def _georeference(header: Header) -> tuple[str | None, Transform | None]:
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     # The reference pixel is counted from 1 and refers to the upper left corner. Rotation is counterclockwise.
     a, b, d, e = dx * cos, dy * sin, dx * sin, -dy * cos
-    c = x - a * (column - 1) - b * (line - 1)
-    f = y - d * (column - 1) - e * (line - 1)
-    return _coordinate_system(info, header), (a, b, c, d, e, f)
+    left, above = column - 1, line - 1
+    return _coordinate_system(info, header), (a, b, x - a * left - b * above, d, e, y - d * left - e * above)
 
 
 def _coordinate_system(info: list[str], header: Header) -> str | None:
     """Return the coordinate system as well-known text, if rasterio is installed and understands it."""
-    try:
-        import rasterio
-    except ImportError:
+    if find_spec("rasterio") is None:
         return None
-    from_epsg = rasterio.CRS.from_epsg
-    words = [*info, *[""] * 10]
+    import rasterio
+
+    from_epsg, words = rasterio.CRS.from_epsg, [*info, *[""] * 10]
     datum = words[9].replace("-", "").replace(" ", "").upper()
     base = UTM.get((datum, words[8].lower())) if words[0].upper() == "UTM" else None
     if base is not None and words[7].isdecimal() and 1 <= int(words[7]) <= 60:
@@ -489,10 +483,7 @@ def read_variables(path: Path) -> dict[str, Any]:
 
 
 def cube_of_variables(content: dict[str, Any], variable: str | None, path: Path, *, bands_first: bool) -> Cube:
-    """Find the cube among the variables of a file: ``variable``; else ``V``, ``Y`` or ``X``; else the only 3-D array.
-
-    ``bands_first`` says that a matrix is bands × pixels, in MATLAB's order of pixels; else it is pixels × bands.
-    """
+    """Find the cube among the variables of a file. A matrix is bands × pixels, in MATLAB's order, or pixels × bands."""
     arrays = {name: value for name, value in content.items() if _has_dimensions(value, 2, 3)}
     listed = ", ".join(f"{name} {'×'.join(map(str, value.shape))}" for name, value in arrays.items())
     holds = f"It holds {listed or 'nothing of two or three dimensions'}."
@@ -536,9 +527,8 @@ def _unfold(matrix: Array, content: dict[str, Any], name: str, path: Path, bands
             f"{path}: {name} has shape {matrix.shape}, and {len(candidates[0])} pixels are not {rows} × {columns}: the "
             "file needs nRow and nCol with the size of the image (height and width, in npz files)."
         )
-    if str(content.get("order", "F" if bands_first else "C")) == "C":
-        return pixels.reshape(rows, columns, -1)
-    return pixels.reshape(columns, rows, -1).transpose(1, 0, 2)
+    by_lines = str(content.get("order", "F" if bands_first else "C")) == "C"
+    return pixels.reshape(rows, columns, -1) if by_lines else pixels.reshape(columns, rows, -1).transpose(1, 0, 2)
 
 
 def _number(value: Any) -> float:

@@ -74,11 +74,8 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
         work.advance(k)
         return -trials[k].objective if criterion == "objective" else trials[k].value(criterion)
 
-    bend = None
-    if criterion == "objective":
-        work.plan([k_min, k_min + 1, k_min + 2])
-        bend = _bend(score, k_min, most, work)
-    else:
+    bend = _bend(score, k_min, most, work) if criterion == "objective" else None
+    if bend is None:
         try_numbers(score, k_min, most, work.plan)
     tried = sorted(trials)
     information, stability, held_out, objective, bic = map(np.array, zip(*(trials[k] for k in tried), strict=True))
@@ -101,6 +98,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
 def _bend(score: Callable[[int], float], k_min: int, k_max: int, work: Work) -> int:
     """The number after which neither of the next two lowers the objective, which is −score, by a tenth."""
     last, chosen = np.inf, k_min
+    work.plan([k_min, k_min + 1, k_min + 2])
     for k in range(k_min, k_max + 1):
         if k > k_min + 2:
             work.plan([k])
@@ -150,11 +148,13 @@ def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Cali
         features=pixels.shape[1],
     )
     rows = Blocks(get_engine(model.engine, None, model.n_threads).backend, None).open(source, divergence)
-    described = rows.map_rows(_measure_part, *templates, centroids, calibration, labels=labels)
-    labels, scales, residuals, distances, sure, following = described
+    labels, scales, residuals, distances, sure, following = rows.map_rows(
+        _measure_part, *templates, centroids, calibration, labels=labels
+    )
     compact = np.int16 if k < 2**15 else np.int32
     labels = labels.astype(compact)
-    mean = divide(np.bincount(labels, weights=scales, minlength=k), np.bincount(labels, minlength=k).astype(np.float64))
+    totals, counts = np.bincount(labels, weights=scales, minlength=k), np.bincount(labels, minlength=k)
+    mean = divide(totals.astype(np.float64), counts.astype(np.float64))
     unit = mean.astype(np.float32)
     scales /= np.where(unit > 0, unit, np.float32(1.0))[labels]
     return {
@@ -176,10 +176,7 @@ def _measure_part(
     calibration: Calibration | None,
     labels: Array | None = None,
 ) -> tuple[Array, ...]:
-    """Label, scale, residual, margin, confidence and runner-up of each pixel. → 6 × (n,)
-
-    ``exact`` are the templates for residuals. Without a calibration, no pixel has a confidence and a runner-up.
-    """
+    """Label, scale, residual (from ``exact``), margin, confidence and runner-up of each pixel. → 6 × (n,)"""
     block, divergence = part.block, part.block.divergence
     prepared = block.prepare_templates(*templates)
     labels = block.assign(prepared).labels if labels is None else block.backend.to_device(labels).astype(np.int32)

@@ -51,8 +51,7 @@ def read_raster(path: str, driver: str, physical: bool, start: int, stop: int) -
         part = file.read(window=((start, stop), (0, file.width))).transpose(1, 2, 0)
         if not physical:
             return part
-        values = part * np.array(file.scales) + np.array(file.offsets)
-        return np.where(part == file.nodata, np.nan, values).astype(np.float32)
+        return np.where(part == file.nodata, np.nan, part * file.scales + file.offsets).astype(np.float32)
 
 
 def read_mask(path: str, driver: str, beside: str | None) -> Any:
@@ -65,5 +64,5 @@ def read_mask(path: str, driver: str, beside: str | None) -> Any:
                 flags = other.tags().get("INTERNAL_MASK_FLAGS_1", "0")
                 if flags.isdecimal() and int(flags) & 2 and other.shape == file.shape:
                     return other.read(1) > 0
-        has_mask = any(MaskFlags.per_dataset in flags for flags in file.mask_flag_enums)
-        return file.dataset_mask() > 0 if has_mask else None
+        masked = any(MaskFlags.per_dataset in flags for flags in file.mask_flag_enums)
+        return file.dataset_mask() > 0 if masked else None

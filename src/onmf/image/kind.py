@@ -220,15 +220,10 @@ class ImageKind(Kind):
 
     def entries(self, clusters: Any) -> dict[str, Any]:
         cube: Cube = clusters.cube
-        entries = {
-            "spectra": clusters.spectra,
-            "good_bands": cube.good_bands.astype(np.uint8),
-            "negatives": clusters.negatives,
-            "image": cube.name,
-        }
-        if cube.wavelengths is not None:
-            entries |= {"wavelengths": cube.wavelengths, "wavelength_unit": cube.wavelength_unit}
-        return entries
+        known = {"wavelengths": cube.wavelengths, "wavelength_unit": cube.wavelength_unit}
+        good = cube.good_bands.astype(np.uint8)
+        entries = {"spectra": clusters.spectra, "good_bands": good, "negatives": clusters.negatives, "image": cube.name}
+        return entries if cube.wavelengths is None else entries | known
 
     def distinctive(self, model: ONMF, n: int) -> list[str]:
         """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
@@ -241,10 +236,12 @@ class ImageKind(Kind):
             lines.append(", ".join(_range(run, extra) for run in runs if len(run)))
         return lines
 
-    def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Any:
+    def read(self, path: Any, progress: Progress | None, *, force: bool = False, **options: Any) -> Any:
         truth = options.pop("truth", None)
         cube = read(path, **options)
-        return cube if truth is None else replace(cube, truth=read_truth(truth, cube.shape))
+        if truth is None:
+            return cube
+        return replace(cube, truth=truth if isinstance(truth, Truth) else read_truth(truth, cube.shape))
 
     def prepare(self, table: Any, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
         divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"), parameters.get("smoothing", 1e-3))
@@ -310,7 +307,7 @@ class ImageKind(Kind):
         return {"lines": lines, "samples": samples, "n_bands": bands, "n_bands_used": clusters.spectra.shape[1]}
 
     def headline(self, clusters: Any) -> str:
-        lines, samples, _ = clusters.cube.shape
+        lines, samples = clusters.labels.shape
         return f"{lines:,} × {samples:,} pixels, {clusters.spectra.shape[1]} bands"
 
     def write(self, clusters: Any, folder: Path) -> None:
@@ -408,12 +405,9 @@ def cluster(
     >>> found.spectra.shape
     (3, 50)
     """
-    cube = read(cube)
-    if truth is not None:
-        cube = replace(cube, truth=truth if isinstance(truth, Truth) else read_truth(truth, cube.shape))
     found = cluster_table(
         IMAGE,
-        cube,
+        IMAGE.read(cube, progress, truth=truth),
         n_clusters,
         k_min=k_min,
         k_max=k_max,
@@ -451,5 +445,4 @@ def predict(
     if negatives is not None:
         fitted = fitted.to_cpu()
         fitted.extra_ = fitted.extra_ | {"negatives": negatives}
-    table: Any = read(cube)
-    return cast(ImageClusters, predict_table(fitted, table, kind=IMAGE, progress=progress))
+    return cast(ImageClusters, predict_table(fitted, cast(Any, read(cube)), kind=IMAGE, progress=progress))

@@ -143,7 +143,7 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
         truth = _read_library(header, path)
     else:
         return _from_plane(read_plane(path), header, path, shape)
-    bands = np.shape(truth.spectra)[1]  # ``compare`` checks the number of used bands
+    bands = 0 if truth.spectra is None else truth.spectra.shape[1]  # ``compare`` checks the number of used bands
     require(bands <= shape[2], f"{path} has spectra of {bands} bands, but the image has {shape[2]}.")
     return truth
 
@@ -156,11 +156,10 @@ def _from_plane(plane: Array, header: Header | None, path: Path, shape: tuple[in
             f"{path} is {' × '.join(map(str, plane.shape))}, which fits neither the {shape[0]} × {shape[1]} pixels "
             f"nor the {shape[2]} bands of the image.",
         )
-        spectra = plane if plane.shape[1] == shape[2] else plane.T
-        return Truth(spectra=spectra.astype(np.float64), source=str(path))
+        return Truth((plane if plane.shape[1] == shape[2] else plane.T).astype(np.float64), source=str(path))
     labels = np.full(shape[:2], -1, dtype=np.int32)
     values, labels[plane > 0] = np.unique(plane[plane > 0], return_inverse=True)
-    given = (header or {}).get("class names")
+    given = None if header is None else header.get("class names")
     classes = given if isinstance(given, list) else []
     names = [classes[int(value)] if value < len(classes) else f"class {value:g}" for value in values]
     return Truth(labels=labels, names=names, source=str(path))

@@ -33,9 +33,8 @@ RIGHT, WRONG = "#aeb6bd", "#d55e00"  # colours of the map of errors
 def image_page(found: ImageClusters, *, title: str | None = None, progress: Progress | None = None) -> str:
     """The report on the materials of an image as one self-contained HTML page.
 
-    Map, spectra and pixel are linked: a pixel under the pointer shows its spectrum over those of its cluster and of the
-    runner-up, and a chosen cluster is highlighted in the map and among the spectra. Maps have at most 1,000 lines and
-    samples, and the page contains about 4 MB of pixel spectra; larger images are subsampled, and the page says so.
+    Maps have at most 1,000 lines and samples, and the page contains about 4 MB of pixel spectra; larger images are
+    subsampled, and the page says so.
     """
     (progress or (lambda name, share: None))("Drawing the maps", None)
     cube, model, palette = found.cube, found.model, found.colours()
@@ -155,10 +154,7 @@ def _pixels(found: ImageClusters) -> dict[str, Any]:
 
 
 def _maps(found: ImageClusters, palette: list[str], composite: Composite) -> list[dict[str, Any]]:
-    """The maps of the page, each with its key, its title, what its colours say, and its picture as a data URL.
-
-    Maps of numbers have a colour bar, maps of materials and errors a list of their classes.
-    """
+    """The maps of the page. Maps of numbers have a colour bar, maps of materials and errors a list of their classes."""
     step, confidence = composite.step, _known_confidence(found)
     labels = found.labels[::step, ::step]
     maps = [
@@ -183,8 +179,8 @@ def _maps(found: ImageClusters, palette: list[str], composite: Composite) -> lis
     return maps
 
 
-def _map(key: str, title: str, text: str, picture: str, **more: Any) -> dict[str, Any]:
-    return {"key": key, "title": title, "text": text, "picture": picture, "bar": None, "classes": []} | more
+def _map(key: str, title: str, text: str, picture: str, bar: Any = None, classes: Any = ()) -> dict[str, Any]:
+    return {"key": key, "title": title, "text": text, "picture": picture, "bar": bar, "classes": classes}
 
 
 def materials_of(found: ImageClusters) -> Array:
@@ -245,8 +241,7 @@ def _numbers(title: str, text: str, values: Array, ends: tuple[float, float] | N
     signs = ("≤ " if (values[finite] < low).any() else "", "≥ " if (values[finite] > high).any() else "")
     palette, bar = ([to_hex(colour) for colour in colormaps[COLOUR_MAP](np.linspace(0, 1, n))] for n in (255, 9))
     marks = {"low": f"{signs[0]}{low:.3g}", "middle": f"{(low + high) / 2:.3g}", "high": f"{signs[1]}{high:.3g}"}
-    picture = _indexed(np.where(finite, shades, -1), palette)
-    return _map(title.lower(), title, text, picture, bar={"colours": bar, **marks})
+    return _map(title.lower(), title, text, _indexed(np.where(finite, shades, -1), palette), {"colours": bar, **marks})
 
 
 def _indexed(values: Array, palette: list[str]) -> str:

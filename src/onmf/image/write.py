@@ -41,8 +41,7 @@ def write_files(clusters: ImageClusters, folder: Path) -> None:
         _write_raster(folder / f"{name}.tif", cube, getattr(clusters, name).astype(np.float32, copy=False), name)
     metadata: dict[str, Any] = {"description": f"Clusters of {cube.name}", "data ignore value": 0}
     if cube.crs is not None:
-        wkt = rasterio.CRS.from_wkt(cube.crs).to_wkt(version="WKT1_ESRI")
-        metadata["coordinate system string"] = "{" + wkt + "}"
+        metadata["coordinate system string"] = f"{{{rasterio.CRS.from_wkt(cube.crs).to_wkt(version='WKT1_ESRI')}}}"
     if cube.map_info is not None or cube.transform is not None:  # those of the source are written unchanged
         metadata["map info"] = cube.map_info or map_info(cube.transform, cube.crs)  # type: ignore[arg-type]
     spectral().save_classification(
@@ -112,17 +111,15 @@ def write_spectra(clusters: ImageClusters, folder: Path) -> None:
     """Write the spectra: a table with a row for each band and a column for each cluster, and an ENVI library."""
     waves, names = clusters.wavelengths, clusters.names
     written = None if waves is None else [f"{wave:.10g}" for wave in waves]
-    numbers = np.flatnonzero(clusters.cube.good_bands) + 1
-    with (folder / "spectra.csv").open("w", newline="", encoding="utf-8") as file:
-        file.write(csv_line(["band", *(["wavelength"] if written else []), *names]))
-        for band, number in enumerate(numbers):
-            wave = [written[band]] if written else []
-            file.write(csv_line([number, *wave, *(f"{value:.9g}" for value in clusters.spectra[:, band])]))
+    columns = [["band", *np.flatnonzero(clusters.cube.good_bands) + 1], ["wavelength", *(written or [])]]
+    values = [[name, *(f"{value:.9g}" for value in row)] for name, row in zip(names, clusters.spectra, strict=True)]
+    rows = zip(*columns[: 2 if written else 1], *values, strict=True)
+    (folder / "spectra.csv").write_text("".join(map(csv_line, rows)), "utf-8", newline="")
     header: dict[str, Any] = {"spectra names": [clean(name) for name in names]}
     if written:
         header |= {"wavelength": written, "wavelength units": clusters.cube.wavelength_unit or "Unknown"}
-    values = clusters.spectra.astype(np.float32)
-    library = spectral().SpectralLibrary(values, header)
+    spectra = clusters.spectra.astype(np.float32)
+    library = spectral().SpectralLibrary(spectra, header)
     library.save(str(folder / "spectra"), f"Spectra of the clusters of {clusters.cube.name}")
     # Written a second time, because spectral reports no error if the disk is full.
-    (folder / "spectra.sli").write_bytes(values.tobytes())
+    (folder / "spectra.sli").write_bytes(spectra.tobytes())
