@@ -633,3 +633,13 @@ def test_the_counts_of_a_result_are_its_pixels():
     scene[2, 3] = 0
     found = onmf.image.cluster(scene, 3)
     assert np.array_equal(found.counts, np.delete(scene.reshape(72, 20), 2 * 9 + 3, axis=0))
+
+
+def test_the_true_map_against_the_clusters():
+    X = np.random.default_rng(0).random((4, 5, 3)) + 0.1
+    known = np.arange(20).reshape(4, 5) % 3 - 1
+    ax = cluster(X, 2, truth=Truth(labels=known, names=["soil", "water"])).plot_classes()
+    assert {text.get_text() for text in ax.get_yticklabels()} == {"soil (7)", "water (6)"}
+    plt.close("all")
+    with pytest.raises(ValueError, match=r"The pixels have no classes: read them with truth=\."):
+        cluster(X, 2).plot_classes()
