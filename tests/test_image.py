@@ -384,7 +384,7 @@ def test_a_folder_is_complete_or_absent(cube, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("onmf.image.write.write_figures", fail)
+    monkeypatch.setattr("onmf.image.write.pyplot", fail)
     for folder in (tmp_path / "new", out):
         with pytest.raises(OSError, match="no space left"):
             clustering.save(folder, force=True)
@@ -434,12 +434,14 @@ def test_thinned_images(cube, monkeypatch):
                 assert np.array_equal(thinned(given, step, [4, 2]), X[::step, ::step][:, :, [4, 2]], equal_nan=True)
 
 
-def test_composites(cube):
+def test_composites(cube, monkeypatch):
     inside = cluster(cube, 2).labels >= 0
     picture = composite(cube, inside)
     assert picture.picture.shape == (30, 40, 3)
     assert picture.title.startswith("true colour (")
-    assert composite(cube, inside, side=10).picture.shape == (8, 10, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr("onmf.image.figures.SIDE", 10)
+        assert composite(cube, inside).picture.shape == (8, 10, 3)
     infrared = replace(cube, wavelengths=np.linspace(900, 2500, 60))
     assert bands_to_show(infrared)[1].startswith("false colour (")
     assert bands_to_show(replace(cube, wavelengths=None)) == ([44, 29, 14], "false colour (bands 46, 31, 16)")
@@ -631,3 +633,13 @@ def test_the_counts_of_a_result_are_its_pixels():
     scene[2, 3] = 0
     found = onmf.image.cluster(scene, 3)
     assert np.array_equal(found.counts, np.delete(scene.reshape(72, 20), 2 * 9 + 3, axis=0))
+
+
+def test_the_true_map_against_the_clusters():
+    X = np.random.default_rng(0).random((4, 5, 3)) + 0.1
+    known = np.arange(20).reshape(4, 5) % 3 - 1
+    ax = cluster(X, 2, truth=Truth(labels=known, names=["soil", "water"])).plot_classes()
+    assert {text.get_text() for text in ax.get_yticklabels()} == {"soil (7)", "water (6)"}
+    plt.close("all")
+    with pytest.raises(ValueError, match=r"The pixels have no classes: read them with truth=\."):
+        cluster(X, 2).plot_classes()

@@ -518,8 +518,8 @@ class TestHostileFiles:
             (None, "X, cannot be read: X is a link, and may lead to another file"),
             ("soft", "soft is a link, and may lead to another file"),
             ("inside", "indices is a link, and may lead to another file"),
-            ("virtual", "its entries are in another file"),
-            ("external", "its entries are in another file"),
+            ("virtual", "has its entries in another file"),
+            ("external", "has its entries in another file"),
         ):
             with pytest.raises(ValueError, match=message):
                 open_h5ad(path, layer)

@@ -403,7 +403,7 @@ def test_spectra_of_a_large_image_are_subsampled(visit, result, monkeypatch, tmp
 
 
 def test_maps_of_a_large_image_are_subsampled(visit, result, monkeypatch):
-    monkeypatch.setattr("onmf.image.page.SIDE", 15)
+    monkeypatch.setattr("onmf.image.figures.SIDE", 15)
     html = image_page(result)
     assert np.array_equal(pictures(html)["clusters"], shaded(result.labels[::3, ::3], colours(result.names)))
     page = visit(html, viewport=WIDE)

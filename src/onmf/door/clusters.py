@@ -291,11 +291,11 @@ class Clusters:
 
     def plot_classes(self, ax: Any = None) -> Any:
         """Draw the known classes against the clusters; see :func:`onmf.plot.plot_confusion`."""
-        known = enumerate(self.table.classes or ())
-        both = {i: label for i, label in known if label is not None and self.labels[i] >= 0}
+        known, labels = enumerate(self.table.classes or ()), self.labels.ravel()
+        both = {i: label for i, label in known if label is not None and labels[i] >= 0}
         if not both:
-            raise ValueError(f"The {self.kind.rows_of(2)} have no classes: read them with labels=.")
-        return plot_confusion(list(both.values()), self.labels[list(both)], names=self._titles(), ax=ax)
+            raise ValueError(f"The {self.kind.rows_of(2)} have no classes: read them with {self.kind.known_by}=.")
+        return plot_confusion(list(both.values()), labels[list(both)], names=self._titles(), ax=ax)
 
     def _titles(self) -> list[str]:
         numbered = zip(numbers(self.kind, self.n_clusters), self.names, strict=True)

@@ -99,6 +99,8 @@ class Kind:
         Name of its command; None if it has none.
     row, feature, cluster : str
         What one of them is called.
+    known_by : str
+        The parameter that reads known classes.
     first : int
         Number of the first cluster in what people read. In Python clusters count from 0.
     criteria : tuple of str
@@ -136,6 +138,7 @@ class Kind:
     argument = "PATH"
     argument_help = ""
     row, feature, cluster = "row", "feature", "cluster"
+    known_by = "labels"
     first = 0
     criteria: tuple[str, ...] = CRITERIA
     views: Views | None = None

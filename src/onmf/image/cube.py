@@ -8,49 +8,44 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.door import Progress
 from onmf.io.isolate import Isolated, ReaderEnded
+from onmf.io.rules import require
 
 Negatives = Literal["refuse", "clip"]
-
 Transform = tuple[float, float, float, float, float, float]
 """a, b, c, d, e, f with x = a·sample + b·line + c, y = d·sample + e·line + f, at the upper left corner of a pixel."""
 
-NANOMETRES = {"nanometers": 1.0, "nanometres": 1.0, "nm": 1.0, "micrometers": 1e3, "micrometres": 1e3, "um": 1e3}
-NANOMETRES |= {"microns": 1e3, "µm": 1e3, "μm": 1e3}
+NANOMETRES = dict.fromkeys(("nanometers", "nanometres", "nm"), 1.0)
+NANOMETRES |= dict.fromkeys(("micrometers", "micrometres", "um", "microns", "µm", "μm"), 1e3)
 
 CHANGED = "changed while it was read: try again when no program writes to it."
-
 BLOCK = 32 << 20  # approximate size of a block of pixels, in bytes
-
 MAX_VALUE = 1e30  # values above this are refused: they mark missing data, and the maps store scales as float32
 
 
 class PlaceError(ValueError):
     """An error about bands or pixels. Its message counts from 0, as Python does; ``from_one`` counts as commands do."""
 
-    def __init__(self, message: str, from_one: str) -> None:
-        super().__init__(message, from_one)
-        self.from_one = from_one
+    @property
+    def from_one(self) -> str:
+        return str(self.args[1])
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class Lines(ABC):
-    """A cube that stays in its file and is read line by line.
+    """A cube that stays in its file and is read line by line."""
 
-    ``shape`` is lines, samples and bands. ``one_by_one`` says that reading single lines is as fast as reading many.
-    """
-
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int]  # lines, samples and bands
     dtype: np.dtype[Any]
-    one_by_one: bool = False
+    one_by_one: bool = False  # whether reading single lines is as fast as reading many
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Array:
@@ -58,8 +53,7 @@ class Lines(ABC):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Read all lines into memory."""
-        if copy is False:
-            raise ValueError("The cube is in a file: converting it to an array always copies it. Leave out copy=False.")
+        require(copy is not False, "The cube is in a file: an array of it is always a copy. Leave out copy=False.")
         return np.asarray(self.read(0, self.shape[0]), dtype=dtype)
 
 
@@ -76,7 +70,7 @@ class FileLines(Lines):
         self.path, self.offset, self.dtype, self.stored, self.axes = path.absolute(), offset, dtype, stored, axes
         self.shape = (stored[axes[0]], stored[axes[1]], stored[axes[2]])
         self.one_by_one = axes[0] != 2
-        self.state = _state(self.path.stat())
+        self.state = _state(self.path)
         self._buffer: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -93,8 +87,7 @@ class FileLines(Lines):
             buffer = np.empty(size, dtype=self.dtype)
         part = buffer[:size].reshape(shape)
         with self.path.open("rb") as file:
-            if _state(os.fstat(file.fileno())) != self.state:
-                raise ValueError(f"{self.path} {CHANGED}")
+            require(_state(file.fileno()) == self.state, f"{self.path} {CHANGED}")
             if axis == 2:  # lines vary fastest, as in MATLAB: read whole planes, and keep a strip of each
                 plane = np.empty(self.stored[1:], dtype=self.dtype)
                 for number in range(self.stored[0]):
@@ -110,16 +103,16 @@ class FileLines(Lines):
         self._buffer = buffer
         return out
 
-    def _fill(self, out: Array, file: IO[bytes], first: int) -> None:
+    def _fill(self, out: Array, file: Any, first: int) -> None:
         """Fill ``out`` with the values that start at number ``first``."""
         view = out.reshape(-1).view(np.uint8).data
         file.seek(self.offset + first * self.dtype.itemsize)
-        if file.readinto(view) < len(view):  # type: ignore[attr-defined]
-            raise ValueError(f"{self.path} {CHANGED}")
+        require(file.readinto(view) == len(view), f"{self.path} {CHANGED}")
 
 
-def _state(status: os.stat_result) -> tuple[int, int]:
+def _state(file: Path | int) -> tuple[int, int]:
     """Return the size and the modification time, one of which changes when a file is written to."""
+    status = os.stat(file)
     return status.st_size, status.st_mtime_ns
 
 
@@ -146,8 +139,7 @@ class IsolatedLines(Lines):
 
     def read(self, start: int, stop: int) -> Array:
         part = call_reader(self.reader, self.path, self.function, *self.arguments, start, stop)
-        if part.shape != (stop - start, *self.shape[1:]) or part.dtype != self.dtype:
-            raise ValueError(f"{self.path} {CHANGED}")
+        require((part.shape, part.dtype) == ((stop - start, *self.shape[1:]), self.dtype), f"{self.path} {CHANGED}")
         return part
 
 
@@ -216,26 +208,18 @@ class Cube:
 
     def __post_init__(self) -> None:
         shape, where = tuple(self.data.shape), self.source or "The cube"
-        if len(shape) != 3 or min(shape) < 1:
-            raise ValueError(
-                f"{where} has shape {shape}: a cube needs three non-empty dimensions, lines × samples × bands."
-            )
-        if self.data.dtype.kind not in "buif":
-            raise ValueError(f"{where} has {self.data.dtype} values: real numbers are needed.")
+        needs = "a cube needs three non-empty dimensions, lines × samples × bands."
+        require(len(shape) == 3 and min(shape) >= 1, f"{where} has shape {shape}: {needs}")
+        require(self.data.dtype.kind in "buif", f"{where} has {self.data.dtype} values: real numbers are needed.")
         good = np.ones(shape[2], dtype=bool) if self.good_bands is None else np.asarray(self.good_bands, dtype=bool)
         object.__setattr__(self, "good_bands", good)
         for name in ("wavelengths", "band_names", "good_bands"):
             values = getattr(self, name)
-            if values is not None and len(values) != shape[2]:
-                raise ValueError(f"{where} has {shape[2]} bands, but {len(values)} {name.replace('_', ' ')}.")
-        if not good.any():
-            raise ValueError(
-                f"{where}: all bands are marked as bad, so none is left. Use them anyway (keep_bad_bands=True)."
-            )
-        if self.mask is not None and np.shape(self.mask) != shape[:2]:
-            raise ValueError(
-                f"The mask has shape {np.shape(self.mask)}, but {where} has {shape[0]} lines × {shape[1]} samples."
-            )
+            given = shape[2] if values is None else len(values)
+            require(given == shape[2], f"{where} has {shape[2]} bands, but {given} {name.replace('_', ' ')}.")
+        require(good.any(), f"{where}: all bands are marked as bad. Use them anyway (keep_bad_bands=True).")
+        size = shape[:2] if self.mask is None else np.shape(self.mask)
+        require(size == shape[:2], f"The mask has shape {size}, but {where} has {shape[0]} lines × {shape[1]} samples.")
 
     def __repr__(self) -> str:
         lines, samples, bands = self.shape
@@ -244,8 +228,15 @@ class Cube:
         return f"<Cube {self.name}: {lines} lines × {samples} samples × {bands} bands{bad}, {self.data.dtype}>"
 
     # What a Table has: the pixels are rows, the used bands features.
-    dates = classes = None
+    dates = None
     notes: ClassVar[list[str]] = []
+
+    @property
+    def classes(self) -> list[str | None] | None:
+        """The true material of each pixel, None where it is not known; None if there is no true map."""
+        if self.truth is None or self.truth.labels is None:
+            return None
+        return np.array([*self.truth.materials, None], dtype=object)[self.truth.labels.ravel()].tolist()
 
     @property
     def X(self) -> Array:
@@ -271,16 +262,14 @@ class Cube:
     @property
     def nanometres(self) -> FloatArray | None:
         """Wavelengths of the used bands in nanometres, or None if there are none. → (used bands,)"""
-        if self.wavelengths is None:
-            return None
-        return in_nanometres(self.wavelengths, self.wavelength_unit)[self.good_bands]
+        waves, good = self.wavelengths, self.good_bands
+        return None if waves is None else in_nanometres(waves, self.wavelength_unit)[good]
 
     def read(self, start: int, stop: int) -> Array:
         """Copy the used bands of the lines from ``start`` to ``stop``. → (lines, samples, used bands)"""
         own = isinstance(self.data, Lines)
-        part = self.data.read(start, stop) if own else np.asarray(self.data[start:stop])
-        if not self.good_bands.all():
-            part = part[:, :, self.good_bands]
+        whole = self.data.read(start, stop) if own else np.asarray(self.data[start:stop])
+        part = whole if self.good_bands.all() else whole[:, :, self.good_bands]
         part = (np.asarray if own else np.array)(part, dtype=native(part.dtype), order="C")
         mapped: Any = getattr(self.data, "_mmap", None)
         if hasattr(mapped, "madvise"):  # pages of a memory map that were read count as memory of this process
@@ -308,29 +297,23 @@ def in_nanometres(wavelengths: FloatArray, unit: str | None) -> FloatArray:
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type that values are converted to when they are read: native byte order, floats of 32 or 64 bits."""
-    if dtype == np.bool_:
-        return np.dtype(np.uint8)
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
-    return dtype.newbyteorder("=")
+    return np.dtype(np.uint8) if dtype == np.bool_ else dtype.newbyteorder("=")
 
 
 class Pixels:
     """The pixels of a cube that have data, in the order of its lines. A call yields them in blocks, as ``fit`` expects.
 
     The other pixels are unassigned: those that the mask excludes, that have NaN, infinity or the ignore value in a used
-    band, or that are zero in all used bands. The constructor finds them in one pass over the cube.
-
-    ``shape`` is the number of rows (pixels with data) and of features (used bands), ``sizes`` the number of rows of
-    each block, and ``inside`` says which pixels are rows. ``negatives`` counts their negative values, and ``in_blocks``
-    says whether they are read block by block in every iteration.
+    band, or that are zero in all used bands. The constructor finds them in one pass over the cube: ``inside`` says
+    which pixels are rows, ``sizes`` how many are in each block, and ``negatives`` counts their negative values.
     """
 
-    in_blocks = False
+    in_blocks = False  # whether they are read block by block in every iteration
 
     def __init__(self, cube: Cube, divergence: Divergence, negatives: Negatives, progress: Progress) -> None:
-        if negatives not in ("refuse", "clip"):
-            raise ValueError(f"negatives={negatives!r} is not allowed: it must be 'refuse' or 'clip'.")
+        require(negatives in ("refuse", "clip"), f"negatives={negatives!r} is not allowed: use 'refuse' or 'clip'.")
         self.cube, self.clipped, self.dtype = cube, negatives == "clip", native(np.dtype(cube.data.dtype))
         lines, samples, _ = cube.shape
         used = int(np.count_nonzero(cube.good_bands))
@@ -341,42 +324,44 @@ class Pixels:
         self.lines = [(start, stop) for start, stop in self.lines if self.inside[start:stop].any()]
         self.sizes = [int(np.count_nonzero(self.inside[start:stop])) for start, stop in self.lines]
         self.shape = (sum(self.sizes), used)
-        if self.shape[0] == 0:
-            raise ValueError(
-                f"{cube.source or 'The cube'} has no pixel to cluster: all are masked, without data, or zero in all "
-                "used bands."
-            )
+        where = cube.source or "The cube"
+        require(
+            self.sizes, f"{where} has no pixel to cluster: all are masked, without data, or zero in all used bands."
+        )
 
     def _scan(self, divergence: Divergence, progress: Progress) -> None:
         """Find the pixels with data, and refuse values for which the divergence is not defined."""
         cube, where = self.cube, self.cube.source or "The cube"
         self.negatives = zeros = 0
-        first: tuple[int, ...] = ()
+        first: tuple[Any, ...] = ()
         progress("Looking for pixels", 0.0)
         for start, stop in self.lines:
             part = cube.read(start, stop)
             low, high = part.min(axis=2), part.max(axis=2)
-            inside = np.isfinite(low) & np.isfinite(high) & ((low != 0) | (high != 0))
-            if cube.mask is not None:
-                inside &= cube.mask[start:stop]
+            allowed = True if cube.mask is None else cube.mask[start:stop]
+            inside = np.isfinite(low) & np.isfinite(high) & ((low != 0) | (high != 0)) & allowed
             if cube.ignore_value:  # pixels that are 0 in all bands were found above
                 with np.errstate(over="ignore"):  # pixels with infinite values are unassigned anyway
                     missing = part.dtype.type(cube.ignore_value) if part.dtype.kind == "f" else cube.ignore_value
                 maybe = inside & (low <= missing) & (missing <= high)
                 inside[maybe] = (part[maybe] != missing).all(axis=1)
-            if inside.any() and max(float(high[inside].max()), -float(low[inside].min())) > MAX_VALUE:
-                raise ValueError(
-                    f"{where} has values beyond {MAX_VALUE:g}: they mark missing data, or the data type is wrong. "
-                    "Name the value to ignore (ignore_value=, or --ignore)."
-                )
+            ends = float(high.max(where=inside, initial=0)), float(low.min(where=inside, initial=0))
+            require(
+                max(ends[0], -ends[1]) <= MAX_VALUE,
+                f"{where} has values beyond {MAX_VALUE:g}: they mark missing data, or the data type is wrong. Name the "
+                "value to ignore (ignore_value=, or --ignore).",
+            )
             below = inside & (low < 0)
             if below.any():
-                self.negatives += int(np.count_nonzero(part[below] < 0))
+                values = part[below]
+                self.negatives += int(np.count_nonzero(values < 0))
                 if not first:
-                    line, sample = np.argwhere(below)[0]
-                    band = int(np.argmax(part[line, sample] < 0))
-                    value = part[line, sample, band]
-                    first = (start + line, sample, np.flatnonzero(cube.good_bands)[band])
+                    band = int(np.argmax(values[0] < 0))
+                    first = (
+                        *np.argwhere(below)[0] + (start, 0),
+                        np.flatnonzero(cube.good_bands)[band],
+                        values[0, band],
+                    )
                 if self.clipped:
                     inside &= high > 0  # the others would become zero in all bands
             if divergence.domain == "positive":
@@ -384,7 +369,7 @@ class Pixels:
             self.inside[start:stop] = inside
             progress("Looking for pixels", stop / len(self.inside))
         if first and not self.clipped and divergence.domain != "real":
-            line, sample, band = first
+            line, sample, band, value = first
             raise PlaceError(
                 *(
                     f"{where} has {self.negatives} negative values (first: line {line + n}, sample {sample + n}, band "
@@ -394,11 +379,11 @@ class Pixels:
                     for n in (0, 1)
                 )
             )
-        if zeros:
-            raise ValueError(
-                f"{where} has {zeros} values that are not positive, but the {divergence.name} divergence needs values "
-                "> 0: use the Kullback-Leibler divergence."
-            )
+        require(
+            not zeros,
+            f"{where} has {zeros} values that are not positive, but the {divergence.name} divergence needs values > 0: "
+            "use the Kullback-Leibler divergence.",
+        )
 
     def __call__(self) -> Iterator[Array]:
         """Yield all blocks; the next one is read while the caller uses the current one."""
@@ -428,20 +413,18 @@ class Pixels:
 
     def notes(self) -> list[str]:
         """Return sentences about the pixels that people should know."""
-        cube, notes = self.cube, []
-        if cube.variable is not None:
-            notes.append(f"The cube is the variable {cube.variable} of {Path(cube.source).name}.")
-        if not self.inside.all():
-            unassigned = self.inside.size - self.shape[0]
-            masked = 0 if cube.mask is None else int(np.count_nonzero(~cube.mask))
-            reasons = {"are masked": masked, "hold no data": unassigned - masked}
-            listed = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
-            notes.append(f"{unassigned:,} of {self.inside.size:,} pixels are unassigned (-1): {listed}.")
-        if not cube.good_bands.all():
-            notes.append(f"{np.count_nonzero(~cube.good_bands)} of {cube.shape[2]} bands are bad and are not used.")
-        if self.negatives and self.clipped:
-            notes.append(f"{self.negatives:,} negative values were set to zero.")
-        return notes
+        cube, unassigned = self.cube, self.inside.size - self.shape[0]
+        masked = 0 if cube.mask is None else int(np.count_nonzero(~cube.mask))
+        reasons = {"are masked": masked, "hold no data": unassigned - masked}
+        listed = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
+        bad = np.count_nonzero(~cube.good_bands)
+        notes = {
+            f"The cube is the variable {cube.variable} of {Path(cube.source).name}.": cube.variable is not None,
+            f"{unassigned:,} of {self.inside.size:,} pixels are unassigned (-1): {listed}.": unassigned,
+            f"{bad} of {cube.shape[2]} bands are bad and are not used.": bad,
+            f"{self.negatives:,} negative values were set to zero.": self.negatives and self.clipped,
+        }
+        return [note for note, holds in notes.items() if holds]
 
     def image(self, values: Array, unassigned: Any) -> Array:
         """Arrange values of the rows as an image. (n,) → (lines, samples)"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import re
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,14 +17,14 @@ from .cube import Cube
 if TYPE_CHECKING:
     from .kind import ImageClusters
 
-EXPECTED = {"water": "#0072b2", "tree": "#009e73", "vegetation": "#009e73", "dirt": "#e69f00", "soil": "#e69f00"}
-EXPECTED |= {"rock": "#d55e00", "road": "#636363"}
+EXPECTED = {
+    **{"water": "#0072b2", "tree": "#009e73", "vegetation": "#009e73", "dirt": "#e69f00", "soil": "#e69f00"},
+    **{"rock": "#d55e00", "road": "#636363"},
+}
 """Conventional colours of some materials, all of them from the palette."""
 
 BATCH = 1 << 23  # values to read at a time from a file that is slow to open
-
 SIDE = 1000  # longest side of a picture, in pixels; larger images are subsampled
-
 MAX_NAMES = 20  # most clusters to name in a legend; the largest ones are named
 
 WAVELENGTHS = {
@@ -39,12 +40,14 @@ def colours(names: list[str]) -> list[str]:
     words = (re.match("[a-z]*", name.lower()) for name in names)
     wanted = [EXPECTED.get(word.group().rstrip("s")) if word else None for word in words]
     chosen = [colour if colour not in wanted[:index] else None for index, colour in enumerate(wanted)]
-    more = (
-        colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.5 + 0.3 * (i % 2), 0.85 - 0.12 * (i % 3)) for i in range(len(names))
-    )
-    extra = ("#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in more)
-    free = iter([*(colour for colour in DISTINCT if colour not in chosen), *extra])
+    free = chain((colour for colour in DISTINCT if colour not in chosen), map(_further_colour, count()))
     return [colour or next(free) for colour in chosen]
+
+
+def _further_colour(i: int) -> str:
+    """The i-th colour after those of the palette."""
+    parts = colorsys.hsv_to_rgb((i * 0.618034) % 1, 0.5 + 0.3 * (i % 2), 0.85 - 0.12 * (i % 3))
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
 
 
 class Composite(NamedTuple):
@@ -59,15 +62,10 @@ def thinned(cube: Cube, step: int, bands: list[int] | None = None) -> Array:
     """Read every ``step``-th line and sample, of all used bands or of ``bands`` only. → (lines, samples, bands)"""
     chosen = slice(None) if bands is None else bands
     n_lines, samples, all_bands = cube.shape
-    depth = 1
-    if not (isinstance(cube.data, np.ndarray) or getattr(cube.data, "one_by_one", False)):
-        depth = step * max(1, BATCH // (step * samples * all_bands))  # each read is expensive
-    return np.concatenate(
-        [
-            cube.read(line, min(line + depth, n_lines))[::step, ::step][:, :, chosen].copy()
-            for line in range(0, n_lines, max(depth, step))
-        ]
-    )
+    cheap = isinstance(cube.data, np.ndarray) or getattr(cube.data, "one_by_one", False)
+    depth = 1 if cheap else step * max(1, BATCH // (step * samples * all_bands))
+    parts = (cube.read(line, min(line + depth, n_lines)) for line in range(0, n_lines, max(depth, step)))
+    return np.concatenate([part[::step, ::step][:, :, chosen].copy() for part in parts])
 
 
 def bands_to_show(cube: Cube) -> tuple[list[int], str]:
@@ -84,9 +82,9 @@ def bands_to_show(cube: Cube) -> tuple[list[int], str]:
     return bands, f"false colour (bands {', '.join(shown)})"
 
 
-def composite(cube: Cube, inside: Array, side: int = SIDE) -> Composite:
+def composite(cube: Cube, inside: Array) -> Composite:
     """Show three bands as a picture, each stretched between its 2nd and 98th percentile; the rest is white."""
-    step = max(1, -(-max(cube.shape[:2]) // side))
+    step = -(-max(inside.shape) // SIDE)
     bands, title = bands_to_show(cube)
     values = thinned(cube, step, bands).astype(np.float64)
     within = inside[::step, ::step]
@@ -104,7 +102,7 @@ def plot_map(clustering: ImageClusters, ax: Any = None) -> Any:
     from matplotlib.patches import Patch
 
     lines, samples = clustering.labels.shape
-    step = max(1, -(-max(lines, samples) // SIDE))
+    step = -(-max(lines, samples) // SIDE)
     if ax is None:
         width = min(9.0, max(3.5, 5.0 * samples / lines))
         _, ax = plt.subplots(figsize=(width + 1.6, min(9.0, max(2.5, width * lines / samples))), layout="constrained")
@@ -122,7 +120,7 @@ def plot_spectra(clustering: ImageClusters, ax: Any = None) -> Any:
     """Draw the spectra at the mean brightness of their clusters, against wavelength if it is known."""
     if ax is None:
         _, ax = pyplot().subplots(figsize=(7.5, 4.0), layout="constrained")
-    x, label = axis(clustering)
+    x, label = axis(clustering.cube)
     values = np.full((len(clustering.spectra), len(clustering.cube.good_bands)), np.nan)
     values[:, clustering.cube.good_bands] = clustering.spectra  # bad bands leave a gap
     listed = np.argsort(-clustering.sizes, kind="stable")[:MAX_NAMES]
@@ -134,9 +132,8 @@ def plot_spectra(clustering: ImageClusters, ax: Any = None) -> Any:
     return _with_legend(ax)
 
 
-def axis(clustering: ImageClusters) -> tuple[Array, str]:
+def axis(cube: Cube) -> tuple[Array, str]:
     """Return the position of each band on the horizontal axis, and the label of the axis."""
-    cube = clustering.cube
     if cube.wavelengths is None:
         return np.arange(1, cube.shape[2] + 1), "band"
     unit = cube.wavelength_unit

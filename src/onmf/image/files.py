@@ -17,25 +17,26 @@ import numpy as np
 from onmf.datasets.readers import open_npz, read_matlab5
 from onmf.divergence import Array, FloatArray
 from onmf.io.isolate import Isolated
+from onmf.io.isolated_readers import list_arrays, read_transposed
 from onmf.io.limits import check_growth, npy_header
+from onmf.io.rules import require
 
 from .cube import Cube, FileLines, IsolatedLines, Lines, PlaceError, Transform, call_reader
-from .isolated_readers import describe_raster, list_hdf5, read_hdf5, read_mask, read_raster
+from .isolated_readers import describe_raster, read_mask, read_raster
 
 LINES = ("y", "line", "lines", "row", "rows", "lat", "latitude", "northing", "height")
 SAMPLES = ("x", "sample", "samples", "column", "columns", "col", "lon", "longitude", "easting", "width")
 BANDS = ("band", "bands", "wavelength", "wavelengths", "lambda", "channel", "spectral", "wl", "energy")
 
-SIGNATURES = {b"\x93NUMPY": "npy", b"PK": "npz", b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG"}
-SIGNATURES |= dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "GTiff")
+SIGNATURES = {
+    **{b"\x93NUMPY": "npy", b"PK": "npz", b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG"},
+    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "GTiff"),
+}
 """Format by the first bytes of a file. GDAL uses no other driver: some open further files or web addresses."""
 
 NO_OTHER_FILES = {
-    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
-    "GDAL_PAM_ENABLED": "NO",
-    "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}",
-    "GDAL_CACHEMAX": "256",
-    "PROJ_NETWORK": "OFF",
+    **{"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR", "GDAL_PAM_ENABLED": "NO", "GDAL_CACHEMAX": "256"},
+    **{"CPL_VSIL_CURL_ALLOWED_EXTENSIONS": "{none}", "PROJ_NETWORK": "OFF"},
 }
 """Settings with which GDAL opens only the given file: no files beside it, and no network."""
 
@@ -44,13 +45,14 @@ AXES = {"bsq": (1, 2, 0), "bil": (0, 2, 1), "bip": (0, 1, 2)}
 
 MAX_BYTES = 10_000_000  # of an ENVI header
 MAX_LINES = 50_000  # of an ENVI header: the time that spectral takes grows with their square
-
 REAL_TYPES = ("1", "2", "3", "4", "5", "12", "13", "14", "15")  # ENVI data types; 6 and 9 are complex
 EXTENSIONS = ("img", "dat", "raw", "bsq", "bil", "bip", "sli")  # of ENVI data
 
-UTM = {"": {"north": 32600, "south": 32700}, "WGS84": {"north": 32600, "south": 32700}}
-UTM |= {name: {"north": 26900} for name in ("NAD83", "NORTHAMERICA1983")}
-UTM |= {name: {"north": 26700} for name in ("NAD27", "NORTHAMERICA1927")}
+UTM = {
+    **{("", "north"): 32600, ("", "south"): 32700, ("WGS84", "north"): 32600, ("WGS84", "south"): 32700},
+    **{("NAD83", "north"): 26900, ("NORTHAMERICA1983", "north"): 26900},
+    **{("NAD27", "north"): 26700, ("NORTHAMERICA1927", "north"): 26700},
+}
 """EPSG codes of UTM zone 0 (add the zone), by datum and hemisphere."""
 
 USUAL = ("V", "Y", "X", "cube", "data", "image")
@@ -113,11 +115,12 @@ def read(
         cube = Cube(source, name="array", source="an array")
     else:
         raise TypeError(f"{type(source).__name__} is not an image: give a path, an array, a DataArray or a Cube.")
-    if variable is not None and cube.variable is None:
-        raise ValueError(f"variable={variable!r}: {cube.source} has no variables. Leave the parameter out.")
-    changes: dict[str, Any] = {} if ignore_value is None else {"ignore_value": float(ignore_value)}
+    if variable is not None:
+        require(cube.variable, f"variable={variable!r}: {cube.source} has no variables. Leave the parameter out.")
+    if ignore_value is not None:
+        cube = replace(cube, ignore_value=float(ignore_value))
     if mask is not None:
-        changes["mask"] = np.nan_to_num(read_plane(Path(mask)) if isinstance(mask, str | Path) else mask) != 0
+        cube = replace(cube, mask=np.nan_to_num(read_plane(mask) if isinstance(mask, str | Path) else mask) != 0)
     good = np.ones(cube.shape[2], dtype=bool) if keep_bad_bands else cube.good_bands.copy()
     dropped = np.ravel(() if drop_bands is None else drop_bands)
     absent = dropped[(dropped < 0) | (dropped >= len(good))]
@@ -130,33 +133,29 @@ def read(
             )
         )
     good[dropped.astype(np.int64)] = False
-    return replace(cube, good_bands=good, **changes)
+    return replace(cube, good_bands=good)
 
 
 def _read_file(path: Path, variable: str | None) -> Cube:
-    match kind := _format_of(path):
-        case "matlab":
-            return cube_of_variables(read_variables(path), variable, path, bands_first=True)
-        case "npz":
-            return cube_of_variables(_load_npz(path), variable, path, bands_first=False)
-        case "npy":
-            return Cube(_read_npy(path), name=path.stem, source=str(path))
-        case "envi":
-            return read_envi(path)
-    return _read_raster(path, kind)
+    kind = _format_of(path)
+    if kind in ("matlab", "npz"):
+        return cube_of_variables(_variables(path, kind), variable, path, bands_first=kind == "matlab")
+    if kind == "npy":
+        return Cube(_read_npy(path), name=path.stem, source=str(path))
+    return read_envi(path) if kind == "envi" else _read_raster(path, kind)
 
 
-def _format_of(path: Path, what: str = "an image") -> str | None:
+def _format_of(path: Path, what: str = "the path of an image") -> str | None:
     """The format of a file, or the GDAL driver for it; None if it is not supported."""
     if not path.is_file():
-        wrong = "is not a file" if path.exists() else "does not exist"
-        raise FileNotFoundError(f"{path} {wrong}: give the path of {what}.")
+        raise FileNotFoundError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: give {what}.")
     head, suffix = _head(path), path.suffix.lower()
-    if suffix != ".hdr" and (suffix == ".mat" or head.startswith(b"MATLAB") or b"\x89HDF" in head):
+    if suffix == ".hdr":
+        return "envi"
+    if suffix == ".mat" or head.startswith(b"MATLAB") or b"\x89HDF" in head:
         return "matlab"
     found = next((name for start, name in SIGNATURES.items() if head.startswith(start)), None)
-    known = suffix != ".hdr" and found in ("npy", "npz", "GTiff")
-    return found if known or find_header(path) is None else "envi"
+    return found if found in ("npy", "npz", "GTiff") or find_header(path) is None else "envi"
 
 
 def _head(path: Path) -> bytes:
@@ -164,24 +163,30 @@ def _head(path: Path) -> bytes:
         return file.read(520)
 
 
-def read_plane(path: Path) -> Array:
+def read_plane(path: str | Path) -> Array:
     """Read an image of one band, in any format, or the matrix of an npy, npz or MATLAB file. → (lines, samples)"""
-    match _format_of(path, "an image of one band"):
-        case "npy":
-            content = {"the array": _read_npy(path)}
-        case "npz":
-            content = _load_npz(path)
-        case "matlab":
-            content = read_variables(path)
-        case _:
-            cube = read(path, keep_bad_bands=True)
-            if cube.shape[2] != 1:
-                raise ValueError(f"{path} has {cube.shape[2]} bands: expected one.")
-            return cube.read(0, cube.shape[0])[:, :, 0]
-    planes = {name: value for name, value in content.items() if is_matrix(value)}
-    if len(planes) != 1:
-        raise ValueError(f"{path} has {len(planes)} numeric matrices ({', '.join(planes)}): expected one.")
+    path = Path(path)
+    kind = _format_of(path, "the path of an image of one band")
+    if kind not in ("npy", "npz", "matlab"):
+        cube = read(path, keep_bad_bands=True)
+        require(cube.shape[2] == 1, f"{path} has {cube.shape[2]} bands: expected one.")
+        return cube.read(0, cube.shape[0])[:, :, 0]
+    planes = {name: value for name, value in _variables(path, kind).items() if _has_dimensions(value, 2)}
+    require(len(planes) == 1, f"{path} has {len(planes)} numeric matrices ({', '.join(planes)}): expected one.")
     return next(iter(planes.values()))
+
+
+def _variables(path: Path, kind: str) -> dict[str, Any]:
+    """Read the variables of a MATLAB, npz or npy file."""
+    if kind == "matlab":
+        return read_variables(path)
+    if kind == "npy":
+        return {"the array": _read_npy(path)}
+    try:
+        with open_npz(path) as file:
+            return {name: file[name] for name in file.files}
+    except Exception as error:  # damaged archives and array headers raise many kinds of errors
+        raise ValueError(f"{path} cannot be read as npz: {error}") from error
 
 
 def _read_npy(path: Path) -> Any:
@@ -191,38 +196,25 @@ def _read_npy(path: Path) -> Any:
             shape, fortran_order, dtype = npy_header(file, path.stat().st_size)
         except ValueError as error:
             raise ValueError(f"{path} cannot be read as npy: {error}.") from error
-        if dtype.kind not in "buif":
-            raise ValueError(f"{path} has {dtype} values: real numbers are needed.")
+        require(dtype.kind in "buif", f"{path} has {dtype} values: real numbers are needed.")
         offset = file.tell()
     if len(shape) != 3:
         return np.load(path, allow_pickle=False)
-    if fortran_order:
-        return FileLines(path, offset, dtype, shape[::-1], (2, 1, 0))
-    return FileLines(path, offset, dtype, shape, (0, 1, 2))
-
-
-def _load_npz(path: Path) -> dict[str, Array]:
-    try:
-        with open_npz(path) as file:
-            return {name: file[name] for name in file.files}
-    except Exception as error:  # damaged archives and array headers raise many kinds of errors
-        raise ValueError(f"{path} cannot be read as npz: {error}") from error
+    stored, axes = (shape[::-1], (2, 1, 0)) if fortran_order else (shape, (0, 1, 2))
+    return FileLines(path, offset, dtype, stored, axes)
 
 
 def _read_raster(path: Path, driver: str | None) -> Cube:
     """Open a GeoTIFF, PNG or JPEG. A separate process reads it, with its own GDAL settings."""
-    beside = path.with_name(path.name + ".msk")
-    if driver is None:
-        raise ValueError(
-            f"{path} cannot be read. Supported are ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz "
-            "files. Convert it to GeoTIFF, for example with gdal_translate."
-        )
+    supported = "ENVI (with its header), GeoTIFF, PNG, JPEG, MATLAB, npy and npz files"
+    require(driver, f"{path} cannot be read. Supported are {supported}. Convert it, for example with gdal_translate.")
     if find_spec("rasterio") is None:
         raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'")
     reader = Isolated.for_file(path, environment=NO_OTHER_FILES)
     fields = call_reader(reader, path, describe_raster, driver)
     check_growth(str(path), fields.pop("bytes"), path.stat().st_size)
     shape, dtype, physical = tuple(fields.pop("shape")), np.dtype(fields.pop("dtype")), fields.pop("physical")
+    beside = path.with_name(path.name + ".msk")
     has_mask = driver == "GTiff" and beside.is_file() and _format_of(beside) == "GTiff"
     fields["mask"] = call_reader(reader, path, read_mask, driver, str(beside.resolve()) if has_mask else None)
     fields["wavelengths"] = _floats(fields["wavelengths"])
@@ -256,16 +248,15 @@ def _from_data_array(array: Any) -> Cube:
     order = [next((dim for dim in array.dims if str(dim).lower() in known), None) for known in (LINES, SAMPLES, BANDS)]
     if array.ndim == 3 and order.count(None) == 1:  # two names are known, so the third dimension is clear
         order[order.index(None)] = next(dim for dim in array.dims if dim not in order)
-    if array.ndim != 3 or None in order:
-        raise ValueError(
-            f"The DataArray has dimensions {array.dims}: it needs three, lines, samples and bands. Name them y, x and "
-            "band."
-        )
+    require(
+        array.ndim == 3 and None not in order,
+        f"The DataArray has dimensions {array.dims}: it needs three, lines, samples and bands. Name them y, x and "
+        "band.",
+    )
     ordered = array.transpose(*order)
     lines, samples, bands = (ordered.coords.get(dim) for dim in order)
-    waves = next((ordered.coords[key] for key in ("wavelength", "wavelengths") if key in ordered.coords), None)
-    if waves is None and str(order[2]).lower() in BANDS[2:]:
-        waves = bands
+    named = bands if str(order[2]).lower() in BANDS[2:] else None
+    waves = next((ordered.coords[key] for key in ("wavelength", "wavelengths") if key in ordered.coords), named)
     units = [coordinate.attrs.get("units") for coordinate in (waves, bands) if coordinate is not None]
     fill = ordered.attrs.get("_FillValue", ordered.encoding.get("_FillValue"))
     spatial = ordered.coords["spatial_ref"].attrs if "spatial_ref" in ordered.coords else {}
@@ -321,8 +312,10 @@ class Header(dict[str, Any]):
         self.path = path
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES or text.count(b"\n") + text.count(b"\r") > MAX_LINES:
-            raise ValueError(f"{path} is not an ENVI header: it is too long for one.")
+        lines = text.count(b"\n") + text.count(b"\r")
+        require(
+            max(len(text) / MAX_BYTES, lines / MAX_LINES) <= 1, f"{path} is not an ENVI header: it is too long for one."
+        )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # spectral warns about names in capitals, which are harmless
@@ -347,11 +340,10 @@ class Header(dict[str, Any]):
             raise ValueError(
                 f"{self.path} says {key} = {', '.join(words)[:80]}: expected {'a number' if n == 1 else 'numbers'}."
             ) from None
-        if len(values) != n:
-            raise ValueError(f"{self.path} says {key} with {len(values)} entries: expected {n}.")
+        require(len(values) == n, f"{self.path} says {key} with {len(values)} entries: expected {n}.")
         return values
 
-    def number(self, key: str, default: float | None = None) -> Any:
+    def number(self, key: str, default: Any = None) -> Any:
         """Return a number, by default another one."""
         values = self.numbers(key, 1)
         return default if values is None else float(values[0])
@@ -359,30 +351,27 @@ class Header(dict[str, Any]):
     def integer(self, key: str, least: int) -> int:
         """Return an integer, by default ``least``."""
         value = self.number(key, float(least))
-        if not (value.is_integer() and value >= least):
-            raise ValueError(f"{self.path} says {key} = {self[key]}: expected an integer of at least {least}.")
+        valid = value.is_integer() and value >= least
+        require(valid, f"{self.path} says {key} = {value:g}: expected an integer of at least {least}.")
         return int(value)
 
     def choice(self, key: str, choices: Any) -> str:
         """Return a word that must be one of some."""
         word = str(self[key]).lower()
-        if word not in choices:
-            raise ValueError(f"{self.path} says {key} = {word}: it must be one of {', '.join(choices)}.")
+        require(word in choices, f"{self.path} says {key} = {word}: it must be one of {', '.join(choices)}.")
         return word
 
 
 def read_envi(path: Path) -> Cube:
     """Read an ENVI image; its data stay on disk."""
     header = Header(find_header(path) or path)
-    if header.is_library:
-        raise ValueError(f"{header.path} is a spectral library, not an image: use it as truth, or give an image.")
+    require(not header.is_library, f"{header.path} is a spectral library, not an image: use it as truth.")
     data = open_data(header, path)
     bands = data.shape[2]
     crs, transform = _georeference(header)
     names = header.get("band names")
     factor, bad_bands = header.number("reflectance scale factor", 1.0), header.numbers("bbl", bands)
-    if not 0 < factor < np.inf:
-        raise ValueError(f"{header.path} says reflectance scale factor = {factor:g}: it must be greater than 0.")
+    require(0 < factor < np.inf, f"{header.path}: reflectance scale factor = {factor:g}: it must be greater than 0.")
     return Cube(
         data,
         wavelengths=header.numbers("wavelength", bands),
@@ -420,12 +409,12 @@ def open_data(header: Header, given: Path) -> FileLines:
     byte_order = "<>"[int(header.choice("byte order", ("0", "1")))]
     dtype = np.dtype(envi.envi_to_dtype[header.choice("data type", REAL_TYPES)]).newbyteorder(byte_order)
     needed, length = offset + samples * lines * bands * dtype.itemsize, path.stat().st_size
-    if length < needed:
-        raise ValueError(
-            f"{path} is too short: {header.path} says {lines} lines × {samples} samples × {bands} bands of "
-            f"{dtype.itemsize} bytes after {offset}, which makes {needed:,} bytes, but the file has {length:,}. The "
-            "header belongs to another file, or the data were cut off."
-        )
+    require(
+        length >= needed,
+        f"{path} is too short: {header.path} says {lines} lines × {samples} samples × {bands} bands of "
+        f"{dtype.itemsize} bytes after {offset}, which makes {needed:,} bytes, but the file has {length:,}. The header "
+        "belongs to another file, or the data were cut off.",
+    )
     stored = {"bsq": (bands, lines, samples), "bil": (lines, bands, samples), "bip": (lines, samples, bands)}
     return FileLines(path, offset, dtype, stored[interleave], AXES[interleave])
 
@@ -443,34 +432,30 @@ def _georeference(header: Header) -> tuple[str | None, Transform | None]:
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     # The reference pixel is counted from 1 and refers to the upper left corner. Rotation is counterclockwise.
     a, b, d, e = dx * cos, dy * sin, dx * sin, -dy * cos
-    c = x - a * (column - 1) - b * (line - 1)
-    f = y - d * (column - 1) - e * (line - 1)
-    return _coordinate_system(info, header), (a, b, c, d, e, f)
+    left, above = column - 1, line - 1
+    return _coordinate_system(info, header), (a, b, x - a * left - b * above, d, e, y - d * left - e * above)
 
 
 def _coordinate_system(info: list[str], header: Header) -> str | None:
     """Return the coordinate system as well-known text, if rasterio is installed and understands it."""
-    try:
-        from rasterio.crs import CRS
-        from rasterio.errors import CRSError
-    except ImportError:
+    if find_spec("rasterio") is None:
         return None
-    words = [*info, *[""] * 10]
+    import rasterio
+
+    from_epsg, words = rasterio.CRS.from_epsg, [*info, *[""] * 10]
     datum = words[9].replace("-", "").replace(" ", "").upper()
-    base = UTM.get(datum, {}).get(words[8].lower()) if words[0].upper() == "UTM" else None
+    base = UTM.get((datum, words[8].lower())) if words[0].upper() == "UTM" else None
     if base is not None and words[7].isdecimal() and 1 <= int(words[7]) <= 60:
         # Takes precedence over the coordinate system string, which is malformed in some files.
-        return CRS.from_epsg(base + int(words[7])).to_wkt()
+        return from_epsg(base + int(words[7])).to_wkt()
     text = header.get("coordinate system string")
     if text:
-        try:
-            system = CRS.from_wkt((",".join(text) if isinstance(text, list) else text).strip("{} "))
+        with suppress(rasterio.errors.CRSError):
+            system = rasterio.CRS.from_wkt((",".join(text) if isinstance(text, list) else text).strip("{} "))
             code = system.to_epsg()
-            return (system if code is None else CRS.from_epsg(code)).to_wkt()
-        except CRSError:
-            return None
-    if words[0].lower().startswith("geographic") and "WGS84" in "".join(words).replace("-", "").upper():
-        return CRS.from_epsg(4326).to_wkt()
+            return (system if code is None else from_epsg(code)).to_wkt()
+    elif words[0].lower().startswith("geographic") and "WGS84" in "".join(words).replace("-", "").upper():
+        return from_epsg(4326).to_wkt()
     return None
 
 
@@ -486,51 +471,43 @@ def read_variables(path: Path) -> dict[str, Any]:
     if find_spec("h5py") is None:
         raise ImportError(f"{path} is a MATLAB 7.3 file, which needs h5py: pip install 'onmf[image]'")
     reader = Isolated.for_file(path)
-    content = call_reader(reader, path, list_hdf5)
-    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype, _ in content.values()]
-    check_growth(str(path), max(sum(sizes), *(chunk for _, _, chunk in content.values()), 0), path.stat().st_size)
+    content = call_reader(reader, path, list_arrays)
+    sizes = [math.prod(about["shape"]) * np.dtype(about["dtype"]).itemsize for about in content.values()]
+    check_growth(str(path), max(sum(sizes), *(about["chunk"] for about in content.values()), 0), path.stat().st_size)
     return {
-        name: IsolatedLines(reader, path, tuple(shape[::-1]), np.dtype(dtype), read_hdf5, (name,))
-        if len(shape) == 3
-        else call_reader(reader, path, read_hdf5, name)
-        for name, (shape, dtype, _) in content.items()
+        name: IsolatedLines(reader, path, (*about["shape"][::-1],), np.dtype(about["dtype"]), read_transposed, (name,))
+        if len(about["shape"]) == 3
+        else call_reader(reader, path, read_transposed, name)
+        for name, about in content.items()
     }
 
 
 def cube_of_variables(content: dict[str, Any], variable: str | None, path: Path, *, bands_first: bool) -> Cube:
-    """Find the cube among the variables of a file: ``variable``; else ``V``, ``Y`` or ``X``; else the only 3-D array.
-
-    ``bands_first`` says that a matrix is bands × pixels, in MATLAB's order of pixels; else it is pixels × bands.
-    """
-    arrays = {name: value for name, value in content.items() if _is_cube(value) or is_matrix(value)}
+    """Find the cube among the variables of a file. A matrix is bands × pixels, in MATLAB's order, or pixels × bands."""
+    arrays = {name: value for name, value in content.items() if _has_dimensions(value, 2, 3)}
     listed = ", ".join(f"{name} {'×'.join(map(str, value.shape))}" for name, value in arrays.items())
-    listed = listed or "nothing of two or three dimensions"
-    if variable is not None and variable not in arrays:
-        raise ValueError(f"{path} has no numeric cube or matrix {variable!r}. It holds {listed}.")
-    cubes = [name for name, value in arrays.items() if _is_cube(value)]
+    holds = f"It holds {listed or 'nothing of two or three dimensions'}."
+    require(variable in (None, *arrays), f"{path} has no numeric cube or matrix {variable!r}. {holds}")
+    cubes = [name for name, value in arrays.items() if len(value.shape) == 3]
     name = variable or next((name for name in USUAL if name in arrays), cubes[0] if len(cubes) == 1 else None)
     if name is None:
         raise ValueError(
             f"{path} has {'more than one' if cubes else 'no'} array of three dimensions, and no "
-            f"{', '.join(USUAL[:3])}: name the variable that is the cube (variable=, or --variable). It holds {listed}."
+            f"{', '.join(USUAL[:3])}: name the variable that is the cube (variable=, or --variable). {holds}"
         )
-    value = content[name] if _is_cube(content[name]) else _unfold(content[name], content, name, path, bands_first)
+    value = content[name] if name in cubes else _unfold(content[name], content, name, path, bands_first)
     waves: Any = next((content[key] for key in content if key.lower() in WAVELENGTHS), None)
     wavelengths = waves.astype(np.float64).ravel() if _is_numeric(waves) and waves.size == value.shape[2] else None
     num, den = (_number(content.get(key, np.ones(1))) for key in ("scale_num", "scale_den"))
-    if not (num > 0 and den > 0):
-        raise ValueError(f"{path}: scale_num and scale_den must be numbers greater than 0.")
+    require(num > 0 and den > 0, f"{path}: scale_num and scale_den must be numbers greater than 0.")
     return Cube(value, wavelengths=wavelengths, scale=num / den, name=path.stem, source=str(path), variable=name)
 
 
-def _is_cube(value: Any) -> bool:
-    """Whether the value is a numeric array of three dimensions."""
-    return isinstance(value, Lines) or (_is_numeric(value) and value.ndim == 3)
-
-
-def is_matrix(value: Any) -> bool:
-    """Whether the value is a numeric matrix, and not a vector."""
-    return _is_numeric(value) and value.ndim == 2 and min(value.shape) > 1
+def _has_dimensions(value: Any, *numbers: int) -> bool:
+    """Whether the value is a numeric array with one of these numbers of dimensions; a matrix is no vector."""
+    if not (isinstance(value, Lines) or _is_numeric(value)):
+        return False
+    return len(value.shape) in numbers and (len(value.shape) != 2 or min(value.shape) > 1)
 
 
 def _is_numeric(value: Any) -> bool:
@@ -543,16 +520,15 @@ def _unfold(matrix: Array, content: dict[str, Any], name: str, path: Path, bands
     side = round(math.sqrt(len(candidates[0])))
     keys = {key.lower(): key for key in content}
     found = (next((keys[key] for key in usual if key in keys), None) for usual in SIZES)
-    rows, columns = (side if key is None else _as_size(content[key], f"{path}: {key}") for key in found)
+    rows, columns = (side if key is None else _size(content[key], f"{path}: {key}") for key in found)
     pixels = next((pixels for pixels in candidates if len(pixels) == rows * columns), None)
     if pixels is None:
         raise ValueError(
             f"{path}: {name} has shape {matrix.shape}, and {len(candidates[0])} pixels are not {rows} × {columns}: the "
             "file needs nRow and nCol with the size of the image (height and width, in npz files)."
         )
-    if str(content.get("order", "F" if bands_first else "C")) == "C":
-        return pixels.reshape(rows, columns, -1)
-    return pixels.reshape(columns, rows, -1).transpose(1, 0, 2)
+    by_lines = str(content.get("order", "F" if bands_first else "C")) == "C"
+    return pixels.reshape(rows, columns, -1) if by_lines else pixels.reshape(columns, rows, -1).transpose(1, 0, 2)
 
 
 def _number(value: Any) -> float:
@@ -560,9 +536,9 @@ def _number(value: Any) -> float:
     return float(value.item()) if _is_numeric(value) and value.size == 1 else math.nan
 
 
-def _as_size(value: Any, where: str) -> int:
+def _size(value: Any, where: str) -> int:
     """Return the number of lines or samples that a variable holds."""
     size = _number(value)
-    if not (size.is_integer() and size >= 1):
-        raise ValueError(f"{where} is not a number of lines or samples: expected an integer of at least 1.")
+    whole = size.is_integer() and size >= 1
+    require(whole, f"{where} is not a number of lines or samples: expected an integer of at least 1.")
     return int(size)

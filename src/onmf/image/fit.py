@@ -15,18 +15,15 @@ from onmf.door.run import UNSEEN
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import snpa
 from onmf.fit.describe import margins
+from onmf.io.rules import require
 from onmf.select import Range, Selection, Work, check_range, reproduced, try_numbers
 
 from .cube import Pixels
 
 START_SAMPLE = 100_000  # pixels, evenly spread, on which the start of a larger image is found
-
 CHOICE_SAMPLE = 2_000  # pixels, evenly spread, on which the number of clusters is chosen
-
 MAX_CLUSTERS = 12  # largest number to try by default, if the objective chooses
-
 MIN_GAIN = 0.1  # fraction of the objective that one more cluster must remove
-
 SPLITS = 2  # how often the pixels are halved
 
 WithOffsets = tuple[FloatArray, FloatArray | None]  # Templates, and their offsets if there are any
@@ -42,8 +39,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
     """
     rows = take_rows(pixels, evenly_spaced(pixels.shape[0], CHOICE_SAMPLE))
     n, k_min, criterion = len(rows), span.k_min or 1, span.criterion or "objective"
-    if n < 2:
-        raise ValueError(f"{n} pixels are too few to choose the number of clusters: give a number.")
+    require(n >= 2, f"{n} pixels are too few to choose the number of clusters: give a number.")
     most = check_range(k_min, span.k_max, n)
     if criterion == "objective" and span.k_max is None:
         most = max(min(MAX_CLUSTERS, most), k_min)
@@ -79,11 +75,8 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
         work.advance(k)
         return float(Selection.of({k: trials[k]}).values(criterion)[0])
 
-    bend = None
-    if criterion == "objective":
-        work.plan([k_min, k_min + 1, k_min + 2])
-        bend = _bend(score, k_min, most, work)
-    else:
+    bend = _bend(score, k_min, most, work) if criterion == "objective" else None
+    if bend is None:
         try_numbers(score, k_min, most, work.plan)
     return Selection.of(trials, criterion=criterion, n_rows=n, n_total=pixels.shape[0], bend=bend)
 
@@ -91,6 +84,7 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
 def _bend(score: Callable[[int], float], k_min: int, k_max: int, work: Work) -> int:
     """The number after which neither of the next two lowers the objective, which is −score, by a tenth."""
     last, chosen = np.inf, k_min
+    work.plan([k_min, k_min + 1, k_min + 2])
     for k in range(k_min, k_max + 1):
         if k > k_min + 2:
             work.plan([k])
@@ -105,11 +99,11 @@ def _bend(score: Callable[[int], float], k_min: int, k_max: int, work: Work) -> 
 
 def fit_blocks(model: ONMF, pixels: Pixels, engine: Any) -> str:
     """Fit from blocks: a start from a spread sample, then the loop over all pixels. → a note on what was done"""
-    if model.refine is not None:
-        raise ValueError(
-            f"refine={model.refine!r} is not allowed for an image that is read by blocks: a local search goes through "
-            "single pixels in random order. Use refine=None, or in_memory=True if the pixels fit."
-        )
+    require(
+        model.refine is None,
+        f"refine={model.refine!r} is not allowed for an image that is read by blocks: a local search goes through "
+        "single pixels in random order. Use refine=None, or in_memory=True if the pixels fit.",
+    )
     sample = take_rows(pixels, evenly_spaced(pixels.shape[0], START_SAMPLE))
     start, how = model.init, f", and the start comes from {len(sample):,} of them, evenly spread"
     if isinstance(start, str) and start == "snpa":
@@ -127,10 +121,8 @@ def fit_blocks(model: ONMF, pixels: Pixels, engine: Any) -> str:
 def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Calibration | None) -> dict[str, Any]:
     """The maps and spectra of a fitted model, in one pass over the pixels; without labels, pixels are assigned."""
     divergence, centroids = model.divergence_, model.cluster_centers_
-    k = len(centroids)
-    exact = divergence.normalise(centroids)
-    if divergence.domain == "nonnegative":
-        exact = exact + UNSEEN
+    k, normal = len(centroids), divergence.normalise(centroids)
+    exact = normal + UNSEEN if divergence.domain == "nonnegative" else normal
     pairs = ((divergence, centroids), (divergence.unsmoothed(), exact))
     templates = [(family.templates(C), family.offsets(C)) for family, C in pairs]
     source = Source(
@@ -141,13 +133,13 @@ def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Cali
         features=pixels.shape[1],
     )
     rows = Blocks(get_engine(model.engine, None, model.n_threads).backend, None).open(source, divergence)
-    described = rows.map_rows(_measure_part, *templates, centroids, calibration, labels=labels)
-    labels, scales, residuals, distances, sure, following = described
+    labels, scales, residuals, distances, sure, following = rows.map_rows(
+        _measure_part, *templates, centroids, calibration, labels=labels
+    )
     compact = np.int16 if k < 2**15 else np.int32
     labels = labels.astype(compact)
-    counts = np.bincount(labels, minlength=k).astype(np.float64)
-    mean = divide(np.bincount(labels, weights=scales, minlength=k).astype(np.float64), counts)
-    spectra = divergence.normalise(centroids) * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale
+    totals, counts = np.bincount(labels, weights=scales, minlength=k), np.bincount(labels, minlength=k)
+    mean = divide(totals.astype(np.float64), counts.astype(np.float64))
     unit = mean.astype(np.float32)
     scales /= np.where(unit > 0, unit, np.float32(1.0))[labels]
     return {
@@ -157,7 +149,7 @@ def measure(model: ONMF, pixels: Pixels, labels: Array | None, calibration: Cali
         "confidence": pixels.image(sure, np.nan),
         "runners_up": pixels.image(following.astype(compact), -1),
         "residuals": pixels.image(residuals, np.nan),
-        "spectra": spectra,
+        "spectra": normal * np.where(mean > 0, mean, 1.0)[:, None] * pixels.cube.scale,
     }
 
 
@@ -169,10 +161,7 @@ def _measure_part(
     calibration: Calibration | None,
     labels: Array | None = None,
 ) -> tuple[Array, ...]:
-    """Label, scale, residual, margin, confidence and runner-up of each pixel. → 6 × (n,)
-
-    ``exact`` are the templates for residuals. Without a calibration, no pixel has a confidence and a runner-up.
-    """
+    """Label, scale, residual (from ``exact``), margin, confidence and runner-up of each pixel. → 6 × (n,)"""
     block, divergence = part.block, part.block.divergence
     prepared = block.prepare_templates(*templates)
     labels = block.assign(prepared).labels if labels is None else block.backend.to_device(labels).astype(np.int32)

@@ -1,6 +1,5 @@
-"""Readers of HDF5 and raster files. They run in a separate process (see onmf.io.isolate): no import from onmf."""
+"""Readers of raster files. They run in a separate process (see onmf.io.isolate): no import from onmf."""
 
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,52 +8,16 @@ from typing import Any
 import numpy as np
 
 
-def list_hdf5(path: str) -> dict[str, Any]:
-    """List the numeric arrays at the root of an HDF5 file: shape, type, and bytes of a chunk."""
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        arrays = {name: _dataset(file, name) for name in file}
-        return {
-            name: [list(value.shape), value.dtype.str, math.prod(value.chunks or (0,)) * value.dtype.itemsize]
-            for name, value in arrays.items()
-            if value is not None and value.shape is not None and value.dtype.kind in "buif"
-        }
-
-
-def read_hdf5(path: str, name: str, start: int | None = None, stop: int | None = None) -> Any:
-    """Read an array of an HDF5 file, or its lines from ``start`` to ``stop``: MATLAB's axes are HDF5's, reversed."""
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        value = _dataset(file, name)
-        return np.transpose(value[()] if start is None else value[..., start:stop])
-
-
-def _dataset(file: Any, name: str) -> Any:
-    """Open an array; None if it is a group. Refuse links and arrays that lead to another file."""
-    from h5py import Dataset, h5l
-
-    # file.get(name, getlink=True) would open the target of a link.
-    if file.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
-        raise ValueError(f"{name} is a link to another object or file: links are not followed.")
-    value = file[name] if file.get(name, getclass=True) is Dataset else None
-    if value is not None and (value.is_virtual or value.external):
-        raise ValueError(f"{name} keeps its values in another file, which is not opened. Copy them into this one.")
-    return value
-
-
 @contextmanager
 def _opened(path: str, driver: str) -> Iterator[Any]:
     import rasterio
-    from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotGeoreferencedWarning)
+            warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             with rasterio.open(path, driver=driver) as file:
                 yield file
-    except RasterioError as error:
+    except rasterio.errors.RasterioError as error:
         raise ValueError(str(error.__cause__ or error)) from error
 
 
@@ -88,8 +51,7 @@ def read_raster(path: str, driver: str, physical: bool, start: int, stop: int) -
         part = file.read(window=((start, stop), (0, file.width))).transpose(1, 2, 0)
         if not physical:
             return part
-        values = part * np.array(file.scales) + np.array(file.offsets)
-        return np.where(part == file.nodata, np.nan, values).astype(np.float32)
+        return np.where(part == file.nodata, np.nan, part * file.scales + file.offsets).astype(np.float32)
 
 
 def read_mask(path: str, driver: str, beside: str | None) -> Any:
@@ -102,5 +64,5 @@ def read_mask(path: str, driver: str, beside: str | None) -> Any:
                 flags = other.tags().get("INTERNAL_MASK_FLAGS_1", "0")
                 if flags.isdecimal() and int(flags) & 2 and other.shape == file.shape:
                     return other.read(1) > 0
-        has_mask = any(MaskFlags.per_dataset in flags for flags in file.mask_flag_enums)
-        return file.dataset_mask() > 0 if has_mask else None
+        masked = any(MaskFlags.per_dataset in flags for flags in file.mask_flag_enums)
+        return file.dataset_mask() > 0 if masked else None

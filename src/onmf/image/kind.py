@@ -15,7 +15,7 @@ from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_t
 from onmf.door.kind import Fit, Rows
 from onmf.door.run import check_kind
 from onmf.estimator import ONMF, fit_model
-from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, strings
+from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
 from onmf.naming import number_by_size
 from onmf.select import IMAGE_CRITERIA, Range, Selection
 
@@ -37,8 +37,8 @@ def parse_bands(value: str) -> list[int]:
     for part in map(str.strip, value.split(",")):
         first, _, last = part.partition("-")
         last = last or first
-        if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
-            raise ValueError(f"{part!r} is not a band or a range of bands. Use for instance 1-3,104-110.")
+        valid = first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)
+        require(valid, f"{part!r} is not a band or a range of bands. Use for instance 1-3,104-110.")
         bands += range(int(first) - 1, int(last))
     return bands
 
@@ -158,8 +158,8 @@ class ImageClusters(Clusters):
         maps = ("labels", "scales", "residuals", "margins", "confidence", "runners_up")
         variables: dict[str, Any] = {name: (("y", "x"), getattr(self, name)) for name in maps}
         variables["spectra"] = (("cluster", "band"), self.spectra)
-        georeference = {} if self.cube.crs is None else {"crs_wkt": self.cube.crs}
-        return xarray.Dataset(variables, coords, {"source": self.cube.source} | georeference)
+        about = {"source": self.cube.source, "crs_wkt": self.cube.crs}
+        return xarray.Dataset(variables, coords, {key: text for key, text in about.items() if text is not None})
 
 
 class ImageKind(Kind):
@@ -174,6 +174,7 @@ class ImageKind(Kind):
     )
     argument, argument_help = "FILE", "ENVI (header or data), GeoTIFF, MATLAB, npy or npz file."
     row, feature, cluster = "pixel", "band", "material"
+    known_by = "truth"
     first = 1  # 0 means no data in a map
     criteria = IMAGE_CRITERIA
     options = OPTIONS
@@ -210,25 +211,19 @@ class ImageKind(Kind):
         }
 
     def check(self, extra: Mapping[str, Any]) -> None:
-        if "wavelengths" in extra and len(extra["wavelengths"]) != len(extra["good_bands"]):
-            raise ValueError("its wavelengths do not match its bands")
-        if "wavelengths" in extra and "wavelength_unit" not in extra:
-            raise ValueError("'wavelength_unit' is missing")
+        if "wavelengths" in extra:
+            require(len(extra["wavelengths"]) == len(extra["good_bands"]), "its wavelengths do not match its bands")
+            require("wavelength_unit" in extra, "'wavelength_unit' is missing")
 
     def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
         return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
 
     def entries(self, clusters: Any) -> dict[str, Any]:
         cube: Cube = clusters.cube
-        entries = {
-            "spectra": clusters.spectra,
-            "good_bands": cube.good_bands.astype(np.uint8),
-            "negatives": clusters.negatives,
-            "image": cube.name,
-        }
-        if cube.wavelengths is not None:
-            entries |= {"wavelengths": cube.wavelengths, "wavelength_unit": cube.wavelength_unit}
-        return entries
+        known = {"wavelengths": cube.wavelengths, "wavelength_unit": cube.wavelength_unit}
+        good = cube.good_bands.astype(np.uint8)
+        entries = {"spectra": clusters.spectra, "good_bands": good, "negatives": clusters.negatives, "image": cube.name}
+        return entries if cube.wavelengths is None else entries | known
 
     def distinctive(self, model: ONMF, n: int) -> list[str]:
         """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
@@ -241,10 +236,12 @@ class ImageKind(Kind):
             lines.append(", ".join(_range(run, extra) for run in runs if len(run)))
         return lines
 
-    def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Any:
+    def read(self, path: Any, progress: Progress | None, *, force: bool = False, **options: Any) -> Any:
         truth = options.pop("truth", None)
         cube = read(path, **options)
-        return cube if truth is None else replace(cube, truth=read_truth(truth, cube.shape))
+        if truth is None:
+            return cube
+        return replace(cube, truth=truth if isinstance(truth, Truth) else read_truth(truth, cube.shape))
 
     def prepare(self, table: Any, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
         divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"), parameters.get("smoothing", 1e-3))
@@ -310,7 +307,7 @@ class ImageKind(Kind):
         return {"lines": lines, "samples": samples, "n_bands": bands, "n_bands_used": clusters.spectra.shape[1]}
 
     def headline(self, clusters: Any) -> str:
-        lines, samples, _ = clusters.cube.shape
+        lines, samples = clusters.labels.shape
         return f"{lines:,} × {samples:,} pixels, {clusters.spectra.shape[1]} bands"
 
     def write(self, clusters: Any, folder: Path) -> None:
@@ -322,26 +319,22 @@ class ImageKind(Kind):
 def match_bands(cube: Cube, extra: Mapping[str, Any]) -> Cube:
     """The cube with the bands of a model; refused if it has other bands."""
     good = np.asarray(extra["good_bands"]).astype(bool)
-    used = int(good.sum())
-    if cube.shape[2] == len(good):
-        matched = replace(cube, good_bands=good)
-    elif int(cube.good_bands.sum()) == used:
-        matched = cube
-    else:
-        raise ValueError(
-            f"{cube.source} has {cube.shape[2]} bands, but the model was fitted on {len(good)}, of which it uses "
-            f"{used}: only images of the same sensor can be mapped."
-        )
+    matched = replace(cube, good_bands=good) if cube.shape[2] == len(good) else cube
+    require(
+        matched.good_bands.sum() == good.sum(),
+        f"{cube.source} has {cube.shape[2]} bands, but the model was fitted on {len(good)}, of which it uses "
+        f"{good.sum()}: only images of the same sensor can be mapped.",
+    )
     if "wavelengths" in extra and cube.wavelengths is not None:
         theirs = in_nanometres(np.asarray(extra["wavelengths"]), extra["wavelength_unit"])[good]
         ours: Any = matched.nanometres
         apart, gap = np.abs(ours - theirs), np.median(np.abs(np.diff(theirs))) if len(theirs) > 1 else 1.0
-        if apart.max() > 0.5 * gap:
-            band = int(np.argmax(apart))
-            raise ValueError(
-                f"{cube.source} has other bands than the model: used band {band} lies at {ours[band]:.1f} nm, and at "
-                f"{theirs[band]:.1f} nm in the model. Resample the image to the bands of the model."
-            )
+        band = int(np.argmax(apart))
+        require(
+            apart[band] <= 0.5 * gap,
+            f"{cube.source} has other bands than the model: used band {band} lies at {ours[band]:.1f} nm, and at "
+            f"{theirs[band]:.1f} nm in the model. Resample the image to the bands of the model.",
+        )
     return matched
 
 
@@ -412,12 +405,9 @@ def cluster(
     >>> found.spectra.shape
     (3, 50)
     """
-    cube = read(cube)
-    if truth is not None:
-        cube = replace(cube, truth=truth if isinstance(truth, Truth) else read_truth(truth, cube.shape))
     found = cluster_table(
         IMAGE,
-        cube,
+        IMAGE.read(cube, progress, truth=truth),
         n_clusters,
         k_min=k_min,
         k_max=k_max,
@@ -455,5 +445,4 @@ def predict(
     if negatives is not None:
         fitted = fitted.to_cpu()
         fitted.extra_ = fitted.extra_ | {"negatives": negatives}
-    table: Any = read(cube)
-    return cast(ImageClusters, predict_table(fitted, table, kind=IMAGE, progress=progress))
+    return cast(ImageClusters, predict_table(fitted, cast(Any, read(cube)), kind=IMAGE, progress=progress))

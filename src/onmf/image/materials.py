@@ -16,6 +16,7 @@ import numpy as np
 from onmf.divergence import Array, FloatArray
 from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
+from onmf.io.rules import require
 from onmf.metrics import Scores, SpectraMatch, match_clusters, match_spectra
 from onmf.metrics import compare as scores_of
 from onmf.naming import distinct
@@ -23,14 +24,9 @@ from onmf.naming import distinct
 from .files import Header, find_header, open_data, read_plane, read_variables
 
 DARK, BRIGHT = 0.6, 1.4  # a cluster is dark below, or bright above, so many times the mean brightness of the image
-
 SLOPE = 1.3  # Ratio of the last third of a spectrum to its first third from which it is rising, and its inverse falling
-
-MIDDLE = 1.25
-"""Ratio of the middle third to the others from which a spectrum is high in the middle, and its inverse low."""
-
+MIDDLE = 1.25  # ratio of the middle third to the others from which it is high in the middle, and its inverse low
 RED, INFRARED = (640.0, 680.0), (770.0, 900.0)  # nanometres before and behind the red edge of vegetation
-
 RED_EDGE = 0.4  # normalised difference of these (NDVI) from which a spectrum has a red edge
 
 
@@ -58,10 +54,9 @@ class Truth:
     @property
     def materials(self) -> list[str]:
         """Names of all materials; those without a name are numbered from 1."""
-        number = 0 if self.labels is None else int(self.labels.max(initial=-1)) + 1
-        number = max(number, 0 if self.spectra is None else len(self.spectra))
-        known = list(self.names or [])[:number]
-        return known + [f"material {i + 1}" for i in range(len(known), number)]
+        mapped = 0 if self.labels is None else int(self.labels.max(initial=-1)) + 1
+        number = max(mapped, 0 if self.spectra is None else len(self.spectra))
+        return [*(self.names or []), *(f"material {i + 1}" for i in range(len(self.names or []), number))][:number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,25 +143,24 @@ def read_truth(path: str | Path, shape: tuple[int, int, int]) -> Truth:
         truth = _read_library(header, path)
     else:
         return _from_plane(read_plane(path), header, path, shape)
-    if truth.spectra is not None and truth.spectra.shape[1] > shape[2]:  # ``compare`` checks the number of used bands
-        raise ValueError(f"{path} has spectra of {truth.spectra.shape[1]} bands, but the image has {shape[2]}.")
+    bands = 0 if truth.spectra is None else truth.spectra.shape[1]  # ``compare`` checks the number of used bands
+    require(bands <= shape[2], f"{path} has spectra of {bands} bands, but the image has {shape[2]}.")
     return truth
 
 
 def _from_plane(plane: Array, header: Header | None, path: Path, shape: tuple[int, int, int]) -> Truth:
     """The truth of a label map, whose ENVI header may name the classes; or of a matrix of spectra."""
     if plane.shape != shape[:2]:
-        if shape[2] not in plane.shape:
-            raise ValueError(
-                f"{path} is {' × '.join(map(str, plane.shape))}, which fits neither the {shape[0]} × {shape[1]} pixels "
-                f"nor the {shape[2]} bands of the image."
-            )
-        spectra = plane if plane.shape[1] == shape[2] else plane.T
-        return Truth(spectra=spectra.astype(np.float64), source=str(path))
+        require(
+            shape[2] in plane.shape,
+            f"{path} is {' × '.join(map(str, plane.shape))}, which fits neither the {shape[0]} × {shape[1]} pixels "
+            f"nor the {shape[2]} bands of the image.",
+        )
+        return Truth((plane if plane.shape[1] == shape[2] else plane.T).astype(np.float64), source=str(path))
     labels = np.full(shape[:2], -1, dtype=np.int32)
     values, labels[plane > 0] = np.unique(plane[plane > 0], return_inverse=True)
-    classes = None if header is None else header.get("class names")
-    classes = classes if isinstance(classes, list) else []
+    given = None if header is None else header.get("class names")
+    classes = given if isinstance(given, list) else []
     names = [classes[int(value)] if value < len(classes) else f"class {value:g}" for value in values]
     return Truth(labels=labels, names=names, source=str(path))
 
@@ -178,11 +172,11 @@ def _from_endmembers(content: dict[str, Any], path: Path, shape: tuple[int, int,
         wanted = (len(spectra), *shape[:2])
         if A.ndim == 2 and A.size == np.prod(wanted):
             A = A.reshape(wanted, order="F")
-        if A.shape != wanted:
-            raise ValueError(
-                f"{path}: its abundances A have shape {A.shape}, not {wanted}, materials × lines × samples: they "
-                "belong to another image."
-            )
+        require(
+            A.shape == wanted,
+            f"{path}: its abundances A have shape {A.shape}, not {wanted}, materials × lines × samples: they belong to "
+            "another image.",
+        )
         labels = A.argmax(axis=0).astype(np.int32)
     if "cood" in content and np.size(content["cood"]) == len(spectra):
         names = [str(np.squeeze(cell)).split("-")[-1].strip().lower() for cell in np.ravel(content["cood"])]
@@ -194,15 +188,15 @@ def _read_library(header: Header, path: Path) -> Truth:
     header.update({"bands": "1", "interleave": "bsq"})
     spectra = np.asarray(open_data(header, path), dtype=np.float64)[:, :, 0]
     names = header.get("spectra names", [str(number + 1) for number in range(len(spectra))])
-    if not isinstance(names, list) or len(names) != len(spectra):
-        raise ValueError(f"{header.path} says lines = {len(spectra)}, but its list spectra names has another length.")
+    matching = isinstance(names, list) and len(names) == len(spectra)
+    require(matching, f"{header.path} says lines = {len(spectra)}, but its list spectra names has another length.")
     return Truth(spectra, names=names, source=str(path))
 
 
 def _numbers(value: Any, dimensions: tuple[int, ...], where: str) -> FloatArray:
     """Check that a value is a numeric array with one of these numbers of dimensions."""
-    if np.ndim(value) not in dimensions or not hasattr(value, "dtype") or value.dtype.kind not in "buif":
-        raise ValueError(f"{where} is not a numeric array of {' or '.join(map(str, dimensions))} dimensions.")
+    numeric = np.ndim(value) in dimensions and np.asarray(value).dtype.kind in "buif"
+    require(numeric, f"{where} is not a numeric array of {' or '.join(map(str, dimensions))} dimensions.")
     return np.asarray(value, dtype=np.float64)
 
 
@@ -217,10 +211,11 @@ def _read_table(path: Path) -> Truth:
         spectra = np.array([[float(word) for word in row[first:]] for row in body]).T
     except ValueError as error:
         raise ValueError(f"{path}: {error}. Expected a line of names, then a line of numbers for each band.") from None
-    if spectra.ndim != 2 or len(spectra) != len(head) - first or not len(spectra):
-        raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length, or are missing.")
-    names = [plain(name.strip()) for name in head[first:]]
-    return Truth(spectra, names=names, source=str(path))
+    require(
+        spectra.ndim == 2 and len(spectra) == len(head) - first > 0,
+        f"{path} has {len(head)} names, but its lines of numbers have another length, or are missing.",
+    )
+    return Truth(spectra, names=[plain(name.strip()) for name in head[first:]], source=str(path))
 
 
 def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array) -> Comparison:
@@ -228,16 +223,16 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
     match, scores, matched, names = None, None, {}, truth.materials
     if truth.spectra is not None:
         true_spectra = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
-        if true_spectra.shape[1] != spectra.shape[1]:
-            raise ValueError(
-                f"{truth.source} has spectra of {true_spectra.shape[1]} bands, but the image has {len(good_bands)}, of "
-                f"which {spectra.shape[1]} are used."
-            )
-        if len(true_spectra) > len(spectra):
-            raise ValueError(
-                f"{truth.source} has {len(true_spectra)} materials, too many to match with {len(spectra)} clusters: "
-                f"ask for at least {len(true_spectra)} clusters."
-            )
+        require(
+            true_spectra.shape[1] == spectra.shape[1],
+            f"{truth.source} has spectra of {true_spectra.shape[1]} bands, but the image has {len(good_bands)}, of "
+            f"which {spectra.shape[1]} are used.",
+        )
+        require(
+            len(true_spectra) <= len(spectra),
+            f"{truth.source} has {len(true_spectra)} materials, too many to match with {len(spectra)} clusters: ask "
+            f"for at least {len(true_spectra)} clusters.",
+        )
         match = match_spectra(true_spectra, spectra)
         matched = {int(cluster): material for material, cluster in enumerate(match.permutation)}
     known: Any = np.full(labels.shape, -1) if truth.labels is None else truth.labels
@@ -252,28 +247,21 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
 
 
 def names_of_spectra(spectra: FloatArray, sizes: Array, nanometres: FloatArray | None) -> list[str]:
-    """A short name of each cluster, from the brightness and the shape of its spectrum.
-
-    ``spectra`` (k, bands) are at the mean brightness of the clusters, ``sizes`` their numbers of pixels, ``nanometres``
-    the wavelengths, if they are known. All names differ.
-    """
+    """Name each cluster by the brightness and the shape of its spectrum, at its mean brightness. All names differ."""
     values = np.maximum(np.asarray(spectra, dtype=np.float64), 0.0)
     levels = values.mean(axis=1)
     whole = float(levels @ sizes) / max(float(sizes.sum()), 1.0)
     order = slice(None) if nanometres is None else np.argsort(nanometres, kind="stable")
     waves = None if nanometres is None else nanometres[order]
-    names = []
-    for level, spectrum in zip(levels, values[:, order], strict=True):
-        shade = "dark and " if level < DARK * whole else "bright and " if level > BRIGHT * whole else ""
-        names.append(shade + _shape(spectrum, waves))
+    shades = np.select([levels < DARK * whole, levels > BRIGHT * whole], ["dark and ", "bright and "], "")
+    names = [f"{shade}{_shape(spectrum, waves)}" for shade, spectrum in zip(shades, values[:, order], strict=True)]
     if waves is None:
         return distinct(names)
     tops = np.argmax(values[:, order], axis=1)
-    longer = [f"{name} with peak at {waves[top]:.0f} nm" for name, top in zip(names, tops, strict=True)]
-    both = list(zip(names, longer, strict=True))
-    peaks = {name: {peak for other, peak in both if other == name} for name in names}
+    both = [(name, f"{name} with peak at {waves[top]:.0f} nm") for name, top in zip(names, tops, strict=True)]
     # Where they are strongest tells clusters of the same shape apart.
-    return distinct([peak if len(peaks[name]) > 1 else name for name, peak in both])
+    several = {name for name in names if len({peak for other, peak in both if other == name}) > 1}
+    return distinct([peak if name in several else name for name, peak in both])
 
 
 def _shape(spectrum: FloatArray, waves: FloatArray | None) -> str:

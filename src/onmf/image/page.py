@@ -24,34 +24,24 @@ from .kind import ImageClusters
 from .materials import Comparison, Truth
 
 SPECTRA = 4_000_000  # approximate bytes of pixel spectra in a page; larger images are subsampled
-
-SIDE = 1000  # pixels of the longer side of a map; larger images are subsampled
-
 COLOUR_MAP = "viridis"  # its lightness grows steadily, so that no eye depends on the hue
-
-LOSSLESS = 300_000
-"""Pixels up to which the picture of the image is stored without loss, and maps of numbers in 255 shades."""
-
+LOSSLESS = 300_000  # pixels up to which the image is stored without loss, and maps of numbers in 255 shades
 COARSE = 4  # In larger maps, only every so many shades are used: a third of the bytes less, and no eye sees it
-
 RIGHT, WRONG = "#aeb6bd", "#d55e00"  # colours of the map of errors
 
 
 def image_page(found: ImageClusters, *, title: str | None = None, progress: Progress | None = None) -> str:
     """The report on the materials of an image as one self-contained HTML page.
 
-    Map, spectra and pixel are linked: a pixel under the pointer shows its spectrum over those of its cluster and of the
-    runner-up, and a chosen cluster is highlighted in the map and among the spectra. Maps have at most 1,000 lines and
-    samples, and the page contains about 4 MB of pixel spectra; larger images are subsampled, and the page says so.
+    Maps have at most 1,000 lines and samples, and the page contains about 4 MB of pixel spectra; larger images are
+    subsampled, and the page says so.
     """
-    if progress is not None:
-        progress("Drawing the maps", None)
+    (progress or (lambda name, share: None))("Drawing the maps", None)
     cube, model, palette = found.cube, found.model, found.colours()
-    x, label = axis(found)
-    picture = composite(cube, found.labels >= 0, SIDE)
+    (lines, samples, bands), used = cube.shape, found.spectra.shape[1]
+    x, label = axis(cube)
+    picture, pixels, cards = composite(cube, found.labels >= 0), _pixels(found), _cards(found, palette)
     labels = found.labels[:: picture.step, :: picture.step]
-    pixels = _pixels(found)
-    cards = _cards(found, palette)
     return clusters_page(
         found,
         "image.html",
@@ -59,8 +49,8 @@ def image_page(found: ImageClusters, *, title: str | None = None, progress: Prog
         script=("lines.js", "image.js", "image_map.js"),
         data={
             "image": {
-                "lines": cube.shape[0],
-                "samples": cube.shape[1],
+                "lines": lines,
+                "samples": samples,
                 "names": found.names,
                 "colours": palette,
                 "at": x[cube.good_bands],
@@ -75,7 +65,13 @@ def image_page(found: ImageClusters, *, title: str | None = None, progress: Prog
             "pixels": pixels,
             "moved": model.history_.get("moved", np.empty(0)),
         },
-        facts=_facts(found),
+        facts=[
+            ("Lines × samples", f"{lines:,} × {samples:,}"),
+            ("Bands", f"{used} of {bands}" if used < bands else str(bands)),
+            ("Clusters", str(found.n_clusters)),
+            ("Iterations", f"{model.n_iter_:,}"),
+            *([] if found.comparison is None else found.comparison.facts()),
+        ],
         cards=cards,
         matched=any(card["angle"] is not None for card in cards),
         maps=_maps(found, palette, picture),
@@ -86,18 +82,6 @@ def image_page(found: ImageClusters, *, title: str | None = None, progress: Prog
             f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
         ),
     )
-
-
-def _facts(found: ImageClusters) -> list[tuple[str, str]]:
-    lines, samples, bands = found.cube.shape
-    used = found.spectra.shape[1]
-    return [
-        ("Lines × samples", f"{lines:,} × {samples:,}"),
-        ("Bands", f"{used} of {bands}" if used < bands else str(bands)),
-        ("Clusters", str(len(found.spectra))),
-        ("Iterations", f"{found.model.n_iter_:,}"),
-        *([] if found.comparison is None else found.comparison.facts()),
-    ]
 
 
 def _ordinal(step: int) -> str | None:
@@ -117,8 +101,7 @@ def _cards(found: ImageClusters, palette: list[str]) -> list[dict[str, Any]]:
     angles = {} if found.comparison is None else found.comparison.angles
 
     def mean(values: Array, k: int) -> float:
-        inside = values[found.labels == k]
-        inside = inside[np.isfinite(inside)]
+        inside = values[(found.labels == k) & np.isfinite(values)]
         return float(inside.mean(dtype=np.float64)) if len(inside) else 0.0
 
     return [
@@ -171,10 +154,7 @@ def _pixels(found: ImageClusters) -> dict[str, Any]:
 
 
 def _maps(found: ImageClusters, palette: list[str], composite: Composite) -> list[dict[str, Any]]:
-    """The maps of the page, each with its key, its title, what its colours say, and its picture as a data URL.
-
-    Maps of numbers have a colour bar, maps of materials and errors a list of their classes.
-    """
+    """The maps of the page. Maps of numbers have a colour bar, maps of materials and errors a list of their classes."""
     step, confidence = composite.step, _known_confidence(found)
     labels = found.labels[::step, ::step]
     maps = [
@@ -184,20 +164,23 @@ def _maps(found: ImageClusters, palette: list[str], composite: Composite) -> lis
     if confidence is not None:
         text = "probability that a new fit would leave the pixel in its cluster"
         low = min(np.floor(10 * np.nanpercentile(confidence, 2)) / 10, 0.9)  # few pixels are at 0
-        maps.append(_numbers("confidence", "Confidence", text, confidence[::step, ::step], (float(low), 1.0)))
-    for key, title, text, values in (
-        ("margin", "Margin", "how much worse the best other cluster is; small in mixtures", found.margins),
-        ("brightness", "Brightness", "1 is the mean of the cluster", found.scales),
-        ("residual", "Residual", "divergence from the scaled spectrum, per unit of the pixel", found.residuals),
-    ):
-        maps.append(_numbers(key, title, text, values[::step, ::step]))
+        maps.append(_numbers("Confidence", text, confidence[::step, ::step], (float(low), 1.0)))
+    maps += [
+        _numbers(
+            "Margin", "how much worse the best other cluster is; small in mixtures", found.margins[::step, ::step]
+        ),
+        _numbers("Brightness", "1 is the mean of the cluster", found.scales[::step, ::step]),
+        _numbers(
+            "Residual", "divergence from the scaled spectrum, per unit of the pixel", found.residuals[::step, ::step]
+        ),
+    ]
     if found.truth is not None and found.truth.labels is not None:
         maps += _truth_maps(found, found.truth.labels, palette, step)
     return maps
 
 
-def _map(key: str, title: str, text: str, picture: str, **more: Any) -> dict[str, Any]:
-    return {"key": key, "title": title, "text": text, "picture": picture, "bar": None, "classes": []} | more
+def _map(key: str, title: str, text: str, picture: str, bar: Any = None, classes: Any = ()) -> dict[str, Any]:
+    return {"key": key, "title": title, "text": text, "picture": picture, "bar": bar, "classes": classes}
 
 
 def materials_of(found: ImageClusters) -> Array:
@@ -245,7 +228,7 @@ def _truth_maps(found: ImageClusters, truth: Array, palette: list[str], step: in
     ]
 
 
-def _numbers(key: str, title: str, text: str, values: Array, ends: tuple[float, float] | None = None) -> dict[str, Any]:
+def _numbers(title: str, text: str, values: Array, ends: tuple[float, float] | None = None) -> dict[str, Any]:
     """A map of numbers, by default between their 2nd and 98th percentile; the browser interpolates its colour bar."""
     finite = np.isfinite(values)
     low, high = ends or (0.0, 1.0)
@@ -258,7 +241,7 @@ def _numbers(key: str, title: str, text: str, values: Array, ends: tuple[float, 
     signs = ("≤ " if (values[finite] < low).any() else "", "≥ " if (values[finite] > high).any() else "")
     palette, bar = ([to_hex(colour) for colour in colormaps[COLOUR_MAP](np.linspace(0, 1, n))] for n in (255, 9))
     marks = {"low": f"{signs[0]}{low:.3g}", "middle": f"{(low + high) / 2:.3g}", "high": f"{signs[1]}{high:.3g}"}
-    return _map(key, title, text, _indexed(np.where(finite, shades, -1), palette), bar={"colours": bar, **marks})
+    return _map(title.lower(), title, text, _indexed(np.where(finite, shades, -1), palette), {"colours": bar, **marks})
 
 
 def _indexed(values: Array, palette: list[str]) -> str:

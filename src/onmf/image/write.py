@@ -1,8 +1,7 @@
 """Writes results in standard formats: GeoTIFF, ENVI classification and spectral library, CSV, figures."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -11,11 +10,10 @@ import numpy as np
 
 try:
     import rasterio
-    from rasterio.errors import NotGeoreferencedWarning
-    from rasterio.io import MemoryFile
 except ImportError as error:
     raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'") from error
 
+from onmf.divergence import Array
 from onmf.io.csv_file import csv_line
 from onmf.plot import parts_of, pyplot
 
@@ -30,30 +28,25 @@ def write_files(clusters: ImageClusters, folder: Path) -> None:
     The colour table is that of the figures. Names of classes are in the metadata of a GeoTIFF (``CLASS_1`` and so on)
     and, for GDAL and QGIS, in a file beside it.
     """
-    dtype = np.uint8 if clusters.n_clusters < 256 else np.uint16
+    cube, dtype = clusters.cube, np.uint8 if clusters.n_clusters < 256 else np.uint16
     names = ["unassigned", *clusters.names]
     shades = [(0, 0, 0), *map(parts_of, clusters.colours())]
     listed = "".join(f"<Category>{escape(name)}</Category>" for name in names)
     inner = f'<PAMRasterBand band="1"><CategoryNames>{listed}</CategoryNames></PAMRasterBand>'
-    for name, values in (("map", clusters.labels), ("runner_up", clusters.runners_up)):
-        path = folder / f"{name}.tif"
-        with _raster(path, clusters.cube, dtype, 0) as file:
-            file.write((values + IMAGE.first).astype(dtype), 1)
-            file.set_band_description(1, "cluster" if name == "map" else "runner-up")
-            file.update_tags(1, **{f"CLASS_{value}": label for value, label in enumerate(names)})
-            if dtype == np.uint8:
-                file.write_colormap(1, {value: (*shade, 255 if value else 0) for value, shade in enumerate(shades)})
-        path.with_name(path.name + ".aux.xml").write_text(f"<PAMDataset>{inner}</PAMDataset>\n", "utf-8")
-    cube = clusters.cube
+    labels, runners_up = ((values + IMAGE.first).astype(dtype) for values in (clusters.labels, clusters.runners_up))
+    for name, values, text in (("map", labels, "cluster"), ("runner_up", runners_up, "runner-up")):
+        _write_raster(folder / f"{name}.tif", cube, values, text, list(zip(names, shades, strict=True)))
+        (folder / f"{name}.tif.aux.xml").write_text(f"<PAMDataset>{inner}</PAMDataset>\n", "utf-8")
+    for name in ("scales", "residuals", "margins", "confidence"):
+        _write_raster(folder / f"{name}.tif", cube, getattr(clusters, name).astype(np.float32, copy=False), name)
     metadata: dict[str, Any] = {"description": f"Clusters of {cube.name}", "data ignore value": 0}
     if cube.crs is not None:
-        wkt = rasterio.CRS.from_wkt(cube.crs).to_wkt(version="WKT1_ESRI")
-        metadata["coordinate system string"] = "{" + wkt + "}"
+        metadata["coordinate system string"] = f"{{{rasterio.CRS.from_wkt(cube.crs).to_wkt(version='WKT1_ESRI')}}}"
     if cube.map_info is not None or cube.transform is not None:  # those of the source are written unchanged
         metadata["map info"] = cube.map_info or map_info(cube.transform, cube.crs)  # type: ignore[arg-type]
     spectral().save_classification(
         str(folder / "map.hdr"),
-        (clusters.labels + IMAGE.first).astype(dtype),
+        labels,
         dtype=dtype,
         interleave="bsq",
         force=True,
@@ -61,30 +54,34 @@ def write_files(clusters: ImageClusters, folder: Path) -> None:
         class_names=[clean(name) for name in names],
         class_colors=shades,
     )
-    for name in ("scales", "residuals", "margins", "confidence"):
-        with _raster(folder / f"{name}.tif", clusters.cube, np.float32, float("nan")) as file:
-            file.write(getattr(clusters, name).astype(np.float32, copy=False), 1)
-            file.set_band_description(1, name)
     write_spectra(clusters, folder)
-    write_figures(clusters, folder)
+    for name, ax in (("map", clusters.plot_map()), ("spectra", clusters.plot_spectra())):
+        for ending in ("png", "svg"):
+            ax.figure.savefig(folder / f"{name}.{ending}", dpi=150)
+        pyplot().close(ax.figure)
 
 
-@contextmanager
-def _raster(path: Path, cube: Cube, dtype: Any, nodata: float) -> Iterator[Any]:
-    """Open a GeoTIFF of one band for writing, with the coordinates of the cube.
+def _write_raster(path: Path, cube: Cube, values: Array, text: str, classes: Sequence[tuple[str, Any]] = ()) -> None:
+    """Write a GeoTIFF of one band, with the coordinates of the cube: classes with their colours, or numbers.
 
     It is made in memory first: GDAL reports no error if the disk is full and the file is cut off.
     """
-    georeference = {} if cube.transform is None else {"transform": rasterio.Affine(*cube.transform)}
+    form: dict[str, Any] = {"driver": "GTiff", "height": cube.shape[0], "width": cube.shape[1], "count": 1}
+    form |= {"dtype": values.dtype, "nodata": 0 if classes else float("nan"), "compress": "deflate"}
+    if cube.transform is not None:
+        form["transform"] = rasterio.Affine(*cube.transform)
     if cube.crs is not None:
-        georeference["crs"] = rasterio.CRS.from_wkt(cube.crs)
-    with MemoryFile() as memory:
+        form["crs"] = rasterio.CRS.from_wkt(cube.crs)
+    with rasterio.MemoryFile() as memory:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            form = {"driver": "GTiff", "height": cube.shape[0], "width": cube.shape[1], "count": 1}
-            opened = memory.open(**form, dtype=dtype, nodata=nodata, compress="deflate", **georeference)
+            warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+            opened = memory.open(**form)
         with opened as file:
-            yield file
+            file.write(values, 1)
+            file.set_band_description(1, text)
+            file.update_tags(1, **{f"CLASS_{value}": name for value, (name, _) in enumerate(classes)})
+            if classes and values.dtype == np.uint8:
+                file.write_colormap(1, {i: (*shade, 255 if i else 0) for i, (_, shade) in enumerate(classes)})
         path.write_bytes(memory.getbuffer())
 
 
@@ -114,25 +111,15 @@ def write_spectra(clusters: ImageClusters, folder: Path) -> None:
     """Write the spectra: a table with a row for each band and a column for each cluster, and an ENVI library."""
     waves, names = clusters.wavelengths, clusters.names
     written = None if waves is None else [f"{wave:.10g}" for wave in waves]
-    numbers = np.flatnonzero(clusters.cube.good_bands) + 1
-    with (folder / "spectra.csv").open("w", newline="", encoding="utf-8") as file:
-        file.write(csv_line(["band", *(["wavelength"] if written else []), *names]))
-        for band, number in enumerate(numbers):
-            wave = [written[band]] if written else []
-            file.write(csv_line([number, *wave, *(f"{value:.9g}" for value in clusters.spectra[:, band])]))
+    columns = [["band", *np.flatnonzero(clusters.cube.good_bands) + 1], ["wavelength", *(written or [])]]
+    values = [[name, *(f"{value:.9g}" for value in row)] for name, row in zip(names, clusters.spectra, strict=True)]
+    rows = zip(*columns[: 2 if written else 1], *values, strict=True)
+    (folder / "spectra.csv").write_text("".join(map(csv_line, rows)), "utf-8", newline="")
     header: dict[str, Any] = {"spectra names": [clean(name) for name in names]}
     if written:
         header |= {"wavelength": written, "wavelength units": clusters.cube.wavelength_unit or "Unknown"}
-    values = clusters.spectra.astype(np.float32)
-    library = spectral().SpectralLibrary(values, header)
+    spectra = clusters.spectra.astype(np.float32)
+    library = spectral().SpectralLibrary(spectra, header)
     library.save(str(folder / "spectra"), f"Spectra of the clusters of {clusters.cube.name}")
     # Written a second time, because spectral reports no error if the disk is full.
-    (folder / "spectra.sli").write_bytes(values.tobytes())
-
-
-def write_figures(clusters: ImageClusters, folder: Path) -> None:
-    """Write the figures of the map and of the spectra as PNG and SVG."""
-    for name, ax in (("map", clusters.plot_map()), ("spectra", clusters.plot_spectra())):
-        for ending in ("png", "svg"):
-            ax.figure.savefig(folder / f"{name}.{ending}", dpi=150)
-        pyplot().close(ax.figure)
+    (folder / "spectra.sli").write_bytes(spectra.tobytes())

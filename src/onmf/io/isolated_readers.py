@@ -67,6 +67,21 @@ def read(path: str, kind: Kind, *slices: tuple[str, int, int] | tuple[str, int, 
         return parts
 
 
+def list_arrays(path: str) -> dict[str, Any]:
+    """Describe the arrays of numbers at the root of an HDF5 file; see :func:`about`."""
+    with opened(path, "hdf5") as file:
+        found = {name: take(file, name) for name in members(file)}
+        filled = {name: value for name, value in found.items() if getattr(value, "shape", None) is not None}
+        return {name: about(value) for name, value in filled.items() if value.dtype.kind in "buif"}
+
+
+def read_transposed(path: str, name: str, start: int | None = None, stop: int | None = None) -> Any:
+    """Read an array of an HDF5 file, its axes reversed as in MATLAB, or its lines from ``start`` to ``stop``."""
+    with opened(path, "hdf5") as file:
+        array = take(file, name)
+        return np.transpose(array[()] if start is None else array[..., start:stop])
+
+
 def survey(path: str, kind: Kind) -> dict[str, Any]:
     """The ``format`` of a file of cells, its ``members``, and ``places``: its matrices by the name of their layer."""
     with opened(path, kind) as file:
@@ -223,7 +238,7 @@ def members(group: Any) -> list[str]:
 
 
 def take(group: Any, name: str) -> Any:
-    """Return the member of a group at a path; links are refused, because they may lead to other files."""
+    """Return the member of a group at a path; refuse links and arrays that lead to other files."""
     for part in filter(None, name.split("/")):
         present = members(group)
         if part not in present:
@@ -237,6 +252,8 @@ def take(group: Any, name: str) -> Any:
             group = group[part]
         except KeyError as error:  # h5py raises this for a member that exists but cannot be opened
             raise ValueError(f"{part} is damaged: {error.args[0]}") from error
+        if getattr(group, "is_virtual", False) or getattr(group, "external", None):
+            raise ValueError(f"{part} has its entries in another file: copy them into this one.")
     return group
 
 
@@ -249,11 +266,9 @@ def find(group: Any, name: str) -> Any:
 
 
 def about(array: Any, texts: bool = False) -> dict[str, Any]:
-    """Return shape, type and bytes of a chunk of an array; refuse one with entries in another file, or other codecs."""
+    """Return shape, type and bytes of a chunk of an array; refuse other codecs. ``texts`` allows those of texts."""
     if hasattr(array, "keys"):
         raise ValueError("it is a group: expected an array.")
-    if getattr(array, "is_virtual", False) or getattr(array, "external", None):
-        raise ValueError("its entries are in another file: copy them into this one.")
     if unknown := sorted(set(codecs(array)) - CODECS - (TEXT_CODECS if texts else set())):
         raise ValueError(f"it is encoded with {unknown[0]!r}, which may run code: write it with another codec.")
     shape, chunks = [int(size) for size in array.shape], [int(size) for size in array.chunks or ()]
