@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from .data import members_of
+
 
 def plain_snpa(X: Any, r: int, steps: int = 500, tol: float = 1e-6) -> list[int]:
     """Run SNPA, and project all rows at once by accelerated projected gradient.
@@ -57,8 +59,7 @@ def plain_fit(X: Any, r: int, max_iter: int = 100, tol: float = 1e-6, init: Any 
         labels = np.asarray(scores).argmax(axis=1)
         norms = np.sqrt(np.bincount(labels, weights=sums**2, minlength=r))
         H = csr_array((sums / norms[labels], labels, np.arange(n + 1)), shape=(n, r))
-        members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, r))
-        W = (members.T @ X).toarray() / np.maximum(np.asarray(H.sum(axis=0)).ravel(), 1e-300)[:, None]
+        W = (members_of(labels, r).T @ X).toarray() / np.maximum(H.sum(axis=0), 1e-300)[:, None]
         if previous is not None and np.sqrt((H - previous).power(2).sum()) < tol:
             return iteration
         previous = H
