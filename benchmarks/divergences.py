@@ -77,8 +77,7 @@ def trial(X: Any, y: Any, divergence: Any, seed: int) -> tuple[float, ...]:
     known = rng.random(X.shape[1]) < 0.5
     rows = np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
     held_out, theta = likelihood(rows[train], labels, rows[test], known, k)
-    accuracy = 100 * clustering_accuracy(y[train], labels)
-    return accuracy, adjusted_rand_score(y[train], labels), held_out, theta, spent
+    return 100 * clustering_accuracy(y[train], labels), adjusted_rand_score(y[train], labels), held_out, theta, spent
 
 
 def likelihood(train: Any, labels: Any, test: Any, known: Any, k: int) -> tuple[float, float]:
@@ -89,8 +88,7 @@ def likelihood(train: Any, labels: Any, test: Any, known: Any, k: int) -> tuple[
     C = (C + PSEUDO / C.shape[1]) / (1 + PSEUDO)
     place, some = np.cumsum(filled) - 1, train[:500]
     own = some.sum(axis=1, keepdims=True) * C[place[labels[:500]]]
-    found = minimize_scalar(lambda t: -log_chances(some, own, np.exp(t)).sum(), bounds=(-6, 13))
-    theta = float(np.exp(found.x))
+    theta = float(np.exp(minimize_scalar(lambda t: -log_chances(some, own, np.exp(t)).sum(), bounds=(-6, 13)).x))
     sizes = test.sum(axis=1, keepdims=True)
     chances = np.stack([log_chances(test[:, known], sizes * c[known], theta).sum(axis=1) for c in C])
     hidden = log_chances(test[:, ~known], sizes * C[chances.argmax(axis=0)][:, ~known], theta)

@@ -136,7 +136,6 @@ def measure_missing(
             missing = [seed for seed in wanted if (name, method, seed) not in store]
             for record in in_child(measure, methods[method], name, missing, how) if missing else []:
                 store.add({"set": name, "documents": record.pop("documents"), "method": method} | record)
-                print(store.records[-1], flush=True)
 
 
 def measure(method: Method, name: str, seeds: Sequence[int], how: dict[str, Any]) -> list[Record]:
@@ -287,11 +286,10 @@ def summary_of_optima(records: list[Record]) -> list[str]:
         nmi, seconds = tables.means(method, "nmi").mean(), tables.means(method, "seconds").sum()
         against = np.mean([ratio(name, method) for name in tables.sets])
         rows.append([title, f"{tables.accuracy(method):.1f} %", f"{nmi:.3f}", f"{against:+.3f} %", f"{seconds:.1f}"])
-    columns = ["method", "accuracy, by documents", "mean NMI", "objective against sIB", "seconds, all sets"]
     return [
         f"Means over {max(record['seed'] for record in records) + 1} seeds, ± their standard deviation; times on "
         f"{THREADS} threads.",
         "",
-        *table(columns, rows),
+        *table(["method", "accuracy, by documents", "mean NMI", "objective against sIB", "seconds, all sets"], rows),
         *tables.parts({"Objective against sIB's, and seconds": cost}),
     ]

@@ -54,11 +54,8 @@ def seconds(function: Callable[[], object]) -> float:
 
 def medians(contenders: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
     """Return the median of what each contender measures. They take turns, and the first turn warms up."""
-    measured: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats + 1):
-        for name, contender in contenders.items():
-            measured[name].append(contender())
-    return {name: median(values[1:]) for name, values in measured.items()}
+    turns = [{name: contender() for name, contender in contenders.items()} for _ in range(repeats + 1)]
+    return {name: median(turn[name] for turn in turns[1:]) for name in contenders}
 
 
 def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

@@ -87,8 +87,7 @@ def measure_set(name: str, kind: str, threads: int) -> Record:
         return record_of(found, spent, "documents", len(np.unique(y)), name)
     scene = load_hyperspectral(name)
     choose = partial(cluster, n_clusters="auto", negatives="clip", n_threads=threads)
-    cube = scene.X.reshape(scene.height, scene.width, -1, order=scene.order)
-    spent, found = timed(choose, cube, clock=process_time)
+    spent, found = timed(choose, scene.X.reshape(scene.height, scene.width, -1, order=scene.order), clock=process_time)
     return record_of(found.selection, spent, "image", len(scene.endmembers), name)
 
 
@@ -108,10 +107,7 @@ def run(
     kinds = {name: KINDS[part] for part in parts if part in KINDS for name in available(KINDS[part])}
     wanted = [name for name in kinds if name not in known and name in (sets or kinds)]
     for measure in (*missing, *(partial(measure_set, name, kinds[name]) for name in wanted)):
-        found = measure(threads)
-        store.add(found)
-        about = f"{found['name'] or found['kind']} {found['true']} → {found['chosen']}"
-        print(f"{about} ({found['seconds']:.0f} s)", flush=True)
+        store.add(measure(threads))
     publish(out / "number.md", summary(store.records))
 
 
@@ -124,8 +120,10 @@ def summary(records: list[Record]) -> list[str]:
         columns = ["clusters", "sizes", "bursts", "chosen", "by held-out words", "by held-out counts", "by BIC"]
         lines += table(columns, made_rows(rows), "rllllll")
         away = np.array([abs(record["chosen"] - record["true"]) for record in rows])
-        exact = f"Exact in {np.mean(away == 0):.0%}, exact or off by one in {np.mean(away <= 1):.0%} of the cases."
-        lines += ["", exact]
+        lines += [
+            "",
+            f"Exact in {np.mean(away == 0):.0%}, exact or off by one in {np.mean(away <= 1):.0%} of the cases.",
+        ]
     for kind, title in (("documents", "Documents"), ("image", "Images")):
         rows = sorted((record for record in records if record["kind"] == kind), key=lambda r: str(r["name"]).lower())
         if rows:
@@ -145,8 +143,7 @@ def made_rows(records: list[Record]) -> Iterator[list[str]]:
             [upward(record, record["by_halved_counts"]) for record in some],
             [upward(record, record["by"]["bic"]) for record in some],
         )
-        about = [str(true), f"1 to {HALVED}" if unequal else "equal", some[0]["bursts"]]
-        yield [*about, *map(", ".join, choices)]
+        yield [str(true), f"1 to {HALVED}" if unequal else "equal", some[0]["bursts"], *map(", ".join, choices)]
 
 
 def table_of_sets(records: list[Record], kind: str) -> list[str]:

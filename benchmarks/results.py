@@ -66,7 +66,8 @@ class Store:
         return any(self.key(record) == key for record in self.records)
 
     def add(self, *new: Record) -> None:
-        """Store records, and write the file."""
+        """Store records, print them, and write the file."""
+        print(*new, sep="\n", flush=True)
         replaced = {self.key(record) for record in new}
         first = next((i for i, record in enumerate(self.records) if self.key(record) in replaced), len(self.records))
         kept = [record for record in self.records[first:] if self.key(record) not in replaced]
@@ -82,8 +83,8 @@ def judged(value: float, target: str) -> Record:
     return {"target": target, "met": bool({"≥": ge, "≤": le, "<": lt}[sign](value, float(bound)))}
 
 
-def measure_rows(rows: Iterable[Record], out: Path, machine: str, kept: bool, form: str) -> list[Record]:
-    """Print and store rows in results.json, each when it is measured; ``form`` is the format of its number.
+def measure_rows(rows: Iterable[Record], out: Path, machine: str, kept: bool) -> list[Record]:
+    """Store rows in results.json, each when it is measured.
 
     Rows of other parts that were measured earlier on the same machine are ``kept``, or not.
     """
@@ -93,7 +94,6 @@ def measure_rows(rows: Iterable[Record], out: Path, machine: str, kept: bool, fo
     print(machine, flush=True)
     for row in rows:
         store.add(row)
-        print(f"  {row['what']:80} {form.format(**row)} {row['target']:>10} {MISSED[row['met']]}", flush=True)
     return store.records
 
 

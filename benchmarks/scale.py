@@ -149,9 +149,8 @@ def estimate(rate: float, overhead: float) -> Record:
     for per_worker in (1, 4, 16, 64):
         number = workers * per_worker
         compute = entries / workers / rate
-        levels = int(np.ceil(np.log(number) / np.log(fan_in)))
         broadcast = np.ceil(np.log2(workers)) * size / bandwidth
-        gather = levels * (fan_in - 1) * size / bandwidth
+        gather = int(np.ceil(np.log(number) / np.log(fan_in))) * (fan_in - 1) * size / bandwidth
         rows.append(
             {
                 "partitions": number,
@@ -250,8 +249,12 @@ def summary_b(b: Record) -> list[str]:
         ["peak memory of the workers, GB", " and ".join(f"{v:.2f}" for v in b["peak memory of the workers, GB"])],
         ["peak memory of the process that fits, GB", f"{b['peak memory of this process, GB']:.2f}"],
     ]
-    title = f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**"
-    return [title, "", *table(["", ""], rows), ""]
+    return [
+        f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**",
+        "",
+        *table(["", ""], rows),
+        "",
+    ]
 
 
 def summary_c(c: Record) -> list[str]:

@@ -187,8 +187,7 @@ def threads(quick: bool, repeats: int) -> Iterator[Record]:
 
 def growth(quick: bool, repeats: int) -> Iterator[Record]:
     """Measure how the time of an iteration grows with the data and with the number of clusters."""
-    sizes = (100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000)
-    corpora = [corpus(f"zipf-{n}") for n in sizes]
+    corpora = [corpus(f"zipf-{n}") for n in ((100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000))]
     scales = {
         "nonzeros, 1 M to 20 M": [(X.nnz, X, 20, 6) for X in corpora],
         "clusters, 10 to 160": [(k, corpora[1], k, 8) for k in (10, 20, 40, 80, 160)],
@@ -302,7 +301,7 @@ def run(
     """Measure, and write the table and the figure for users (speed), and the table for developers (targets)."""
     machine = describe_machine()
     measured = (row for part in parts for row in PARTS[part](quick, repeats))
-    rows = measure_rows(measured, out, machine, len(parts) < len(PARTS), "{value:10.3g} {unit:4}")
+    rows = measure_rows(measured, out, machine, len(parts) < len(PARTS))
     publish(out / "speed.md", to_speed(machine, rows))
     publish(out / "targets.md", to_targets(machine, rows))
     plot(rows, out / "speed.png")

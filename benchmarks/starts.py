@@ -50,11 +50,10 @@ def run(parts: tuple[str, ...] = tuple(ITERATIONS), sets: tuple[str, ...] = (), 
         ratios = []
         chosen = [name for name in available(kind) if name in (sets or available(kind))]
         for name, X, y in itertools.chain.from_iterable(views_of(kind, name) for name in chosen):
-            k, found = len(np.unique(y)), []
-            for init, most in ITERATIONS[kind].items():
-                fits = [fitted(X, k, init, most, seed) for seed in (0, *range(seeds))]
-                found.append(np.mean(fits[1:], axis=0))  # the first one warms up
-            ratios.append(found[1] / found[0])
+            k = len(np.unique(y))
+            fits = [[fitted(X, k, *own, seed) for seed in (0, *range(seeds))] for own in ITERATIONS[kind].items()]
+            random, bisection = (np.mean(own[1:], axis=0) for own in fits)  # the first one warms up
+            ratios.append(bisection / random)
             print(f"{name:24} k = {k:3}: {compared(*ratios[-1])}", flush=True)
         if ratios:
             gains, times = np.transpose(ratios)

@@ -123,11 +123,6 @@ def likely_views(given: Ballot) -> Any:
     return _loop(lambda labels: np.sum([w * e for w, e in zip(weights, losses(labels), strict=True)], axis=0), given)
 
 
-def bursts(given: Ballot) -> Any:
-    """Assign documents by the likelihood of their counts if words come in bursts."""
-    return reassign(given.views[0], given.elected, given.k)[0]
-
-
 CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
     "votes": ("the votes as they are", attrgetter("elected")),
     "counts": ("a fit on counts", fit_on_counts),
@@ -137,7 +132,7 @@ CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
     "views 100": ("all views, 100 parts", partial(all_views, whole=100.0)),
     "views": ("all views, parts by likelihood", partial(all_views, whole=None)),
     "temperatures": ("all views at temperatures by likelihood", likely_views),
-    "bursts": ("counts that come in bursts", bursts),
+    "bursts": ("counts that come in bursts", lambda given: reassign(given.views[0], given.elected, given.k)[0]),
 }
 
 
@@ -218,8 +213,7 @@ def gain(hidden: Any, labels: Any, k: int) -> float:
 def in_common(one: Any, other: Any) -> float:
     """Bits that two clusterings share, corrected for chance."""
     shares = [np.bincount(labels) / len(labels) for labels in (one, other)]
-    bits = np.mean([-xlogy(s, s).sum() / np.log(2) for s in shares])
-    return float(adjusted_mutual_info_score(one, other) * bits)
+    return float(adjusted_mutual_info_score(one, other) * np.mean([-xlogy(s, s).sum() / np.log(2) for s in shares]))
 
 
 def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[Record]:
@@ -243,9 +237,7 @@ def run(sets: tuple[str, ...] = (), seeds: int = 3, threads: int = 2, out: Path 
             known = {record["step"] for record in store.records if store.key(record) == (name, seed)}
             if not known >= set(CANDIDATES):
                 X, y = load(name)
-                records = measure(name, X, len(np.unique(y)), seed, threads)
-                store.add(*records)
-                print(f"{name:10} {seed}  " + "  ".join(f"{record['gain']:.4f}" for record in records), flush=True)
+                store.add(*measure(name, X, len(np.unique(y)), seed, threads))
     publish(out / "steps.md", summary(store.records))
 
 
@@ -258,13 +250,12 @@ def summary(records: list[Record]) -> list[str]:
     best = int(relative.mean(axis=1).argmax())
     behind = relative[best] - relative
     error = behind.std(axis=1, ddof=1) / np.sqrt(len(names)) if len(names) > 1 else np.zeros(len(behind))
-    level = behind.mean(axis=1) <= error
-    chosen = max(np.flatnonzero(level), key=lambda i: common[i].mean())
+    chosen = max(np.flatnonzero(behind.mean(axis=1) <= error), key=lambda i: common[i].mean())
     rows = []
     for i, title in enumerate(grid.titles.values()):
         lag = "" if i == best else f"{100 * behind[i].mean():.1f} ± {100 * error[i]:.1f} %"
-        against = f"{100 * (relative[i].mean() - 1):+.1f} %"
-        rows.append([bold(title, i == chosen), f"{gains[i].mean():.4f}", against, lag, f"{common[i].mean():.3f}"])
+        scores = [f"{gains[i].mean():.4f}", f"{100 * (relative[i].mean() - 1):+.1f} %", lag, f"{common[i].mean():.3f}"]
+        rows.append([bold(title, i == chosen), *scores])
     columns = ["after the votes", "gain from held-out words", "against the votes", "behind the best", "bits in common"]
     return [
         *table(columns, rows),

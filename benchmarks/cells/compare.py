@@ -5,6 +5,7 @@ No contender sees the classes, only their number. The parts: all *sets* on this 
 sets and contenders that are there are kept.
 """
 
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -50,11 +51,8 @@ def run(
     sets = (TINY,) if quick else sets
     if "sets" in parts:
         store = Store(results, ("set", "contender"), "sets")
-        for name in sets or available("cells"):
-            for method in methods:
-                records = in_child(measure, name, method, seeds)
-                print(*records, sep="\n", flush=True)
-                store.add(*records)
+        for name, method in itertools.product(sets or available("cells"), methods):
+            store.add(*in_child(measure, name, method, seeds))
         publish(out / "results.md", [*machine, *summary(store.records)])
         draw(store.records, out / "results.png")
     if "reads" in parts:
@@ -86,9 +84,9 @@ def measure(name: str, contender: str, seeds: int) -> list[Record]:
         search, setting = timed(own.setting, X, k, seed) if own.setting else (0.0, None)
         spent, labels = timed(own.labels, X, k, seed, setting)
         about = {"set": name, "contender": contender, "seed": seed} | agreement(labels, y)
-        nmi = float(normalized_mutual_info_score(y, labels))
+        scores = {"nmi": float(normalized_mutual_info_score(y, labels)), "seconds": spent}
         searched = {"search": search, "resolution": setting} if own.setting else {}
-        measured.append(about | {"nmi": nmi, "seconds": spent} | searched)
+        measured.append(about | scores | searched)
     return [record | {"gigabytes": peak_memory()} for record in measured]
 
 
@@ -115,11 +113,9 @@ class Tables(Grid):
     def averages(self) -> list[str]:
         """Return the table of means."""
         forms = {"ari": "{:.3f}", "nmi": "{:.3f}", "seconds": "{:.2f}"}
-        rows = []
-        for contender, title in self.titles.items():
-            peak = np.nanmax(self.means(contender, "gigabytes", np.max))
-            means = (form.format(self.over_sets(contender, key)) for key, form in forms.items())
-            rows.append([title, *means, f"{peak:.2f}"])
+        means = {name: [form.format(self.over_sets(name, key)) for key, form in forms.items()] for name in self.titles}
+        peaks = {name: f"{np.nanmax(self.means(name, 'gigabytes', np.max)):.2f}" for name in self.titles}
+        rows = [[title, *means[name], peaks[name]] for name, title in self.titles.items()]
         return table(["", "mean ARI", "mean NMI", "mean seconds", "largest memory, GB"], rows)
 
     def score(self, key: str, name: str, contender: str) -> str:
@@ -147,8 +143,9 @@ def summary(records: list[Record]) -> list[str]:
     for key, title in (("ari", "Adjusted Rand index"), ("nmi", "NMI")):
         scores = tables.by_measured_set(partial(tables.score, key))
         lines += ["", f"**{title}** (± standard deviation over seeds; the best of each set is bold)", "", *scores]
-    costs = tables.by_measured_set(tables.cost)
-    lines += section("Seconds from counts to labels, and peak memory of the process", costs)
+    lines += section(
+        "Seconds from counts to labels, and peak memory of the process", tables.by_measured_set(tables.cost)
+    )
     leiden = (
         " The time of Leiden is that of one run with a resolution that gives the right number of clusters. With the "
         f"search for this resolution, by bisection, the mean is {tables.over_sets('leiden', 'search'):.2f} s."
@@ -205,12 +202,11 @@ def measure_reads(name: str, seeds: int) -> list[Record]:
     X, y = load(name)
     records = []
     for seed in range(seeds):
-        for kind, counts in (("molecules", X), ("reads", amplified(X, seed))):
-            for view in VIEWS:
-                fit = cluster_counts(counts, len(np.unique(y)), seed, view=view)
-                found = {"ari": float(adjusted_rand_score(y, fit.labels)), "chosen": fit.view}
-                records.append({"set": name, "kind": kind, "view": view, "seed": seed} | found)
-                print(records[-1], flush=True)
+        kinds = {"molecules": X, "reads": amplified(X, seed)}
+        for kind, view in itertools.product(kinds, VIEWS):
+            fit = cluster_counts(kinds[kind], len(np.unique(y)), seed, view=view)
+            found = {"ari": float(adjusted_rand_score(y, fit.labels)), "chosen": fit.view}
+            records.append({"set": name, "kind": kind, "view": view, "seed": seed} | found)
     return records
 
 
@@ -260,8 +256,7 @@ def generate(n: int, seed: int = 0) -> tuple[csr_array, Any]:
     blocks = []
     for start in range(0, n, BLOCK):
         own = y[start : start + BLOCK]
-        depths = DEPTH * rng.lognormal(0, 0.5, (len(own), 1))
-        means = (depths * profiles[own]).astype(np.float32)
+        means = (DEPTH * rng.lognormal(0, 0.5, (len(own), 1)) * profiles[own]).astype(np.float32)
         means *= rng.standard_gamma(DISPERSION, means.shape, dtype=np.float32) / np.float32(DISPERSION)
         blocks.append(csr_array(rng.poisson(means).astype(np.int32)))
     return csr_array(vstack(blocks, format="csr")), y

@@ -164,13 +164,11 @@ def count_words(
     if not isinstance(vectorizer, CountVectorizer) or isinstance(vectorizer, TfidfVectorizer):
         raise TypeError(f"vectorizer is a {type(vectorizer).__name__}, which does not count: use a CountVectorizer.")
     counter, lengths, pieces = _Counter(vectorizer), list[Array](), list[Any]()
-    scratch = nullcontext() if folder is None else TemporaryDirectory(dir=folder, prefix=".counting.onmf-")
-    with scratch as place:
+    with nullcontext() if folder is None else TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as place:
         for X in counter.count(texts, documents):
             pieces.append(X if place is None else write_shard(Path(place, f"{len(pieces):06d}.npz"), X))
         words, columns = counter.select(drop_rare)
-        nothing = not counter.n and (folder is not None or not counter.fixed)
-        refuse_if(nothing, "There are no texts to count words in.")
+        refuse_if(not counter.n and (folder is not None or not counter.fixed), "There are no texts to count words in.")
         about = f"None of the {counter.n} documents has a word of the vocabulary"
         refuse_if(not keep_empty and not counter.totals.any(), f"{about}: give the vectorizer another one, or none.")
 

@@ -115,15 +115,13 @@ def make_scene(
     >>> make_scene(20, 30, 50, 3, random_state=0).X.shape
     (600, 50)
     """
-    sizes = (height, width, bands, n_materials)
-    refuse_if(min(sizes) < 1, "height, width, bands and n_materials must be at least 1.")
+    refuse_if(min((height, width, bands, n_materials)) < 1, "height, width, bands and n_materials must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     # Spectra: a few broad bumps on a constant, with mean 1; the mean of the dark material is ``darkness``.
-    positions = np.linspace(0, 1, bands)
     centres, widths, heights = (
         rng.uniform(low, high, (n_materials, 4, 1)) for low, high in ((0, 1), (0.05, 0.25), (0, 1))
     )
-    spectra = 0.1 + (heights * np.exp(-0.5 * ((positions - centres) / widths) ** 2)).sum(axis=1)
+    spectra = 0.1 + (heights * np.exp(-0.5 * ((np.linspace(0, 1, bands) - centres) / widths) ** 2)).sum(axis=1)
     spectra /= spectra.mean(axis=1, keepdims=True)
     if n_materials > 1:
         spectra[-1] *= darkness
@@ -133,10 +131,9 @@ def make_scene(
     labels = fields.argmax(axis=0).ravel()
     light = gaussian_filter(rng.standard_normal((height, width)), smooth)
     light = np.exp(0.3 * light / max(light.std(), 1e-12)).ravel()
-    X = rng.poisson(photons * light[:, None] * spectra[labels]).astype(np.float64)
     names = [f"material {k + 1}" for k in range(max(n_materials - 1, 1))]
     return Scene(
-        X=X,
+        X=rng.poisson(photons * light[:, None] * spectra[labels]).astype(np.float64),
         height=height,
         width=width,
         order="C",

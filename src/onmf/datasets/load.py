@@ -116,8 +116,7 @@ def data_home() -> Path:
     """Return the folder of the data sets: ``$ONMF_DATA`` if set, else a folder in the user's cache."""
     if home := os.environ.get("ONMF_DATA"):
         return Path(home).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "onmf"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onmf"
 
 
 def list_datasets() -> list[DatasetInfo]:

@@ -197,7 +197,7 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
     classes = None
     with naming(path, kind):
         parts = READERS[kind](path)
-        X, y, words, ids = (parts.get(key) for key in ("X", "y", "words", "ids"))
+        X, (y, words, ids) = parts["X"], (parts.get(key) for key in ("y", "words", "ids"))
         if y is not None:
             y = y.ravel() if y.ndim == 2 and 1 in y.shape else y  # a vector in MATLAB
             about = f"its classes have {y.ndim} dimensions and type {y.dtype}: expected a list of numbers."
@@ -355,7 +355,7 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
 def _svmlight(path: Path) -> dict[str, Any]:
     with opened(path) as file:
         X, y = load_svmlight_file(file)
-    check_shape("it", *X.shape, path.stat().st_size)
+    check_shape("it", X.shape[0], X.shape[1], path.stat().st_size)
     return {"X": as_counts(X), "y": y}
 
 
@@ -441,8 +441,9 @@ def read_market(path: Path) -> csr_array:
     """Read counts from a Matrix Market file, which may be compressed with gzip."""
     with naming(path, "a Matrix Market file", ReaderEnded, ImportError):
         with Isolated.for_file(path) as reader:
-            limit = most(path.stat().st_size)
-            shape, values, *places = reader(isolated_readers.load_market, str(path.resolve()), limit)
+            shape, values, *places = reader(
+                isolated_readers.load_market, str(path.resolve()), most(path.stat().st_size)
+            )
         return as_counts(coo_array((values, tuple(places)), shape=tuple(shape)))
 
 
