@@ -157,9 +157,8 @@ def count_words(
 ) -> tuple[csr_array | None, list[str], Array]:
     """Count all words of texts; then, once their frequencies are known, keep those that are to be used.
 
-    With ``drop_rare``, words of few documents go, unless no word would be left. Without ``keep_empty``, only documents
-    with words get a row. Returns the counts (None if they are written to the folder), the words, and the number of
-    words of each document, including empty ones.
+    With ``drop_rare``, words of few documents go, unless none would be left; without ``keep_empty``, documents without
+    words. Returns the counts (None if they are in the folder), the words, and the number of words of every document.
     """
     if not isinstance(vectorizer, CountVectorizer) or isinstance(vectorizer, TfidfVectorizer):
         raise TypeError(f"vectorizer is a {type(vectorizer).__name__}, which does not count: use a CountVectorizer.")
@@ -235,10 +234,7 @@ class _Counter:
         return csr_array((counts.astype(self.vectorizer.dtype), columns, ends), shape=(n, p))
 
     def select(self, drop_rare: bool) -> tuple[list[str], Array]:
-        """Select the words that the vectorizer would select from all texts at once, in sorted order.
-
-        Returns these words, and for each word seen its column among them, −1 if it is not selected.
-        """
+        """Select the words that the vectorizer would. → these, sorted, and the column of each word seen, or −1"""
         if self.fixed:
             return [str(word) for word in self.index], np.arange(len(self.index), dtype=np.int32)
         names = sorted(self.index)

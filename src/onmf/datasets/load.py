@@ -184,8 +184,7 @@ def fetch(name: str = "paper", *, progress: bool | None = None) -> list[Path]:
         refuse_if(not info.in_paper, f"{info.name} is not a set of the paper: {info.remedy}.")
         try:
             if info.name == "ng3sim" and not info.available:
-                [ng20] = fetch("NG20", progress=progress)
-                cut = cut_ng3sim(read_documents(ng20))
+                cut = cut_ng3sim(read_documents(fetch("NG20", progress=progress)[0]))
                 save_counts(info.path, cut.X, y=cut.y)
             elif not info.available:
                 obtain(info, remote_files(info), _convert, progress)
@@ -247,24 +246,24 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, show: bool) -> 
     try:
         return Path(source.fetch(file.name, downloader=lambda url, target, _: _receive_in_time(file, target, show)))
     except (DownloadError, requests.RequestException, ValueError) as error:
-        if isinstance(error, DownloadError):
-            reason = str(error)
-        elif isinstance(error, requests.exceptions.InvalidSchema | requests.TooManyRedirects):
-            reason = f"{file.url} redirects to an address that is not followed, {str(error)[:200]!r}."
-        elif isinstance(error, requests.HTTPError) and error.response is not None:
-            reason = f"the server answered {error.response.status_code} for {file.url}."
-        elif isinstance(error, requests.RequestException):
-            reason = f"{file.url} could not be reached ({type(error).__name__}). Is this machine online?"
-        else:
-            reason = f"the file from {file.url} is not the expected one (its hash differs), and was deleted."
+        status = getattr(getattr(error, "response", None), "status_code", "with an error")
+        reasons: dict[Any, str] = {
+            DownloadError: str(error),
+            (requests.exceptions.InvalidSchema, requests.TooManyRedirects): (
+                f"{file.url} redirects to an address that is not followed, {str(error)[:200]!r}."
+            ),
+            requests.HTTPError: f"the server answered {status} for {file.url}.",
+            requests.RequestException: (
+                f"{file.url} could not be reached ({type(error).__name__}). Is this machine online?"
+            ),
+            ValueError: f"the file from {file.url} is not the expected one (its hash differs), and was deleted.",
+        }
+        reason = next(reason for kinds, reason in reasons.items() if isinstance(error, kinds))
         raise DownloadError(f"{info.name}: {reason} Try again later, or {by_hand(info)}") from error
 
 
 def _receive_in_time(file: RemoteFile, target: str, show: bool) -> None:
-    """Receive a file in a thread of its own, and abandon that if it is late.
-
-    A socket's timeout applies to each read, so a server that sends a byte now and then never exceeds it.
-    """
+    """Receive a file in a thread of its own, and abandon that if it is late: sockets have no limit for all reads."""
     seconds = SECONDS + (file.bytes or LARGEST) / SLOWEST
     stop, raised = Event(), list[BaseException]()
 
@@ -332,10 +331,7 @@ def cut_ng3sim(ng20: Documents) -> Documents:
 
 
 def save_counts(path: Path, X: csr_array, **others: Array | None) -> None:
-    """Write counts and other arrays as npz, completely or not at all; ``y`` are classes.
-
-    Indices get the smallest unsigned integer types that can hold them.
-    """
+    """Write counts, with indices in the smallest types that hold them, and other arrays as npz; ``y`` are classes."""
     arrays = {"data": X.data, "indices": X.indices.astype(np.min_scalar_type(max(X.shape[1] - 1, 0)))}
     arrays |= {"indptr": X.indptr.astype(np.min_scalar_type(X.nnz)), "shape": np.array(X.shape)}
     arrays |= {key: value for key, value in others.items() if value is not None}

@@ -22,7 +22,7 @@ from onmf.io.files import whole_folder, write_whole
 from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import MOST_GROWTH, check_shape, most
 
-from .readers import as_csr, check_indices, check_values, naming, open_npz, refuse_if, shape_of, stored_csr
+from .readers import as_csr, check_array, naming, open_npz, refuse_if, shape_of, stored_csr
 
 NAMES = "names.json"  # the names of the features, beside the shards
 SHARDS = "shard-*.npz"  # the files with the rows
@@ -34,8 +34,7 @@ NUMBERS = (isolated_readers.describe, isolated_readers.read)
 """Readers of numbers: of Zarr stores, they read in this process."""
 
 NAMES_SECONDS = 30.0
-"""Time limit for reading names and descriptions, besides the time that the size of the file allows. HDF5 follows
-damaged texts in circles."""
+"""Limit for reading names, besides the time that the file's size allows: HDF5 follows damaged texts in circles."""
 
 
 @dataclass(frozen=True)
@@ -439,21 +438,18 @@ class StoredMatrix(NamedTuple):
 
 
 def open_matrix(store: Store, name: str, *, transposed: bool = False) -> StoredMatrix:
-    """Describe a matrix in a file; refuse one whose description is inconsistent.
-
-    ``transposed`` means that the columns in the file are the rows of the matrix.
-    """
+    """Describe a matrix in a file, whose columns are its rows if ``transposed``; refuse an inconsistent description."""
     with store.naming(name):
         about = store.call(isolated_readers.describe, name)
         arrays, dtype = about["arrays"], np.dtype(about["dtype"])
         check_memory(about["chunk"], store.length)
         n, p = shape = shape_of(about["shape"], store.length)
-        check_values(len(arrays["data"]["shape"]) if arrays else 2, dtype, 1 if arrays else 2)
+        check_array("data", len(arrays["data"]["shape"]) if arrays else 2, dtype, 1 if arrays else 2)
         matrix = StoredMatrix(store, name, (p, n) if transposed else shape, dtype.str, dtype.itemsize, 0, transposed)
         if not arrays:
             return matrix
         for key in ("indices", "indptr"):
-            check_indices(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
+            check_array(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
         lines, line = (n, "rows") if about["by_rows"] else (p, "columns")
         [found] = arrays["indptr"]["shape"]
         refuse_if(found != lines + 1, f"its shape has {lines} {line}, but its indptr has {found} entries.")

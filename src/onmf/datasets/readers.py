@@ -366,7 +366,7 @@ def _npz(path: Path) -> dict[str, Any]:
             return {"X": stored_csr(file, length), "y": file.get("y")}
         shape_of(file["shape"], length)
         for name in {"indices", "indptr", "row", "col", "offsets"} & set(file):
-            check_indices(name, file[name].ndim, file[name].dtype)
+            check_array(name, file[name].ndim, file[name].dtype)
     return {"X": as_counts(load_npz(path))}
 
 
@@ -449,11 +449,9 @@ def read_market(path: Path) -> csr_array:
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[Any]:
-    """Open an npz file; refuse one that expands too much, or whose arrays claim more bytes than they have.
-
-    NumPy allocates memory before it reads them. A directory that understates a member does no harm: Python's reader
-    stops at the listed length.
-    """
+    """Open an npz file; refuse one that expands too much, or whose arrays claim more bytes than they have."""
+    # NumPy allocates memory before it reads arrays. A directory that understates a member does no harm: Python's reader
+    # stops at the listed length.
     with path.open("rb") as file:
         try:
             archive = zipfile.ZipFile(file)
@@ -495,23 +493,17 @@ def shape_of(value: Any, length: int) -> tuple[int, int]:
     return n, p
 
 
-def check_indices(name: str, dimensions: int, dtype: Any) -> None:
-    """Refuse indices that are not integers, which SciPy would round silently."""
-    about = f"its {name} has {dimensions} dimensions and type {dtype}: expected a list of integers."
-    refuse_if(dimensions != 1 or dtype.kind not in "iu", about)
-
-
-def check_values(dimensions: int, dtype: Any, wanted: int = 1) -> None:
-    """Refuse values that are not real numbers in ``wanted`` dimensions."""
-    about = f"its data has {dimensions} dimensions and type {dtype}: expected real numbers in {wanted} dimensions."
-    refuse_if(dimensions != wanted or dtype.kind not in "buif", about)
+def check_array(name: str, dimensions: int, dtype: Any, wanted: int = 1) -> None:
+    """Refuse data that are not real numbers, and indices that are not integers: SciPy would round them silently."""
+    expected = f"real numbers in {wanted} dimensions" if name == "data" else "a list of integers"
+    wrong = dimensions != wanted or dtype.kind not in ("buif" if name == "data" else "iu")
+    refuse_if(wrong, f"its {name} has {dimensions} dimensions and type {dtype}: expected {expected}.")
 
 
 def as_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> csr_array:
     """Build a CSR array from the arrays of a file, and check that its indices are within bounds."""
-    check_values(data.ndim, data.dtype)
-    check_indices("indices", indices.ndim, indices.dtype)
-    check_indices("indptr", indptr.ndim, indptr.dtype)
+    for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
+        check_array(name, array.ndim, array.dtype)
     X = csr_array((data, indices, indptr), shape=shape, copy=False)
     check_structure(X, "it")
     return X
