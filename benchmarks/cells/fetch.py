@@ -226,7 +226,8 @@ def _arrays(path: Path) -> Original:
 
     with h5py.File(path) as file:
         blocks = [csr_array(file["X"][start : start + BLOCK]) for start in range(0, len(file["X"]), BLOCK)]
-    return Original(vstack(blocks, format="csr"), [f"{label:.15g}" for label in np.ravel(file["Y"])])
+        labels = [f"{label:.15g}" for label in np.ravel(file["Y"])]
+    return Original(vstack(blocks, format="csr"), labels)
 
 
 READERS: dict[str, tuple[Callable[..., Original], str | None]] = {

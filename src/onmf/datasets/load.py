@@ -137,7 +137,8 @@ def list_datasets() -> list[DatasetInfo]:
 
 def members(name: str) -> tuple[str, ...]:
     """Return the names of a group of data sets: a kind, or ``"paper"``. Another name stands for itself."""
-    return tuple(SOURCES.get(name, (*DOCUMENTS, *IMAGES) if name == "paper" else (name,)))
+    groups = {"documents": DOCUMENTS, "hyperspectral": IMAGES, "cells": CELLS, "paper": (*DOCUMENTS, *IMAGES)}
+    return groups.get(name, (name,))
 
 
 def info_of(name: str) -> DatasetInfo:
