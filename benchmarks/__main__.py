@@ -44,18 +44,14 @@ HELP = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark that is named."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    named = bool(arguments) and not arguments[0].startswith("-")
-    name = arguments.pop(0) if named else "speed"
+    name = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "speed"
     if name not in BENCHMARKS:
         sys.exit(f"There is no benchmark {name}. There are {', '.join(BENCHMARKS)}.")
     place, _, function = BENCHMARKS[name].rpartition(".")
     module = importlib.import_module(f"benchmarks.{place}")
     run = getattr(module, function)
-    parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks {name}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = argparse.ArgumentParser(f"python -m benchmarks {name}", description=module.__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     for option in inspect.signature(run).parameters.values():
         add_option(parser, option)
     options = vars(parser.parse_args(arguments))
@@ -75,7 +71,7 @@ def add_option(parser: argparse.ArgumentParser, option: inspect.Parameter) -> No
         parser.add_argument(f"--{name}", action="store_true", help=about)
     elif isinstance(default, tuple):
         choices = (default or None) if name in ("parts", "methods") else None
-        kind = type(default[0]) if default else str
+        kind = int if default and isinstance(default[0], int) else str
         parser.add_argument(f"--{name}", nargs="*", type=kind, default=default, choices=choices, help=about)
     else:
         parser.add_argument(f"--{name}", type=type(default), default=default, help=about or f"by default {default}")

@@ -159,8 +159,7 @@ def communities(adata: Any, seed: int, resolution: float) -> Any:
     """Run Leiden on a graph of neighbours."""
     import scanpy as sc
 
-    options = {"flavor": "igraph", "n_iterations": 2, "directed": False}
-    sc.tl.leiden(adata, resolution=resolution, random_state=seed, **options)
+    sc.tl.leiden(adata, resolution, random_state=seed, flavor="igraph", n_iterations=2, directed=False)
     return np.asarray(adata.obs["leiden"].cat.codes)
 
 
@@ -188,10 +187,9 @@ def kmeans_of_components(X: csr_array, k: int, seed: int, setting: None = None) 
 
 def cells(X: csr_array, k: int, seed: int, setting: None = None, **options: Any) -> Any:
     """Cluster cells with the defaults for cells, or with other options."""
-    own = {name: options.pop(name) for name in ("view", "n_top_genes") if name in options}
     parameters = {"random_state": seed, **options}
     kind = CellKind()
-    rows = kind.prepare(Cells(X, [""] * X.shape[0], [""] * X.shape[1]), parameters, lambda step, share: None, **own)
+    rows = kind.prepare(Cells(X, [""] * X.shape[0], [""] * X.shape[1]), parameters, lambda step, share: None)
     return kind.fit(rows, k, parameters, lambda share: None, None).model.labels_
 
 
@@ -209,7 +207,8 @@ CELLS = {
 }
 
 
-def cluster_counts(X: Any, k: int, seed: int = 0, **options: Any) -> Any:
+def cluster_counts(X: Any, k: int, seed: int = 0, genes: Any = None, **options: Any) -> Any:
     """Cluster cells without names, as ``onmf cells`` does."""
-    names = [str(i) for i in range(max(X.shape))]
-    return cluster(Cells(X, names[: X.shape[0]], names[: X.shape[1]]), k, random_state=seed, **options)
+    cells, numbers = ([str(i) for i in range(size)] for size in X.shape)
+    names = numbers if genes is None else [str(gene) for gene in genes]
+    return cluster(Cells(X, cells, names), k, random_state=seed, **options)

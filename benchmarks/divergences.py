@@ -71,18 +71,13 @@ def trial(X: Any, y: Any, divergence: Any, seed: int) -> tuple[float, ...]:
     """Fit on 4 of 5 rows, and test on the others. → accuracy, ARI, held-out likelihood, θ, seconds"""
     rng = np.random.default_rng(seed)
     k, order = len(np.unique(y)), rng.permutation(X.shape[0])
-    test, train = order[: len(order) // 5], order[len(order) // 5 :]
+    test, train = np.split(order, [len(order) // 5])
     options = {"init": "random-partition", "n_init": STARTS, "random_state": seed, "n_threads": 1}
     spent, labels = timed(ONMF(k, beta_loss=divergence, **options).fit_predict, X[train], clock=process_time)
     known = rng.random(X.shape[1]) < 0.5
-    held_out, theta = likelihood(dense(X[train]), labels, dense(X[test]), known, k)
-    accuracy = 100 * clustering_accuracy(y[train], labels)
-    return accuracy, adjusted_rand_score(y[train], labels), held_out, theta, spent
-
-
-def dense(X: Any) -> Any:
-    """Rows as an array."""
-    return np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
+    rows = np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
+    held_out, theta = likelihood(rows[train], labels, rows[test], known, k)
+    return 100 * clustering_accuracy(y[train], labels), adjusted_rand_score(y[train], labels), held_out, theta, spent
 
 
 def likelihood(train: Any, labels: Any, test: Any, known: Any, k: int) -> tuple[float, float]:
@@ -91,15 +86,12 @@ def likelihood(train: Any, labels: Any, test: Any, known: Any, k: int) -> tuple[
     filled = sums.any(axis=1)
     C = sums[filled] / sums[filled].sum(axis=1, keepdims=True)
     C = (C + PSEUDO / C.shape[1]) / (1 + PSEUDO)
-    place = np.cumsum(filled) - 1
-    rows = np.arange(len(train))[:500]
-    own = train[rows].sum(axis=1, keepdims=True) * C[place[labels[rows]]]
-    found = minimize_scalar(lambda t: -log_chances(train[rows], own, np.exp(t)).sum(), bounds=(-6, 13))
-    theta = float(np.exp(found.x))
+    place, some = np.cumsum(filled) - 1, train[:500]
+    own = some.sum(axis=1, keepdims=True) * C[place[labels[:500]]]
+    theta = float(np.exp(minimize_scalar(lambda t: -log_chances(some, own, np.exp(t)).sum(), bounds=(-6, 13)).x))
     sizes = test.sum(axis=1, keepdims=True)
     chances = np.stack([log_chances(test[:, known], sizes * c[known], theta).sum(axis=1) for c in C])
-    chosen = chances.argmax(axis=0)
-    hidden = log_chances(test[:, ~known], sizes * C[chosen][:, ~known], theta)
+    hidden = log_chances(test[:, ~known], sizes * C[chances.argmax(axis=0)][:, ~known], theta)
     return float(hidden.sum() / max(test[:, ~known].sum(), 1.0)), theta
 
 
@@ -124,6 +116,6 @@ def run(quick: bool = False, out: Path = Path("docs/divergence")) -> None:
         best = np.argmax(means, axis=0)
         for place, divergence in enumerate(DIVERGENCES):
             cells = [form.format(value) for form, value in zip(forms, means[place], strict=True)]
-            scores = [bold(cell, best[column] == place) for column, cell in enumerate(cells[:3])]
-            rows.append([f"{name} ({kind})", divergence, *scores, *cells[3:]])
+            cells[:3] = [bold(cell, winner == place) for cell, winner in zip(cells, best[:3], strict=False)]
+            rows.append([f"{name} ({kind})", divergence, *cells])
         publish(out / "table.md", table(columns, rows, "lllllll"))

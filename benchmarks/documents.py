@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from onmf.metrics import clustering_accuracy
 
 from .contenders import STARTS, Method, best, kmeans, lda, nmf, on_tfidf, onmf, sib, views
-from .data import DOCSTRINGS, MADE, available, load
+from .data import DOCSTRINGS, MADE, available, load, members_of
 from .measure import in_child, peak_memory, rest
 from .results import Grid, Record, Store, bold, figure, publish, section, table
 
@@ -134,10 +134,8 @@ def measure_missing(
         for method in chosen:
             wanted = range(seeds if methods[method].random else 1)
             missing = [seed for seed in wanted if (name, method, seed) not in store]
-            records = in_child(measure, methods[method], name, missing, how) if missing else []
-            for record in records:
+            for record in in_child(measure, methods[method], name, missing, how) if missing else []:
                 store.add({"set": name, "documents": record.pop("documents"), "method": method} | record)
-                print(store.records[-1], flush=True)
 
 
 def measure(method: Method, name: str, seeds: Sequence[int], how: dict[str, Any]) -> list[Record]:
@@ -152,8 +150,7 @@ def measure_one(
     method: Method, X: csr_array, y: Any, seed: int, *, threads: int = 1, cpu: bool = True, limit: float = LIMIT
 ) -> Record:
     """Run and measure one fit: the time of the processor divided by the threads, or that of the wall clock."""
-    k = len(np.unique(y))
-    record: Record = {"documents": X.shape[0], "seed": seed}
+    k, record = len(np.unique(y)), {"documents": X.shape[0], "seed": seed}
     clock = process_time if cpu else perf_counter
     rest()
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory starts again from here
@@ -187,8 +184,7 @@ def give_up(*_: Any) -> None:
 
 def objective_of(X: Any, labels: Any, k: int) -> float:
     """Compute D_KL(X, WH) of labels with their optimal centroids and scales."""
-    n = X.shape[0]
-    S = (csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k)).T @ X).toarray()
+    S = (members_of(labels, k).T @ X).toarray()
     T, s, x = S.sum(axis=1), np.asarray(X.sum(axis=1)).ravel(), X.data.astype(float)
     return float(xlogy(x, x).sum() - xlogy(s, s).sum() - xlogy(S, S).sum() + xlogy(T, T).sum())
 
@@ -222,10 +218,8 @@ class Tables(Grid):
         """Return tables of accuracy, NMI and others, with a row for each set."""
         documents = {name: f"{number:,}" for name, number in self.documents.items()}
         scores = {"Accuracy, %": partial(self.cell, key="accuracy"), "NMI × 100": partial(self.cell, key="nmi")}
-        lines = []
-        for title, cell in (scores | others).items():
-            lines += section(title, self.by_set(cell, documents=documents))
-        return lines
+        sections = (section(title, self.by_set(cell, documents=documents)) for title, cell in (scores | others).items())
+        return [line for lines in sections for line in lines]
 
 
 def tables_of_peers(records: list[Record]) -> dict[str, list[str]]:
@@ -245,22 +239,19 @@ def tables_of_peers(records: list[Record]) -> dict[str, list[str]]:
         several = " to ".join(str(n) for n in dict.fromkeys([*seeds[:1], *seeds[-1:]]))
         runs = "One run" if max(seeds, default=1) == 1 else f"{several} seeds"
         settings.append(f"- {title}: {PEERS[method].settings}. {runs}.")
-    columns = [
-        "",
-        "accuracy by documents, %",
-        "mean accuracy, %",
-        "mean NMI",
-        "CPU seconds, all sets",
-        "most memory, MB",
-    ]
+    columns = ["accuracy by documents, %", "mean accuracy, %", "mean NMI", "CPU seconds, all sets", "most memory, MB"]
     seconds = partial(tables.cell, key="seconds", factor=1, digits=2)
-    return {"averages": table(columns, averages), "settings": settings, "sets": tables.parts({"CPU seconds": seconds})}
+    return {
+        "averages": table(["", *columns], averages),
+        "settings": settings,
+        "sets": tables.parts({"CPU seconds": seconds}),
+    }
 
 
 def scores_of(tables: Tables, method: str) -> tuple[float, float, float]:
     """Return accuracy by documents, mean accuracy and mean NMI, as they are rounded in the table."""
-    mean, nmi = tables.means(method, "accuracy").mean(), tables.means(method, "nmi").mean()
-    return round(tables.accuracy(method), 1), round(100 * float(mean), 1), round(float(nmi), 3)
+    accuracy, nmi = (float(tables.means(method, key).mean()) for key in ("accuracy", "nmi"))
+    return round(tables.accuracy(method), 1), round(100 * accuracy, 1), round(nmi, 3)
 
 
 def write_peers(records: list[Record], folder: Path) -> None:
@@ -295,11 +286,10 @@ def summary_of_optima(records: list[Record]) -> list[str]:
         nmi, seconds = tables.means(method, "nmi").mean(), tables.means(method, "seconds").sum()
         against = np.mean([ratio(name, method) for name in tables.sets])
         rows.append([title, f"{tables.accuracy(method):.1f} %", f"{nmi:.3f}", f"{against:+.3f} %", f"{seconds:.1f}"])
-    seeds = max(record["seed"] for record in records) + 1
-    columns = ["method", "accuracy, by documents", "mean NMI", "objective against sIB", "seconds, all sets"]
     return [
-        f"Means over {seeds} seeds, ± their standard deviation; times on {THREADS} threads.",
+        f"Means over {max(record['seed'] for record in records) + 1} seeds, ± their standard deviation; times on "
+        f"{THREADS} threads.",
         "",
-        *table(columns, rows),
+        *table(["method", "accuracy, by documents", "mean NMI", "objective against sIB", "seconds, all sets"], rows),
         *tables.parts({"Objective against sIB's, and seconds": cost}),
     ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +23,9 @@ from onmf.backend.gpu.rows import DenseRows, SparseRows
 from onmf.data import InMemory, get_engine
 from onmf.divergence import KullbackLeibler, get_divergence
 from onmf.fit.loop import alternate
+
+with suppress(ImportError):  # without a GPU, stored rows can still be made a table
+    import cupy
 
 from . import measure
 from .measure import an_iteration, in_turns, medians, processor, seconds
@@ -48,7 +52,6 @@ def row(
 
 def timed(function: Callable[[], object], repeats: int) -> float:
     """Return the median time of a call on the GPU, in milliseconds."""
-    import cupy
 
     def once() -> float:
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
@@ -63,7 +66,6 @@ def timed(function: Callable[[], object], repeats: int) -> float:
 
 def wall(function: Callable[[], object], repeats: int = 0) -> float:
     """Return the median wall-clock time of a call in milliseconds; without repeats, that of the first call."""
-    import cupy
 
     def once() -> None:
         function()
@@ -86,8 +88,6 @@ def iteration(block: Block, C: Any, iterations: int, tries: int = 3) -> float:
 
 def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
     """Generate about ``nnz`` counts in rows of about 100 different words, sorted."""
-    import cupy
-
     rng = cupy.random.default_rng(0)
     draws, per_row = (140, 101.3) if zipf else (100, 99.9)
     n = int(nnz / per_row)
@@ -106,8 +106,7 @@ def rows_on_card(nnz: int, zipf: bool) -> SparseRows:
     indices = cupy.concatenate(parts)
     indptr = cupy.zeros(n + 1, dtype=cupy.int64)
     cupy.cumsum(cupy.concatenate(lengths), out=indptr[1:])
-    data = rng.poisson(0.5, len(indices)).astype(cupy.float32) + 1
-    return SparseRows(indptr, indices, data, (n, WORDS))
+    return SparseRows(indptr, indices, rng.poisson(0.5, len(indices)).astype(cupy.float32) + 1, (n, WORDS))
 
 
 def on_host(rows: SparseRows) -> csr_array:
@@ -124,13 +123,9 @@ def as_cupy(rows: SparseRows) -> Any:
 
 def ceilings(repeats: int) -> tuple[Record, Record]:
     """Measure the limits of the GPU: copied bytes, and multiply-adds in float64."""
-    import cupy
-
-    a = cupy.random.random(1 << 28, dtype=cupy.float32)
+    a, m = cupy.random.random(1 << 28, dtype=cupy.float32), cupy.random.random((8192, 8192))
     b = cupy.empty_like(a)
-    copied = timed(lambda: cupy.copyto(b, a), repeats)
-    m = cupy.random.random((8192, 8192))
-    multiplied = timed(lambda: m @ m, 3)
+    copied, multiplied = timed(lambda: cupy.copyto(b, a), repeats), timed(lambda: m @ m, 3)
     return (
         row("copy of 1 GiB on the card", copied, note=f"{2 * a.nbytes / copied / 1e9:.2f} TB/s read and written"),
         row("matrix product 8192³, float64", multiplied, note=f"{2 * 8192**3 / multiplied / 1e9:.1f} TFLOP/s"),
@@ -139,8 +134,6 @@ def ceilings(repeats: int) -> tuple[Record, Record]:
 
 def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: float, repeats: int) -> Iterator[Record]:
     """Measure assignment and sums over sparse rows, cuSPARSE's product alone, and the same iteration on the CPU."""
-    import cupy
-
     backend, divergence = GpuBackend(), KullbackLeibler()
     rows = rows_on_card(nnz, zipf)
     n, entries = rows.shape[0], len(rows.indices)
@@ -151,16 +144,15 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: fl
     labels, _ = backend.best_template(rows, T)
     least = (8 * entries + 20 * n) / bandwidth / 1e9
     assigning, summing = targets if entries > LARGE else ("", "")
-    ms = timed(lambda: backend.best_template(rows, T), repeats)
     line = 16 * T.chunks + 32
-    rate = entries * line / ms / 1e9
-    note = f"{entries * k / ms / 1e9:.2f} T multiply-adds/s; {line} B a nonzero from the caches: {rate:.2f} TB/s"
-    yield row(f"assignment, {what}", ms, least, note, (ms, assigning))
-    yield row(f"copy by feature, once, {what}", wall(lambda: backend.sum_by_label(rows, labels, None, k)))
-    ms = timed(lambda: backend.sum_by_label(rows, labels, None, k), repeats)
+    ms = timed(lambda: backend.best_template(rows, T), repeats)
+    rates = f"{entries * k / ms / 1e9:.2f} T multiply-adds/s; {line} B a nonzero from the caches"
+    yield row(f"assignment, {what}", ms, least, f"{rates}: {entries * line / ms / 1e9:.2f} TB/s", (ms, assigning))
+    add = partial(backend.sum_by_label, rows, labels)
+    yield row(f"copy by feature, once, {what}", wall(lambda: add(None, k)))
+    ms = timed(lambda: add(None, k), repeats)
     yield row(f"sum by label, {what}", ms, least, judge=(ms, summing))
-    weights = cupy.random.random(n)
-    ms = timed(lambda: backend.sum_by_label(rows, labels, weights, k), repeats)
+    ms = timed(partial(add, cupy.random.random(n), k), repeats)
     yield row(f"sum by label with weights, {what}", ms, least)
     whole = iteration(block, C, repeats)
     yield row(f"whole iteration, {what}", whole, note=f"{whole / least / 2:.1f} × two reads of the data")
@@ -169,9 +161,9 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: fl
         with suppress(cupy.cuda.memory.OutOfMemoryError):
             yield row(f"cuSPARSE's product alone, {what}", timed(lambda: X @ B, max(3, repeats // 2)))
         del X, B
-    on_cpu = get_engine("cpu").backend.make_block(on_host(rows), divergence)
-    ended = alternate(InMemory(on_cpu), C.get(), max_iter=6, tol=0.0)
-    ms = 1e3 * median(one.seconds for one in ended.iterations[1:])
+    on_cpu = InMemory(get_engine("cpu").backend.make_block(on_host(rows), divergence))
+    iterations = alternate(on_cpu, C.get(), max_iter=6, tol=0.0).iterations
+    ms = 1e3 * median(one.seconds for one in iterations[1:])
     target = ("≥ 10 ×" if k <= 20 else "≥ 15 ×") if entries > LARGE else ""
     note = f"the GPU is {ms / whole:.1f} times as fast"
     yield row(f"whole iteration on {available_cores()} cores, {what}", ms, note=note, judge=(ms / whole, target))
@@ -179,8 +171,6 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: fl
 
 def dense(n: int, p: int, k: int, dtype: Any, bandwidth: float, repeats: int, steps: bool = False) -> Iterator[Record]:
     """Measure an iteration over an array, and its steps."""
-    import cupy
-
     backend, rng = GpuBackend(), cupy.random.default_rng(0)
     rows = DenseRows(rng.random((n, p), dtype=dtype))
     least = rows.X.nbytes / bandwidth / 1e9
@@ -190,22 +180,17 @@ def dense(n: int, p: int, k: int, dtype: Any, bandwidth: float, repeats: int, st
         if steps:
             T = block.prepare(C)
             yield row(f"assignment, {what}", timed(partial(block.assign, T), repeats), least)
-            labels, best = backend.best_template(rows, T)
-            yield row(
-                f"sum by label, {what}", timed(partial(backend.sum_by_label, rows, labels, best, k), repeats), least
-            )
+            add = partial(backend.sum_by_label, rows, *backend.best_template(rows, T), k)
+            yield row(f"sum by label, {what}", timed(add, repeats), least)
             step = partial(backend.start_run(block).step, T)
             yield row(f"step, {what}", timed(step, repeats), least, "assigned, added up and counted")
         ms = iteration(block, C, 4 * repeats, tries=repeats if n <= 10**6 else 3)
-        share = 100 * 2 * least / ms
-        target = "≥ 70 % of two reads" if n == 10**6 else ""
+        share, target = 100 * 2 * least / ms, "≥ 70 % of two reads" if n == 10**6 else ""
         yield row(f"whole iteration, {what}", ms, 2 * least, f"{share:.0f} % of two reads", (share, target))
 
 
 def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Record]:
     """Measure a step if one cluster has 90 % of the rows, against clusters of one size."""
-    import cupy
-
     backend, rng = GpuBackend(), cupy.random.default_rng(0)
     C = rng.random((k, p)) ** 4 + 0.1
     times = []
@@ -214,10 +199,9 @@ def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Record]:
         X = (C[labels] * (0.5 + rng.random((n, p), dtype=cupy.float32))).astype(cupy.float32)
         block = backend.make_block(X, KullbackLeibler())
         times.append(timed(partial(backend.start_run(block).step, block.prepare(C)), repeats))
-    ratio = times[1] / times[0]
-    judge = (ratio, "≤ 1.3 ×" if n == 10**6 else "")
+    ratio, target = times[1] / times[0], "≤ 1.3 ×" if n == 10**6 else ""
     what = f"step, 90 % of the rows in one cluster, array {n} × {p}, r = {k}"
-    yield row(what, times[1], note=f"{ratio:.2f} × a step with clusters of one size", judge=judge)
+    yield row(what, times[1], note=f"{ratio:.2f} × a step with clusters of one size", judge=(ratio, target))
 
 
 def search(rows: int) -> Iterator[Record]:
@@ -230,12 +214,10 @@ def search(rows: int) -> Iterator[Record]:
 
 def ng20(repeats: int) -> Iterator[Record]:
     """Measure a complete fit of the paper's largest set, including SNPA."""
-    X = corpus("NG20")
-    if X is None:
-        return
-    cpu, gpu = (wall(partial(ONMF(20, engine=engine).fit, X), repeats) for engine in ("cpu", "gpu"))
-    yield row("NG20, whole fit, CPU engine", cpu)
-    yield row("NG20, whole fit, GPU engine", gpu) | {"target": "< CPU engine", "met": gpu < cpu}
+    if (X := corpus("NG20")) is not None:
+        cpu, gpu = (wall(partial(ONMF(20, engine=engine).fit, X), repeats) for engine in ("cpu", "gpu"))
+        yield row("NG20, whole fit, CPU engine", cpu)
+        yield row("NG20, whole fit, GPU engine", gpu) | {"target": "< CPU engine", "met": gpu < cpu}
 
 
 def fits(nnz: int) -> Iterator[Record]:
@@ -247,8 +229,7 @@ def fits(nnz: int) -> Iterator[Record]:
         model = ONMF(20, init=init, max_iter=30, tol=0, random_state=0)
         gpu, cpu = wall(partial(model.fit, X), 3), wall(partial(model.fit, host))
         judge = (cpu / gpu, target if host.nnz > LARGE else "")
-        note = f"{cpu / gpu:.0f} times as fast as the CPU"
-        yield row(f"whole fit from {init}, {what}", gpu, note=note, judge=judge)
+        yield row(f"whole fit from {init}, {what}", gpu, note=f"{cpu / gpu:.0f} times as fast as the CPU", judge=judge)
         yield row(f"whole fit from {init} on {available_cores()} cores, {what}", cpu)
 
 
@@ -262,9 +243,8 @@ def streamed(what: str, rows: Any, repeats: int) -> Iterator[Record]:
     run, C = backend.start_run(block), np.random.default_rng(0).random((20, rows.shape[1])) ** 8
     ms = wall(lambda: run.step_from(backend.to_device(C)), max(2, repeats // 3))
     payload = sum(array.nbytes for array in block.rows.arrays.values())
-    rate, blocks = payload / ms / 1e6, len(block.rows.cuts)
-    judge = (rate, "≥ 40 GB/s" if payload > 1e9 else "")
-    yield row(f"step, {what}", ms, note=f"{rate:.1f} GB/s from the host, {blocks} blocks", judge=judge)
+    note = f"{payload / ms / 1e6:.1f} GB/s from the host, {len(block.rows.cuts)} blocks"
+    yield row(f"step, {what}", ms, note=note, judge=(payload / ms / 1e6, "≥ 40 GB/s" if payload > 1e9 else ""))
 
 
 def sparse_on_host(nnz: int, dtype: type, repeats: int) -> Iterator[Record]:
@@ -276,24 +256,18 @@ def sparse_on_host(nnz: int, dtype: type, repeats: int) -> Iterator[Record]:
 
 def dense_on_host(n: int, p: int, dtype: type, repeats: int) -> Iterator[Record]:
     """Measure a step over an array in host memory."""
-    import cupy
-
-    rows, rng = np.empty((n, p), dtype), cupy.random.default_rng(0)
-    made = (100 * rng.random((1_000_000, p), dtype=cupy.float32)).astype(dtype).get()
-
-    def fill(start: int) -> None:
-        rows[start : start + len(made)] = made[: n - start]
-
+    made = (100 * cupy.random.default_rng(0).random((1_000_000, p), dtype=cupy.float32)).astype(dtype).get()
+    rows = np.empty((n, p), dtype)
+    blocks = [rows[start : start + len(made)] for start in range(0, n, len(made))]
     with ThreadPoolExecutor(available_cores()) as pool:
-        list(pool.map(fill, range(0, n, len(made))))
+        list(pool.map(lambda block: np.copyto(block, made[: len(block)]), blocks))
     yield from streamed(f"array {n} × {p}", rows, repeats)
 
 
 def all_parts(quick: bool, repeats: int, bandwidth: float) -> dict[str, list[Iterator[Record]]]:
     """Return all measurements by name."""
-    small, large = (10**5, 5 * 10**5) if quick else (10**8, 5 * 10**8)
     number = 10**3 if quick else 10**6
-    beyond = 16 * 10**4 if quick else 16 * 10**7  # times 256 bytes; in float32 more than a card has
+    small, large = 100 * number, 500 * number
     sizes = (number,) if quick else (number, 10 * number)
     return {
         "dense": [dense(n, 200, 20, np.float32, bandwidth, repeats, steps=True) for n in sizes],
@@ -311,19 +285,18 @@ def all_parts(quick: bool, repeats: int, bandwidth: float) -> dict[str, list[Ite
             dense_on_host(large // 25, 198, np.float32, repeats),
             dense_on_host(large // 25, 200, np.uint8, repeats),
         ],
-        "beyond": [dense_on_host(beyond, 256, np.uint8, 6)],
+        # 256 bytes a row; in float32 more than a card has
+        "beyond": [dense_on_host(160 * number, 256, np.uint8, 6)],
         "large": [sparse(large, 100, zipf, ("< 25", "< 25"), bandwidth, repeats) for zipf in (True, False)],
     }
 
 
 def measured(quick: bool, repeats: int, names: tuple[str, ...]) -> Iterator[Record]:
     """Yield the rows of the measurements of these names, or of all."""
-    import cupy
-
-    first, second = ceilings(repeats)
-    yield from (first, second)
-    parts = all_parts(quick, repeats, 2 * 4 * 2**28 / first["milliseconds"] / 1e9)
-    for part in (part for name, iterators in parts.items() if name in (names or parts) for part in iterators):
+    limits = ceilings(repeats)
+    yield from limits
+    parts = all_parts(quick, repeats, 2 * 4 * 2**28 / limits[0]["milliseconds"] / 1e9)
+    for part in chain.from_iterable(parts[name] for name in parts if name in (names or parts)):
         # Not within a part: the memory that is allocated next would have to be mapped again.
         cupy.get_default_memory_pool().free_all_blocks()
         yield from part
@@ -331,26 +304,17 @@ def measured(quick: bool, repeats: int, names: tuple[str, ...]) -> Iterator[Reco
 
 def describe_machine() -> str:
     """Describe the GPU, the host and the versions in one line."""
-    import cupy
-
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    driver = cupy.cuda.runtime.driverGetVersion()
-    cuda = f"{driver // 1000}.{driver % 1000 // 10}"
-    versions = f"CUDA {cuda}, CuPy {cupy.__version__}, Python {platform.python_version()}"
-    return f"{name}; {available_cores()} cores of {processor()}; {versions}"
+    name, driver = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), cupy.cuda.runtime.driverGetVersion()
+    versions = f"CUDA {driver // 1000}.{driver % 1000 // 10}, CuPy {cupy.__version__}"
+    return f"{name}; {available_cores()} cores of {processor()}; {versions}, Python {platform.python_version()}"
 
 
 def run(parts: tuple[str, ...] = (), quick: bool = False, repeats: int = 9, out: Path = Path("docs/gpu")) -> None:
     """Measure, print, and write JSON and Markdown."""
     measure.REST = 0.0  # nothing else runs, and a GPU that idles slows down
+    GpuBackend()  # says what is missing
     machine = describe_machine()
-    rows = measure_rows(
-        measured(quick, repeats, parts),
-        out,
-        machine,
-        kept=bool(parts),
-        show=lambda row: f"{row['milliseconds']:9.3f} ms",
-    )
+    rows = measure_rows(measured(quick, repeats, parts), out, machine, bool(parts))
     publish(out / "gpu.md", to_markdown(machine, rows))
 
 
@@ -358,7 +322,6 @@ def to_markdown(machine: str, rows: list[Record]) -> list[str]:
     """Return the rows as a table."""
     lines = []
     for row in rows:
-        floor = "" if row["floor"] is None else f"{row['floor']:.3g}"
-        target = [row["target"], MISSED[row["met"]], row["note"]]
-        lines.append([row["what"], f"{row['milliseconds']:.3g}", floor, *target])
+        times = ("" if row[key] is None else f"{row[key]:.3g}" for key in ("milliseconds", "floor"))
+        lines.append([row["what"], *times, row["target"], MISSED[row["met"]], row["note"]])
     return [f"Measured on {machine}.", "", *table(["", "ms", "floor, ms", "target", "", ""], lines, "lrrrll")]

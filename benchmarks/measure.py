@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import platform
+import re
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -53,11 +54,8 @@ def seconds(function: Callable[[], object]) -> float:
 
 def medians(contenders: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
     """Return the median of what each contender measures. They take turns, and the first turn warms up."""
-    measured: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(repeats + 1):
-        for name, contender in contenders.items():
-            measured[name].append(contender())
-    return {name: median(values[1:]) for name, values in measured.items()}
+    turns = [{name: contender() for name, contender in contenders.items()} for _ in range(repeats + 1)]
+    return {name: median(turn[name] for turn in turns[1:]) for name in contenders}
 
 
 def in_turns(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -72,11 +70,9 @@ def an_iteration(contenders: dict[str, tuple[Run, int, int]], repeats: int) -> d
     only: it excludes input checks, copies and initialization.
     """
     found = medians({name: partial(_difference, name, *contender) for name, contender in contenders.items()}, repeats)
-    for name, spent in found.items():
-        if spent <= TICK and not QUICK:
-            raise ValueError(
-                f"The iterations of {name} are lost in noise: pass more --repeats, or wait for a quiet machine."
-            )
+    lost = [] if QUICK else [name for name, spent in found.items() if spent <= TICK]
+    if lost:
+        raise ValueError(f"{lost[0]} is lost in noise: pass more --repeats, or wait for a quiet machine.")
     return found
 
 
@@ -95,14 +91,13 @@ def slope(times: dict[int, float]) -> float:
 
 def peak_memory() -> float:
     """Return the peak memory of this process, in GB."""
-    status = Path("/proc/self/status").read_text()
-    return float(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1e6
+    return float(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e6
 
 
 def processor() -> str:
     """Return the name of the processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.processor()
 
 
 def describe_machine(*packages: str) -> str:
@@ -143,5 +138,4 @@ def _limit(gigabytes: float | None) -> None:
     if gigabytes is not None:
         import resource  # not on Windows
 
-        bytes_ = int(gigabytes * 1e9)
-        resource.setrlimit(resource.RLIMIT_DATA, (bytes_, bytes_))
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9),) * 2)

@@ -40,7 +40,6 @@ KINDS = {"documents": "documents", "images": "hyperspectral"}
 
 def made(k: int, *, unequal: bool, concentration: float | None, seed: int, rows: int = ROWS) -> csr_array:
     """Make documents of k clusters."""
-    rng = np.random.default_rng([seed, k])
     found = make_counts(2 * HALVED * rows * k, 1000, k, length=120, overlap=0.3, random_state=seed)
     weights = HALVED ** np.linspace(0, 1, k) if unequal else np.ones(k)
     sizes = np.rint(rows * k * weights / weights.sum()).astype(int)
@@ -48,9 +47,9 @@ def made(k: int, *, unequal: bool, concentration: float | None, seed: int, rows:
     X = csr_array(found.X[some])
     if concentration is None:
         return X
+    rng = np.random.default_rng([seed, k])
     shares = rng.gamma(concentration * found.profiles[found.y[some]]) + 1e-300
-    lengths = np.asarray(X.sum(axis=1)).ravel()
-    return csr_array(rng.multinomial(lengths, shares / shares.sum(axis=1, keepdims=True)))
+    return csr_array(rng.multinomial(X.sum(axis=1), shares / shares.sum(axis=1, keepdims=True)))
 
 
 def record_of(selection: Selection, spent: float, kind: str, true: int, name: str = "") -> Record:
@@ -83,14 +82,12 @@ def measure_set(name: str, kind: str, threads: int) -> Record:
     """Choose the number of clusters of a document set or an image."""
     if kind == "documents":
         X, y = load(name)
-        X = X[np.flatnonzero(X.sum(axis=1))]
-        choose = partial(select_n_clusters, X, random_state=0, n_threads=threads)
-        spent, found = timed(choose, clock=process_time)
+        choose = partial(select_n_clusters, random_state=0, n_threads=threads)
+        spent, found = timed(choose, X[np.flatnonzero(X.sum(axis=1))], clock=process_time)
         return record_of(found, spent, "documents", len(np.unique(y)), name)
     scene = load_hyperspectral(name)
-    cube = scene.X.reshape(scene.height, scene.width, -1, order=scene.order)
-    choose = partial(cluster, cube, "auto", negatives="clip", n_threads=threads)
-    spent, found = timed(choose, clock=process_time)
+    choose = partial(cluster, n_clusters="auto", negatives="clip", n_threads=threads)
+    spent, found = timed(choose, scene.X.reshape(scene.height, scene.width, -1, order=scene.order), clock=process_time)
     return record_of(found.selection, spent, "image", len(scene.endmembers), name)
 
 
@@ -104,21 +101,13 @@ def run(
 ) -> None:
     """Measure what is not measured yet, and write the tables."""
     store = Store(out / "results.json", ("name", "true", "unequal", "bursts", "seed"))
-
-    def add(found: Record) -> None:
-        store.add(found)
-        name = found["name"] or found["kind"]
-        print(name, found["true"], "→", found["chosen"], f"({found['seconds']:.0f} s)", flush=True)
-
-    cases = itertools.product(numbers, (False, True), BURSTS, range(seeds)) if "made" in parts else []
-    for case in cases:
-        if ("", *case) not in store:
-            add(measure_made(*case, threads))
+    cases = itertools.product(numbers, (False, True), BURSTS, range(seeds)) if "made" in parts else ()
+    missing = [partial(measure_made, *case) for case in cases if ("", *case) not in store]
     known = {record["name"] for record in store.records}
-    for kind in (kind for part, kind in KINDS.items() if part in parts):
-        for name in available(kind):
-            if name not in known and name in (sets or (name,)):
-                add(measure_set(name, kind, threads))
+    kinds = {name: KINDS[part] for part in parts if part in KINDS for name in available(KINDS[part])}
+    wanted = [name for name in kinds if name not in known and name in (sets or kinds)]
+    for measure in (*missing, *(partial(measure_set, name, kinds[name]) for name in wanted)):
+        store.add(measure(threads))
     publish(out / "number.md", summary(store.records))
 
 
@@ -131,8 +120,10 @@ def summary(records: list[Record]) -> list[str]:
         columns = ["clusters", "sizes", "bursts", "chosen", "by held-out words", "by held-out counts", "by BIC"]
         lines += table(columns, made_rows(rows), "rllllll")
         away = np.array([abs(record["chosen"] - record["true"]) for record in rows])
-        exact, close = np.mean(away == 0), np.mean(away <= 1)
-        lines += ["", f"Exact in {exact:.0%}, exact or off by one in {close:.0%} of the cases."]
+        lines += [
+            "",
+            f"Exact in {np.mean(away == 0):.0%}, exact or off by one in {np.mean(away <= 1):.0%} of the cases.",
+        ]
     for kind, title in (("documents", "Documents"), ("image", "Images")):
         rows = sorted((record for record in records if record["kind"] == kind), key=lambda r: str(r["name"]).lower())
         if rows:
@@ -152,21 +143,19 @@ def made_rows(records: list[Record]) -> Iterator[list[str]]:
             [upward(record, record["by_halved_counts"]) for record in some],
             [upward(record, record["by"]["bic"]) for record in some],
         )
-        about = [str(true), f"1 to {HALVED}" if unequal else "equal", some[0]["bursts"]]
-        yield [*about, *(", ".join(choice) for choice in choices)]
+        yield [str(true), f"1 to {HALVED}" if unequal else "equal", some[0]["bursts"], *map(", ".join, choices)]
 
 
 def table_of_sets(records: list[Record], kind: str) -> list[str]:
     """Return the table of document sets or images."""
-    names = ("information", "held-out", "stability", "bic") if kind == "image" else ("held-out", "stability", "bic")
-    names = tuple(name for name in names if name in records[0]["by"])
+    criteria = ("information", "held-out", "stability", "bic") if kind == "image" else ("held-out", "stability", "bic")
+    names = [name for name in criteria if name in records[0]["by"]]
     rows = []
     for record in records:
         some = f"{record['rows']:,}" + (f" of {record['of']:,}" if record["of"] > record["rows"] else "")
-        runners = ", ".join(map(str, record["runners_up"]))
-        criteria = [upward(record, record["by"][name]) for name in names]
-        about = [record["name"], some, str(record["true"]), str(record["chosen"]), runners]
-        rows.append([*about, *criteria, f"{record['seconds']:.0f}"])
+        about = [record["name"], some, str(record["true"]), str(record["chosen"])]
+        numbers = [", ".join(map(str, record["runners_up"])), *(upward(record, record["by"][name]) for name in names)]
+        rows.append([*about, *numbers, f"{record['seconds']:.0f}"])
     columns = ["set", "rows", "classes", "chosen", "runners-up", *(f"by {name}" for name in names), "CPU seconds"]
     return table(columns, rows, "lrrrl" + "r" * (len(names) + 1))
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from .data import members_of
+
 
 def plain_snpa(X: Any, r: int, steps: int = 500, tol: float = 1e-6) -> list[int]:
     """Run SNPA, and project all rows at once by accelerated projected gradient.
@@ -40,8 +42,7 @@ def project(H: Any) -> Any:
     if len(over):
         U = -np.sort(-H[over], axis=1)
         cumulative = np.cumsum(U, axis=1) - 1
-        m = np.arange(1, H.shape[1] + 1)
-        last = (U - cumulative / m > 0).sum(axis=1)
+        last = (U - cumulative / np.arange(1, H.shape[1] + 1) > 0).sum(axis=1)
         P[over] = np.maximum(H[over] - (cumulative[np.arange(len(over)), last - 1] / last)[:, None], 0)
     return P
 
@@ -53,12 +54,10 @@ def plain_fit(X: Any, r: int, max_iter: int = 100, tol: float = 1e-6, init: Any 
     sums = np.asarray(X.sum(axis=1)).ravel()
     previous = None
     for iteration in range(1, max_iter + 1):
-        scores = X @ np.log(W / W.sum(axis=1, keepdims=True) + 1e-3).T
-        labels = np.asarray(scores).argmax(axis=1)
+        labels = np.asarray(X @ np.log(W / W.sum(axis=1, keepdims=True) + 1e-3).T).argmax(axis=1)
         norms = np.sqrt(np.bincount(labels, weights=sums**2, minlength=r))
         H = csr_array((sums / norms[labels], labels, np.arange(n + 1)), shape=(n, r))
-        members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, r))
-        W = (members.T @ X).toarray() / np.maximum(np.asarray(H.sum(axis=0)).ravel(), 1e-300)[:, None]
+        W = (members_of(labels, r).T @ X).toarray() / np.maximum(H.sum(axis=0), 1e-300)[:, None]
         if previous is not None and np.sqrt((H - previous).power(2).sum()) < tol:
             return iteration
         previous = H

@@ -7,6 +7,7 @@ runs of the same kind, for a vote as many in each view, and there also with whol
 table of each part, for docs/guide/documents.md and docs/guide/cells.md.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,9 +95,7 @@ class Measured:
         }
         if self.posterior is not None:
             row["error of the posterior"] = f"{self.error(self.posterior):.3f}"
-        if self.in_votes is not None:
-            row["together in votes"] = f"{self.in_votes.mean():.2f}"
-        return row
+        return row if self.in_votes is None else row | {"together in votes": f"{self.in_votes.mean():.2f}"}
 
 
 def together(labels: Any, others: Sequence[Any], k: int) -> Any:
@@ -107,18 +106,19 @@ def together(labels: Any, others: Sequence[Any], k: int) -> Any:
 def of_documents(name: str, start: str, fits: int, votes: int) -> Measured:
     """Cluster one set of documents, and measure how far its confidence holds."""
     X, y = load(name)
-    k, in_votes = len(np.unique(y)), None
+    k, voted = len(np.unique(y)), []
     if start == VOTE:
         model = consensus_of_views(X, k, random_state=0)
-        sure, _ = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_, independent_runs))
+        calibration = calibrate_model(model, X, model.labels_, independent_runs)
         others = independent_runs(model, X, n_runs=fits // VIEWS * VIEWS, seed=SEED)
         voted = [consensus_of_views(X, k, random_state=SEED + number).labels_ for number in range(votes)]
-        in_votes = together(model.labels_, voted, k) if voted else None
     else:
         model = ONMF(k, **RUNS[start]).fit(X)
-        sure, _ = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_))
+        calibration = calibrate_model(model, X, model.labels_)
         other = ONMF(k, init="random-partition", n_init=fits, random_state=SEED, refine=model.refine)
         others = [run.labels for run in every_run(other, X)]
+    sure, _ = confidence_of(model, X, model.labels_, calibration)
+    in_votes = together(model.labels_, voted, k) if voted else None
     posterior = model.predict_proba(X)[np.arange(len(sure)), model.labels_]
     return Measured(name, start, k, sure, together(model.labels_, others, k), posterior, in_votes)
 
@@ -143,14 +143,11 @@ def run(
     for part in parts:
         own_sets, starts, file = PARTS[part]
         measured = []
-        for name in sets or own_sets:
-            for start in starts:
-                one = of_cells(name, fits) if part == "cells" else of_documents(name, start, fits, votes)
-                measured.append(one)
-                print(one.row(), flush=True)
+        for name, start in itertools.product(sets or own_sets, starts):
+            measured.append(of_cells(name, fits) if part == "cells" else of_documents(name, start, fits, votes))
+            print(measured[-1].row(), flush=True)
         rows = [one.row() for one in measured]
-        columns = list(rows[0])
-        publish(out / f"{file}.md", table(columns, [list(row.values()) for row in rows], "l" * len(columns)))
+        publish(out / f"{file}.md", table(list(rows[0]), [list(row.values()) for row in rows], "l" * len(rows[0])))
         draw(measured, out / f"{file}.png")
 
 
@@ -167,7 +164,6 @@ def draw(measured: list[Measured], path: Path) -> None:
             ax, colour = panels[starts.index(one.start)], COLOURS[names.index(one.name) % len(COLOURS)]
             sure, together, size = one.curve()
             ax.plot(sure, together, color=colour, lw=1.5, label=one.name)
-            areas = 250 * size / len(one.together)
-            ax.scatter(sure, together, s=areas, color=colour, clip_on=False, zorder=3)
+            ax.scatter(sure, together, s=250 * size / len(one.together), color=colour, clip_on=False, zorder=3)
         panels[0].set_ylabel("share of independent fits\nin which it is with its cluster")
         panels[0].legend(frameon=False, loc="upper left")

@@ -23,6 +23,11 @@ def save(path: Path, text: str) -> None:
     write_whole(path, lambda file: file.write(text.encode()))
 
 
+def save_json(path: Path, content: Any) -> None:
+    """Write a JSON file completely or not at all."""
+    save(path, json.dumps(content, indent=1, default=float) + "\n")
+
+
 def publish(path: Path, lines: Iterable[str]) -> None:
     """Print lines, and write them to a file."""
     text = "\n".join(lines) + "\n"
@@ -45,13 +50,13 @@ class Store:
 
     def __init__(self, path: Path, keys: tuple[str, ...], part: str = "") -> None:
         self.path, self.keys, self.part = path, keys, part
-        empty: Any = {} if part else []
-        self.content = json.loads(path.read_text("utf-8")) if path.exists() else empty
+        content = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        self.content: Record = content if part else {"": content or []}
 
     @property
     def records(self) -> list[Record]:
         """All records."""
-        return self.content.get(self.part, []) if self.part else self.content
+        return self.content.setdefault(self.part, [])
 
     def key(self, record: Record) -> tuple[Any, ...]:
         """Return what tells a record from others. A record that lacks a key has None there."""
@@ -61,17 +66,13 @@ class Store:
         return any(self.key(record) == key for record in self.records)
 
     def add(self, *new: Record) -> None:
-        """Store records, and write the file."""
+        """Store records, print them, and write the file."""
+        print(*new, sep="\n", flush=True)
         replaced = {self.key(record) for record in new}
-        places = [place for place, record in enumerate(self.records) if self.key(record) in replaced]
-        first = places[0] if places else len(self.records)
+        first = next((i for i, record in enumerate(self.records) if self.key(record) in replaced), len(self.records))
         kept = [record for record in self.records[first:] if self.key(record) not in replaced]
-        records = [*self.records[:first], *new, *kept]
-        if self.part:
-            self.content[self.part] = records
-        else:
-            self.content = records
-        save(self.path, json.dumps(self.content, indent=1, default=float) + "\n")
+        self.records[first:] = [*new, *kept]
+        save_json(self.path, self.content if self.part else self.records)
 
 
 def judged(value: float, target: str) -> Record:
@@ -82,10 +83,8 @@ def judged(value: float, target: str) -> Record:
     return {"target": target, "met": bool({"≥": ge, "≤": le, "<": lt}[sign](value, float(bound)))}
 
 
-def measure_rows(
-    rows: Iterable[Record], out: Path, machine: str, *, kept: bool, show: Callable[[Record], str]
-) -> list[Record]:
-    """Print and store rows in results.json, each when it is measured.
+def measure_rows(rows: Iterable[Record], out: Path, machine: str, kept: bool) -> list[Record]:
+    """Store rows in results.json, each when it is measured.
 
     Rows of other parts that were measured earlier on the same machine are ``kept``, or not.
     """
@@ -95,7 +94,6 @@ def measure_rows(
     print(machine, flush=True)
     for row in rows:
         store.add(row)
-        print(f"  {row['what']:80} {show(row)} {row['target']:>10} {MISSED[row['met']]}", flush=True)
     return store.records
 
 
@@ -132,9 +130,9 @@ class Grid:
         self.cells: dict[tuple[str, str], list[Record]] = {}
         for record in records:
             self.cells.setdefault((record["set"], record[column]), []).append(record)
-        self.sets = list(dict.fromkeys(name for name, _ in self.cells)) if sets is None else list(sets)
-        measured = {method for _, method in self.cells}
-        self.titles = {method: title for method, title in titles.items() if method in measured}
+        names, methods = ({key[place]: None for key in self.cells} for place in (0, 1))
+        self.sets = list(names if sets is None else sets)
+        self.titles = {method: title for method, title in titles.items() if method in methods}
 
     def values(self, name: str, method: str, key: str) -> Any:
         """Return the values of all seeds, in an array."""
@@ -151,10 +149,8 @@ class Grid:
 
     def by_set(self, cell: Callable[[str, str], str], **about: dict[str, str]) -> list[str]:
         """Return a table with a row for each set and a column for each method; ``about`` has columns before them."""
-        rows = [
-            [name, *(column[name] for column in about.values()), *(cell(name, method) for method in self.titles)]
-            for name in self.sets
-        ]
+        first = {name: [name, *(column[name] for column in about.values())] for name in self.sets}
+        rows = [[*first[name], *(cell(name, method) for method in self.titles)] for name in self.sets]
         return table(["set", *about, *self.titles.values()], rows)
 
 
@@ -163,18 +159,22 @@ def section(title: str, lines: Iterable[str]) -> list[str]:
     return ["", f"**{title}**", "", *lines]
 
 
+def name_rows(ax: Any, positions: Sequence[int], names: Sequence[str], **options: Any) -> None:
+    """Write names beside the rows of a drawing, without an axis."""
+    ax.set_yticks(positions, names, **options)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+
+
 @contextmanager
-def figure(path: Path, *shape: int, dpi: int = 130, **options: Any) -> Iterator[Any]:
+def figure(path: Path, *shape: int, figsize: tuple[float, float], dpi: int = 130, **options: Any) -> Iterator[Any]:
     """Save what is drawn on the axes."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")  # needs no screen
-    import matplotlib.pyplot as plt
-
-    drawn, axes = plt.subplots(*shape, layout="constrained", **options)
+    drawn = Figure(layout="constrained", figsize=figsize)  # needs no screen
+    axes = drawn.subplots(*shape, **options)
     for ax in np.ravel(axes):
         ax.spines[["top", "right"]].set_visible(False)
     yield axes
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn.savefig(path, dpi=dpi)
-    plt.close(drawn)

@@ -20,8 +20,8 @@ from scipy.sparse import csr_array
 from onmf import ONMF
 from onmf.datasets import make_counts, open_shards, write_shards
 
-from .measure import peak_memory, timed
-from .results import publish, save, table
+from .measure import peak_memory, seconds
+from .results import Record, publish, save_json, table
 
 CLUSTERS, WORDS, ENTRIES = 20, 20_000, 20_000_000
 ITERATIONS = 6
@@ -76,21 +76,24 @@ def as_dask(X: csr_array, parts: int) -> Any:
     return da.concatenate([da.from_delayed(dask.delayed(b, traverse=False), b.shape, meta=meta) for b in blocks])
 
 
-def two_workers(quick: bool) -> dict[str, Any]:
+def two_workers(quick: bool) -> Record:
     """(a) Compare two workers with one process."""
-    X = corpus(ENTRIES // (20 if quick else 1))
-    parts = 16
-    results: dict[str, Any] = {"nonzeros": int(X.nnz), "rows": X.shape[0], "partitions": parts}
-    results["one process, one thread"] = per_iteration(X, n_threads=1)
-    results["one process, two threads"] = per_iteration(X, n_threads=2)
-    results["Dask, threads of one process"] = per_iteration(as_dask(X, parts))
+    X, parts = corpus(ENTRIES // (20 if quick else 1)), 16
+    results: Record = {
+        "nonzeros": int(X.nnz),
+        "rows": X.shape[0],
+        "partitions": parts,
+        "one process, one thread": per_iteration(X, n_threads=1),
+        "one process, two threads": per_iteration(X, n_threads=2),
+        "Dask, threads of one process": per_iteration(as_dask(X, parts)),
+    }
     with workers():
-        results["Dask, two workers"] = on_workers(X, parts)
-    results["overhead a partition"] = (results["Dask, two workers"] - results["one process, one thread"] / 2) / parts
-    return results
+        spent = on_workers(X, parts)
+    overhead = (spent - results["one process, one thread"] / 2) / parts
+    return results | {"Dask, two workers": spent, "overhead a partition": overhead}
 
 
-def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
+def larger_than_memory(gigabytes: float, folder: Path) -> Record:
     """(b) Fit a corpus on disk with workers limited to 1 GB each."""
     if not folder.exists():
         base = corpus(10_000_000, words=50_000)
@@ -98,41 +101,38 @@ def larger_than_memory(gigabytes: float, folder: Path) -> dict[str, Any]:
         write_shards((other_draw(base, seed) for seed in range(number)), folder)
         del base
     shards = open_shards(folder)
-    size = sum(file.stat().st_size for file in shards.files)
-    results: dict[str, Any] = {
-        "gigabytes": size / 1e9,
+    with workers("1GB") as client:
+        model = ONMF(10, init="random-partition", random_state=0, max_iter=3)
+        spent = seconds(lambda: model.fit(shards.to_dask()))
+        sizes, peaks = np.bincount(model.labels_.compute(), minlength=10), client.run(peak_memory)
+    results = {
+        "gigabytes": sum(file.stat().st_size for file in shards.files) / 1e9,
         "rows": shards.shape[0],
         "words": shards.features,
         "shards": len(shards.files),
         "memory limit of a worker, GB": 1.0,
+        "seconds of the fit": spent,
+        "seconds an iteration": float(np.median(model.history_["seconds"])),
+        "cluster sizes": sizes.tolist(),
+        "peak memory of the workers, GB": [round(float(peak), 3) for peak in peaks.values()],
+        "workers that were there at the end": len(peaks),
+        "peak memory of this process, GB": peak_memory(),
     }
-    with workers("1GB") as client:
-        model = ONMF(10, init="random-partition", random_state=0, max_iter=3)
-        results["seconds of the fit"], _ = timed(lambda: model.fit(shards.to_dask()))
-        results["seconds an iteration"] = float(np.median(model.history_["seconds"]))
-        results["cluster sizes"] = np.bincount(model.labels_.compute(), minlength=10).tolist()
-        peaks = client.run(peak_memory)
-        results["peak memory of the workers, GB"] = [round(float(v), 3) for v in peaks.values()]
-        results["workers that were there at the end"] = len(peaks)
-    results["peak memory of this process, GB"] = peak_memory()
     shutil.rmtree(folder)
     return results
 
 
-def partitions(quick: bool) -> dict[str, Any]:
+def partitions(quick: bool) -> Record:
     """(c) Measure time against the number of partitions, on data so small that the overhead dominates."""
     X = corpus(500_000, words=2_000)
     numbers = [4, 16, 64] if quick else [4, 16, 64, 256, 1024]
-    seconds = []
     with workers():
-        for number in numbers:
-            seconds.append(on_workers(X, number))
-            print(number, seconds[-1], flush=True)
-    slope, constant = np.polyfit(numbers, seconds, 1)
-    return {"partitions": numbers, "seconds": seconds, "a partition": float(slope), "constant": float(constant)}
+        spent = [on_workers(X, number) for number in numbers]
+    slope, constant = np.polyfit(numbers, spent, 1)
+    return {"partitions": numbers, "seconds": spent, "a partition": float(slope), "constant": float(constant)}
 
 
-def estimate(rate: float, overhead: float) -> dict[str, Any]:
+def estimate(rate: float, overhead: float) -> Record:
     """(d) Estimate the time for 1,000 workers and 10¹² nonzeros, by formula and by simulation.
 
     Parameters
@@ -149,9 +149,8 @@ def estimate(rate: float, overhead: float) -> dict[str, Any]:
     for per_worker in (1, 4, 16, 64):
         number = workers * per_worker
         compute = entries / workers / rate
-        levels = int(np.ceil(np.log(number) / np.log(fan_in)))
         broadcast = np.ceil(np.log2(workers)) * size / bandwidth
-        gather = levels * (fan_in - 1) * size / bandwidth
+        gather = int(np.ceil(np.log(number) / np.log(fan_in))) * (fan_in - 1) * size / bandwidth
         rows.append(
             {
                 "partitions": number,
@@ -191,15 +190,10 @@ def simulate(
         end = max(clock, free) + compute * rng.lognormal(0, 0.1)
         heapq.heappush(busy, (end, worker))
         done.append(end)
-    ends = np.array(done)
-    while len(ends) > 1:
-        ends = np.array(
-            [
-                ends[i : i + fan_in].max() + (len(ends[i : i + fan_in]) - 1) * sending
-                for i in range(0, len(ends), fan_in)
-            ]
-        )
-    return float(ends[0])
+    while len(done) > 1:
+        groups = [done[i : i + fan_in] for i in range(0, len(done), fan_in)]
+        done = [max(group) + (len(group) - 1) * sending for group in groups]
+    return float(done[0])
 
 
 def run(
@@ -211,8 +205,8 @@ def run(
 ) -> None:
     """Measure the chosen parts, and write the tables."""
     file = out / "results.json"
-    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    measures: dict[str, Callable[[], dict[str, Any]]] = {
+    results: Record = json.loads(file.read_text()) if file.exists() else {}
+    measures: dict[str, Callable[[], Record]] = {
         "a": lambda: two_workers(quick),
         "b": lambda: larger_than_memory(0.2 if quick else gigabytes, folder),
         "c": lambda: partitions(quick),
@@ -223,27 +217,31 @@ def run(
     for part in parts:
         results[part] = measures[part]()
         print(part, json.dumps(results[part]), flush=True)
-        save(file, json.dumps(results, indent=1))
+        save_json(file, results)
     publish(out / "scale.md", summary(results))
 
 
-def summary(results: dict[str, Any]) -> list[str]:
+def summary(results: Record) -> list[str]:
     """Return the tables of the parts that were measured."""
     return [line for part in SUMMARIES if part in results for line in SUMMARIES[part](results[part])]
 
 
-def summary_a(a: dict[str, Any]) -> Iterator[str]:
-    """Yield the table of two workers."""
-    yield from (f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**", "")
+def summary_a(a: Record) -> list[str]:
+    """Return the table of two workers."""
     rows = [[name, f"{a[name]:.3f}"] for name in a if name.startswith(("one", "Dask"))]
-    yield from table(["", "seconds per iteration"], rows)
-    overhead = 1e3 * a["overhead a partition"]
-    yield from ("", f"{a['partitions']} partitions, with an overhead of {overhead:.1f} ms each.", "")
+    overhead = f"with an overhead of {1e3 * a['overhead a partition']:.1f} ms each."
+    return [
+        f"**(a) {a['nonzeros'] / 1e6:.0f} M nonzeros, 20 clusters**",
+        "",
+        *table(["", "seconds per iteration"], rows),
+        "",
+        f"{a['partitions']} partitions, {overhead}",
+        "",
+    ]
 
 
-def summary_b(b: dict[str, Any]) -> Iterator[str]:
-    """Yield the table of a corpus on disk."""
-    yield from (f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**", "")
+def summary_b(b: Record) -> list[str]:
+    """Return the table of a corpus on disk."""
     rows = [
         ["rows × words, in shards", f"{b['rows']:,} × {b['words']:,}, {b['shards']}"],
         ["seconds per iteration", f"{b['seconds an iteration']:.1f}"],
@@ -251,30 +249,35 @@ def summary_b(b: dict[str, Any]) -> Iterator[str]:
         ["peak memory of the workers, GB", " and ".join(f"{v:.2f}" for v in b["peak memory of the workers, GB"])],
         ["peak memory of the process that fits, GB", f"{b['peak memory of this process, GB']:.2f}"],
     ]
-    yield from (*table(["", ""], rows), "")
+    return [
+        f"**(b) {b['gigabytes']:.1f} GB on disk, two workers limited to 1 GB each**",
+        "",
+        *table(["", ""], rows),
+        "",
+    ]
 
 
-def summary_c(c: dict[str, Any]) -> Iterator[str]:
-    """Yield the table of partitions."""
-    yield from ("**(c) Number of partitions**", "")
+def summary_c(c: Record) -> list[str]:
+    """Return the table of partitions."""
     rows = [[str(n), f"{s:.3f}"] for n, s in zip(c["partitions"], c["seconds"], strict=True)]
-    yield from table(["partitions", "seconds per iteration"], rows, "rr")
-    yield from ("", f"{1e3 * c['a partition']:.2f} ms for each partition.", "")
+    lines = table(["partitions", "seconds per iteration"], rows, "rr")
+    return ["**(c) Number of partitions**", "", *lines, "", f"{1e3 * c['a partition']:.2f} ms for each partition.", ""]
 
 
-def summary_d(d: dict[str, Any]) -> Iterator[str]:
-    """Yield the table of the estimate."""
+def summary_d(d: Record) -> list[str]:
+    """Return the table of the estimate."""
     size = f"{d['workers']:,} workers, 10¹² nonzeros, {d['clusters']} clusters, {d['features']:,.0f} features"
-    yield from (f"**(d) {size}: seconds per iteration**", "")
     names = ("compute", "scheduler", "broadcast", "tree", "sum", "simulated", "gigabytes sent")
     rows = [[f"{row['partitions']:,}", *(f"{row[name]:,.1f}" for name in names)] for row in d["rows"]]
-    yield from table(["partitions", *names[:-1], "GB sent"], rows, "r" * (len(names) + 1))
-    yield ""
-    yield (
+    return [
+        f"**(d) {size}: seconds per iteration**",
+        "",
+        *table(["partitions", *names[:-1], "GB sent"], rows, "r" * (len(names) + 1)),
+        "",
         f"Measured above: {d['rate of a core'] / 1e6:.1f} M nonzeros per second and core with {d['clusters']} "
         f"clusters, and {1e3 * d['overhead a partition']:.2f} ms of scheduling per partition. Assumed: "
-        f"{d['bytes a second'] / 1e9:.2f} GB per second between two machines."
-    )
+        f"{d['bytes a second'] / 1e9:.2f} GB per second between two machines.",
+    ]
 
 
 SUMMARIES = {"a": summary_a, "b": summary_b, "c": summary_c, "d": summary_d}

@@ -5,6 +5,7 @@ is packed onto fewer lines has as many.
 """
 
 import ast
+from collections import Counter, defaultdict
 from pathlib import Path
 
 FOLDERS = ("src", "benchmarks")
@@ -14,25 +15,22 @@ def count(path: Path) -> tuple[int, int]:
     """Lines and statements of a file."""
     text = path.read_text("utf-8")
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
-    docs = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
+    values = (node.value for node in nodes if isinstance(node, ast.Expr))
+    docs = [value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     return text.count("\n"), len(nodes) - len(docs)
 
 
 def main() -> None:
     """Print both numbers for each package."""
     root = Path(__file__).parents[1]
-    totals: dict[str, list[int]] = {}
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
     for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py")):
+        lines, statements = count(path)
         for place in (str(path.parent.relative_to(root)), f"all of {path.relative_to(root).parts[0]}"):
-            both = totals.setdefault(place, [0, 0])
-            both[0], both[1] = both[0] + (counted := count(path))[0], both[1] + counted[1]
+            totals[place].update(lines=lines, statements=statements)
     print(f"{'package':24}{'lines':>8}{'statements':>12}")
     for place in sorted(totals, key=lambda place: place.startswith("all")):
-        print(f"{place:24}{totals[place][0]:8,}{totals[place][1]:12,}")
+        print(f"{place:24}{totals[place]['lines']:8,}{totals[place]['statements']:12,}")
 
 
 if __name__ == "__main__":

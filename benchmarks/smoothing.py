@@ -30,25 +30,20 @@ def main() -> None:
             rows = rows[rows.sum(axis=1) > 0]
             p = rows.shape[1]
             tried = sorted({*SMOOTHINGS, *(share / p for share in SHARES)}, reverse=True)
-            lines = [(epsilon, *measure(rows, k, epsilon)) for epsilon in tried]
-            lowest = min(divergence for _, divergence, _, _ in lines)
-            for epsilon, divergence, moved, agreement in lines:
-                print(
-                    f"{name:8} {p:5}  {epsilon:9.2g}  {epsilon * p:15.1%}  {divergence / lowest:10.3f}  {moved:6.1%}  "
-                    f"{agreement:.3f}"
-                )
+            found = {epsilon: measure(rows, k, epsilon) for epsilon in tried}
+            for epsilon, (divergence, moved, agreement) in found.items():
+                scores = f"{divergence / min(found.values())[0]:10.3f}  {moved:6.1%}  {agreement:.3f}"
+                print(f"{name:8} {p:5}  {epsilon:9.2g}  {epsilon * p:15.1%}  {scores}")
 
 
 def measure(rows: np.ndarray, k: int, smoothing: float) -> tuple[float, float, float]:
     """Divergence, share of pixels that smoothing moves, and agreement of halves, of fits with a smoothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = ONMF(k, smoothing=smoothing).fit(rows)
-        agreements = []
-        for seed in range(HALVINGS):
-            half = np.random.default_rng(seed).permutation(len(rows)) % 2 == 0
-            fits = [ONMF(k, smoothing=smoothing).fit(rows[own]) for own in (half, ~half)]
-            agreements.append(adjusted_mutual_info_score(*(fit.predict(rows) for fit in fits)))
+    warnings.simplefilter("ignore")
+    model, agreements = ONMF(k, smoothing=smoothing).fit(rows), []
+    for seed in range(HALVINGS):
+        half = np.random.default_rng(seed).permutation(len(rows)) % 2 == 0
+        fits = [ONMF(k, smoothing=smoothing).fit(rows[own]) for own in (half, ~half)]
+        agreements.append(adjusted_mutual_info_score(*(fit.predict(rows) for fit in fits)))
     return float(model.reconstruction_err_), moved_without_smoothing(model, rows) or 0.0, float(np.mean(agreements))
 
 

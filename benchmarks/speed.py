@@ -29,7 +29,7 @@ from .contenders import sib_data
 from .data import available, load
 from .measure import Run, an_iteration, describe_machine, in_turns, seconds, slope
 from .plain import plain_fit, plain_snpa
-from .results import MISSED, Record, figure, judged, measure_rows, publish, table
+from .results import MISSED, Record, figure, judged, measure_rows, name_rows, publish, section, table
 
 TINY = "zipf-300"
 """The corpus that ``--quick`` uses."""
@@ -59,9 +59,8 @@ def corpus(name: str) -> csr_array | None:
 
 def standard_corpus(quick: bool) -> csr_array:
     """Return NG20, or a generated corpus of its size if it is not available."""
-    if quick:
-        return corpus(TINY)
-    return corpus("NG20" if "NG20" in available("documents") else "zipf-20000")
+    real = None if quick else corpus("NG20")
+    return corpus(TINY if quick else "zipf-20000") if real is None else real
 
 
 def image(name: str) -> Any:
@@ -73,9 +72,8 @@ def image(name: str) -> Any:
         return load_hyperspectral(name).X if name in available("hyperspectral") else None
     height, width = map(int, name.removeprefix("made-").split("×"))
     rng = np.random.default_rng(0)
-    spectra = make_scene(10, 10, 200, 6, random_state=0).endmembers
-    mixtures = rng.dirichlet(np.ones(6), min(height, 250) * min(width, 250)) @ spectra
-    small = rng.poisson(mixtures).astype(np.float32)
+    mixtures = rng.dirichlet(np.ones(6), min(height, 250) * min(width, 250))
+    small = rng.poisson(mixtures @ make_scene(10, 10, 200, 6, random_state=0).endmembers).astype(np.float32)
     return np.tile(small, (height * width // len(small), 1))
 
 
@@ -108,17 +106,12 @@ def sib_run(X: Any, k: int) -> Run:
 
     data = sib_data(X)
     options = {"n_clusters": k, "n_init": 1, "n_jobs": 2, "uniform_prior": False, "random_state": 0, "tol": 0.0}
-
-    def run(n: int) -> int:
-        SIB(max_iter=n, **options).fit(data)
-        return n
-
-    return run
+    return lambda n: SIB(max_iter=n, **options).fit(data).max_iter
 
 
 def against_kmeans(part: str, name: str, X: Any, clusters: tuple[int, ...], repeats: int) -> Iterator[Record]:
-    """Compare one iteration with one of KMeans."""
-    for dtype in ("float64", "float32"):
+    """Compare one iteration with one of KMeans; of data that are not available, nothing."""
+    for dtype in () if X is None else ("float64", "float32"):
         data = X.astype(dtype)
         for k in clusters:
             start, case = start_of(X, k), f"{name}, {dtype}, r = {k}"
@@ -126,8 +119,7 @@ def against_kmeans(part: str, name: str, X: Any, clusters: tuple[int, ...], repe
             contenders = {"KMeans": (kmeans_run(data, start), 3, more)}
             contenders |= {loss: (onmf_run(data, start, beta), 3, more) for loss, beta in LOSSES.items()}
             times = an_iteration(contenders, repeats)
-            for contender, spent in times.items():
-                yield row(part, f"{contender}, {case}", 1e3 * spent, "ms")
+            yield from (row(part, f"{contender}, {case}", 1e3 * spent, "ms") for contender, spent in times.items())
             for loss in LOSSES:
                 target = TARGETS[loss, k] if part == "iteration" else "≥ 1.2"
                 yield row(part, f"{loss}, {case}, against KMeans", times["KMeans"] / times[loss], "×", target)
@@ -136,18 +128,14 @@ def against_kmeans(part: str, name: str, X: Any, clusters: tuple[int, ...], repe
 def iterations(quick: bool, repeats: int) -> Iterator[Record]:
     """Compare one iteration with one of KMeans, on sparse counts."""
     for name in (TINY,) if quick else ("NG20", "zipf-20000"):
-        X = corpus(name)
-        if X is not None:
-            yield from against_kmeans("iteration", name, X, (20,) if quick else (20, 100), repeats)
+        yield from against_kmeans("iteration", name, corpus(name), (20,) if quick else (20, 100), repeats)
 
 
 def images(quick: bool, repeats: int) -> Iterator[Record]:
     """Compare one iteration with one of KMeans, on dense images."""
-    for name in ("made-20×20",) if quick else ("jasper", "made-1000×1000"):
-        X = image(name)
-        if X is not None:
-            # Ten iterations of a small image are a small part of a fit, so the differences are noisy.
-            yield from against_kmeans("image", name, X, (4, 20), repeats if len(X) > 100_000 else 5 * repeats)
+    # Ten iterations of a small image are a small part of a fit, so the differences are noisy.
+    for name, turns in (("made-20×20", 5),) if quick else (("jasper", 5), ("made-1000×1000", 1)):
+        yield from against_kmeans("image", name, image(name), (4, 20), turns * repeats)
 
 
 def nmf(quick: bool, repeats: int) -> Iterator[Record]:
@@ -157,8 +145,7 @@ def nmf(quick: bool, repeats: int) -> Iterator[Record]:
 
     def run_nmf(n: int) -> int:
         model = NMF(k, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=n, tol=0)
-        model.fit_transform(X, W=rng.random((X.shape[0], k)), H=start.copy())
-        return n
+        return model.fit(X, W=rng.random((X.shape[0], k)), H=start.copy()).n_iter_
 
     contenders: dict[str, tuple[Run, int, int]] = {
         "KL": (onmf_run(X, start), 3, 8),
@@ -169,24 +156,23 @@ def nmf(quick: bool, repeats: int) -> Iterator[Record]:
         contenders["one pass of sIB (2 jobs)"] = (sib_run(X, k), 1, 2)
     except ImportError:
         print("sib-clustering is not installed.")
-    times = an_iteration(contenders, repeats)
-    for peer in list(times)[1:]:
-        target = "≥ 60" if peer == "NMF-KL" else ""
-        yield row("peers", f"KL against {peer}, r = 20", times[peer] / times["KL"], "×", target)
+    own, *peers = an_iteration(contenders, repeats).items()
+    for peer, spent in peers:
+        yield row("peers", f"KL against {peer}, r = 20", spent / own[1], "×", "≥ 60" if peer == "NMF-KL" else "")
 
 
 def whole_fit(quick: bool, repeats: int) -> Iterator[Record]:
     """Compare a complete fit, including SNPA, with plain SciPy."""
     X, k = standard_corpus(quick), 20
-    start = X[ONMF(k).fit(X).init_rows_].toarray()
-    ours = in_turns(
-        {"fit": lambda: ONMF(k).fit(X), "snpa": lambda: snpa(X, k), "loop": lambda: ONMF(k, init=start).fit(X)}, repeats
+    loop = ONMF(k, init=X[ONMF(k).fit(X).init_rows_].toarray())
+    ours = in_turns({"fit": lambda: ONMF(k).fit(X), "snpa": lambda: snpa(X, k), "loop": lambda: loop.fit(X)}, repeats)
+    fit, start_only = seconds(lambda: plain_fit(X, k)), seconds(lambda: plain_snpa(X, k))
+    yield from (
+        row("fit", "whole fit, SNPA included", ours["fit"], "s"),
+        row("fit", "whole fit against plain SciPy with a NumPy SNPA", fit / ours["fit"], "×", "≥ 15"),
+        row("fit", "SNPA against the loop that follows it", ours["snpa"] / ours["loop"], "×", "≤ 1"),
+        row("fit", "SNPA against a NumPy SNPA", start_only / ours["snpa"], "×"),
     )
-    plain = seconds(lambda: plain_fit(X, k))
-    yield row("fit", "whole fit, SNPA included", ours["fit"], "s")
-    yield row("fit", "whole fit against plain SciPy with a NumPy SNPA", plain / ours["fit"], "×", "≥ 15")
-    yield row("fit", "SNPA against the loop that follows it", ours["snpa"] / ours["loop"], "×", "≤ 1")
-    yield row("fit", "SNPA against a NumPy SNPA", seconds(lambda: plain_snpa(X, k)) / ours["snpa"], "×")
 
 
 def threads(quick: bool, repeats: int) -> Iterator[Record]:
@@ -201,8 +187,7 @@ def threads(quick: bool, repeats: int) -> Iterator[Record]:
 
 def growth(quick: bool, repeats: int) -> Iterator[Record]:
     """Measure how the time of an iteration grows with the data and with the number of clusters."""
-    sizes = (100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000)
-    corpora = [corpus(f"zipf-{n}") for n in sizes]
+    corpora = [corpus(f"zipf-{n}") for n in ((100, 200, 300) if quick else (10_000, 30_000, 90_000, 200_000))]
     scales = {
         "nonzeros, 1 M to 20 M": [(X.nnz, X, 20, 6) for X in corpora],
         "clusters, 10 to 160": [(k, corpora[1], k, 8) for k in (10, 20, 40, 80, 160)],
@@ -217,28 +202,26 @@ def growth(quick: bool, repeats: int) -> Iterator[Record]:
 
 def floor(quick: bool, repeats: int) -> Iterator[Record]:
     """Compare the assignment with the limits of the machine."""
-    X = corpus(TINY if quick else "zipf-200000")
-    backend = CpuBackend(2)
-    big = np.ones((1 << 20 if quick else 1 << 27,), dtype=np.float64)
-    halves = np.array_split(big, 2)
+    X, backend = corpus(TINY if quick else "zipf-200000"), CpuBackend(2)
     side = 200 if quick else 1500
-    A = np.ones((side, side))
+    big, A = np.ones(1 << 20 if quick else 1 << 27), np.ones((side, side))
+    halves = np.array_split(big, 2)
     with ThreadPoolExecutor(2) as pool:
         limits = in_turns({"read": lambda: list(pool.map(np.sum, halves)), "multiply": lambda: A @ A}, repeats)
     bandwidth, rate = big.nbytes / limits["read"], side**3 / limits["multiply"]
     yield row("floor", "memory read by two threads", bandwidth / 1e9, "GB/s")
     yield row("floor", "multiply-adds of two threads (matrix product, float64)", rate / 1e9, "G/s")
     block = backend.make_block(X, KullbackLeibler())
+    stream = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / bandwidth
     for k in (20, 100):
-        templates = block.prepare(start_of(X, k))
-        assign = functools.partial(backend.best_template, block.rows, templates)
-        spent = in_turns({"assign": assign}, repeats)["assign"]
-        stream = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / bandwidth
-        work = X.nnz * k
-        yield row("floor", f"assignment, {X.nnz / 1e6:.0f} M nonzeros, r = {k}", 1e3 * spent, "ms")
-        yield row("floor", f"… against one stream over the CSR arrays, r = {k}", spent / stream, "×")
-        yield row("floor", f"… against its multiply-adds at the machine's rate, r = {k}", spent * rate / work, "×")
-        yield row("floor", f"… template entries read, r = {k}", 8 * work / spent / 1e9, "GB/s")
+        assign = functools.partial(backend.best_template, block.rows, block.prepare(start_of(X, k)))
+        spent, work = in_turns({"": assign}, repeats)[""], X.nnz * k
+        yield from (
+            row("floor", f"assignment, {X.nnz / 1e6:.0f} M nonzeros, r = {k}", 1e3 * spent, "ms"),
+            row("floor", f"… against one stream over the CSR arrays, r = {k}", spent / stream, "×"),
+            row("floor", f"… against its multiply-adds at the machine's rate, r = {k}", spent * rate / work, "×"),
+            row("floor", f"… template entries read, r = {k}", 8 * work / spent / 1e9, "GB/s"),
+        )
 
 
 def memory(quick: bool, repeats: int) -> Iterator[Record]:
@@ -260,41 +243,41 @@ def starting(quick: bool, repeats: int) -> Iterator[Record]:
     """Measure the import, the first fit with cached kernels, and the first fit with compilation."""
 
     def child(code: str, **environment: str) -> float:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
-        )
-        return float(done.stdout or 0)
+        command = [sys.executable, "-c", code]
+        return float(subprocess.check_output(command, text=True, env={**os.environ, **environment}) or 0)
 
     timed = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
     times = {name: median(child(timed.format(name)) for _ in range(repeats)) for name in ("onmf", "sklearn.cluster")}
-    ratio = times["onmf"] / times["sklearn.cluster"]
-    yield row("start", "import onmf against import sklearn.cluster", ratio, "×", "≤ 1.3")
-    n, p = (60, 30) if quick else (2000, 1000)
+    imported = times["onmf"] / times["sklearn.cluster"]
+    size = "60, 30" if quick else "2000, 1000"
     fits = (
         "import time, numpy as np; from onmf import ONMF; from onmf.datasets import make_counts;"
-        f"X = make_counts({n}, {p}, 5, random_state=0).X; times = []\n"
+        f"X = make_counts({size}, 5, random_state=0).X; times = []\n"
         "for _ in range(2):\n t = time.perf_counter(); ONMF(5).fit(X); times.append(time.perf_counter() - t)\n"
         "print(times[0] - times[1])"
     )
     cached = median(child(fits) for _ in range(repeats))
-    yield row("start", "first fit in a fresh process, more than the second", cached, "s", "≤ 0.6")
     with tempfile.TemporaryDirectory() as folder:
         compiled = child(fits, NUMBA_CACHE_DIR=folder, **({"NUMBA_DISABLE_JIT": "1"} if quick else {}))
-    yield row("start", "first fit ever (compilation), more than the second", compiled, "s", "≤ 5")
+    yield from (
+        row("start", "import onmf against import sklearn.cluster", imported, "×", "≤ 1.3"),
+        row("start", "first fit in a fresh process, more than the second", cached, "s", "≤ 0.6"),
+        row("start", "first fit ever (compilation), more than the second", compiled, "s", "≤ 5"),
+    )
 
 
 def no_closed_form(quick: bool, repeats: int) -> Iterator[Record]:
     """Measure a divergence without closed forms on one thread: against Kullback–Leibler, and its growth."""
-    X, loss = standard_corpus(quick), "negative-binomial"
-    start = start_of(X, 20)
-    runs = {name: (onmf_run(X, start, name, 1), 3, 13) for name in ("kullback-leibler", loss)}
-    times = an_iteration(runs, repeats)
-    ratio = times[loss] / times["kullback-leibler"]
-    yield row("bregman", "negative binomial, time of KL on one thread, r = 20", ratio, "×", "≤ 15")
-    grown = {}
-    for n in (300, 600) if quick else (10_000, 20_000, 40_000, 80_000):
-        X = make_counts(n, 2_000, 20, length=100, overlap=0.9, random_state=0).X
-        grown[X.nnz] = an_iteration({loss: (onmf_run(X, start_of(X, 20), loss, 1), 3, 13)}, repeats)[loss]
+
+    def times(X: Any, *losses: str) -> dict[str, float]:
+        start = start_of(X, 20)
+        return an_iteration({loss: (onmf_run(X, start, loss, 1), 3, 13) for loss in losses}, repeats)
+
+    kl, loss = times(standard_corpus(quick), "kullback-leibler", "negative-binomial").values()
+    yield row("bregman", "negative binomial, time of KL on one thread, r = 20", loss / kl, "×", "≤ 15")
+    sizes = (300, 600) if quick else (10_000, 20_000, 40_000, 80_000)
+    made = [make_counts(n, 2_000, 20, length=100, overlap=0.9, random_state=0).X for n in sizes]
+    grown = {X.nnz: times(X, "negative-binomial")["negative-binomial"] for X in made}
     yield row("bregman", "negative binomial, log–log slope of time over nonzeros", slope(grown), "", "≤ 1.05")
 
 
@@ -318,8 +301,7 @@ def run(
     """Measure, and write the table and the figure for users (speed), and the table for developers (targets)."""
     machine = describe_machine()
     measured = (row for part in parts for row in PARTS[part](quick, repeats))
-    kept = len(parts) < len(PARTS)
-    rows = measure_rows(measured, out, machine, kept=kept, show=lambda row: f"{row['value']:10.3g} {row['unit']:4}")
+    rows = measure_rows(measured, out, machine, len(parts) < len(PARTS))
     publish(out / "speed.md", to_speed(machine, rows))
     publish(out / "targets.md", to_targets(machine, rows))
     plot(rows, out / "speed.png")
@@ -336,9 +318,9 @@ def to_speed(machine: str, rows: list[Record]) -> Iterator[str]:
     yield ""
     lines = []
     for case, measured in times.items():
-        peer = measured["KMeans"]
-        ours = [f"{measured[loss]:.3g} ({peer / measured[loss]:.1f} ×)" for loss in LOSSES]
-        lines.append([*case.replace("r = ", "").split(", "), f"{peer:.3g}", *ours])
+        peer, *ours = (measured[method] for method in ("KMeans", *LOSSES))
+        ratios = [f"{own:.3g} ({peer / own:.1f} ×)" for own in ours]
+        lines.append([*case.replace("r = ", "").split(", "), f"{peer:.3g}", *ratios])
     yield from table(["data", "type", "clusters", "KMeans", *LOSSES], lines, "llrrrr")
 
 
@@ -346,31 +328,20 @@ def to_targets(machine: str, rows: list[Record]) -> Iterator[str]:
     """Yield a table of the rows that have a target, and one of the others."""
     yield f"Measured on {machine}."
     for title, has_target in (("Targets", True), ("Other figures", False)):
-        lines = [
-            [row["what"], f"{row['value']:.3g} {row['unit']}", row["target"], MISSED[row["met"]]]
-            for row in rows
-            if bool(row["target"]) is has_target
-        ]
+        chosen = [row for row in rows if bool(row["target"]) is has_target]
+        lines = [[r["what"], f"{r['value']:.3g} {r['unit']}", r["target"], MISSED[r["met"]]] for r in chosen]
         if lines:
-            yield from ("", f"**{title}**", "", *table(["", "measured", "target", ""], lines, "lrrl"))
+            yield from section(title, table(["", "measured", "target", ""], lines, "lrrl"))
 
 
 def plot(rows: list[Record], path: Path) -> None:
     """Plot how many times as fast as its peers onmf is."""
     chosen = [row for row in rows if row["unit"] == "×" and row["what"].split(" against ")[-1].startswith(PEERS)]
-    if not chosen:
-        return
     with figure(path, figsize=(9, 0.32 * len(chosen) + 1)) as ax:
         positions = range(len(chosen))[::-1]
-        ratios = [row["value"] for row in chosen]
-        colours = ["#2a6f97" if ratio >= 1 else "#c1121f" for ratio in ratios]
-        ax.barh(positions, [ratio - 1 for ratio in ratios], left=1, color=colours)
-        for position, ratio in zip(positions, ratios, strict=True):
+        for position, ratio in zip(positions, (row["value"] for row in chosen), strict=True):
+            ax.barh(position, ratio - 1, left=1, color="#2a6f97" if ratio >= 1 else "#c1121f")
             ax.text(max(ratio, 1), position, f" {ratio:.1f}", va="center", fontsize=8)
-        ax.set_ylim(-1, len(chosen))
         ax.axvline(1, color="#1b263b", lw=1)
-        ax.set_yticks(positions, [row["what"] for row in chosen], fontsize=8)
-        ax.set_xscale("log")
-        ax.set_xlabel("times as fast; right of the line, onmf is faster", fontsize=9)
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
+        ax.set(ylim=(-1, len(chosen)), xscale="log", xlabel="times as fast; right of the line, onmf is faster")
+        name_rows(ax, positions, [row["what"] for row in chosen], fontsize=8)

@@ -40,7 +40,7 @@ from onmf.fit.restarts import best_run, cast_votes, cluster_votes, votes_of
 from onmf.fit.starts import Seeds, from_sums
 from onmf.text.consensus import log_tfidf, reassign
 
-from .data import DOCSTRINGS, available, load
+from .data import DOCSTRINGS, available, load, members_of
 from .results import Grid, Record, Store, bold, publish, section, table
 
 PRIOR = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -78,9 +78,9 @@ def ballot(X: Any, k: int, seed: list[int], threads: int) -> Ballot:
 
 def fit_on_counts(given: Ballot) -> Any:
     """Fit the counts from the elected clusters, with local search."""
-    data, seeds = InMemory(given.views[0]), np.array([given.seed])
-    start = from_sums(_sums(given.views[0], given.elected, given.k))
-    return best_run(data, lambda run: Seeds(start), seeds, Plan(refine="local-search")).labels
+    start = Seeds(from_sums(_sums(given.views[0], given.elected, given.k)))
+    plan = Plan(refine="local-search")
+    return best_run(InMemory(given.views[0]), lambda run: start, np.array([given.seed]), plan).labels
 
 
 def all_views(given: Ballot, whole: float | None) -> Any:
@@ -103,9 +103,8 @@ def all_views(given: Ballot, whole: float | None) -> Any:
 def likely_views(given: Ballot) -> Any:
     """Assign documents by the sum of their losses, each view at the temperature at which it tells the votes best."""
     parts, k, n = _parts(given, None), given.k, len(given.elected)
-    members = csr_array((np.ones(n), given.elected, np.arange(n + 1)), shape=(n, k))
     voted = votes_of(given.votes, k)
-    common = (voted.T @ members).toarray()
+    common = (voted.T @ members_of(given.elected, k)).toarray()
     shares = (voted @ (common / np.maximum(common.sum(axis=1, keepdims=True), 1))) / given.votes.shape[1]
 
     def losses(labels: Any) -> list[Any]:
@@ -124,11 +123,6 @@ def likely_views(given: Ballot) -> Any:
     return _loop(lambda labels: np.sum([w * e for w, e in zip(weights, losses(labels), strict=True)], axis=0), given)
 
 
-def bursts(given: Ballot) -> Any:
-    """Assign documents by the likelihood of their counts if words come in bursts."""
-    return reassign(given.views[0], given.elected, given.k)[0]
-
-
 CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
     "votes": ("the votes as they are", attrgetter("elected")),
     "counts": ("a fit on counts", fit_on_counts),
@@ -138,7 +132,7 @@ CANDIDATES: dict[str, tuple[str, Callable[[Ballot], Any]]] = {
     "views 100": ("all views, 100 parts", partial(all_views, whole=100.0)),
     "views": ("all views, parts by likelihood", partial(all_views, whole=None)),
     "temperatures": ("all views at temperatures by likelihood", likely_views),
-    "bursts": ("counts that come in bursts", bursts),
+    "bursts": ("counts that come in bursts", lambda given: reassign(given.views[0], given.elected, given.k)[0]),
 }
 
 
@@ -159,17 +153,14 @@ def _sums(block: Block, labels: Any, k: int) -> Any:
     return block.sum_by_label(labels, block.fixed_weights, k)
 
 
-def _mixed(sums: Any, whole: float) -> Any:
-    """The profiles of clusters, mixed with that of the collection."""
-    profiles = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-300)
-    return (profiles + whole * sums.sum(axis=0) / sums.sum()) / (1 + whole)
-
-
 def _losses(block: Block, labels: Any, k: int, whole: float) -> Any:
+    """Losses against clusters, by Kullback–Leibler against their profiles mixed with that of the collection."""
     sums = from_sums(_sums(block, labels, k))
-    if isinstance(block.divergence, KullbackLeibler):
-        return losses_of(block, _mixed(sums, whole), block.divergence.unsmoothed())
-    return losses_of(block, sums)
+    if not isinstance(block.divergence, KullbackLeibler):
+        return losses_of(block, sums)
+    profiles = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-300)
+    mixed = (profiles + whole * sums.sum(axis=0) / sums.sum()) / (1 + whole)
+    return losses_of(block, mixed, block.divergence.unsmoothed())
 
 
 def _parts(given: Ballot, whole: float | None) -> list[float]:
@@ -180,24 +171,20 @@ def _parts(given: Ballot, whole: float | None) -> list[float]:
 
 
 def _likeliest_parts(block: Block, labels: Any, k: int) -> float:
+    """Parts with which the clusters, each without the words of a document, predict its words best."""
     if not isinstance(block.divergence, KullbackLeibler):
         return 0.0  # cosine needs no mixture
-    X = block.on_host
-
-    def unlikely(log_whole: float) -> float:
-        return -float((X.data * np.log(_profile_without_own(block, labels, k, np.exp(log_whole)))).sum())
-
-    return float(np.exp(minimize_scalar(unlikely, bounds=(-7, 7), method="bounded").x))
-
-
-def _profile_without_own(block: Block, labels: Any, k: int, whole: float) -> Any:
-    """Profile of each document's cluster without its own words, mixed with the collection, at its words. → (nnz,)"""
     X, sums = block.on_host, _sums(block, labels, k)
     row = np.repeat(np.arange(len(block)), np.diff(X.indptr))
-    lengths = np.asarray(X.sum(axis=1)).ravel()
-    totals = sums.sum(axis=1)[labels] - lengths
+    totals = sums.sum(axis=1)[labels] - np.asarray(X.sum(axis=1)).ravel()
     others = (sums[labels[row], X.indices] - X.data) / np.maximum(totals[row], 1e-300)
-    return (others + whole * (sums.sum(axis=0) / sums.sum())[X.indices]) / (1 + whole)
+    collection = (sums.sum(axis=0) / sums.sum())[X.indices]
+
+    def unlikely(log_whole: float) -> float:
+        whole = np.exp(log_whole)
+        return -float((X.data * np.log((others + whole * collection) / (1 + whole))).sum())
+
+    return float(np.exp(minimize_scalar(unlikely, bounds=(-7, 7), method="bounded").x))
 
 
 # The criteria.
@@ -206,21 +193,18 @@ def _profile_without_own(block: Block, labels: Any, k: int, whole: float) -> Any
 def halved(X: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     """Put each distinct word of each document into one of two halves. Those in one half only are left out."""
     first = rng.random(len(X.data)) < 0.5
-    halves = X.copy(), X.copy()
-    for half, hidden in zip(halves, (~first, first), strict=True):
-        half.data[hidden] = 0
+    halves = [csr_array((X.data * own, X.indices.copy(), X.indptr.copy()), shape=X.shape) for own in (first, ~first)]
+    for half in halves:
         half.eliminate_zeros()
-    both = (np.diff(halves[0].indptr) > 0) & (np.diff(halves[1].indptr) > 0)
-    return csr_array(halves[0][both]), csr_array(halves[1][both])
+    one, other = (half[np.all([np.diff(half.indptr) > 0 for half in halves], axis=0)] for half in halves)
+    return one, other
 
 
 def gain(hidden: Any, labels: Any, k: int) -> float:
     """How much better clusters predict distinct words than the collection does, in nats for each word."""
-    n, row = hidden.shape[0], np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr))
-    words = csr_array((np.ones(len(hidden.data)), hidden.indices, hidden.indptr), shape=hidden.shape)
-    members = csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, k))
-    sums = (members.T @ words).toarray()
-    lengths = np.diff(hidden.indptr)
+    n, lengths = hidden.shape[0], np.diff(hidden.indptr)
+    row = np.repeat(np.arange(n), lengths)
+    sums = (members_of(labels, k).T @ (hidden > 0).astype(float)).toarray()
     collection = (sums.sum(axis=0) / sums.sum())[hidden.indices]
     others = (sums[labels[row], hidden.indices] - 1) / np.maximum((sums.sum(axis=1)[labels] - lengths)[row], 1)
     return max(float(((np.log((others / collection + w) / (1 + w))) / lengths[row]).sum() / n) for w in PRIOR)
@@ -229,8 +213,7 @@ def gain(hidden: Any, labels: Any, k: int) -> float:
 def in_common(one: Any, other: Any) -> float:
     """Bits that two clusterings share, corrected for chance."""
     shares = [np.bincount(labels) / len(labels) for labels in (one, other)]
-    bits = np.mean([-xlogy(s, s).sum() / np.log(2) for s in shares])
-    return float(adjusted_mutual_info_score(one, other) * bits)
+    return float(adjusted_mutual_info_score(one, other) * np.mean([-xlogy(s, s).sum() / np.log(2) for s in shares]))
 
 
 def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[Record]:
@@ -241,8 +224,8 @@ def measure(name: str, X: Any, k: int, seed: int, threads: int) -> list[Record]:
     for candidate, (_, step) in CANDIDATES.items():
         labels = [np.asarray(step(each)) for each in ballots]
         gains = [gain(hidden, found, k) for hidden, found in zip(halves[::-1], labels, strict=True)]
-        common = in_common(*labels)
-        cells.append({"set": name, "seed": seed, "step": candidate, "gain": float(np.mean(gains)), "common": common})
+        scores = {"gain": float(np.mean(gains)), "common": in_common(*labels)}
+        cells.append({"set": name, "seed": seed, "step": candidate} | scores)
     return cells
 
 
@@ -254,9 +237,7 @@ def run(sets: tuple[str, ...] = (), seeds: int = 3, threads: int = 2, out: Path 
             known = {record["step"] for record in store.records if store.key(record) == (name, seed)}
             if not known >= set(CANDIDATES):
                 X, y = load(name)
-                records = measure(name, X, len(np.unique(y)), seed, threads)
-                store.add(*records)
-                print(f"{name:10} {seed}  " + "  ".join(f"{record['gain']:.4f}" for record in records), flush=True)
+                store.add(*measure(name, X, len(np.unique(y)), seed, threads))
     publish(out / "steps.md", summary(store.records))
 
 
@@ -269,13 +250,12 @@ def summary(records: list[Record]) -> list[str]:
     best = int(relative.mean(axis=1).argmax())
     behind = relative[best] - relative
     error = behind.std(axis=1, ddof=1) / np.sqrt(len(names)) if len(names) > 1 else np.zeros(len(behind))
-    level = behind.mean(axis=1) <= error
-    chosen = max(np.flatnonzero(level), key=lambda i: common[i].mean())
+    chosen = max(np.flatnonzero(behind.mean(axis=1) <= error), key=lambda i: common[i].mean())
     rows = []
     for i, title in enumerate(grid.titles.values()):
         lag = "" if i == best else f"{100 * behind[i].mean():.1f} ± {100 * error[i]:.1f} %"
-        against = f"{100 * (relative[i].mean() - 1):+.1f} %"
-        rows.append([bold(title, i == chosen), f"{gains[i].mean():.4f}", against, lag, f"{common[i].mean():.3f}"])
+        scores = [f"{gains[i].mean():.4f}", f"{100 * (relative[i].mean() - 1):+.1f} %", lag, f"{common[i].mean():.3f}"]
+        rows.append([bold(title, i == chosen), *scores])
     columns = ["after the votes", "gain from held-out words", "against the votes", "behind the best", "bits in common"]
     return [
         *table(columns, rows),

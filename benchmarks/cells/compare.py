@@ -5,9 +5,11 @@ No contender sees the classes, only their number. The parts: all *sets* on this 
 sets and contenders that are there are kept.
 """
 
+import itertools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array, load_npz, save_npz, vstack
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
 
 from benchmarks.contenders import CELLS, cluster_counts
 from benchmarks.data import MADE, available, load
 from benchmarks.measure import describe_machine, in_child, peak_memory, timed
-from benchmarks.results import Grid, Record, Store, bold, figure, publish, section, table
-from onmf.cells import Cells, cluster
+from benchmarks.results import Grid, Record, Store, bold, figure, name_rows, publish, section, table
 from onmf.cells.embed import map_of_cells
 from onmf.datasets import load_cells
 
@@ -49,11 +51,8 @@ def run(
     sets = (TINY,) if quick else sets
     if "sets" in parts:
         store = Store(results, ("set", "contender"), "sets")
-        for name in sets or available("cells"):
-            for method in methods:
-                records = in_child(measure, name, method, seeds)
-                print(*records, sep="\n", flush=True)
-                store.add(*records)
+        for name, method in itertools.product(sets or available("cells"), methods):
+            store.add(*in_child(measure, name, method, seeds))
         publish(out / "results.md", [*machine, *summary(store.records)])
         draw(store.records, out / "results.png")
     if "reads" in parts:
@@ -84,17 +83,16 @@ def measure(name: str, contender: str, seeds: int) -> list[Record]:
     for seed in range(seeds if own.random else 1):
         search, setting = timed(own.setting, X, k, seed) if own.setting else (0.0, None)
         spent, labels = timed(own.labels, X, k, seed, setting)
-        record = {
-            "set": name,
-            "contender": contender,
-            "seed": seed,
-            "clusters": len(np.unique(labels)),
-            "ari": float(adjusted_rand_score(y, labels)),
-            "nmi": float(normalized_mutual_info_score(y, labels)),
-            "seconds": spent,
-        }
-        measured.append(record if setting is None else record | {"search": search, "resolution": setting})
+        about = {"set": name, "contender": contender, "seed": seed} | agreement(labels, y)
+        scores = {"nmi": float(normalized_mutual_info_score(y, labels)), "seconds": spent}
+        searched = {"search": search, "resolution": setting} if own.setting else {}
+        measured.append(about | scores | searched)
     return [record | {"gigabytes": peak_memory()} for record in measured]
+
+
+def agreement(labels: Any, y: Any) -> Record:
+    """Return the number of clusters, and how far they agree with the classes."""
+    return {"clusters": len(np.unique(labels)), "ari": float(adjusted_rand_score(y, labels))}
 
 
 class Tables(Grid):
@@ -114,27 +112,26 @@ class Tables(Grid):
 
     def averages(self) -> list[str]:
         """Return the table of means."""
-        rows = []
-        for contender, title in self.titles.items():
-            ari, nmi, seconds = (self.over_sets(contender, key) for key in ("ari", "nmi", "seconds"))
-            peak = np.nanmax(self.means(contender, "gigabytes", np.max))
-            rows.append([title, f"{ari:.3f}", f"{nmi:.3f}", f"{seconds:.2f}", f"{peak:.2f}"])
+        forms = {"ari": "{:.3f}", "nmi": "{:.3f}", "seconds": "{:.2f}"}
+        means = {name: [form.format(self.over_sets(name, key)) for key, form in forms.items()] for name in self.titles}
+        peaks = {name: f"{np.nanmax(self.means(name, 'gigabytes', np.max)):.2f}" for name in self.titles}
+        rows = [[title, *means[name], peaks[name]] for name, title in self.titles.items()]
         return table(["", "mean ARI", "mean NMI", "mean seconds", "largest memory, GB"], rows)
 
-    def score(self, name: str, contender: str, key: str) -> str:
+    def score(self, key: str, name: str, contender: str) -> str:
         """Return the score of a contender on a set; the best of the set in bold."""
-        if (name, contender) not in self.cells:
-            return "–"
         own, *all_means = (round(self.typical(name, each, key), 2) for each in (contender, *self.titles))
         text = bold(f"{own:.2f}", own == np.nanmax(all_means))
         return f"{text} ± {self.mean(name, contender, key, np.std):.2f}" if CELLS[contender].random else text
 
     def cost(self, name: str, contender: str) -> str:
         """Return time and memory of a contender on a set."""
-        if (name, contender) not in self.cells:
-            return "–"
-        seconds, peak = self.typical(name, contender, "seconds"), max(self.values(name, contender, "gigabytes"))
-        return f"{seconds:.2f} s, {peak:.2f} GB"
+        peak = self.mean(name, contender, "gigabytes", np.max)
+        return f"{self.typical(name, contender, 'seconds'):.2f} s, {peak:.2f} GB"
+
+    def by_measured_set(self, cell: Callable[[str, str], str]) -> list[str]:
+        """Return a table with a row for each set, and a dash where a contender was not measured."""
+        return self.by_set(lambda *place: cell(*place) if place in self.cells else "–")
 
 
 def summary(records: list[Record]) -> list[str]:
@@ -144,16 +141,17 @@ def summary(records: list[Record]) -> list[str]:
     lines = [f"Means over {seeds} seeds, of times the median. Means over sets leave out {' and '.join(NO_CELLS)}.", ""]
     lines += tables.averages()
     for key, title in (("ari", "Adjusted Rand index"), ("nmi", "NMI")):
-        scores = tables.by_set(lambda name, contender, key=key: tables.score(name, contender, key))
+        scores = tables.by_measured_set(partial(tables.score, key))
         lines += ["", f"**{title}** (± standard deviation over seeds; the best of each set is bold)", "", *scores]
-    lines += section("Seconds from counts to labels, and peak memory of the process", tables.by_set(tables.cost))
-    lines += ["", "Peak memory includes Python and the libraries."]
-    if "leiden" in tables.titles:
-        lines[-1] += (
-            " The time of Leiden is that of one run with a resolution that gives the right number of clusters. With "
-            f"the search for this resolution, by bisection, the mean is {tables.over_sets('leiden', 'search'):.2f} s."
-        )
-    return lines
+    lines += section(
+        "Seconds from counts to labels, and peak memory of the process", tables.by_measured_set(tables.cost)
+    )
+    leiden = (
+        " The time of Leiden is that of one run with a resolution that gives the right number of clusters. With the "
+        f"search for this resolution, by bisection, the mean is {tables.over_sets('leiden', 'search'):.2f} s."
+    )
+    note = "Peak memory includes Python and the libraries."
+    return [*lines, "", note + leiden if "leiden" in tables.titles else note]
 
 
 def draw(records: list[Record], path: Path) -> None:
@@ -163,19 +161,14 @@ def draw(records: list[Record], path: Path) -> None:
     with figure(path, figsize=(8, 0.62 * len(names) + 1.2)) as ax:
         offsets = np.linspace(0.28, -0.28, len(tables.titles)) if len(tables.titles) > 1 else [0.0]
         for (contender, title), offset in zip(tables.titles.items(), offsets, strict=True):
-            colour = COLOURS[contender]
-            for row, name in enumerate(names):
-                own = tables.values(name, contender, "ari")
-                if len(own):
-                    ax.plot([own.min(), own.max()], [row + offset] * 2, color=colour, lw=2.5, alpha=0.6)
-            rows = np.arange(len(names)) + offset
-            ax.plot(tables.means(contender, "ari")[::-1], rows, "o", color=colour, ms=6, label=title)
+            rows, colour = np.arange(len(names)) + offset, COLOURS[contender]
+            least, mean, most = (tables.means(contender, "ari", of)[::-1] for of in (np.min, np.mean, np.max))
+            ax.hlines(rows, least, most, color=colour, lw=2.5, alpha=0.6)
+            ax.plot(mean, rows, "o", color=colour, ms=6, label=title)
         for row in range(1, len(names)):
             ax.axhline(row - 0.5, color="#e5e5e5", lw=0.8)
-        ax.set_yticks(range(len(names)), names)
         ax.set(xlim=(0, 1), ylim=(-0.5, len(names) - 0.5), xlabel="adjusted Rand index; lines: range over seeds")
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
+        name_rows(ax, range(len(names)), names)
         ax.figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
 
 
@@ -209,13 +202,11 @@ def measure_reads(name: str, seeds: int) -> list[Record]:
     X, y = load(name)
     records = []
     for seed in range(seeds):
-        for kind, counts in (("molecules", X), ("reads", amplified(X, seed))):
-            for view in VIEWS:
-                fit = cluster_counts(counts, len(np.unique(y)), seed, view=view)
-                ari = float(adjusted_rand_score(y, fit.labels))
-                about = {"set": name, "kind": kind, "view": view, "seed": seed}
-                records.append(about | {"ari": ari, "chosen": fit.view})
-                print(records[-1], flush=True)
+        kinds = {"molecules": X, "reads": amplified(X, seed)}
+        for kind, view in itertools.product(kinds, VIEWS):
+            fit = cluster_counts(kinds[kind], len(np.unique(y)), seed, view=view)
+            found = {"ari": float(adjusted_rand_score(y, fit.labels)), "chosen": fit.view}
+            records.append({"set": name, "kind": kind, "view": view, "seed": seed} | found)
     return records
 
 
@@ -227,8 +218,8 @@ def summary_of_reads(records: list[Record]) -> list[str]:
         for name in grid.sets:
             picked = list(grid.values(name, "auto", "chosen"))
             names = ", ".join(f"{view} {picked.count(view)} ×" for view in VIEWS if view in picked)
-            counts, logs, auto = (f"{grid.mean(name, view, 'ari'):.2f}" for view in VIEWS)
-            rows.append([f"{name}, {kind}", counts, logs, f"{auto} ({names})"])
+            *fixed, auto = (f"{grid.mean(name, view, 'ari'):.2f}" for view in VIEWS)
+            rows.append([f"{name}, {kind}", *fixed, f"{auto} ({names})"])
         rows.append([f"mean, {kind}", *(f"{grid.means(view, 'ari').mean():.2f}" for view in VIEWS)])
     return table(["set", "counts", "logs", "chosen"], rows)
 
@@ -258,16 +249,14 @@ def generate(n: int, seed: int = 0) -> tuple[csr_array, Any]:
     A tenth of the genes differ between a cluster and the others.
     """
     rng = np.random.default_rng(seed)
-    common = rng.lognormal(0, 1.5, GENES)
-    changes = np.where(rng.random((CLUSTERS, GENES)) < 0.1, rng.lognormal(0, 1.0, (CLUSTERS, GENES)), 1.0)
-    profiles = common * changes
+    profiles = rng.lognormal(0, 1.5, GENES)
+    profiles = profiles * np.where(rng.random((CLUSTERS, GENES)) < 0.1, rng.lognormal(0, 1.0, (CLUSTERS, GENES)), 1.0)
     profiles /= profiles.sum(axis=1, keepdims=True)
     y = rng.integers(CLUSTERS, size=n)
     blocks = []
     for start in range(0, n, BLOCK):
         own = y[start : start + BLOCK]
-        depths = DEPTH * rng.lognormal(0, 0.5, (len(own), 1))
-        means = (depths * profiles[own]).astype(np.float32)
+        means = (DEPTH * rng.lognormal(0, 0.5, (len(own), 1)) * profiles[own]).astype(np.float32)
         means *= rng.standard_gamma(DISPERSION, means.shape, dtype=np.float32) / np.float32(DISPERSION)
         blocks.append(csr_array(rng.poisson(means).astype(np.int32)))
     return csr_array(vstack(blocks, format="csr")), y
@@ -280,8 +269,7 @@ def measure_many(folder: str, contender: str) -> Record:
     labels_of(X[:WARM], CLUSTERS, 0)
     before = peak_memory()
     spent, labels = timed(labels_of, X, CLUSTERS, 0)
-    found = {"clusters": len(np.unique(labels)), "ari": float(adjusted_rand_score(y, labels))}
-    return found | {"seconds": spent, "gigabytes": peak_memory(), "gigabytes before": before}
+    return agreement(labels, y) | {"seconds": spent, "gigabytes": peak_memory(), "gigabytes before": before}
 
 
 def measure_million(n: int, contenders: Sequence[str]) -> Iterator[Record]:
@@ -305,9 +293,8 @@ def summary_of_million(records: list[Record]) -> list[str]:
     rows = []
     for record in records:
         size = f"{record['cells']:,} × {record['genes']:,}, {record['nonzeros'] / 1e6:.0f} M"
-        if "failed" in record:
-            figures = [record["failed"], "", ""]
-        else:
+        figures = [record.get("failed", ""), "", ""]
+        if "failed" not in record:
             other = f" ({record['clusters']} clusters)" if record["clusters"] != CLUSTERS else ""
             figures = [f"{record['seconds']:.0f}", f"{record['gigabytes']:.1f}", f"{record['ari']:.2f}{other}"]
         rows.append([size, CELLS[record["contender"]].title, *figures])
@@ -322,44 +309,35 @@ MATCH = 0.2
 
 def draw_map(name: str, path: Path) -> None:
     """Draw the map of a set, coloured by cluster and by class; matching clusters and classes have one colour."""
+    from matplotlib import colormaps
+
     X, y = load(name)
-    if name == TINY:
-        genes, classes = [f"gene {j}" for j in range(X.shape[1])], [f"class {c}" for c in range(y.max() + 1)]
-    else:
-        known = load_cells(name)
-        genes, classes = [str(gene) for gene in known.genes], [str(c) for c in known.classes]
-    k = len(classes)
-    found = cluster(Cells(X, [str(i) for i in range(X.shape[0])], genes), k)
-    of = colours_of_clusters(found.labels, y, k)
-    positions, _ = map_of_cells(X)
+    k, known = len(np.unique(y)), None if name == TINY else load_cells(name)
+    classes = [f"class {c}" for c in range(k)] if known is None else known.classes
+    found = cluster_counts(X, k, genes=None if known is None else known.genes)
     sides = [
-        ("clusters found by onmf, with their best markers", found.labels, found.names, of),
-        ("how the cells were sorted", y, classes, np.arange(k)),
+        ("clusters found by onmf, with their best markers", found.labels, found.names),
+        ("how the cells were sorted", y, classes),
     ]
+    colours_of = (colours_of_clusters(found.labels, y, k), np.arange(k))
+    colours = [*colormaps["tab10" if k <= 10 else "tab20"].colors[:k], *colormaps["Dark2"].colors]
+    positions, _ = map_of_cells(X)
     order = np.random.default_rng(0).permutation(len(y))  # so that no group covers the others
     with figure(path, 1, 2, figsize=(12, 6)) as axes:
-        import matplotlib
-
-        maps = matplotlib.colormaps
-        colours = [*maps["tab10" if k <= 10 else "tab20"].colors[:k], *maps["Dark2"].colors]
-        for ax, (title, groups, names, colour_of) in zip(axes, sides, strict=True):
-            ax.scatter(*positions[order].T, c=[colours[colour_of[g]] for g in groups[order]], s=4, linewidths=0)
-            for group in np.argsort(colour_of):
-                ax.plot([], [], "o", color=colours[colour_of[group]], label=names[group])
+        for ax, (title, groups, names), of in zip(axes, sides, colours_of, strict=True):
+            ax.scatter(*positions[order].T, c=[colours[of[g]] for g in groups[order]], s=4, linewidths=0)
+            for group in np.argsort(of):
+                ax.plot([], [], "o", color=colours[of[group]], label=names[group])
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.01), "ncols": 3}
             ax.legend(**place, frameon=False, fontsize=8.5, handletextpad=0.1)
             ax.set_title(title, fontsize=11)
-            ax.set_aspect("equal")
-            ax.axis("off")
+            ax.set(aspect="equal", frame_on=False, xticks=[], yticks=[])
 
 
 def colours_of_clusters(labels: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
     """Return the number of the colour of each cluster: that of its class, or one of its own."""
-    table = np.zeros((k, k))
-    np.add.at(table, (y, labels), 1)
-    of_class, of_cluster = linear_sum_assignment(-table)
-    of = np.empty(k, dtype=int)
-    of[of_cluster] = of_class
-    alone = np.flatnonzero(table[of, np.arange(k)] < MATCH * table.sum(axis=0))
+    common = contingency_matrix(labels, y)  # (clusters, classes)
+    of = linear_sum_assignment(-common)[1]
+    alone = np.flatnonzero(common[np.arange(k), of] < MATCH * common.sum(axis=1))
     of[alone] = k + np.arange(len(alone)) % 8
     return of

@@ -25,7 +25,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 
 from onmf.datasets import CellSet, DatasetInfo, DownloadError
 from onmf.datasets.load import CELLS, RemoteFile, by_hand, info_of, obtain, save_counts
-from onmf.datasets.readers import as_counts, opened
+from onmf.datasets.readers import as_counts, opened, refuse_if
 
 SOURCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("sources.json").read_text("utf-8"))
 """The public files of each set, how to read them by hand, and the numbers that they must give."""
@@ -61,8 +61,7 @@ def main(names: Sequence[str]) -> int:
 def fetch_cells(name: str) -> Path:
     """Download and convert a set, if it is not on this machine yet. → its path"""
     info = info_of(name)
-    if info.kind != "cells":
-        raise ValueError(f"{info.name} is a {info.kind} data set: {info.remedy}.")
+    refuse_if(info.kind != "cells", f"{info.name} is a {info.kind} data set: {info.remedy}.")
     if not info.available:
         package = READERS[info.name][1]
         if package is not None and find_spec(package) is None:
@@ -99,19 +98,18 @@ def convert_cells(name: str, paths: list[Path], facts: dict[str, Any]) -> CellSe
     except Exception as error:  # the libraries raise many kinds of errors for files that they do not know
         files = " and ".join(path.name for path in paths)
         raise ValueError(f"{files} cannot be read: {str(error) or type(error).__name__}") from error
-    if X.shape != (len(labels), X.shape[1] if genes is None else len(genes)):
-        raise ValueError(f"there are {X.shape[0]} × {X.shape[1]} counts, but {len(labels)} labels, or other genes.")
+    n, p = X.shape
+    wrong = n != len(labels) or p != len(range(p) if genes is None else genes)
+    refuse_if(wrong, f"there are {n} × {p} counts, but {len(labels)} labels, or other genes.")
     classes = {label: i for i, label in enumerate(facts["classes"])}
     kept = [i for i, label in enumerate(labels) if label in classes]
     y = np.array([classes[labels[i]] for i in kept], dtype=np.int64)
     X = as_counts(X)[kept]
-    if X.data.dtype.kind != "u":
-        raise ValueError("the counts are not whole numbers.")
+    refuse_if(X.data.dtype.kind != "u", "the counts are not whole numbers.")
     used = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]) + keeps_empty)
     X = X[:, used]
-    sizes = np.bincount(y, minlength=len(classes)).tolist()
     found = {"rows": X.shape[0], "columns": X.shape[1], "entries": X.nnz, "total": int(X.data.sum(dtype=np.int64))}
-    found["classes"] = dict(zip(classes, sizes, strict=True))
+    found["classes"] = dict(zip(classes, np.bincount(y, minlength=len(classes)).tolist(), strict=True))
     if wrong := [f"{key} {value} instead of {facts[key]}" for key, value in found.items() if value != facts[key]]:
         raise ValueError(f"the counts are not the recorded ones: {', '.join(wrong)}.")
     names = None if genes is None else np.array([str(genes[j]) for j in used])
@@ -216,13 +214,10 @@ def _body_sites(table: Path, sites: Path) -> Original:
 def _table(rows: Any) -> tuple[list[str], list[str], csr_array]:
     """Read a table of counts: comments, a header, and rows of a name and numbers. The header may lack a corner."""
     header = next(row for row in rows if len(row) > 1)
-    taxonomy = header[-1].lower() in ("taxonomy", "consensus lineage")
-    names, counts = [], []
-    for name, *cells in rows:
-        names.append(name)
-        counts.append(csr_array([np.array(cells[:-1] if taxonomy else cells, dtype=np.float64)]))
-    X = vstack(counts, format="csr")
-    return header[: -1 if taxonomy else None][-X.shape[1] :], names, X
+    end = -1 if header[-1].lower() in ("taxonomy", "consensus lineage") else None
+    named = [(name, csr_array([np.array(cells[:end], dtype=np.float64)])) for name, *cells in rows]
+    X = vstack([counts for _, counts in named], format="csr")
+    return header[:end][-X.shape[1] :], [name for name, _ in named], X
 
 
 def _arrays(path: Path) -> Original:

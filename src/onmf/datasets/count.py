@@ -17,7 +17,8 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer,
 
 from onmf.divergence import Array
 
-from .pieces import ROWS, Shards, fill, new_folder, open_shards, read_shard, write_shard
+from .pieces import ROWS, Shards, check_size, fill, new_folder, open_shards, read_shard, write_shard
+from .readers import refuse_if
 
 CHARACTERS = 1 << 25  # approximate length of the texts of a shard; counting them takes about 300 MB
 
@@ -70,11 +71,8 @@ def stop_words(language: str | None) -> list[str]:
             raise ImportError(
                 f"Stop words for {language!r} need stopwordsiso: pip install 'onmf[text]'. English ones are built in."
             ) from error
-        if not has_lang(code):
-            raise ValueError(
-                f"No stop words are known for the language {language!r}: use 'none', or the name or code of one of "
-                f"{', '.join(LANGUAGES)}."
-            )
+        about = f"No stop words are known for the language {language!r}: use 'none', or the name or code of one of "
+        refuse_if(not has_lang(code), f"{about}{', '.join(LANGUAGES)}.")
         words = stopwords(code)
     return sorted({part for word in words for part in re.findall(LETTERS, word.lower())})
 
@@ -138,13 +136,12 @@ def count_shards(
     >>> shards.shape, shards.names.tolist()
     ((3, 5), ['green', 'red', 'tea', 'white', 'wine'])
     """
-    if not isinstance(documents, Integral) or documents < 1:
-        raise ValueError(f"documents={documents} is not allowed: a shard needs at least 1 document.")
+    check_size("documents", documents, "a shard needs at least 1 document")
     if isinstance(texts, str):
         raise TypeError("texts is one string: give a list of strings, or another iterable, with one for each document.")
     with new_folder(folder) as new:
-        rare = vectorizer is None
-        count_words(texts, vectorizer or make_vectorizer(), new, documents=documents, drop_rare=rare)
+        options: dict[str, Any] = {"documents": documents, "drop_rare": vectorizer is None}
+        count_words(texts, vectorizer or make_vectorizer(), new, **options)
     return open_shards(folder)
 
 
@@ -160,25 +157,19 @@ def count_words(
 ) -> tuple[csr_array | None, list[str], Array]:
     """Count all words of texts; then, once their frequencies are known, keep those that are to be used.
 
-    With ``drop_rare``, words of few documents go, unless no word would be left. Without ``keep_empty``, only documents
-    with words get a row. Returns the counts (None if they are written to the folder), the words, and the number of
-    words of each document, including empty ones.
+    With ``drop_rare``, words of few documents go, unless none would be left; without ``keep_empty``, documents without
+    words. Returns the counts (None if they are in the folder), the words, and the number of words of every document.
     """
     if not isinstance(vectorizer, CountVectorizer) or isinstance(vectorizer, TfidfVectorizer):
         raise TypeError(f"vectorizer is a {type(vectorizer).__name__}, which does not count: use a CountVectorizer.")
     counter, lengths, pieces = _Counter(vectorizer), list[Array](), list[Any]()
-    scratch = nullcontext() if folder is None else TemporaryDirectory(dir=folder, prefix=".counting.onmf-")
-    with scratch as place:
+    with nullcontext() if folder is None else TemporaryDirectory(dir=folder, prefix=".counting.onmf-") as place:
         for X in counter.count(texts, documents):
             pieces.append(X if place is None else write_shard(Path(place, f"{len(pieces):06d}.npz"), X))
         words, columns = counter.select(drop_rare)
-        if not counter.n and (folder is not None or not counter.fixed):
-            raise ValueError("There are no texts to count words in.")
-        if not keep_empty and not counter.totals.any():
-            raise ValueError(
-                f"None of the {counter.n} documents has a word of the vocabulary: give the vectorizer another one, or "
-                "none."
-            )
+        refuse_if(not counter.n and (folder is not None or not counter.fixed), "There are no texts to count words in.")
+        about = f"None of the {counter.n} documents has a word of the vocabulary"
+        refuse_if(not keep_empty and not counter.totals.any(), f"{about}: give the vectorizer another one, or none.")
 
         def selected() -> Iterator[csr_array]:
             for number, piece in enumerate(pieces):
@@ -243,10 +234,7 @@ class _Counter:
         return csr_array((counts.astype(self.vectorizer.dtype), columns, ends), shape=(n, p))
 
     def select(self, drop_rare: bool) -> tuple[list[str], Array]:
-        """Select the words that the vectorizer would select from all texts at once, in sorted order.
-
-        Returns these words, and for each word seen its column among them, −1 if it is not selected.
-        """
+        """Select the words that the vectorizer would. → these, sorted, and the column of each word seen, or −1"""
         if self.fixed:
             return [str(word) for word in self.index], np.arange(len(self.index), dtype=np.int32)
         names = sorted(self.index)
@@ -256,11 +244,11 @@ class _Counter:
         keep = np.flatnonzero((frequencies >= low) & (frequencies <= high))
         if options.max_features is not None:
             keep = np.sort(keep[(-totals[keep]).argsort()[: options.max_features]])  # breaks ties as scikit-learn does
-        if self.n and not len(keep):
-            raise ValueError(
-                f"None of the {self.n} documents has a usable word: lower min_df, raise max_df, choose another "
-                "language of the stop words, or change token_pattern. In a table, check that the column holds the text."
-            )
+        refuse_if(
+            self.n and not len(keep),
+            f"None of the {self.n} documents has a usable word: lower min_df, raise max_df, choose another language of "
+            "the stop words, or change token_pattern. In a table, check that the column holds the text.",
+        )
         rare = next(words for documents, words in RARE.items() if self.n < documents)
         if drop_rare and (frequent := frequencies[keep] > rare).any():
             keep = keep[frequent]

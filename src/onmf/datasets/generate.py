@@ -7,7 +7,9 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse import csr_array
 from sklearn.utils import check_random_state
 
-from .readers import Documents, Scene
+from .readers import Documents, Scene, refuse_if
+
+SPREAD = 0.8  # of the logarithm of the length of a document
 
 
 def make_counts(
@@ -54,17 +56,15 @@ def make_counts(
     >>> documents.X.shape, documents.profiles.shape
     ((100, 50), (3, 50))
     """
-    if not 0 <= overlap <= 1:
-        raise ValueError(f"overlap={overlap} is not allowed: it must be between 0 and 1.")
-    if min(n_samples, n_features, n_clusters, length) < 1:
-        raise ValueError("n_samples, n_features, n_clusters and length must be at least 1.")
+    refuse_if(not 0 <= overlap <= 1, f"overlap={overlap} is not allowed: it must be between 0 and 1.")
+    sizes = (n_samples, n_features, n_clusters, length)
+    refuse_if(min(sizes) < 1, "n_samples, n_features, n_clusters and length must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     common = 1 / np.arange(1, n_features + 1) ** zipf
     common /= common.sum()
     profiles = np.stack([overlap * common + (1 - overlap) * rng.permutation(common) for _ in range(n_clusters)])
     y = rng.integers(n_clusters, size=n_samples)
-    spread = 0.8
-    lengths = np.maximum(rng.lognormal(np.log(length) - spread**2 / 2, spread, n_samples).astype(np.int64), 1)
+    lengths = np.maximum(rng.lognormal(np.log(length) - SPREAD**2 / 2, SPREAD, n_samples).astype(np.int64), 1)
     documents = np.repeat(np.arange(n_samples, dtype=np.int32), lengths)
     words = np.empty(len(documents), dtype=np.int32)
     for k in range(n_clusters):
@@ -115,15 +115,13 @@ def make_scene(
     >>> make_scene(20, 30, 50, 3, random_state=0).X.shape
     (600, 50)
     """
-    if min(height, width, bands, n_materials) < 1:
-        raise ValueError("height, width, bands and n_materials must be at least 1.")
+    refuse_if(min((height, width, bands, n_materials)) < 1, "height, width, bands and n_materials must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     # Spectra: a few broad bumps on a constant, with mean 1; the mean of the dark material is ``darkness``.
-    positions = np.linspace(0, 1, bands)
     centres, widths, heights = (
         rng.uniform(low, high, (n_materials, 4, 1)) for low, high in ((0, 1), (0.05, 0.25), (0, 1))
     )
-    spectra = 0.1 + (heights * np.exp(-0.5 * ((positions - centres) / widths) ** 2)).sum(axis=1)
+    spectra = 0.1 + (heights * np.exp(-0.5 * ((np.linspace(0, 1, bands) - centres) / widths) ** 2)).sum(axis=1)
     spectra /= spectra.mean(axis=1, keepdims=True)
     if n_materials > 1:
         spectra[-1] *= darkness
@@ -133,12 +131,9 @@ def make_scene(
     labels = fields.argmax(axis=0).ravel()
     light = gaussian_filter(rng.standard_normal((height, width)), smooth)
     light = np.exp(0.3 * light / max(light.std(), 1e-12)).ravel()
-    X = rng.poisson(photons * light[:, None] * spectra[labels]).astype(np.float64)
-    names = np.array([f"material {k + 1}" for k in range(n_materials)])
-    if n_materials > 1:
-        names[-1] = "dark"
+    names = [f"material {k + 1}" for k in range(max(n_materials - 1, 1))]
     return Scene(
-        X=X,
+        X=rng.poisson(photons * light[:, None] * spectra[labels]).astype(np.float64),
         height=height,
         width=width,
         order="C",
@@ -146,6 +141,6 @@ def make_scene(
         source="onmf.datasets.make_scene",
         endmembers=photons * spectra,
         abundances=(labels == np.arange(n_materials)[:, None]).astype(np.float64),
-        names=names,
+        names=np.array([*names, "dark"][:n_materials]),
         wavelengths=np.linspace(400, 2500, bands),
     )

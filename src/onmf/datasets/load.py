@@ -28,7 +28,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from onmf.divergence import Array, FloatArray
 from onmf.io.files import scratch_folder, write_whole
 
-from .readers import CellSet, Documents, Scene, open_npz, read_documents, read_scene, stored_csr
+from .readers import CellSet, Documents, Scene, naming, open_npz, read_documents, read_scene, refuse_if, stored_csr
 
 SOURCES = json.loads(files("onmf.datasets").joinpath("sources.json").read_text(encoding="utf-8"))
 """The public files of each data set, by kind; in the order of the paper's tables."""
@@ -47,8 +47,6 @@ NG3SIM = (16, 17, 18)
 
 SAMSON_NANOMETRES = (400.938721, 899.074585)
 """First and last of Samson's 156 equally spaced bands, from the header of its ENVI file."""
-
-DAMAGED = "Delete the file if it is damaged, and download it again."
 
 
 class DownloadError(OSError):
@@ -118,8 +116,7 @@ def data_home() -> Path:
     """Return the folder of the data sets: ``$ONMF_DATA`` if set, else a folder in the user's cache."""
     if home := os.environ.get("ONMF_DATA"):
         return Path(home).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "onmf"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onmf"
 
 
 def list_datasets() -> list[DatasetInfo]:
@@ -146,14 +143,14 @@ def members(name: str) -> tuple[str, ...]:
 
 def info_of(name: str) -> DatasetInfo:
     """Return the data set of this name; upper and lower case are the same."""
-    for kind in ("documents", "hyperspectral", "cells"):
-        for known in members(kind):
-            if known.lower() == str(name).lower():
-                return DatasetInfo(known, kind, data_home() / kind / f"{known}.npz")
-    raise ValueError(
+    known = {own.lower(): (own, kind) for kind in SOURCES for own in SOURCES[kind]}
+    refuse_if(
+        str(name).lower() not in known,
         f"{name!r} is not a data set: choose one of {', '.join((*DOCUMENTS, *IMAGES, *CELLS))}; or fetch 'documents', "
-        "'hyperspectral' or 'paper'."
+        "'hyperspectral' or 'paper'.",
     )
+    own, kind = known[str(name).lower()]
+    return DatasetInfo(own, kind, data_home() / kind / f"{own}.npz")
 
 
 def remote_files(info: DatasetInfo) -> list[RemoteFile]:
@@ -185,12 +182,10 @@ def fetch(name: str = "paper", *, progress: bool | None = None) -> list[Path]:
     infos = [info_of(member) for member in members(str(name))]
     failed = []
     for info in infos:
-        if not info.in_paper:
-            raise ValueError(f"{info.name} is not a set of the paper: {info.remedy}.")
+        refuse_if(not info.in_paper, f"{info.name} is not a set of the paper: {info.remedy}.")
         try:
             if info.name == "ng3sim" and not info.available:
-                [ng20] = fetch("NG20", progress=progress)
-                cut = cut_ng3sim(read_documents(ng20))
+                cut = cut_ng3sim(read_documents(fetch("NG20", progress=progress)[0]))
                 save_counts(info.path, cut.X, y=cut.y)
             elif not info.available:
                 obtain(info, remote_files(info), _convert, progress)
@@ -225,11 +220,9 @@ def _convert(info: DatasetInfo, originals: list[Path]) -> None:
     """Store the downloaded files of a set of the paper as npz."""
     if info.kind == "documents":
         documents = read_documents(originals[0])
-        save_counts(info.path, documents.X, y=documents.y)
-        return
-    scene = read_scene(*originals, name=info.name)
-    keys = ("X", "height", "width", "order", "source", "endmembers", "abundances", "names")
-    arrays: dict[str, Any] = {key: getattr(scene, key) for key in keys if getattr(scene, key) is not None}
+        return save_counts(info.path, documents.X, y=documents.y)
+    scene = vars(read_scene(*originals, name=info.name))
+    arrays = {key: value for key, value in scene.items() if key != "name" and value is not None}
     write_whole(info.path, lambda file: np.savez_compressed(file, scale_num=1.0, scale_den=1.0, **arrays))
 
 
@@ -249,34 +242,29 @@ def _download(file: RemoteFile, folder: Path, info: DatasetInfo, show: bool) -> 
             "data set."
         ) from error
     pooch.get_logger().setLevel(logging.WARNING)
-    source = pooch.create(
-        path=folder,
-        base_url="",
-        registry={file.name: file.sha256 and f"sha256:{file.sha256}"},
-        urls={file.name: file.url},
-        retry_if_failed=RETRIES,
-    )
+    known = {"registry": {file.name: file.sha256 and f"sha256:{file.sha256}"}, "urls": {file.name: file.url}}
+    source = pooch.create(path=folder, base_url="", retry_if_failed=RETRIES, **known)
     try:
         return Path(source.fetch(file.name, downloader=lambda url, target, _: _receive_in_time(file, target, show)))
     except (DownloadError, requests.RequestException, ValueError) as error:
-        if isinstance(error, DownloadError):
-            reason = str(error)
-        elif isinstance(error, requests.exceptions.InvalidSchema | requests.TooManyRedirects):
-            reason = f"{file.url} redirects to an address that is not followed, {str(error)[:200]!r}."
-        elif isinstance(error, requests.HTTPError) and error.response is not None:
-            reason = f"the server answered {error.response.status_code} for {file.url}."
-        elif isinstance(error, requests.RequestException):
-            reason = f"{file.url} could not be reached ({type(error).__name__}). Is this machine online?"
-        else:
-            reason = f"the file from {file.url} is not the expected one (its hash differs), and was deleted."
+        status = getattr(getattr(error, "response", None), "status_code", "with an error")
+        reasons: dict[Any, str] = {
+            DownloadError: str(error),
+            (requests.exceptions.InvalidSchema, requests.TooManyRedirects): (
+                f"{file.url} redirects to an address that is not followed, {str(error)[:200]!r}."
+            ),
+            requests.HTTPError: f"the server answered {status} for {file.url}.",
+            requests.RequestException: (
+                f"{file.url} could not be reached ({type(error).__name__}). Is this machine online?"
+            ),
+            ValueError: f"the file from {file.url} is not the expected one (its hash differs), and was deleted.",
+        }
+        reason = next(reason for kinds, reason in reasons.items() if isinstance(error, kinds))
         raise DownloadError(f"{info.name}: {reason} Try again later, or {by_hand(info)}") from error
 
 
 def _receive_in_time(file: RemoteFile, target: str, show: bool) -> None:
-    """Receive a file in a thread of its own, and abandon that if it is late.
-
-    A socket's timeout applies to each read, so a server that sends a byte now and then never exceeds it.
-    """
+    """Receive a file in a thread of its own, and abandon that if it is late: sockets have no limit for all reads."""
     seconds = SECONDS + (file.bytes or LARGEST) / SLOWEST
     stop, raised = Event(), list[BaseException]()
 
@@ -344,10 +332,7 @@ def cut_ng3sim(ng20: Documents) -> Documents:
 
 
 def save_counts(path: Path, X: csr_array, **others: Array | None) -> None:
-    """Write counts and other arrays as npz, completely or not at all; ``y`` are classes.
-
-    Indices get the smallest unsigned integer types that can hold them.
-    """
+    """Write counts, with indices in the smallest types that hold them, and other arrays as npz; ``y`` are classes."""
     arrays = {"data": X.data, "indices": X.indices.astype(np.min_scalar_type(max(X.shape[1] - 1, 0)))}
     arrays |= {"indptr": X.indptr.astype(np.min_scalar_type(X.nnz)), "shape": np.array(X.shape)}
     arrays |= {key: value for key, value in others.items() if value is not None}
@@ -381,14 +366,11 @@ def load_documents(
     Documents, or tuple (X, y)
     """
     info = _find(name, "documents", download_if_missing)
-    try:
+    with _intact():
         documents = read_documents(info.path)
-    except ValueError as error:
-        raise ValueError(f"{error} {DAMAGED}") from error
-    if documents.y is None:
-        raise ValueError(f"{info.path} has no classes. {DAMAGED}")
+        refuse_if(documents.y is None, f"{info.path} has no classes.")
     if return_X_y:
-        return documents.X, documents.y
+        return documents.X, documents.y  # type: ignore[return-value]
     return Documents(X=documents.X, y=documents.y, name=info.name, source=documents.source)
 
 
@@ -410,7 +392,7 @@ def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
     Scene
     """
     info = _find(name, "hyperspectral", download_if_missing)
-    with _opened(info) as file:
+    with _intact(), naming(info.path, "npz"), open_npz(info.path) as file:
         X: FloatArray = np.asarray(file["X"] * file["scale_num"] / file["scale_den"], dtype=np.float64)
         truth: dict[str, Any] = {key: file[key] for key in ("endmembers", "abundances", "names") if key in file}
         if "abundances_partial" in file:
@@ -418,8 +400,8 @@ def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
         if info.name == "samson":
             truth["wavelengths"] = np.linspace(*SAMSON_NANOMETRES, X.shape[1])
         height, width, order = int(file["height"]), int(file["width"]), str(file["order"])
-        if X.ndim != 2 or min(height, width) < 1 or height * width != len(X) or order not in ("C", "F"):
-            raise ValueError(f"it is not an image of {height} × {width} pixels in order C or F")
+        wrong = X.ndim != 2 or min(height, width) < 1 or height * width != len(X) or order not in ("C", "F")
+        refuse_if(wrong, f"it is not an image of {height} × {width} pixels in order C or F.")
         return Scene(X, height, width, order, info.name, str(file["source"]), **truth)  # type: ignore[arg-type]
 
 
@@ -459,65 +441,51 @@ def load_cells(name: str, *, return_X_y: bool = False) -> CellSet | tuple[csr_ar
     <CellSet sc_dropseq: 225 × 15127 counts, 1290921 nonzeros, 3 classes>
     """
     info = _find(name, "cells", False)
-    with _opened(info) as file:
-        if missing := {"data", "indices", "indptr", "shape", "y", "classes"} - set(file):
-            raise ValueError(f"it has no {' and no '.join(sorted(missing))}")
+    with _intact(), naming(info.path, "npz"), open_npz(info.path) as file:
+        missing = {"data", "indices", "indptr", "shape", "y", "classes"} - set(file)
+        refuse_if(missing, f"it has no {' and no '.join(sorted(missing))}.")
         X = stored_csr(file, info.path.stat().st_size)
         n, p = X.shape
         y, classes, genes = file["y"], file["classes"], file.get("genes")
-        if X.data.dtype.kind not in "iu" or X.data.min(initial=0) < 0:
-            raise ValueError("its data are not counts: expected whole numbers that are not negative")
+        no_counts = X.data.dtype.kind not in "iu" or X.data.min(initial=0) < 0
+        refuse_if(no_counts, "its data are not counts: expected whole numbers that are not negative.")
         for what, texts, shape in (("classes", classes, classes.shape[:1]), ("genes", genes, (p,))):
             if texts is not None and (texts.shape != shape or texts.dtype.kind != "U"):
-                raise ValueError(
-                    f"its {what} have shape {texts.shape} and type {texts.dtype}: expected a list of texts"
-                )
-        if y.shape != (n,) or y.dtype.kind not in "iu" or not np.isin(y, np.arange(len(classes))).all():
-            raise ValueError(f"its y is not a list of {n} numbers of the {len(classes)} classes")
+                about = f"shape {texts.shape} and type {texts.dtype}"
+                raise ValueError(f"its {what} have {about}: expected a list of texts.")
+        wrong = y.shape != (n,) or y.dtype.kind not in "iu" or not np.isin(y, np.arange(len(classes))).all()
+        refuse_if(wrong, f"its y is not a list of {n} numbers of the {len(classes)} classes.")
     y = y.astype(np.int64)
     return (X, y) if return_X_y else CellSet(X, y, classes, info.name, str(info.path), genes)
 
 
 @contextmanager
-def _opened(info: DatasetInfo) -> Iterator[Any]:
-    """Open the file of a data set. Errors name it."""
+def _intact() -> Iterator[None]:
+    """Say in errors of reading what to do about a damaged file."""
     try:
-        with open_npz(info.path) as file:
-            yield file
-    except Exception as error:  # NumPy raises many kinds of errors for damaged files
-        raise ValueError(f"{info.path} cannot be read as npz: {error}. {DAMAGED}") from error
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} Delete the file if it is damaged, and download it again.") from error
 
 
 def _find(name: str, kind: str, download: bool) -> DatasetInfo:
     """Return the data set, and download it if necessary."""
     info = info_of(name)
-    if info.kind != kind:
-        raise ValueError(f"{info.name} is a {info.kind} data set: load it with load_{info.kind}.")
+    refuse_if(info.kind != kind, f"{info.name} is a {info.kind} data set: load it with load_{info.kind}.")
+    if not download and not info.available:
+        raise FileNotFoundError(
+            f"{info.path} does not exist: {info.remedy}, or set ONMF_DATA to the folder that has it."
+        )
     if not info.available:
-        if not download:
-            raise FileNotFoundError(
-                f"{info.path} does not exist: {info.remedy}, or set ONMF_DATA to the folder that has it."
-            )
         fetch(info.name)
     return info
 
 
-MODULES = {
-    "cluster": ("scipy.cluster.vq", "scipy.cluster.hierarchy"),
-    "fft": ("scipy.fft",),
-    "integrate": ("scipy.integrate",),
-    "interpolate": ("scipy.interpolate",),
-    "io": ("scipy.io",),
-    "linalg": ("scipy.linalg",),
-    "ndimage": ("scipy.ndimage",),
-    "optimize": ("scipy.optimize",),
-    "signal": ("scipy.signal",),
-    "sparse": ("scipy.sparse",),
-    "spatial": ("scipy.spatial",),
-    "special": ("scipy.special",),
-    "stats": ("scipy.stats",),
-}
-"""Modules with the public functions of each subpackage."""
+MODULES = (
+    "cluster.vq", "cluster.hierarchy", "fft", "integrate", "interpolate", "io", "linalg", "ndimage", "optimize",
+    "signal", "sparse", "spatial", "special", "stats",
+)  # fmt: skip
+"""Modules of SciPy with the public functions of each subpackage."""
 
 
 def docstring_texts() -> list[tuple[str, str, str]]:
@@ -535,12 +503,12 @@ def docstring_texts() -> list[tuple[str, str, str]]:
     'cluster'
     """
     texts: dict[tuple[str, str], str] = {}  # a function in two modules is one document
-    for subpackage, modules in MODULES.items():
-        for module in map(import_module, modules):
-            for name in module.__all__:
-                member = getattr(module, name, None)
-                if callable(member) and (text := inspect.getdoc(member)):
-                    texts.setdefault((subpackage, text), f"{module.__name__}.{name}")
+    for place in MODULES:
+        module = import_module(f"scipy.{place}")
+        for name in module.__all__:
+            member = getattr(module, name, None)
+            if callable(member) and (text := inspect.getdoc(member)):
+                texts.setdefault((place.split(".")[0], text), f"{module.__name__}.{name}")
     if not texts:
         raise RuntimeError("SciPy's docstrings are missing: run Python without -OO.")
     return [(name, text, subpackage) for (subpackage, text), name in texts.items()]
@@ -565,10 +533,9 @@ def load_docstrings() -> Documents:
     """
     ids, texts, subpackages = zip(*docstring_texts(), strict=True)
     vectorizer = CountVectorizer(stop_words="english", token_pattern=r"[a-z]{3,}", min_df=3)
-    X = vectorizer.fit_transform(texts)
     classes, y = np.unique(subpackages, return_inverse=True)
     return Documents(
-        X=csr_array(X),
+        X=csr_array(vectorizer.fit_transform(texts)),
         y=y,
         name="docstrings",
         source=f"SciPy {scipy.__version__}, as installed",

@@ -22,7 +22,7 @@ from onmf.io.files import whole_folder, write_whole
 from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import MOST_GROWTH, check_shape, most
 
-from .readers import as_csr, check_indices, check_values, open_npz, shape_of, stored_csr
+from .readers import as_csr, check_array, naming, open_npz, refuse_if, shape_of, stored_csr
 
 NAMES = "names.json"  # the names of the features, beside the shards
 SHARDS = "shard-*.npz"  # the files with the rows
@@ -34,8 +34,7 @@ NUMBERS = (isolated_readers.describe, isolated_readers.read)
 """Readers of numbers: of Zarr stores, they read in this process."""
 
 NAMES_SECONDS = 30.0
-"""Time limit for reading names and descriptions, besides the time that the size of the file allows. HDF5 follows
-damaged texts in circles."""
+"""Limit for reading names, besides the time that the file's size allows: HDF5 follows damaged texts in circles."""
 
 
 @dataclass(frozen=True)
@@ -121,40 +120,32 @@ def open_shards(folder: str | Path) -> Shards:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: give the folder that holds the shards.")
     found = [sorted(f for f in folder.glob(f"*{end}") if not f.name.startswith(".")) for end in (".npz", ".parquet")]
-    if bool(found[0]) == bool(found[1]):
-        which = "both .npz and .parquet files" if found[0] else "neither .npz nor .parquet files"
-        raise ValueError(f"{folder} has {which}: it must have shards of one kind.")
+    which = "both .npz and .parquet files" if found[0] else "neither .npz nor .parquet files"
+    refuse_if(bool(found[0]) == bool(found[1]), f"{folder} has {which}: it must have shards of one kind.")
     files = tuple(found[0] or found[1])
     _check_series(files)
-    sizes, counts, names = zip(*map(_size, files), strict=True)
-    for file, p, columns in zip(files, counts, names, strict=True):
-        if p != counts[0]:
-            raise ValueError(
-                f"{file} has {p} features, but {files[0]} has {counts[0]}: all shards need the same number."
-            )
-        if columns != names[0]:
-            raise ValueError(
-                f"{file} has other columns than {files[0]}: all shards need the same columns, in the same order."
-            )
-    labels = names[0]
+    sizes, (features, *counts), (labels, *names) = zip(*map(_size, files), strict=True)
+    for file, p, columns in zip(files[1:], counts, names, strict=True):
+        first = f"but {files[0]} has {features}: all shards need the same number."
+        refuse_if(p != features, f"{file} has {p} features, {first}")
+        same = "all shards need the same columns, in the same order."
+        refuse_if(columns != labels, f"{file} has other columns than {files[0]}: {same}")
     if labels is None and (folder / NAMES).exists():
-        labels = _read_names(folder / NAMES, counts[0])
-    return Shards(files, sizes, counts[0], None if labels is None else np.array(labels, dtype=object))
+        labels = _read_names(folder / NAMES, features)
+    return Shards(files, sizes, features, None if labels is None else np.array(labels, dtype=object))
 
 
 def _check_series(files: tuple[Path, ...]) -> None:
     """Refuse entries that are not files, and gaps in the numbers that :func:`write_shards` assigns."""
     for file in files:
-        if not file.is_file():
-            raise ValueError(f"{file} is not a file: in a folder of shards, such names must belong to files.")
+        refuse_if(not file.is_file(), f"{file} is not a file: in a folder of shards, such names must belong to files.")
     numbered = {int(match[1]): file for file in files if (match := re.fullmatch(r"shard-(\d{6,})\.\w+", file.name))}
-    for number in range(len(numbered)):
-        if number not in numbered:
-            raise ValueError(
-                f"{files[0].with_name(f'shard-{number:06d}{files[0].suffix}')} is missing: there are {len(numbered)} "
-                f"shards, up to {numbered[max(numbered)].name}. Restore it, or renumber the others without a gap to "
-                "leave out its rows."
-            )
+    if missing := sorted(set(range(len(numbered))) - set(numbered)):
+        raise ValueError(
+            f"{files[0].with_name(f'shard-{missing[0]:06d}{files[0].suffix}')} is missing: there are {len(numbered)} "
+            f"shards, up to {numbered[max(numbered)].name}. Restore it, or renumber the others without a gap to leave "
+            "out its rows."
+        )
 
 
 def _read_names(file: Path, features: int) -> list[str]:
@@ -163,8 +154,8 @@ def _read_names(file: Path, features: int) -> list[str]:
         names = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{file} is not a list of names: {error}.") from error
-    if not isinstance(names, list) or len(names) != features:
-        raise ValueError(f"{file} is not a list of {features} names, one for each feature.")
+    about = f"{file} is not a list of {features} names, one for each feature."
+    refuse_if(not isinstance(names, list) or len(names) != features, about)
     for number, name in enumerate(names):
         # JSON can hold a lone surrogate, which can be neither printed nor saved.
         if not isinstance(name, str) or re.search(r"[\ud800-\udfff]", name):
@@ -209,23 +200,22 @@ def fill(folder: Path, batches: Iterable[Any], names: Iterable[str] | None) -> N
     if getattr(batches, "ndim", 0) == 2:
         raise TypeError("batches is one matrix: pass a list of batches, [X], or an iterator over them.")
     labels = None if names is None else [str(name) for name in names]
-    p = None
+    p = -1
     for number, batch in enumerate(batches):
-        if np.ndim(batch) != 2:  # before SciPy 1.13, csr_array would make one row of it
-            raise ValueError(f"Batch {number} has {np.ndim(batch)} dimensions: it needs two, rows and features.")
+        # Before SciPy 1.13, csr_array would make one row of other batches.
+        about = f"Batch {number} has {np.ndim(batch)} dimensions: it needs two, rows and features."
+        refuse_if(np.ndim(batch) != 2, about)
         X = csr_array(batch)
-        if p is None:
-            p = X.shape[1]
-            if labels is not None and len(labels) != p:
-                raise ValueError(f"names has {len(labels)} names, but batch 0 has {p} features: give one for each.")
-        if X.shape[1] != p:
-            raise ValueError(f"Batch {number} has {X.shape[1]} features, but batch 0 has {p}: they must be equal.")
+        p = X.shape[1] if number == 0 else p
+        if labels is not None and len(labels) != p:
+            raise ValueError(f"names has {len(labels)} names, but batch 0 has {p} features: give one for each.")
+        about = f"Batch {number} has {X.shape[1]} features, but batch 0 has {p}: they must be equal."
+        refuse_if(X.shape[1] != p, about)
         write_shard(folder / f"shard-{number:06d}.npz", X)
-    if p is None:
-        raise ValueError("batches is empty: there is nothing to write.")
+    refuse_if(p < 0, "batches is empty: there is nothing to write.")
     if labels is not None:
-        text = json.dumps(labels, ensure_ascii=False)
-        write_whole(folder / NAMES, lambda file: file.write(text.encode()))
+        text = json.dumps(labels, ensure_ascii=False).encode()
+        write_whole(folder / NAMES, lambda file: file.write(text))
 
 
 def write_shard(path: Path, X: csr_array) -> Path:
@@ -238,7 +228,7 @@ def write_shard(path: Path, X: csr_array) -> Path:
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[Any, list[str] | None]]:
     """Open a shard without reading its rows: the file and, for Parquet, its features. Errors name the file."""
-    try:
+    with naming(file, "a shard", ImportError):
         if file.suffix == ".parquet":
             parquet_file, columns = _open_parquet(file)
             with parquet_file:
@@ -246,10 +236,6 @@ def _opened(file: Path) -> Iterator[tuple[Any, list[str] | None]]:
         else:
             with open_npz(file) as content:
                 yield content, None
-    except ImportError:
-        raise
-    except Exception as error:  # NumPy and Arrow raise many kinds of errors for damaged files
-        raise ValueError(f"{file} cannot be read as a shard: {error}") from error
 
 
 def read_shard(file: Path) -> Any:
@@ -257,8 +243,6 @@ def read_shard(file: Path) -> Any:
     with _opened(file) as (content, columns):
         if columns is not None:
             return content.read(columns=columns).to_pandas(ignore_metadata=True).to_numpy()
-        if "indptr" not in content:
-            raise ValueError(f"it has no CSR matrix, but {', '.join(content.files)[:200]}")
         return stored_csr(content, file.stat().st_size)
 
 
@@ -282,23 +266,20 @@ def _open_parquet(file: Path) -> tuple[Any, list[str]]:
     schema, length, n = parquet_file.schema_arrow, file.stat().st_size, parquet_file.metadata.num_rows
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
     columns = [name for name in schema.names if name not in index]
-    if len(set(columns)) < len(columns):
-        raise ValueError("two of its columns have the same name")
+    refuse_if(len(set(columns)) < len(columns), "two of its columns have the same name")
     check_shape("it", n, len(columns), length)
-    if 8 * n * len(columns) > most(length):
-        raise ValueError(
-            f"its {n} × {len(columns)} numbers take more than {MOST_GROWTH} times its length in memory: write these "
-            "rows with onmf.datasets.write_shards, which stores no zeros, or in smaller files"
-        )
+    refuse_if(
+        8 * n * len(columns) > most(length),
+        f"its {n} × {len(columns)} numbers take more than {MOST_GROWTH} times its length in memory: write these rows "
+        "with onmf.datasets.write_shards, which stores no zeros, or in smaller files",
+    )
     groups = [parquet_file.metadata.row_group(i).num_rows for i in range(parquet_file.metadata.num_row_groups)]
-    if sum(groups) != n or min(groups, default=0) < 0:
-        raise ValueError(f"it claims {n} rows, but its row groups have {sum(groups)}")
+    wrong = sum(groups) != n or min(groups, default=0) < 0
+    refuse_if(wrong, f"it claims {n} rows, but its row groups have {sum(groups)}")
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    for name in columns:
-        if not any(is_number(schema.field(name).type) for is_number in numbers):
-            raise ValueError(
-                f"its column {name[:80]!r} has {schema.field(name).type} values: leave out columns that are not numeric"
-            )
+    for name, kind in ((name, schema.field(name).type) for name in columns):
+        about = f"its column {name[:80]!r} has {kind} values: leave out columns that are not numeric"
+        refuse_if(not any(is_number(kind) for is_number in numbers), about)
     return parquet_file, columns
 
 
@@ -356,22 +337,25 @@ def open_zarr(path: str | Path, name: str | None = None, *, rows: int = ROWS) ->
     return _to_dask("zarr", Path(path), name or "", rows)
 
 
+def check_size(name: str, value: Any, needs: str) -> None:
+    """Refuse a number of rows that is not a positive integer."""
+    refuse_if(not isinstance(value, Integral) or value < 1, f"{name}={value} is not allowed: {needs}.")
+
+
 def _to_dask(kind: isolated_readers.Kind, path: Path, name: str, rows: int) -> Any:
     dask, da = import_dask()
-    if not isinstance(rows, Integral) or rows < 1:
-        raise ValueError(f"rows={rows} is not allowed: a chunk needs at least 1 row.")
+    check_size("rows", rows, "a chunk needs at least 1 row")
     matrix = open_matrix(store := open_store(kind, path), name)
     n, p = matrix.shape
     with store.naming(name):
-        if matrix.by_columns:
-            raise ValueError(
-                "it is stored by columns (CSC), so it cannot be read row by row: convert it with adata.X = "
-                "adata.X.tocsr() and write it again."
-            )
+        refuse_if(
+            matrix.by_columns,
+            "it is stored by columns (CSC), so it cannot be read row by row: convert it with adata.X = adata.X.tocsr() "
+            "and write it again.",
+        )
         if matrix.dense:
             check_memory(min(rows, n) * p * matrix.width, store.length)
-    if n == 0:
-        raise ValueError(f"{path} has no rows.")
+    refuse_if(n == 0, f"{path} has no rows.")
     meta = np.empty((0, p), dtype=matrix.dtype) if matrix.dense else csr_array((0, p), dtype=matrix.dtype)
     read = dask.delayed(matrix.read, pure=False)
     return da.concatenate(
@@ -445,8 +429,8 @@ class StoredMatrix(NamedTuple):
                 return rows.T if self.transposed else rows
             [starts] = self.store.call(isolated_readers.read, (f"{self.name}/indptr", start, stop + 1))
             a, b = int(starts[0]), int(starts[-1])
-            if not 0 <= a <= b <= self.entries:
-                raise ValueError(f"rows {start} to {stop} are entries {a} to {b}, but there are only {self.entries}.")
+            about = f"rows {start} to {stop} are entries {a} to {b}, but there are only {self.entries}."
+            refuse_if(not 0 <= a <= b <= self.entries, about)
             check_memory((b - a) * self.width, self.store.length)
             parts = [(f"{self.name}/{key}", a, b) for key in ("data", "indices")]
             data, indices = self.store.call(isolated_readers.read, *parts)
@@ -454,25 +438,21 @@ class StoredMatrix(NamedTuple):
 
 
 def open_matrix(store: Store, name: str, *, transposed: bool = False) -> StoredMatrix:
-    """Describe a matrix in a file; refuse one whose description is inconsistent.
-
-    ``transposed`` means that the columns in the file are the rows of the matrix.
-    """
+    """Describe a matrix in a file, whose columns are its rows if ``transposed``; refuse an inconsistent description."""
     with store.naming(name):
         about = store.call(isolated_readers.describe, name)
         arrays, dtype = about["arrays"], np.dtype(about["dtype"])
         check_memory(about["chunk"], store.length)
         n, p = shape = shape_of(about["shape"], store.length)
-        check_values(len(arrays["data"]["shape"]) if arrays else 2, dtype, 1 if arrays else 2)
+        check_array("data", len(arrays["data"]["shape"]) if arrays else 2, dtype, 1 if arrays else 2)
         matrix = StoredMatrix(store, name, (p, n) if transposed else shape, dtype.str, dtype.itemsize, 0, transposed)
         if not arrays:
             return matrix
         for key in ("indices", "indptr"):
-            check_indices(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
+            check_array(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
         lines, line = (n, "rows") if about["by_rows"] else (p, "columns")
-        if arrays["indptr"]["shape"] != [lines + 1]:
-            found = arrays["indptr"]["shape"][0]
-            raise ValueError(f"its shape has {lines} {line}, but its indptr has {found} entries.")
+        [found] = arrays["indptr"]["shape"]
+        refuse_if(found != lines + 1, f"its shape has {lines} {line}, but its indptr has {found} entries.")
         return matrix._replace(
             dense=False,
             width=dtype.itemsize + np.dtype(arrays["indices"]["dtype"]).itemsize,
@@ -483,8 +463,8 @@ def open_matrix(store: Store, name: str, *, transposed: bool = False) -> StoredM
 
 def check_memory(size: int, length: int) -> None:
     """Refuse to read ``size`` bytes at once from a file that is far smaller."""
-    if size > most(length):
-        raise ValueError(
-            f"{size >> 20} MB would be read at once from a file of {length} bytes, so nearly all of them would be "
-            "zeros. Ask for fewer rows at a time (rows=), or write the file with smaller chunks."
-        )
+    refuse_if(
+        size > most(length),
+        f"{size >> 20} MB would be read at once from a file of {length} bytes, so nearly all of them would be zeros. "
+        "Ask for fewer rows at a time (rows=), or write the file with smaller chunks.",
+    )

@@ -193,31 +193,39 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a matrix of counts.")
     kind = format or sniff(path)
-    if kind not in READERS:
-        raise ValueError(f"format={format!r} is unknown: use {', '.join(map(repr, READERS))}.")
-    try:
+    refuse_if(kind not in READERS, f"format={format!r} is unknown: use {', '.join(map(repr, READERS))}.")
+    classes = None
+    with naming(path, kind):
         parts = READERS[kind](path)
-        X, y = parts["X"], parts.get("y")
+        X, (y, words, ids) = parts["X"], (parts.get(key) for key in ("y", "words", "ids"))
         if y is not None:
-            y = parts["y"] = y.ravel() if y.ndim == 2 and 1 in y.shape else y  # a vector in MATLAB
-            if y.ndim != 1 or y.dtype.kind not in "biufUS":
-                raise ValueError(
-                    f"its classes have {y.ndim} dimensions and type {y.dtype}: expected a list of numbers."
-                )
+            y = y.ravel() if y.ndim == 2 and 1 in y.shape else y  # a vector in MATLAB
+            about = f"its classes have {y.ndim} dimensions and type {y.dtype}: expected a list of numbers."
+            refuse_if(y.ndim != 1 or y.dtype.kind not in "biufUS", about)
+            values, y = np.unique(y, return_inverse=True)
+            classes = values.astype(str) if values.dtype.kind in "US" else None
+    sizes = [(y, "classes", X.shape[0], "row"), (ids, "names of documents", X.shape[0], "row")]
+    for names, noun, n, line in (*sizes, (words, "words", X.shape[1], "column")):
+        if names is not None and len(names) != n:
+            raise ValueError(f"{path} has {n} {line}s, but {len(names)} {noun}: expected one for each {line}.")
+    return Documents(X, y, path.name.split(".")[0], str(path), words, classes, ids)
+
+
+def refuse_if(wrong: Any, why: str) -> None:
+    """Refuse what is read if something is wrong with it."""
+    if wrong:
+        raise ValueError(why)
+
+
+@contextmanager
+def naming(path: Path, kind: str, *passed: type[Exception]) -> Iterator[None]:
+    """Let errors name the file and its kind, but for those that are ``passed`` on as they are."""
+    try:
+        yield
+    except passed:
+        raise
     except Exception as error:  # the libraries raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as {kind}: {error}") from error
-    for key, noun, axis in (("y", "classes", 0), ("ids", "names of documents", 0), ("words", "words", 1)):
-        if (names := parts.get(key)) is not None and len(names) != X.shape[axis]:
-            line = ("row", "column")[axis]
-            raise ValueError(
-                f"{path} has {X.shape[axis]} {line}s, but {len(names)} {noun}: expected one for each {line}."
-            )
-    classes = None
-    if y is not None:
-        values, y = np.unique(y, return_inverse=True)
-        classes = values.astype(str) if values.dtype.kind in "US" else None
-    name, words, ids = path.name.split(".")[0], parts.get("words"), parts.get("ids")
-    return Documents(X=X, y=y, name=name, source=str(path), words=words, classes=classes, ids=ids)
 
 
 MAGIC: dict[bytes, Format] = {b"MATLAB": "matlab", b"PK": "npz", b"%%MatrixMarket": "matrix-market"}
@@ -269,24 +277,25 @@ def read_scene(image: str | Path, truth: str | Path | None = None, *, name: str 
     X = np.ascontiguousarray(np.asarray(content[variable], dtype=np.float64).T)
     side = round(np.sqrt(len(X)))
     height, width = (int(np.squeeze(content.get(key, side))) for key in ("nRow", "nCol"))
-    if height * width != len(X):
-        raise ValueError(f"{image} has {len(X)} pixels, not {height} × {width}: it needs nRow and nCol.")
-    known: dict[str, Any] = {}
-    if truth is not None:
-        content = _load_mat(Path(truth))
-        if missing := {"M", "A"} - set(content):
-            raise ValueError(f"{truth} has no {' and '.join(sorted(missing))}, but {', '.join(content)}.")
-        endmembers = np.ascontiguousarray(np.asarray(content["M"], dtype=np.float64).T)
-        abundances = np.asarray(content["A"], dtype=np.float64)
-        if endmembers.shape[1] != X.shape[1] or abundances.shape != (len(endmembers), len(X)):
-            raise ValueError(
-                f"{truth} belongs to another image: it has {endmembers.shape[1]} bands and {abundances.shape[1]} "
-                f"pixels, {image} has {X.shape[1]} and {len(X)}."
-            )
-        known = {"endmembers": endmembers, "abundances": abundances}
-        if "cood" in content:
-            known["names"] = np.array([str(cell).split("-")[-1].lower() for cell in content["cood"].ravel()])
+    refuse_if(height * width != len(X), f"{image} has {len(X)} pixels, not {height} × {width}: it needs nRow and nCol.")
+    known = {} if truth is None else _read_truth(Path(truth), image, X)
     return Scene(X, height, width, "F", name or image.stem, str(image), **known)
+
+
+def _read_truth(path: Path, image: Path, X: Array) -> dict[str, Any]:
+    """Read the ground truth of an image."""
+    content = _load_mat(path)
+    missing = {"M", "A"} - set(content)
+    refuse_if(missing, f"{path} has no {' and '.join(sorted(missing))}, but {', '.join(content)}.")
+    M, A = (np.asarray(content[name], dtype=np.float64) for name in ("M", "A"))
+    refuse_if(
+        len(M) != X.shape[1] or A.shape != (M.shape[1], len(X)),
+        f"{path} belongs to another image: it has {len(M)} bands and {A.shape[1]} pixels, {image} has {X.shape[1]} and "
+        f"{len(X)}.",
+    )
+    cells = content["cood"].ravel() if "cood" in content else None
+    names = None if cells is None else np.array([str(cell).split("-")[-1].lower() for cell in cells])
+    return {"endmembers": np.ascontiguousarray(M.T), "abundances": A, "names": names}
 
 
 def _load_mat(path: Path) -> dict[str, Any]:
@@ -300,28 +309,20 @@ def _load_mat(path: Path) -> dict[str, Any]:
 
 def _matlab(path: Path) -> dict[str, Any]:
     content = _load_mat(path)
-    if "dtm" not in content:
-        raise ValueError(f"it has no variable dtm, but {', '.join(content)}.")
+    refuse_if("dtm" not in content, f"it has no variable dtm, but {', '.join(content)}.")
     return {"X": as_counts(content["dtm"]), "y": content.get("classid")}
 
 
 def _cluto(path: Path) -> dict[str, Any]:
     with opened(path) as file:
         header = [int(word) for word in file.readline(1000).split()]
-        if len(header) not in (2, 3):
-            raise ValueError("its first line must give the number of rows, of columns and of entries.")
-        n, p = header[:2]
-        if min(n, p) < 1:
-            raise ValueError(f"its first line says {n} × {p}.")
+        refuse_if(len(header) not in (2, 3), "its first line must give the number of rows, of columns and of entries.")
+        n, p, *nnz = header
+        refuse_if(min(n, p) < 1, f"its first line says {n} × {p}.")
         check_shape("it", n, p, path.stat().st_size)
-        if len(header) == 2:
-            X = np.loadtxt(file, ndmin=2)
-            if X.shape != (n, p):
-                raise ValueError(f"its first line says {n} × {p}, but it has {X.shape[0]} × {X.shape[1]} numbers.")
-            counts = csr_array(X)
-        else:
-            counts = _cluto_rows(file, n, p, header[2])
-    parts: dict[str, Any] = {"X": as_counts(counts)}
+        X = _cluto_rows(file, n, p, *nnz) if nnz else np.loadtxt(file, ndmin=2)
+    refuse_if(X.shape != (n, p), f"its first line says {n} × {p}, but it has {' × '.join(map(str, X.shape))} numbers.")
+    parts: dict[str, Any] = {"X": as_counts(X)}
     for key, suffix in (("y", ".rclass"), ("ids", ".rlabel"), ("words", ".clabel")):
         beside = path.with_name(path.name.removesuffix(".gz") + suffix)
         if beside.is_file():
@@ -346,10 +347,8 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
         indices.append(columns.astype(np.int64))
         values.append(pairs[1::2])
         starts.append(starts[-1] + len(columns))
-    if len(starts) != n + 1 or starts[-1] != nnz:
-        raise ValueError(
-            f"its first line says {n} rows and {nnz} entries, but it has {len(starts) - 1} rows and {starts[-1]}."
-        )
+    about = f"its first line says {n} rows and {nnz} entries, but it has {len(starts) - 1} rows and {starts[-1]}."
+    refuse_if(len(starts) != n + 1 or starts[-1] != nnz, about)
     return as_csr(np.concatenate(values), np.concatenate(indices), np.array(starts), (n, p))
 
 
@@ -363,13 +362,11 @@ def _svmlight(path: Path) -> dict[str, Any]:
 def _npz(path: Path) -> dict[str, Any]:
     length = path.stat().st_size
     with open_npz(path) as file:
-        if "format" not in file and "indptr" not in file:
-            raise ValueError(f"it has no sparse matrix, but {', '.join(file.files)[:200]}.")
         if "format" not in file:
             return {"X": stored_csr(file, length), "y": file.get("y")}
         shape_of(file["shape"], length)
         for name in {"indices", "indptr", "row", "col", "offsets"} & set(file):
-            check_indices(name, file[name].ndim, file[name].dtype)
+            check_array(name, file[name].ndim, file[name].dtype)
     return {"X": as_counts(load_npz(path))}
 
 
@@ -387,8 +384,8 @@ def as_counts(X: Any) -> csr_array:
     """Convert counts to canonical CSR, with an integer type if all entries are integers."""
     check_structure(X, "it")
     X = X if issparse(X) else np.asarray(X)
-    if X.ndim != 2 or X.dtype.kind not in "buif":
-        raise ValueError(f"it has {X.dtype} values in {X.ndim} dimensions: expected numbers in rows and columns.")
+    about = f"it has {X.dtype} values in {X.ndim} dimensions: expected numbers in rows and columns."
+    refuse_if(X.ndim != 2 or X.dtype.kind not in "buif", about)
     X = csr_array(X)
     X.sum_duplicates()
     X.eliminate_zeros()
@@ -403,24 +400,23 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, and decompress it if it is gzipped."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
-        length = raw.seek(0, 2)
         raw.seek(0)
         if compressed:
             with gzip.open(raw) as file:
-                yield io.BufferedReader(Bounded(file, "it", lambda: length), 1 << 18)  # type: ignore[arg-type]
+                bounded = Bounded(file, "it", lambda: path.stat().st_size)  # type: ignore[arg-type]
+                yield io.BufferedReader(bounded, 1 << 18)
         else:
             yield raw
 
 
 def read_matlab5(path: Path) -> dict[str, Any]:
     """Read the variables of a MATLAB 5 file: numeric arrays, sparse matrices, arrays of strings; None for others."""
-    with Isolated.for_file(path) as reader:
-        try:
-            content = reader(isolated_readers.load_matlab5, str(path.resolve()))
-        except (ReaderEnded, ImportError, NotImplementedError):  # SciPy raises the last for version 7.3
-            raise
-        except Exception as error:
-            raise ValueError(f"{path} cannot be read as a MATLAB file: {error}") from error
+    # SciPy raises NotImplementedError for version 7.3.
+    with (
+        Isolated.for_file(path) as reader,
+        naming(path, "a MATLAB file", ReaderEnded, ImportError, NotImplementedError),
+    ):
+        content = reader(isolated_readers.load_matlab5, str(path.resolve()))
     sparse = [array for value in content.values() if isinstance(value, dict) for array in value.get("columns", ())]
     arrays = [value for value in (*content.values(), *sparse) if isinstance(value, np.ndarray)]
     check_growth(str(path), sum(array.nbytes for array in arrays), path.stat().st_size)
@@ -443,24 +439,19 @@ def _variable(name: str, value: Any) -> Any:
 
 def read_market(path: Path) -> csr_array:
     """Read counts from a Matrix Market file, which may be compressed with gzip."""
-    try:
+    with naming(path, "a Matrix Market file", ReaderEnded, ImportError):
         with Isolated.for_file(path) as reader:
-            limit = most(path.stat().st_size)
-            shape, values, *places = reader(isolated_readers.load_market, str(path.resolve()), limit)
+            shape, values, *places = reader(
+                isolated_readers.load_market, str(path.resolve()), most(path.stat().st_size)
+            )
         return as_counts(coo_array((values, tuple(places)), shape=tuple(shape)))
-    except (ReaderEnded, ImportError):
-        raise
-    except Exception as error:  # SciPy and gzip raise many kinds of errors for damaged files
-        raise ValueError(f"{path} cannot be read as a Matrix Market file: {error}") from error
 
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[Any]:
-    """Open an npz file; refuse one that expands too much, or whose arrays claim more bytes than they have.
-
-    NumPy allocates memory before it reads them. A directory that understates a member does no harm: Python's reader
-    stops at the listed length.
-    """
+    """Open an npz file; refuse one that expands too much, or whose arrays claim more bytes than they have."""
+    # NumPy allocates memory before it reads arrays. A directory that understates a member does no harm: Python's reader
+    # stops at the listed length.
     with path.open("rb") as file:
         try:
             archive = zipfile.ZipFile(file)
@@ -470,14 +461,12 @@ def open_npz(path: Path) -> Iterator[Any]:
             check_growth("it", sum(info.file_size for info in archive.infolist()), path.stat().st_size)
             for info in archive.infolist():
                 name = info.filename[:200]
-                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    # Other decompressors allocate memory before they produce output.
-                    raise ValueError(
-                        f"it holds {name!r}, compressed in a way that npz files never are: it is refused. Unpack it "
-                        "yourself if you trust it."
-                    )
-                if not info.filename.endswith(".npy"):
-                    raise ValueError(f"its member {name!r} is not an array.")
+                refuse_if(  # other decompressors allocate memory before they produce output
+                    info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+                    f"it holds {name!r}, compressed in a way that npz files never are: it is refused. Unpack it "
+                    "yourself if you trust it.",
+                )
+                refuse_if(not info.filename.endswith(".npy"), f"its member {name!r} is not an array.")
                 with archive.open(info) as member:
                     try:
                         npy_header(member, info.file_size)
@@ -490,38 +479,31 @@ def open_npz(path: Path) -> Iterator[Any]:
 
 def stored_csr(content: Any, length: int) -> csr_array:
     """The CSR matrix in an open npz file of ``length`` bytes."""
+    refuse_if("indptr" not in content, f"it has no CSR matrix, but {', '.join(content)[:200]}")
     return as_csr(content["data"], content["indices"], content["indptr"], shape_of(content["shape"], length))
 
 
 def shape_of(value: Any, length: int) -> tuple[int, int]:
     """Check the shape that a file of ``length`` bytes gives, and return the number of rows and of columns."""
     sizes = np.asarray(value)
-    if sizes.shape != (2,) or sizes.dtype.kind not in "iu":
-        raise ValueError(f"its shape is {str(value)[:80]}: expected two integers, rows and columns.")
+    about = f"its shape is {str(value)[:80]}: expected two integers, rows and columns."
+    refuse_if(sizes.shape != (2,) or sizes.dtype.kind not in "iu", about)
     n, p = sizes.tolist()
     check_shape("it", n, p, length)
     return n, p
 
 
-def check_indices(name: str, dimensions: int, dtype: Any) -> None:
-    """Refuse indices that are not integers, which SciPy would round silently."""
-    if dimensions != 1 or dtype.kind not in "iu":
-        raise ValueError(f"its {name} has {dimensions} dimensions and type {dtype}: expected a list of integers.")
-
-
-def check_values(dimensions: int, dtype: Any, wanted: int = 1) -> None:
-    """Refuse values that are not real numbers in ``wanted`` dimensions."""
-    if dimensions != wanted or dtype.kind not in "buif":
-        raise ValueError(
-            f"its data has {dimensions} dimensions and type {dtype}: expected real numbers in {wanted} dimensions."
-        )
+def check_array(name: str, dimensions: int, dtype: Any, wanted: int = 1) -> None:
+    """Refuse data that are not real numbers, and indices that are not integers: SciPy would round them silently."""
+    expected = f"real numbers in {wanted} dimensions" if name == "data" else "a list of integers"
+    wrong = dimensions != wanted or dtype.kind not in ("buif" if name == "data" else "iu")
+    refuse_if(wrong, f"its {name} has {dimensions} dimensions and type {dtype}: expected {expected}.")
 
 
 def as_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> csr_array:
     """Build a CSR array from the arrays of a file, and check that its indices are within bounds."""
-    check_values(data.ndim, data.dtype)
-    check_indices("indices", indices.ndim, indices.dtype)
-    check_indices("indptr", indptr.ndim, indptr.dtype)
+    for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
+        check_array(name, array.ndim, array.dtype)
     X = csr_array((data, indices, indptr), shape=shape, copy=False)
     check_structure(X, "it")
     return X

@@ -28,9 +28,8 @@ def write_figures(folder: Path, table: Table) -> None:
     grids = {"family": plot_family(table.records)} if table.name == "family" else {}
     if table.fits:
         grids["spectra"] = plot_spectra(table.fits)
-    for pair in zip(table.fits[::2], table.fits[1::2], strict=True):
-        grids[f"maps-{pair[0].data.name}"] = plot_maps(pair)
-    for name, grid in grids.items():
+    pairs = zip(table.fits[::2], table.fits[1::2], strict=True)
+    for name, grid in (grids | {f"maps-{pair[0].data.name}": plot_maps(pair) for pair in pairs}).items():
         figure = grid.flat[0].figure
         for suffix in ("png", "svg"):
             write_whole(folder / f"{name}.{suffix}", partial(figure.savefig, format=suffix, dpi=130))
@@ -53,15 +52,13 @@ def plot_spectra(fits: Sequence[Fit]) -> Any:
     r = len(fits) // 2
     figure, grid = plt.subplots(r, 2, figsize=(10, 2.9 * r), layout="constrained", squeeze=False)
     for ax, fit in zip(grid[:, ::-1].flat, fits, strict=True):
-        scene, match = fit.data, fit.match
+        scene, centroids = fit.data, fit.model.cluster_centers_[fit.match.permutation]
         title, materials = _names(scene)
         bands = np.arange(1, scene.X.shape[1] + 1) if scene.wavelengths is None else scene.wavelengths
-        spectra = zip(
-            materials, match.angles, scene.endmembers, fit.model.cluster_centers_[match.permutation], strict=True
-        )
-        for i, (material, angle, t, w) in enumerate(spectra):
+        for i, (t, w) in enumerate(zip(scene.endmembers, centroids, strict=True)):
+            label = f"{materials[i]}, MRSA {fit.match.angles[i]:.1f}"
             ax.plot(bands, t, color=f"C{i}", lw=1, ls=":")
-            ax.plot(bands, w * (t @ w) / (w @ w), color=f"C{i}", lw=1.5, label=f"{material}, MRSA {angle:.1f}")
+            ax.plot(bands, w * (t @ w) / (w @ w), color=f"C{i}", lw=1.5, label=label)
         ax.set_xlabel("band" if scene.wavelengths is None else "wavelength (nm)", fontsize=8)
         ax.tick_params(labelsize=8)
         # The free corner differs between scenes. With few lines, matplotlib finds it quickly.
@@ -79,14 +76,13 @@ def plot_maps(fits: Sequence[Fit]) -> Any:
     layers = {"ground truth": scene.abundances}
     for fit in fits:
         layers[NAMES[fit.algorithm]] = (fit.model.labels_ == fit.match.permutation[:, None]).astype(float)
+    style: dict[str, Any] = {"layout": "constrained", "subplot_kw": {"xticks": [], "yticks": []}}
     size = (1.9 * len(materials) + 0.6, 6)
-    figure, grid = plt.subplots(3, len(materials), figsize=size, layout="constrained", squeeze=False)
+    figure, grid = plt.subplots(3, len(materials), figsize=size, squeeze=False, **style)
     for axes, (name, layer) in zip(grid, layers.items(), strict=True):
         for ax, values in zip(axes, layer if layer is not None else (), strict=False):
             ax.imshow(scene.to_image(values), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes[0].set_ylabel(name, fontsize=10, fontweight="bold")
-    for ax in grid.flat:
-        ax.set(xticks=[], yticks=[])
     for material, ax in zip(materials, grid[0], strict=True):
         ax.set_title(material, fontsize=10)
     figure.suptitle(title, fontsize=11)
@@ -110,8 +106,7 @@ def plot_family(records: Records) -> Any:
             grey = {"color": "#b8c0cc", "lw": 0.8, "label": None if number else "each set"}
             _curve(ax, values, 3, 4, grey if kind == "documents" else {"color": f"C{number}", "lw": 1.8, "label": name})
         if kind == "documents":
-            bold = {"color": BOLD, "lw": 2.5, "label": "all, by documents"}
-            _curve(ax, family_averages(records), 5, 7, bold)
+            _curve(ax, family_averages(records), 5, 7, {"color": BOLD, "lw": 2.5, "label": "all, by documents"})
         ticks = [0, 0.5, 1, 1.5, 2, 2.5]
         ax.set_xticks([*ticks, *OTHERS.values()], [*(f"{t:g}" for t in ticks), "cosine", "NB"])
         for beta, name in ((1, "KL"), (2, "Frobenius")):
@@ -125,7 +120,7 @@ def plot_family(records: Records) -> Any:
 
 def _curve(ax: Any, values: dict[Any, float], size: int, others: int, style: dict[str, Any]) -> None:
     """Draw a curve over β, and a point for each of the other divergences."""
-    curve = [point for point in values.items() if point[0] not in OTHERS]
-    ax.plot(*zip(*curve, strict=True), marker="o", ms=size, **style)
+    betas = [beta for beta in values if beta not in OTHERS]
+    ax.plot(betas, [values[beta] for beta in betas], marker="o", ms=size, **style)
     for name in OTHERS.keys() & values.keys():
         ax.plot(OTHERS[name], values[name], marker="o", ms=others, color=style["color"])

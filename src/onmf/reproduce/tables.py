@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -78,8 +79,7 @@ class Table:
         """Write the records as JSON and CSV, and the table as Markdown."""
         lines = io.StringIO()
         writer = csv.DictWriter(lines, dict.fromkeys(key for line in self.records for key in line), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.records)
+        writer.writerows([{key: key for key in writer.fieldnames}, *self.records])
         records = json.dumps(self.records, indent=1, default=np.generic.item) + "\n"
         for suffix, text in (("json", records), ("csv", lines.getvalue()), ("md", self.to_markdown())):
             write_whole(folder / f"{self.name}.{suffix}", lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
@@ -118,14 +118,13 @@ def find_sets(kind: str, only: list[str] | None) -> tuple[list[str], list[str]]:
     if only and missing:
         raise FileNotFoundError(f"{missing[0].path} is missing. Run 'onmf fetch {missing[0].name}', or set ONMF_DATA.")
     if not found:
-        raise FileNotFoundError(
-            f"No {kind} data set was found in {data_home()}. Run 'onmf fetch {kind}', or set ONMF_DATA."
-        )
+        where = f"No {kind} data set was found in {data_home()}."
+        raise FileNotFoundError(f"{where} Run 'onmf fetch {kind}', or set ONMF_DATA.")
     return found, [info.name for info in missing]
 
 
 def fit_sets(
-    names: list[str], losses: Mapping[Any, float | str], progress: Progress | None, runs: int = 1, max_iter: int = 100
+    names: list[str], losses: Mapping[Any, Any], progress: Progress | None, runs: int = 1, max_iter: int = 100
 ) -> Iterator[Fit]:
     """Fit every data set with every divergence. β = 0 needs positive data, so documents go without it."""
     paper = paper_tables()
@@ -135,14 +134,12 @@ def fit_sets(
         is_scene = name in paper["images"]
         data: Any = load_hyperspectral(name) if is_scene else load_documents(name)
         clusters = paper["images"][name]["endmembers"] if is_scene else paper["documents"][name]["clusters"]
-        for algorithm, loss in losses.items():
-            if loss == 0 and not is_scene:
-                continue
-            X = lift_zeros(data.X) if loss == 0 else data.X
-            model = ONMF(clusters, beta_loss=loss, max_iter=max_iter)
+        for algorithm in (key for key in losses if is_scene or losses[key] != 0):
+            X = lift_zeros(data.X) if losses[algorithm] == 0 else data.X
+            model = ONMF(clusters, beta_loss=losses[algorithm], max_iter=max_iter)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                seconds = median(repeat(lambda model=model, X=X: model.fit(X), number=1, repeat=runs))  # type: ignore[misc]
+                seconds = median(repeat(partial(model.fit, X), number=1, repeat=runs))
             match = None
             measures = {"iterations": model.n_iter_, "seconds": seconds}
             if not is_scene:
@@ -204,11 +201,9 @@ def _compare(name: str, only: list[str] | None, runs: int, progress: Progress | 
             if measure in COMPARED:
                 line[f"{column}_paper"] = paper[name][fit.data.name][column]
                 line[f"{column}_agrees"] = agree(line[column], line[f"{column}_paper"])
-        if fit.match is not None:
-            fits.append(fit)
+        fits += [fit] if fit.match is not None else []
     measures = [(f"{key}_{short}", *form) for key, form in layout["measures"].items() for short in ALGORITHMS]
-    columns = ["", *layout["sizes"].values()]
-    columns += [f"{title}-{key.rpartition('_')[2]}" for key, title, _ in measures]
+    titles = [f"{title}-{key.rpartition('_')[2]}" for key, title, _ in measures]
     records, notes = list(lines.values()), layout["notes"]
     rows = [
         [*(str(line[key]) for key in ("name", *layout["sizes"])), *(shown(line, key, n) for key, _, n in measures)]
@@ -225,15 +220,14 @@ def _compare(name: str, only: list[str] | None, runs: int, progress: Progress | 
         notes.pop()
     if missing:
         notes.append(f"Not compared, because the data are not available: {', '.join(missing)}.")
-    return Table(name, layout["title"], columns, rows, notes, records, fits)
+    return Table(name, layout["title"], ["", *layout["sizes"].values(), *titles], rows, notes, records, fits)
 
 
 def reproduce_family(only: list[str] | None = None, *, progress: Progress | None = None) -> Table:
     """Fit every available data set with every β and two other divergences; ``only`` and ``progress`` as above."""
     records = []
-    losses: dict[Any, Any] = {loss: loss for loss in (*BETAS, *OTHERS)}
     names, _ = find_sets("paper", only)
-    for fit in fit_sets(names, losses, progress, max_iter=FAMILY_ITERATIONS):
+    for fit in fit_sets(names, {loss: loss for loss in (*BETAS, *OTHERS)}, progress, max_iter=FAMILY_ITERATIONS):
         kind = "documents" if isinstance(fit.data, Documents) else "hyperspectral"
         line = {"name": fit.data.name, "kind": kind, "size": fit.data.X.shape[0], "beta": fit.algorithm}
         line |= {"value": fit.measures.get("accuracy", fit.measures.get("mrsa")), "nmi": fit.measures.get("nmi")}
@@ -252,10 +246,9 @@ def family_table(records: Records) -> Table:
     betas = sorted({line["beta"] for line in records}, key=lambda beta: (isinstance(beta, str), beta))
     rows = [[str(beta), *((values | averages).get((name, beta), "") for name in columns)] for beta in betas]
     layout, unfinished = paper_tables()["layouts"]["family"], sum(not line["converged"] for line in records)
-    first, zero = layout["notes"]
-    notes = [first.format(iterations=FAMILY_ITERATIONS, unfinished=unfinished, fits=len(records))]
-    if 0 in betas:
-        notes.append(zero)
+    first, *zero = layout["notes"]
+    first = first.format(iterations=FAMILY_ITERATIONS, unfinished=unfinished, fits=len(records))
+    notes = [first, *(zero if 0 in betas else ())]
     return Table("family", layout["title"], ["β", *columns], rows, notes, records, [])
 
 
