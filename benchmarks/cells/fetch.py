@@ -25,7 +25,8 @@ from scipy.sparse import csc_array, csr_array, vstack
 
 from onmf.datasets import CellSet, DatasetInfo, DownloadError
 from onmf.datasets.load import CELLS, RemoteFile, by_hand, info_of, obtain, save_counts
-from onmf.datasets.readers import as_counts, opened, refuse_if
+from onmf.datasets.readers import as_counts, opened
+from onmf.io.rules import require
 
 SOURCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("sources.json").read_text("utf-8"))
 """The public files of each set, how to read them by hand, and the numbers that they must give."""
@@ -61,7 +62,7 @@ def main(names: Sequence[str]) -> int:
 def fetch_cells(name: str) -> Path:
     """Download and convert a set, if it is not on this machine yet. → its path"""
     info = info_of(name)
-    refuse_if(info.kind != "cells", f"{info.name} is a {info.kind} data set: {info.remedy}.")
+    require(info.kind == "cells", f"{info.name} is a {info.kind} data set: {info.remedy}.")
     if not info.available:
         package = READERS[info.name][1]
         if package is not None and find_spec(package) is None:
@@ -100,12 +101,12 @@ def convert_cells(name: str, paths: list[Path], facts: dict[str, Any]) -> CellSe
         raise ValueError(f"{files} cannot be read: {str(error) or type(error).__name__}") from error
     n, p = X.shape
     wrong = n != len(labels) or p != len(range(p) if genes is None else genes)
-    refuse_if(wrong, f"there are {n} × {p} counts, but {len(labels)} labels, or other genes.")
+    require(not wrong, f"there are {n} × {p} counts, but {len(labels)} labels, or other genes.")
     classes = {label: i for i, label in enumerate(facts["classes"])}
     kept = [i for i, label in enumerate(labels) if label in classes]
     y = np.array([classes[labels[i]] for i in kept], dtype=np.int64)
     X = as_counts(X)[kept]
-    refuse_if(X.data.dtype.kind != "u", "the counts are not whole numbers.")
+    require(X.data.dtype.kind == "u", "the counts are not whole numbers.")
     used = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]) + keeps_empty)
     X = X[:, used]
     found = {"rows": X.shape[0], "columns": X.shape[1], "entries": X.nnz, "total": int(X.data.sum(dtype=np.int64))}

@@ -80,43 +80,20 @@ def _counted(name: str) -> Any:
 class StepSums:
     """Sums over the rows that one step has assigned. Steps over two sets of rows add up: ``whole = one + other``.
 
-    Attributes
-    ----------
-    sums : (k, p) array
-        Σ w·weight·x by cluster, with the row weights of the divergence. It belongs to the run, and the next step may
-        overwrite it.
-    table : (7, k) array
-        One row for each of the quantities below, in the memory that holds the sums. The quantities themselves are NumPy
-        arrays.
-    arriving : callable, optional
-        Waits for a copy of the table that is on its way to the host.
-    mass : (k,) array
-        Σ w·weight·a by cluster; a cluster of mass 0 is empty.
-    counts : (k,) array
-        Σ w by cluster.
-    scale_sums : (k,) array
-        Σ w a by cluster.
-    scale_squares : (k,) array
-        Σ w a² by cluster.
-    overlap : (k,) array
-        Σ w a a' over the rows that stayed in the cluster, a' being their scale in the step before.
-    loss : (k,) array
-        Σ w·loss by cluster, at the templates of this step. Not a number if no scores were computed, because the
-        divergence needs none.
-    moved : int
-        Number of rows that changed cluster; rows of weight 0 do not count.
+    The quantities by cluster are NumPy arrays of k numbers, with w for the sample weights and a for the scales.
     """
 
-    sums: FloatArray
-    table: FloatArray
+    sums: FloatArray  #: (k, p) Σ w·weight·x, with the row weights of the divergence; the next step may overwrite it
+    table: FloatArray  #: (7, k) a row for each quantity in COUNTED, in the memory that holds the sums
+    #: Waits for a copy of the table that is on its way to the host.
     arriving: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
 
-    mass = _counted("mass")
-    counts = _counted("counts")
-    scale_sums = _counted("scale_sums")
-    scale_squares = _counted("scale_squares")
-    overlap = _counted("overlap")
-    loss = _counted("loss")
+    mass = _counted("mass")  #: Σ w·weight·a; a cluster of mass 0 is empty
+    counts = _counted("counts")  #: Σ w
+    scale_sums = _counted("scale_sums")  #: Σ w a
+    scale_squares = _counted("scale_squares")  #: Σ w a²
+    overlap = _counted("overlap")  #: Σ w a a' over the rows that stayed, a' being their scale in the step before
+    loss = _counted("loss")  #: Σ w·loss at the templates of this step; NaN if the divergence needs no scores
 
     @cached_property
     def counted(self) -> FloatArray:
@@ -125,7 +102,7 @@ class StepSums:
 
     @cached_property
     def moved(self) -> int:
-        """Number of rows that changed cluster."""
+        """Number of rows that changed cluster; rows of weight 0 do not count."""
         return int(self.counted[COUNTED.index("moved")].sum())
 
     def on_device(self, name: str) -> Any:

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from onmf.door.write import write_table
 from onmf.io.isolate import Isolated
+from onmf.io.rules import require
 
 from .annotate import add_results
 from .counts import check_counts, whole_layers_of
@@ -37,18 +38,17 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
             f"adata is a {type(adata).__name__}, not an AnnData object: wrap a matrix as anndata.AnnData(X), or pass "
             "it to onmf.ONMF as it is."
         )
-    if adata.isbacked and adata.is_view:
-        raise ValueError(
-            "adata is a view of a backed object, and nothing can be written into it: pass the whole object, or "
-            "adata.to_memory()."
-        )
+    require(
+        not adata.isbacked or not adata.is_view,
+        "adata is a view of a backed object, and nothing can be written into it: pass the whole object, or "
+        "adata.to_memory().",
+    )
     if layer is not None and layer not in adata.layers:
         layers = ", ".join(repr(name) for name in adata.layers if name is not None)  # None is X, since anndata 0.13
         remedy = "pass adata.raw.to_adata()" if layer == "raw" else f"it has {layers or 'no layers'}"
         raise KeyError(f"adata has no layer {layer!r}: {remedy}.")
     X = adata.X if layer is None else adata.layers[layer]
-    if X is None:
-        raise ValueError("adata has no X: name the layer that has the counts, such as layer='counts'.")
+    require(X is not None, "adata has no X: name the layer that has the counts, such as layer='counts'.")
     X = canonical(X) if issparse(X) else X
     names, genes = [str(name) for name in adata.obs_names], [str(name) for name in adata.var_names]
     place = "X" if layer is None else f"layers/{layer}"

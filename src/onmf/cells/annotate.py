@@ -20,7 +20,7 @@ def add_results(source: str, results: str, target: str, n: int, p: int) -> bool:
     with h5py.File(target, "r+") as file, h5py.File(results, "r") as added:
         groups = ["obs", "obsm", "uns", "var", "varm"]
         for name in groups:
-            if name in file and not isinstance(file.get(name, getlink=True), h5py.HardLink):
+            if name in file and (not isinstance(file.get(name, getlink=True), h5py.HardLink)):
                 raise ValueError(f"{name} is a link, and may lead to another file: replace it with a copy.")
         tables = [file[name] for name in ("obs", "var") if name in file]
         if len(tables) < 2 or not all(hasattr(table, "keys") and "_index" in table.attrs for table in tables):

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from onmf.datasets.pieces import ROWS
+from onmf.io.rules import require
 
 from .files import Cells, setting, whole_layers
 from .matrix import are_whole, canonical
@@ -135,8 +136,7 @@ class CountCheck:
 
     def finish(self) -> list[str]:
         """Judge what was seen. → notes; a ValueError if it cannot be counts"""
-        if not self.largest:
-            raise ValueError(f"{self.place} has no counts: all entries of its {self.seen:,} cells are zero.")
+        require(self.largest, f"{self.place} has no counts: all entries of its {self.seen:,} cells are zero.")
         if not self.sample:
             return []
         if finding := _describe(csr_array(vstack(self.sample, format="csr")), self.largest):

@@ -65,7 +65,7 @@ def map_of_cells(
     """
     report = progress or (lambda name, share: None)
     counts = canonical(X if issparse(X) else np.asarray(X))
-    if counts.data.size and not (np.isfinite(counts.data).all() and counts.data.min() >= 0):
+    if counts.data.size and (not np.isfinite(counts.data).all() or counts.data.min() < 0):
         raise ValueError("X has negative, infinite or missing values: a map of cells is made from counts.")
     n = counts.shape[0]
     rows = np.flatnonzero(counts.sum(axis=1) > 0)

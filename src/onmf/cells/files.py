@@ -20,6 +20,7 @@ from onmf.datasets.readers import as_counts, opened, read_market
 from onmf.door import Table
 from onmf.door.files import HDF5, Draft, Names, find_classes, head_of, listed, names_of, read_npz, read_wide
 from onmf.io import isolated_readers
+from onmf.io.rules import require
 
 from .matrix import BLOCK, are_whole, canonical, load, tidy
 
@@ -162,8 +163,9 @@ def read(
     ['ACTB', 'CD8A']
     """
     path = Path(path)
-    if orientation not in (None, CELLS, GENES):
-        raise ValueError(f"The orientation {orientation!r} is unknown: use {CELLS!r} or {GENES!r}.")
+    require(
+        orientation in (None, CELLS, GENES), f"The orientation {orientation!r} is unknown: use {CELLS!r} or {GENES!r}."
+    )
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give the path of a file or folder with counts of cells.")
     try:
@@ -205,19 +207,18 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
     """Recognise the format and read the file."""
     store = _store(path)
     if store is not None:
-        if orientation is not None:
-            raise ValueError(
-                f"{path} has a format that says what its rows are: leave out orientation (--orientation on the command "
-                "line)."
-            )
+        require(
+            orientation is None,
+            f"{path} has a format that says what its rows are: leave out orientation (--orientation on the command "
+            "line).",
+        )
         return _read_store(store, layer, labels)
     if path.is_dir():
         found, notes = _find_counts(path)
         draft = _read_any(found, layer, labels, orientation)
         draft.notes[:0] = notes
         return draft
-    if layer is not None:
-        raise ValueError(f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")
+    require(layer is None, f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")
     head = head_of(path)
     if head.startswith(b"%%MatrixMarket"):
         return _read_market(path, orientation)
@@ -419,11 +420,11 @@ def _names_beside(path: Path, prefix: str, what: str) -> list[list[str]] | None:
 def _read_table(path: Path, label: str | None, orientation: str | None) -> CellDraft:
     """Read a table of counts with names in its first row and first column, with cells or genes in rows."""
     draft = CellDraft(**vars(read_wide(path, label)))
-    if draft.classes is not None and orientation == GENES:
-        raise ValueError(
-            f"{path} has a column {label!r}, which is to hold the classes of the cells, but the orientation is "
-            f"{GENES!r}: give the classes in a table of their own."
-        )
+    require(
+        draft.classes is None or orientation != GENES,
+        f"{path} has a column {label!r}, which is to hold the classes of the cells, but the orientation is "
+        f"{GENES!r}: give the classes in a table of their own.",
+    )
     if draft.classes is None and orientation is None:
         n, p = draft.X.shape
         orientation, note = _guess_orientation(draft.rows or [""] * n, draft.features or [""] * p, draft.corner)

@@ -17,6 +17,7 @@ from scipy.stats import t as student
 from onmf.datasets.pieces import ROWS
 from onmf.divergence import Array, FloatArray, divide
 from onmf.estimator import is_integer
+from onmf.io.rules import require
 from onmf.naming import distinct
 
 from .anndata import cells_of, scanpy_markers
@@ -340,8 +341,7 @@ def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_ma
         raise KeyError(f"adata.obs has no column {groupby!r}: there are {', '.join(adata.obs) or 'none'}.")
     groups = adata.obs[groupby].astype("category").cat
     categories = [str(category) for category in groups.categories]
-    if len(categories) < 2:
-        raise ValueError(f"adata.obs[{groupby!r}] has {len(categories)} group: markers tell groups apart.")
+    require(len(categories) >= 2, f"adata.obs[{groupby!r}] has {len(categories)} group: markers tell groups apart.")
     found = markers_of(profiles_of(cells.X, np.asarray(groups.codes), len(categories)), n_markers)
     adata.uns[f"{groupby}_markers"] = scanpy_markers(found, cells.genes, categories, groupby, layer)
     group = np.repeat(np.asarray(categories, dtype=object), found.genes.shape[1])

@@ -21,7 +21,7 @@ from onmf.door.kind import CLUSTERING, Fit, Rows, match_features, take_rows
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
-from onmf.io.rules import Rule, number, one_of, optional, strings
+from onmf.io.rules import Rule, number, one_of, optional, require, strings
 from onmf.naming import number_by_size, order_by_size
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
@@ -66,8 +66,7 @@ def parse_genes(value: str) -> int | None:
     """Parse ``--genes``: a number, or ``"all"``."""
     if value == "all":
         return None
-    if not value.isdecimal() or int(value) < 1:
-        raise ValueError("is not a number of genes: use a whole number, at least 1, or all.")
+    require(value.isdecimal() and int(value) >= 1, "is not a number of genes: use a whole number, at least 1, or all.")
     return int(value)
 
 
@@ -285,8 +284,7 @@ class CellKind(Kind):
     def choose(self, rows: Any, span: Range, parameters: Mapping[str, Any], progress: Share) -> Selection:
         """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
         n = rows.X.shape[0]
-        if n < 4:
-            raise ValueError(f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
+        require(n >= 4, f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
         sample = csr_array(rows.X[_some(n, AUTO_CELLS, rows.rng)])
         low, high = span.k_min or AUTO[0], span.k_max or max(span.k_min or 2, 2, n // 10)
         selection = select_n_clusters(
@@ -457,10 +455,10 @@ def cluster(
     check_numbers(n_markers=n_markers)
     adata = None if isinstance(cells, Cells) else cells
     if adata is not None:
-        if not isinstance(key_added, str) or not key_added:
-            raise ValueError(
-                f"key_added={key_added!r} is not allowed: give the name under which the result is written."
-            )
+        require(
+            isinstance(key_added, str) and key_added,
+            f"key_added={key_added!r} is not allowed: give the name under which the result is written.",
+        )
         cells = cells_of(adata, layer)
     elif layer is not None:
         raise ValueError(f"layer={layer!r} is about an AnnData object: read the layer of a file with read(…, layer=).")

@@ -12,6 +12,7 @@ from onmf.data.validate import check_structure
 from onmf.datasets.pieces import ROWS, StoredMatrix, check_memory
 from onmf.divergence import Array
 from onmf.io.limits import check_growth
+from onmf.io.rules import require
 
 LARGE = 1 << 30  # bytes of a matrix above which it stays on disk, if its file allows this
 BLOCK = 1 << 22  # entries that are read at a time
@@ -96,11 +97,11 @@ def load(stored: StoredMatrix, columns: Array | None = None) -> Any:
         check_growth(str(store.path), prod(stored.shape) * lazy.dtype.itemsize, store.length)
     with store.naming(stored.name):
         check_memory(size, store.length)
-        if stored.by_columns and 2 * size > free_memory():
-            raise ValueError(
-                f"it is stored by columns (CSC), so it must be read as a whole, and its {stored.entries:,} entries do "
-                "not fit in memory: write it by rows (adata.X = adata.X.tocsr()) on a larger machine."
-            )
+        require(
+            not stored.by_columns or 2 * size <= free_memory(),
+            f"it is stored by columns (CSC), so it must be read as a whole, and its {stored.entries:,} entries do "
+            "not fit in memory: write it by rows (adata.X = adata.X.tocsr()) on a larger machine.",
+        )
     if stored.dense:
         return _sparsify(lazy)
     X = _read_sparse(stored, lazy.dtype)

@@ -29,7 +29,7 @@ from .common import aligned, check_installed, command, fail, say, tell, tell_jso
 
 def parse_clusters(k: str) -> int | str:
     """Parse ``-k``: a number of clusters, or ``"auto"``."""
-    if k != "auto" and not (k.isdecimal() and int(k) >= 1):
+    if k != "auto" and (not k.isdecimal() or int(k) < 1):
         raise ValueError("is not a number of clusters: use a whole number, at least 1, or auto.")
     return k if k == "auto" else int(k)
 

@@ -16,9 +16,10 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer, TfidfVectorizer
 
 from onmf.divergence import Array
+from onmf.io.rules import require
+from onmf.warn import import_optional
 
 from .pieces import ROWS, Shards, check_size, fill, new_folder, open_shards, read_shard, write_shard
-from .readers import refuse_if
 
 CHARACTERS = 1 << 25  # approximate length of the texts of a shard; counting them takes about 300 MB
 
@@ -65,15 +66,11 @@ def stop_words(language: str | None) -> list[str]:
     if code == "en":
         words: Iterable[str] = (*ENGLISH_STOP_WORDS, *CONTRACTED)
     else:
-        try:
-            from stopwordsiso import has_lang, stopwords
-        except ImportError as error:
-            raise ImportError(
-                f"Stop words for {language!r} need stopwordsiso: pip install 'onmf[text]'. English ones are built in."
-            ) from error
+        need = f"Stop words for {language!r} (English ones are built in) need stopwordsiso"
+        stopwordsiso = import_optional("stopwordsiso", need, "text")
         about = f"No stop words are known for the language {language!r}: use 'none', or the name or code of one of "
-        refuse_if(not has_lang(code), f"{about}{', '.join(LANGUAGES)}.")
-        words = stopwords(code)
+        require(stopwordsiso.has_lang(code), f"{about}{', '.join(LANGUAGES)}.")
+        words = stopwordsiso.stopwords(code)
     return sorted({part for word in words for part in re.findall(LETTERS, word.lower())})
 
 
@@ -167,9 +164,9 @@ def count_words(
         for X in counter.count(texts, documents):
             pieces.append(X if place is None else write_shard(Path(place, f"{len(pieces):06d}.npz"), X))
         words, columns = counter.select(drop_rare)
-        refuse_if(not counter.n and (folder is not None or not counter.fixed), "There are no texts to count words in.")
+        require(counter.n or (folder is None and counter.fixed), "There are no texts to count words in.")
         about = f"None of the {counter.n} documents has a word of the vocabulary"
-        refuse_if(not keep_empty and not counter.totals.any(), f"{about}: give the vectorizer another one, or none.")
+        require(keep_empty or counter.totals.any(), f"{about}: give the vectorizer another one, or none.")
 
         def selected() -> Iterator[csr_array]:
             for number, piece in enumerate(pieces):
@@ -244,8 +241,8 @@ class _Counter:
         keep = np.flatnonzero((frequencies >= low) & (frequencies <= high))
         if options.max_features is not None:
             keep = np.sort(keep[(-totals[keep]).argsort()[: options.max_features]])  # breaks ties as scikit-learn does
-        refuse_if(
-            self.n and not len(keep),
+        require(
+            not self.n or len(keep),
             f"None of the {self.n} documents has a usable word: lower min_df, raise max_df, choose another language of "
             "the stop words, or change token_pattern. In a table, check that the column holds the text.",
         )

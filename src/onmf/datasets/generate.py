@@ -7,7 +7,9 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse import csr_array
 from sklearn.utils import check_random_state
 
-from .readers import Documents, Scene, refuse_if
+from onmf.io.rules import require
+
+from .readers import Documents, Scene
 
 SPREAD = 0.8  # of the logarithm of the length of a document
 
@@ -56,9 +58,9 @@ def make_counts(
     >>> documents.X.shape, documents.profiles.shape
     ((100, 50), (3, 50))
     """
-    refuse_if(not 0 <= overlap <= 1, f"overlap={overlap} is not allowed: it must be between 0 and 1.")
+    require(0 <= overlap <= 1, f"overlap={overlap} is not allowed: it must be between 0 and 1.")
     sizes = (n_samples, n_features, n_clusters, length)
-    refuse_if(min(sizes) < 1, "n_samples, n_features, n_clusters and length must be at least 1.")
+    require(min(sizes) >= 1, "n_samples, n_features, n_clusters and length must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     common = 1 / np.arange(1, n_features + 1) ** zipf
     common /= common.sum()
@@ -115,7 +117,7 @@ def make_scene(
     >>> make_scene(20, 30, 50, 3, random_state=0).X.shape
     (600, 50)
     """
-    refuse_if(min((height, width, bands, n_materials)) < 1, "height, width, bands and n_materials must be at least 1.")
+    require(min((height, width, bands, n_materials)) >= 1, "height, width, bands and n_materials must be at least 1.")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     # Spectra: a few broad bumps on a constant, with mean 1; the mean of the dark material is ``darkness``.
     centres, widths, heights = (

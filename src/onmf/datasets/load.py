@@ -27,8 +27,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from onmf.divergence import Array, FloatArray
 from onmf.io.files import scratch_folder, write_whole
+from onmf.io.rules import require
 
-from .readers import CellSet, Documents, Scene, naming, open_npz, read_documents, read_scene, refuse_if, stored_csr
+from .readers import CellSet, Documents, Scene, naming, open_npz, read_documents, read_scene, stored_csr
 
 SOURCES = json.loads(files("onmf.datasets").joinpath("sources.json").read_text(encoding="utf-8"))
 """The public files of each data set, by kind; in the order of the paper's tables."""
@@ -144,8 +145,8 @@ def members(name: str) -> tuple[str, ...]:
 def info_of(name: str) -> DatasetInfo:
     """Return the data set of this name; upper and lower case are the same."""
     known = {own.lower(): (own, kind) for kind in SOURCES for own in SOURCES[kind]}
-    refuse_if(
-        str(name).lower() not in known,
+    require(
+        str(name).lower() in known,
         f"{name!r} is not a data set: choose one of {', '.join((*DOCUMENTS, *IMAGES, *CELLS))}; or fetch 'documents', "
         "'hyperspectral' or 'paper'.",
     )
@@ -182,7 +183,7 @@ def fetch(name: str = "paper", *, progress: bool | None = None) -> list[Path]:
     infos = [info_of(member) for member in members(str(name))]
     failed = []
     for info in infos:
-        refuse_if(not info.in_paper, f"{info.name} is not a set of the paper: {info.remedy}.")
+        require(info.in_paper, f"{info.name} is not a set of the paper: {info.remedy}.")
         try:
             if info.name == "ng3sim" and not info.available:
                 cut = cut_ng3sim(read_documents(fetch("NG20", progress=progress)[0]))
@@ -368,7 +369,7 @@ def load_documents(
     info = _find(name, "documents", download_if_missing)
     with _intact():
         documents = read_documents(info.path)
-        refuse_if(documents.y is None, f"{info.path} has no classes.")
+        require(documents.y is not None, f"{info.path} has no classes.")
     if return_X_y:
         return documents.X, documents.y  # type: ignore[return-value]
     return Documents(X=documents.X, y=documents.y, name=info.name, source=documents.source)
@@ -401,7 +402,7 @@ def load_hyperspectral(name: str, *, download_if_missing: bool = True) -> Scene:
             truth["wavelengths"] = np.linspace(*SAMSON_NANOMETRES, X.shape[1])
         height, width, order = int(file["height"]), int(file["width"]), str(file["order"])
         wrong = X.ndim != 2 or min(height, width) < 1 or height * width != len(X) or order not in ("C", "F")
-        refuse_if(wrong, f"it is not an image of {height} × {width} pixels in order C or F.")
+        require(not wrong, f"it is not an image of {height} × {width} pixels in order C or F.")
         return Scene(X, height, width, order, info.name, str(file["source"]), **truth)  # type: ignore[arg-type]
 
 
@@ -443,18 +444,18 @@ def load_cells(name: str, *, return_X_y: bool = False) -> CellSet | tuple[csr_ar
     info = _find(name, "cells", False)
     with _intact(), naming(info.path, "npz"), open_npz(info.path) as file:
         missing = {"data", "indices", "indptr", "shape", "y", "classes"} - set(file)
-        refuse_if(missing, f"it has no {' and no '.join(sorted(missing))}.")
+        require(not missing, f"it has no {' and no '.join(sorted(missing))}.")
         X = stored_csr(file, info.path.stat().st_size)
         n, p = X.shape
         y, classes, genes = file["y"], file["classes"], file.get("genes")
         no_counts = X.data.dtype.kind not in "iu" or X.data.min(initial=0) < 0
-        refuse_if(no_counts, "its data are not counts: expected whole numbers that are not negative.")
+        require(not no_counts, "its data are not counts: expected whole numbers that are not negative.")
         for what, texts, shape in (("classes", classes, classes.shape[:1]), ("genes", genes, (p,))):
             if texts is not None and (texts.shape != shape or texts.dtype.kind != "U"):
                 about = f"shape {texts.shape} and type {texts.dtype}"
                 raise ValueError(f"its {what} have {about}: expected a list of texts.")
         wrong = y.shape != (n,) or y.dtype.kind not in "iu" or not np.isin(y, np.arange(len(classes))).all()
-        refuse_if(wrong, f"its y is not a list of {n} numbers of the {len(classes)} classes.")
+        require(not wrong, f"its y is not a list of {n} numbers of the {len(classes)} classes.")
     y = y.astype(np.int64)
     return (X, y) if return_X_y else CellSet(X, y, classes, info.name, str(info.path), genes)
 
@@ -471,7 +472,7 @@ def _intact() -> Iterator[None]:
 def _find(name: str, kind: str, download: bool) -> DatasetInfo:
     """Return the data set, and download it if necessary."""
     info = info_of(name)
-    refuse_if(info.kind != kind, f"{info.name} is a {info.kind} data set: load it with load_{info.kind}.")
+    require(info.kind == kind, f"{info.name} is a {info.kind} data set: load it with load_{info.kind}.")
     if not download and not info.available:
         raise FileNotFoundError(
             f"{info.path} does not exist: {info.remedy}, or set ONMF_DATA to the folder that has it."

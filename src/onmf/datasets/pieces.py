@@ -21,8 +21,10 @@ from onmf.io import isolated_readers
 from onmf.io.files import whole_folder, write_whole
 from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import MOST_GROWTH, check_shape, most
+from onmf.io.rules import require
+from onmf.warn import import_optional
 
-from .readers import as_csr, check_array, naming, open_npz, refuse_if, shape_of, stored_csr
+from .readers import as_csr, check_array, naming, open_npz, shape_of, stored_csr
 
 NAMES = "names.json"  # the names of the features, beside the shards
 SHARDS = "shard-*.npz"  # the files with the rows
@@ -121,15 +123,15 @@ def open_shards(folder: str | Path) -> Shards:
         raise FileNotFoundError(f"{folder} is not a folder: give the folder that holds the shards.")
     found = [sorted(f for f in folder.glob(f"*{end}") if not f.name.startswith(".")) for end in (".npz", ".parquet")]
     which = "both .npz and .parquet files" if found[0] else "neither .npz nor .parquet files"
-    refuse_if(bool(found[0]) == bool(found[1]), f"{folder} has {which}: it must have shards of one kind.")
+    require(bool(found[0]) != bool(found[1]), f"{folder} has {which}: it must have shards of one kind.")
     files = tuple(found[0] or found[1])
     _check_series(files)
     sizes, (features, *counts), (labels, *names) = zip(*map(_size, files), strict=True)
     for file, p, columns in zip(files[1:], counts, names, strict=True):
         first = f"but {files[0]} has {features}: all shards need the same number."
-        refuse_if(p != features, f"{file} has {p} features, {first}")
+        require(p == features, f"{file} has {p} features, {first}")
         same = "all shards need the same columns, in the same order."
-        refuse_if(columns != labels, f"{file} has other columns than {files[0]}: {same}")
+        require(columns == labels, f"{file} has other columns than {files[0]}: {same}")
     if labels is None and (folder / NAMES).exists():
         labels = _read_names(folder / NAMES, features)
     return Shards(files, sizes, features, None if labels is None else np.array(labels, dtype=object))
@@ -138,7 +140,7 @@ def open_shards(folder: str | Path) -> Shards:
 def _check_series(files: tuple[Path, ...]) -> None:
     """Refuse entries that are not files, and gaps in the numbers that :func:`write_shards` assigns."""
     for file in files:
-        refuse_if(not file.is_file(), f"{file} is not a file: in a folder of shards, such names must belong to files.")
+        require(file.is_file(), f"{file} is not a file: in a folder of shards, such names must belong to files.")
     numbered = {int(match[1]): file for file in files if (match := re.fullmatch(r"shard-(\d{6,})\.\w+", file.name))}
     if missing := sorted(set(range(len(numbered))) - set(numbered)):
         raise ValueError(
@@ -155,7 +157,7 @@ def _read_names(file: Path, features: int) -> list[str]:
     except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{file} is not a list of names: {error}.") from error
     about = f"{file} is not a list of {features} names, one for each feature."
-    refuse_if(not isinstance(names, list) or len(names) != features, about)
+    require(isinstance(names, list) and len(names) == features, about)
     for number, name in enumerate(names):
         # JSON can hold a lone surrogate, which can be neither printed nor saved.
         if not isinstance(name, str) or re.search(r"[\ud800-\udfff]", name):
@@ -204,15 +206,15 @@ def fill(folder: Path, batches: Iterable[Any], names: Iterable[str] | None) -> N
     for number, batch in enumerate(batches):
         # Before SciPy 1.13, csr_array would make one row of other batches.
         about = f"Batch {number} has {np.ndim(batch)} dimensions: it needs two, rows and features."
-        refuse_if(np.ndim(batch) != 2, about)
+        require(np.ndim(batch) == 2, about)
         X = csr_array(batch)
         p = X.shape[1] if number == 0 else p
         if labels is not None and len(labels) != p:
             raise ValueError(f"names has {len(labels)} names, but batch 0 has {p} features: give one for each.")
         about = f"Batch {number} has {X.shape[1]} features, but batch 0 has {p}: they must be equal."
-        refuse_if(X.shape[1] != p, about)
+        require(X.shape[1] == p, about)
         write_shard(folder / f"shard-{number:06d}.npz", X)
-    refuse_if(p < 0, "batches is empty: there is nothing to write.")
+    require(p >= 0, "batches is empty: there is nothing to write.")
     if labels is not None:
         text = json.dumps(labels, ensure_ascii=False).encode()
         write_whole(folder / NAMES, lambda file: file.write(text))
@@ -258,39 +260,33 @@ def _size(file: Path) -> tuple[int, int, list[str] | None]:
 
 def _open_parquet(file: Path) -> tuple[Any, list[str]]:
     """Open a Parquet file without reading its rows, and return it with the columns that are features."""
-    try:
-        from pyarrow import parquet, types
-    except ImportError as error:
-        raise ImportError("Parquet shards need pyarrow: pip install 'onmf[dask]'.") from error
+    types = import_optional("pyarrow.types", "Parquet shards need pyarrow", "dask")
+    from pyarrow import parquet
+
     parquet_file = parquet.ParquetFile(file)
     schema, length, n = parquet_file.schema_arrow, file.stat().st_size, parquet_file.metadata.num_rows
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
     columns = [name for name in schema.names if name not in index]
-    refuse_if(len(set(columns)) < len(columns), "two of its columns have the same name")
+    require(len(set(columns)) == len(columns), "two of its columns have the same name")
     check_shape("it", n, len(columns), length)
-    refuse_if(
-        8 * n * len(columns) > most(length),
+    require(
+        8 * n * len(columns) <= most(length),
         f"its {n} × {len(columns)} numbers take more than {MOST_GROWTH} times its length in memory: write these rows "
         "with onmf.datasets.write_shards, which stores no zeros, or in smaller files",
     )
     groups = [parquet_file.metadata.row_group(i).num_rows for i in range(parquet_file.metadata.num_row_groups)]
     wrong = sum(groups) != n or min(groups, default=0) < 0
-    refuse_if(wrong, f"it claims {n} rows, but its row groups have {sum(groups)}")
+    require(not wrong, f"it claims {n} rows, but its row groups have {sum(groups)}")
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     for name, kind in ((name, schema.field(name).type) for name in columns):
         about = f"its column {name[:80]!r} has {kind} values: leave out columns that are not numeric"
-        refuse_if(not any(is_number(kind) for is_number in numbers), about)
+        require(any(is_number(kind) for is_number in numbers), about)
     return parquet_file, columns
 
 
-def import_dask() -> tuple[Any, Any]:
+def import_dask() -> tuple[Any, ...]:
     """Import Dask and Dask arrays; the error names the package if it is missing."""
-    try:
-        import dask
-        import dask.array
-    except ImportError as error:
-        raise ImportError("Dask arrays need dask: pip install 'onmf[dask]'.") from error
-    return dask, dask.array
+    return tuple(import_optional(name, "Dask arrays need dask", "dask") for name in ("dask", "dask.array"))
 
 
 def open_h5ad(path: str | Path, layer: str | None = None, *, rows: int = ROWS) -> Any:
@@ -339,7 +335,7 @@ def open_zarr(path: str | Path, name: str | None = None, *, rows: int = ROWS) ->
 
 def check_size(name: str, value: Any, needs: str) -> None:
     """Refuse a number of rows that is not a positive integer."""
-    refuse_if(not isinstance(value, Integral) or value < 1, f"{name}={value} is not allowed: {needs}.")
+    require(isinstance(value, Integral) and int(value) >= 1, f"{name}={value} is not allowed: {needs}.")
 
 
 def _to_dask(kind: isolated_readers.Kind, path: Path, name: str, rows: int) -> Any:
@@ -348,14 +344,14 @@ def _to_dask(kind: isolated_readers.Kind, path: Path, name: str, rows: int) -> A
     matrix = open_matrix(store := open_store(kind, path), name)
     n, p = matrix.shape
     with store.naming(name):
-        refuse_if(
-            matrix.by_columns,
+        require(
+            not matrix.by_columns,
             "it is stored by columns (CSC), so it cannot be read row by row: convert it with adata.X = adata.X.tocsr() "
             "and write it again.",
         )
         if matrix.dense:
             check_memory(min(rows, n) * p * matrix.width, store.length)
-    refuse_if(n == 0, f"{path} has no rows.")
+    require(n, f"{path} has no rows.")
     meta = np.empty((0, p), dtype=matrix.dtype) if matrix.dense else csr_array((0, p), dtype=matrix.dtype)
     read = dask.delayed(matrix.read, pure=False)
     return da.concatenate(
@@ -430,7 +426,7 @@ class StoredMatrix(NamedTuple):
             [starts] = self.store.call(isolated_readers.read, (f"{self.name}/indptr", start, stop + 1))
             a, b = int(starts[0]), int(starts[-1])
             about = f"rows {start} to {stop} are entries {a} to {b}, but there are only {self.entries}."
-            refuse_if(not 0 <= a <= b <= self.entries, about)
+            require(0 <= a <= b <= self.entries, about)
             check_memory((b - a) * self.width, self.store.length)
             parts = [(f"{self.name}/{key}", a, b) for key in ("data", "indices")]
             data, indices = self.store.call(isolated_readers.read, *parts)
@@ -452,7 +448,7 @@ def open_matrix(store: Store, name: str, *, transposed: bool = False) -> StoredM
             check_array(key, len(arrays[key]["shape"]), np.dtype(arrays[key]["dtype"]))
         lines, line = (n, "rows") if about["by_rows"] else (p, "columns")
         [found] = arrays["indptr"]["shape"]
-        refuse_if(found != lines + 1, f"its shape has {lines} {line}, but its indptr has {found} entries.")
+        require(found == lines + 1, f"its shape has {lines} {line}, but its indptr has {found} entries.")
         return matrix._replace(
             dense=False,
             width=dtype.itemsize + np.dtype(arrays["indices"]["dtype"]).itemsize,
@@ -463,8 +459,8 @@ def open_matrix(store: Store, name: str, *, transposed: bool = False) -> StoredM
 
 def check_memory(size: int, length: int) -> None:
     """Refuse to read ``size`` bytes at once from a file that is far smaller."""
-    refuse_if(
-        size > most(length),
+    require(
+        size <= most(length),
         f"{size >> 20} MB would be read at once from a file of {length} bytes, so nearly all of them would be zeros. "
         "Ask for fewer rows at a time (rows=), or write the file with smaller chunks.",
     )

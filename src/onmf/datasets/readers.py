@@ -23,6 +23,8 @@ from onmf.divergence import Array, FloatArray
 from onmf.io import isolated_readers
 from onmf.io.isolate import Isolated, ReaderEnded
 from onmf.io.limits import Bounded, check_growth, check_shape, most, npy_header
+from onmf.io.rules import require
+from onmf.warn import import_optional
 
 Format = Literal["matlab", "cluto", "svmlight", "matrix-market", "npz"]
 
@@ -156,21 +158,19 @@ class CellSet:
         -------
         anndata.AnnData
         """
-        try:
-            import pandas as pd
-            from anndata import AnnData
-            from anndata.utils import make_index_unique
-        except ImportError as error:
-            raise ImportError("AnnData objects need anndata: pip install 'onmf[cells]'.") from error
+        anndata = import_optional("anndata", "AnnData objects need anndata", "cells")
+        import pandas as pd
+
         classes = pd.Categorical.from_codes(self.y, categories=list(self.classes))
         cells, genes = (
             pd.Index([str(i) for i in range(size)] if names is None else names, dtype=object)
             for names, size in zip((self.barcodes, self.genes), self.X.shape, strict=True)
         )
-        obs, var = pd.DataFrame({"class": classes}, index=cells), pd.DataFrame(index=make_index_unique(genes))
+        obs = pd.DataFrame({"class": classes}, index=cells)
+        var = pd.DataFrame(index=anndata.utils.make_index_unique(genes))
         if not genes.is_unique:
             var["gene"] = self.genes
-        return AnnData(X=csr_matrix(self.X), obs=obs, var=var)  # scanpy 1.11 cannot normalise sparse arrays
+        return anndata.AnnData(X=csr_matrix(self.X), obs=obs, var=var)  # scanpy 1.11 cannot normalise sparse arrays
 
 
 def read_documents(path: str | Path, format: Format | None = None) -> Documents:
@@ -193,7 +193,7 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a matrix of counts.")
     kind = format or sniff(path)
-    refuse_if(kind not in READERS, f"format={format!r} is unknown: use {', '.join(map(repr, READERS))}.")
+    require(kind in READERS, f"format={format!r} is unknown: use {', '.join(map(repr, READERS))}.")
     classes = None
     with naming(path, kind):
         parts = READERS[kind](path)
@@ -201,7 +201,7 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
         if y is not None:
             y = y.ravel() if y.ndim == 2 and 1 in y.shape else y  # a vector in MATLAB
             about = f"its classes have {y.ndim} dimensions and type {y.dtype}: expected a list of numbers."
-            refuse_if(y.ndim != 1 or y.dtype.kind not in "biufUS", about)
+            require(y.ndim == 1 and y.dtype.kind in "biufUS", about)
             values, y = np.unique(y, return_inverse=True)
             classes = values.astype(str) if values.dtype.kind in "US" else None
     sizes = [(y, "classes", X.shape[0], "row"), (ids, "names of documents", X.shape[0], "row")]
@@ -209,12 +209,6 @@ def read_documents(path: str | Path, format: Format | None = None) -> Documents:
         if names is not None and len(names) != n:
             raise ValueError(f"{path} has {n} {line}s, but {len(names)} {noun}: expected one for each {line}.")
     return Documents(X, y, path.name.split(".")[0], str(path), words, classes, ids)
-
-
-def refuse_if(wrong: Any, why: str) -> None:
-    """Refuse what is read if something is wrong with it."""
-    if wrong:
-        raise ValueError(why)
 
 
 @contextmanager
@@ -277,7 +271,7 @@ def read_scene(image: str | Path, truth: str | Path | None = None, *, name: str 
     X = np.ascontiguousarray(np.asarray(content[variable], dtype=np.float64).T)
     side = round(np.sqrt(len(X)))
     height, width = (int(np.squeeze(content.get(key, side))) for key in ("nRow", "nCol"))
-    refuse_if(height * width != len(X), f"{image} has {len(X)} pixels, not {height} × {width}: it needs nRow and nCol.")
+    require(height * width == len(X), f"{image} has {len(X)} pixels, not {height} × {width}: it needs nRow and nCol.")
     known = {} if truth is None else _read_truth(Path(truth), image, X)
     return Scene(X, height, width, "F", name or image.stem, str(image), **known)
 
@@ -286,10 +280,10 @@ def _read_truth(path: Path, image: Path, X: Array) -> dict[str, Any]:
     """Read the ground truth of an image."""
     content = _load_mat(path)
     missing = {"M", "A"} - set(content)
-    refuse_if(missing, f"{path} has no {' and '.join(sorted(missing))}, but {', '.join(content)}.")
+    require(not missing, f"{path} has no {' and '.join(sorted(missing))}, but {', '.join(content)}.")
     M, A = (np.asarray(content[name], dtype=np.float64) for name in ("M", "A"))
-    refuse_if(
-        len(M) != X.shape[1] or A.shape != (M.shape[1], len(X)),
+    require(
+        len(M) == X.shape[1] and A.shape == (M.shape[1], len(X)),
         f"{path} belongs to another image: it has {len(M)} bands and {A.shape[1]} pixels, {image} has {X.shape[1]} and "
         f"{len(X)}.",
     )
@@ -309,19 +303,19 @@ def _load_mat(path: Path) -> dict[str, Any]:
 
 def _matlab(path: Path) -> dict[str, Any]:
     content = _load_mat(path)
-    refuse_if("dtm" not in content, f"it has no variable dtm, but {', '.join(content)}.")
+    require("dtm" in content, f"it has no variable dtm, but {', '.join(content)}.")
     return {"X": as_counts(content["dtm"]), "y": content.get("classid")}
 
 
 def _cluto(path: Path) -> dict[str, Any]:
     with opened(path) as file:
         header = [int(word) for word in file.readline(1000).split()]
-        refuse_if(len(header) not in (2, 3), "its first line must give the number of rows, of columns and of entries.")
+        require(len(header) in (2, 3), "its first line must give the number of rows, of columns and of entries.")
         n, p, *nnz = header
-        refuse_if(min(n, p) < 1, f"its first line says {n} × {p}.")
+        require(min(n, p) >= 1, f"its first line says {n} × {p}.")
         check_shape("it", n, p, path.stat().st_size)
         X = _cluto_rows(file, n, p, *nnz) if nnz else np.loadtxt(file, ndmin=2)
-    refuse_if(X.shape != (n, p), f"its first line says {n} × {p}, but it has {' × '.join(map(str, X.shape))} numbers.")
+    require(X.shape == (n, p), f"its first line says {n} × {p}, but it has {' × '.join(map(str, X.shape))} numbers.")
     parts: dict[str, Any] = {"X": as_counts(X)}
     for key, suffix in (("y", ".rclass"), ("ids", ".rlabel"), ("words", ".clabel")):
         beside = path.with_name(path.name.removesuffix(".gz") + suffix)
@@ -348,7 +342,7 @@ def _cluto_rows(file: IO[bytes], n: int, p: int, nnz: int) -> csr_array:
         values.append(pairs[1::2])
         starts.append(starts[-1] + len(columns))
     about = f"its first line says {n} rows and {nnz} entries, but it has {len(starts) - 1} rows and {starts[-1]}."
-    refuse_if(len(starts) != n + 1 or starts[-1] != nnz, about)
+    require(len(starts) == n + 1 and starts[-1] == nnz, about)
     return as_csr(np.concatenate(values), np.concatenate(indices), np.array(starts), (n, p))
 
 
@@ -385,7 +379,7 @@ def as_counts(X: Any) -> csr_array:
     check_structure(X, "it")
     X = X if issparse(X) else np.asarray(X)
     about = f"it has {X.dtype} values in {X.ndim} dimensions: expected numbers in rows and columns."
-    refuse_if(X.ndim != 2 or X.dtype.kind not in "buif", about)
+    require(X.ndim == 2 and X.dtype.kind in "buif", about)
     X = csr_array(X)
     X.sum_duplicates()
     X.eliminate_zeros()
@@ -461,12 +455,12 @@ def open_npz(path: Path) -> Iterator[Any]:
             check_growth("it", sum(info.file_size for info in archive.infolist()), path.stat().st_size)
             for info in archive.infolist():
                 name = info.filename[:200]
-                refuse_if(  # other decompressors allocate memory before they produce output
-                    info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+                require(  # other decompressors allocate memory before they produce output
+                    info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
                     f"it holds {name!r}, compressed in a way that npz files never are: it is refused. Unpack it "
                     "yourself if you trust it.",
                 )
-                refuse_if(not info.filename.endswith(".npy"), f"its member {name!r} is not an array.")
+                require(info.filename.endswith(".npy"), f"its member {name!r} is not an array.")
                 with archive.open(info) as member:
                     try:
                         npy_header(member, info.file_size)
@@ -479,7 +473,7 @@ def open_npz(path: Path) -> Iterator[Any]:
 
 def stored_csr(content: Any, length: int) -> csr_array:
     """The CSR matrix in an open npz file of ``length`` bytes."""
-    refuse_if("indptr" not in content, f"it has no CSR matrix, but {', '.join(content)[:200]}")
+    require("indptr" in content, f"it has no CSR matrix, but {', '.join(content)[:200]}")
     return as_csr(content["data"], content["indices"], content["indptr"], shape_of(content["shape"], length))
 
 
@@ -487,7 +481,7 @@ def shape_of(value: Any, length: int) -> tuple[int, int]:
     """Check the shape that a file of ``length`` bytes gives, and return the number of rows and of columns."""
     sizes = np.asarray(value)
     about = f"its shape is {str(value)[:80]}: expected two integers, rows and columns."
-    refuse_if(sizes.shape != (2,) or sizes.dtype.kind not in "iu", about)
+    require(sizes.shape == (2,) and sizes.dtype.kind in "iu", about)
     n, p = sizes.tolist()
     check_shape("it", n, p, length)
     return n, p
@@ -497,7 +491,7 @@ def check_array(name: str, dimensions: int, dtype: Any, wanted: int = 1) -> None
     """Refuse data that are not real numbers, and indices that are not integers: SciPy would round them silently."""
     expected = f"real numbers in {wanted} dimensions" if name == "data" else "a list of integers"
     wrong = dimensions != wanted or dtype.kind not in ("buif" if name == "data" else "iu")
-    refuse_if(wrong, f"its {name} has {dimensions} dimensions and type {dtype}: expected {expected}.")
+    require(not wrong, f"its {name} has {dimensions} dimensions and type {dtype}: expected {expected}.")
 
 
 def as_csr(data: Array, indices: Array, indptr: Array, shape: tuple[int, int]) -> csr_array:

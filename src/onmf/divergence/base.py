@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from onmf.arrays import Array, FloatArray
+from onmf.io.rules import require
 
 from .moves import Moves
 
@@ -269,12 +270,6 @@ class Divergence(ABC):
 def _definers(cls: type, name: str) -> list[type]:
     """The classes from which a class may have an attribute; it has that of the first."""
     return [each for each in cls.__mro__ if name in vars(each)]
-
-
-def require(valid: bool, message: str) -> None:
-    """Raise ValueError if a parameter is not valid."""
-    if not valid:
-        raise ValueError(message)
 
 
 def number(value: object) -> float:

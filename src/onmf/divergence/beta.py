@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import xlogy
 
 from onmf.arrays import FloatArray
+from onmf.io.rules import require
 
-from .base import Divergence, Domain, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel, require
+from .base import Divergence, Domain, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel
 from .moves import EntropyMoves, LengthMoves
 
 SMALLEST_POSITIVE = float(np.nextafter(0.0, 1.0))  # for positive shares that underflow to 0: their logarithm is finite

@@ -23,6 +23,7 @@ from onmf.naming import numbers, so_many
 from onmf.plot import plot_confusion, plot_top_features
 from onmf.plot import table as html_table
 from onmf.select import Selection
+from onmf.warn import import_optional
 
 from .write import assignments, clusters_table, files_of, write_files, write_report
 
@@ -220,10 +221,7 @@ class Clusters:
         -------
         pandas.DataFrame
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        pd = import_optional("pandas", "to_frame needs pandas", "table")
         frame = pd.concat(map(pd.DataFrame, assignments(self)), ignore_index=True)
         return frame.astype({"cluster": "Int64", "runner_up": "Int64", "scale": "float64", "margin": "float64"})
 

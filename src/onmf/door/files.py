@@ -18,6 +18,8 @@ from scipy.sparse import csr_array, vstack
 from onmf.datasets.readers import as_counts, open_npz, opened, read_documents
 from onmf.io import isolated_readers
 from onmf.io.csv_file import plain
+from onmf.io.rules import require
+from onmf.warn import import_optional
 
 Names = Sequence[str | None]
 
@@ -57,17 +59,13 @@ def head_of(path: Path) -> bytes:
             head = file.read(4096)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-    if not head.strip():
-        raise ValueError(f"{path} is empty: get another copy.")
+    require(head.strip(), f"{path} is empty: get another copy.")
     return head
 
 
 def read_wide(path: Path, label: str | None = None) -> Draft:
     """Read a csv or tsv table of counts with names in its first row and column, and classes in the column ``label``."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("Tables need pandas: pip install 'onmf[cells]'.") from error
+    pd = import_optional("pandas", "Tables need pandas", "table")
     rows: list[str] = []
     classes: list[str | None] = []
     parts: list[csr_array] = []
@@ -120,8 +118,7 @@ def _frames(pandas: Any, file: IO[bytes], delimiter: str, width: int, named: boo
 
 def _pop(frame: Any, header: Sequence[str | None], label: str | None) -> Any:
     """Take the column of classes out of some rows; none if there is none."""
-    if header[1:].count(label) > 1:
-        raise ValueError(f"it has several columns {label!r}: rename all but one.")
+    require(header[1:].count(label) <= 1, f"it has several columns {label!r}: rename all but one.")
     return frame.pop(header.index(label, 1)) if label in header[1:] else []
 
 
@@ -144,8 +141,7 @@ def first_line(file: IO[bytes]) -> tuple[list[str], str]:
     if len(line) > LONGEST_LINE:
         raise ValueError(f"its first line has more than {LONGEST_LINE >> 20} MB: this is not a row of names.")
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
-    if not text.strip():
-        raise ValueError("its first line is empty: it must name the columns.")
+    require(text.strip(), "its first line is empty: it must name the columns.")
     delimiter = max(",;\t", key=text.count) if re.search("[,;\t]", text) else " "
     limit = csv.field_size_limit(LONGEST_LINE)
     try:
@@ -178,8 +174,7 @@ def find_classes(
     else:
         classes, notes = _joined(Path(file), column, names, noun)
     known = sum(value is not None for value in classes)
-    if not known:
-        raise ValueError(f"The labels {labels!r} are empty for all {len(classes):,} {noun}s of {path}.")
+    require(known, f"The labels {labels!r} are empty for all {len(classes):,} {noun}s of {path}.")
     if known < len(classes):
         notes.append(f"{noun.capitalize()}s without a label: {len(classes) - known:,} of {len(classes):,}.")
     return classes, notes

@@ -34,43 +34,19 @@ MEASURES = ("labels", "scales", "margins", "confidence", "runners_up")  # What a
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a command that only one kind has, or that a kind words in its own way.
+    """An option of a command that only one kind has, or that a kind words in its own way."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the parameter. The option is ``--name``, unless ``flags`` says otherwise.
-    help : str
-        What it does, for the help.
-    type, default
-        Type and default of its value.
-    metavar : str or None
-        What stands for the value in the help.
-    group : str
-        Heading under which the help lists it.
-    flags : tuple of str
-        Other names of the option, as in ``("--blocks/--in-memory",)``.
-    parse : callable or None
-        Turns the text that was given into the value of the parameter. A ValueError is shown with the option's name.
-    least : float or None
-        The smallest value that is allowed.
-    choices : tuple of str
-        The values that are allowed; any if empty.
-    reading : bool
-        Whether the option is about reading, and not about clustering.
-    """
-
-    name: str
-    help: str
-    type: Any = str | None
-    default: Any = None
-    metavar: str | None = None
-    group: str = READING
-    flags: tuple[str, ...] = ()
-    parse: Callable[[Any], Any] | None = None
-    least: float | None = None
-    reading: bool = False
-    choices: tuple[str, ...] = ()
+    name: str  #: of the parameter; the option is ``--name``, unless ``flags`` says otherwise
+    help: str  #: what it does, for the help
+    type: Any = str | None  #: of its value
+    default: Any = None  #: of its value
+    metavar: str | None = None  #: what stands for the value in the help
+    group: str = READING  #: heading under which the help lists it
+    flags: tuple[str, ...] = ()  #: other names of the option, as in ``("--blocks/--in-memory",)``
+    parse: Callable[[Any], Any] | None = None  #: makes the value from the text; a ValueError is shown with the option
+    least: float | None = None  #: the smallest value that is allowed
+    reading: bool = False  #: whether it is about reading, and not about clustering
+    choices: tuple[str, ...] = ()  #: the values that are allowed; any if empty
 
     @property
     def flag(self) -> str:
@@ -89,71 +65,31 @@ class Rows:
 
 
 class Kind:
-    """A kind of data. This class is complete for rows of counts with named features; subclasses say what differs.
+    """A kind of data. This class is complete for rows of counts with named features; subclasses say what differs."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the kind in model files.
-    command : str or None
-        Name of its command; None if it has none.
-    row, feature, cluster : str
-        What one of them is called.
-    known_by : str
-        The parameter that reads known classes.
-    first : int
-        Number of the first cluster in what people read. In Python clusters count from 0.
-    criteria : tuple of str
-        What ``n_clusters="auto"`` may choose by, the default first.
-    views : Views or None
-        Ways to weigh the rows, whose runs vote together; None for the counts alone.
-    options : tuple of Option
-        Options of its command besides the shared ones.
-    not_in_predict : tuple of str
-        Options about reading that ``onmf predict`` does not have.
-    without : tuple of str
-        Shared options that mean nothing for this kind.
-    files : tuple of str
-        Names of the files that it writes besides the shared ones.
-    packages : dict of str to str
-        Packages that writing needs, each with the extra of onmf that installs it.
-    assignments : bool
-        Whether the rows are written as a table.
-    listed : tuple of str
-        Those of ``files`` that the help of the command names; all if empty.
-    smoothing : float
-        Default of the smoothing.
-    shown : tuple of str
-        Columns of the table of clusters that the terminal shows, besides the shared ones.
-    page : str
-        The function that makes the report, as ``module:name``.
-    result : type of Clusters
-        The class of its results.
-    """
-
-    name = "matrix"
-    command: str | None = None
-    about = ""
-    examples: tuple[str, ...] = ()
-    argument = "PATH"
-    argument_help = ""
-    row, feature, cluster = "row", "feature", "cluster"
-    known_by = "labels"
-    first = 0
-    criteria: tuple[str, ...] = CRITERIA
-    views: Views | None = None
-    options: tuple[Option, ...] = ()
-    not_in_predict: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    packages: Mapping[str, str] = {}
-    report_packages: Mapping[str, str] = {"jinja2": "report"}
-    assignments = True
-    shown: tuple[str, ...] = ("distinctive",)
-    listed: tuple[str, ...] = ()
-    smoothing = 1e-3
-    page = "onmf.report.rows:rows_page"
-    result: type[Clusters] = Clusters
+    name = "matrix"  #: in model files
+    command: str | None = None  #: the name of its command; None if it has none
+    about = ""  #: what the command does, for its help
+    examples: tuple[str, ...] = ()  #: arguments of the command, for its help
+    argument = "PATH"  #: what the help calls the file
+    argument_help = ""  #: what it is, for the help
+    row, feature, cluster = "row", "feature", "cluster"  #: what one of them is called
+    known_by = "labels"  #: the parameter that reads known classes
+    first = 0  #: number of the first cluster in what people read; in Python clusters count from 0
+    criteria: tuple[str, ...] = CRITERIA  #: what ``n_clusters="auto"`` may choose by, the default first
+    views: Views | None = None  #: ways to weigh the rows, whose runs vote together; None for the counts alone
+    options: tuple[Option, ...] = ()  #: of its command, besides the shared ones
+    not_in_predict: tuple[str, ...] = ()  #: options about reading that ``onmf predict`` does not have
+    without: tuple[str, ...] = ()  #: shared options that mean nothing for this kind
+    files: tuple[str, ...] = ()  #: names of the files that it writes besides the shared ones
+    listed: tuple[str, ...] = ()  #: those of ``files`` that the help of the command names; all if empty
+    packages: Mapping[str, str] = {}  #: packages that writing needs, each with the extra of onmf that installs it
+    report_packages: Mapping[str, str] = {"jinja2": "report"}  #: the same for the report
+    assignments = True  #: whether the rows are written as a table
+    shown: tuple[str, ...] = ("distinctive",)  #: columns of the table of clusters that the terminal shows, too
+    smoothing = 1e-3  #: the default
+    page = "onmf.report.rows:rows_page"  #: the function that makes the report, as ``module:name``
+    result: type[Clusters] = Clusters  #: the class of its results
 
     @property
     def predict_options(self) -> dict[str, Option]:

@@ -53,30 +53,11 @@ def cluster_table(
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Clusters:
-    """Cluster the rows of a table.
+    """Cluster the rows of a table, with the options of its kind and the parameters of :class:`onmf.ONMF`.
 
-    Parameters
-    ----------
-    kind : Kind
-        What the rows are.
-    table : Table
-        The rows.
-    n_clusters : int or "auto"
-        Number of clusters; ``"auto"`` chooses it, with the criterion of the kind.
-    k_min, k_max, criterion
-        Numbers from which ``"auto"`` chooses, and what it chooses by.
-    options : mapping, optional
-        Options of the kind.
-    announce : callable, optional
-        Called before the fit with a sentence that says what it does.
-    progress : callable, optional
-        Called with the name of a step and the share of it that is done.
-    **parameters
-        Parameters of :class:`onmf.ONMF`, ``random_state`` being 0 by default; with ``quick=True``, a single run.
-
-    Returns
-    -------
-    Clusters
+    ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max`` by the criterion. ``announce`` is called before
+    the fit with a sentence that says what it does, ``progress`` with the name of a step and the share of it that is
+    done. The seed is 0 by default; ``quick=True`` makes a single run.
     """
     span = Range(k_min, k_max, criterion)
     parameters = {"random_state": 0} | parameters  # the same rows give the same clusters

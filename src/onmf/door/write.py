@@ -15,6 +15,7 @@ from onmf.io.csv_file import csv_line
 from onmf.io.files import write_whole
 from onmf.kinds import resolve
 from onmf.naming import numbers
+from onmf.warn import import_optional
 
 if TYPE_CHECKING:
     from .clusters import Clusters, Progress
@@ -160,11 +161,9 @@ def _write_csv(file: IO[bytes], parts: Iterable[Columns]) -> None:
 
 
 def _write_parquet(file: IO[bytes], parts: Iterable[Columns]) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError("Parquet files need pyarrow: pip install 'onmf[text]'.") from error
+    pyarrow = import_optional("pyarrow", "Parquet files need pyarrow", "text")
+    from pyarrow import parquet
+
     whole: dict[str, list[Any]] = {}
     for name, values in chain.from_iterable(part.items() for part in parts):
         whole.setdefault(name, []).extend(values)

@@ -48,19 +48,6 @@ class Start(NamedTuple):
 def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clustering:
     """Run the loop from one or several starts, and return the result of the lowest objective; ties go to the first run.
 
-    Parameters
-    ----------
-    data : Data
-        The rows, as an engine of :mod:`onmf.data` holds them.
-    settings : Settings
-        The settings of the fit.
-    listener : Listener, optional
-        Is told about the progress.
-
-    Returns
-    -------
-    Clustering
-
     Examples
     --------
     >>> import numpy as np

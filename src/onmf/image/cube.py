@@ -147,40 +147,6 @@ class IsolatedLines(Lines):
 class Cube:
     """A hyperspectral image.
 
-    Attributes
-    ----------
-    data : (lines, samples, bands) array, memory map, Dask array or Lines
-        Values as stored, all bands.
-    wavelengths : (bands,) array or None
-        Centre wavelength of each band.
-    wavelength_unit : str or None
-        Unit of the wavelengths, as the file names it.
-    band_names : list of str or None
-        Name of each band.
-    good_bands : (bands,) array of bool
-        Which bands are used; the others stay in ``data``, but are not clustered. By default all are used.
-    mask : (lines, samples) array of bool or None
-        Which pixels may be used; None allows all.
-    ignore_value : float or None
-        A pixel that has this value in any used band is unassigned. If it is 0, only pixels that are 0 in all used
-        bands are.
-    scale : float
-        Physical value = stored value · scale.
-    crs : str or None
-        Coordinate reference system, as well-known text.
-    transform : tuple of 6 floats or None
-        Maps samples and lines to coordinates, as in rasterio: a, b, c, d, e, f.
-    map_info : list of str or None
-        The ``map info`` of an ENVI header, kept so that it can be written unchanged.
-    name : str
-        Name of the image.
-    source : str
-        Origin of the image, usually a path.
-    variable : str or None
-        Name of the variable that holds the cube, if the file has several.
-    truth : Truth or None
-        What is known about the image.
-
     Examples
     --------
     >>> import numpy as np
@@ -190,21 +156,23 @@ class Cube:
     <Cube made: 4 lines × 5 samples × 3 bands, float64>
     """
 
-    data: Any
-    wavelengths: FloatArray | None = None
-    wavelength_unit: str | None = None
-    band_names: list[str] | None = None
+    data: Any  #: (lines, samples, bands) values as stored, all bands: an array, memory map, Dask array or Lines
+    wavelengths: FloatArray | None = None  #: (bands,) centre wavelength of each band
+    wavelength_unit: str | None = None  #: unit of the wavelengths, as the file names it
+    band_names: list[str] | None = None  #: name of each band
+    #: (bands,) which bands are used, by default all; the others stay in ``data``, but are not clustered
     good_bands: Array = None  # type: ignore[assignment]
-    mask: Array | None = None
+    mask: Array | None = None  #: (lines, samples) which pixels may be used; None allows all
+    #: A pixel that has this value in any used band is unassigned. If it is 0, only pixels that are 0 in all used bands.
     ignore_value: float | None = None
-    scale: float = 1.0
-    crs: str | None = None
-    transform: Transform | None = None
-    map_info: list[str] | None = None
-    name: str = "made"
-    source: str = ""
-    variable: str | None = None
-    truth: Any = None
+    scale: float = 1.0  #: physical value = stored value · scale
+    crs: str | None = None  #: coordinate reference system, as well-known text
+    transform: Transform | None = None  #: maps samples and lines to coordinates, as in rasterio: a, b, c, d, e, f
+    map_info: list[str] | None = None  #: the ``map info`` of an ENVI header, kept so that it can be written unchanged
+    name: str = "made"  #: name of the image
+    source: str = ""  #: origin of the image, usually a path
+    variable: str | None = None  #: name of the variable that holds the cube, if the file has several
+    truth: Any = None  #: what is known about the image: a Truth, or None
 
     def __post_init__(self) -> None:
         shape, where = tuple(self.data.shape), self.source or "The cube"

@@ -20,6 +20,7 @@ from onmf.io.isolate import Isolated
 from onmf.io.isolated_readers import list_arrays, read_transposed
 from onmf.io.limits import check_growth, npy_header
 from onmf.io.rules import require
+from onmf.warn import import_optional
 
 from .cube import Cube, FileLines, IsolatedLines, Lines, PlaceError, Transform, call_reader
 from .isolated_readers import describe_raster, read_mask, read_raster
@@ -289,11 +290,7 @@ def _even_transform(*axes: Any) -> Transform | None:
 
 def spectral() -> Any:
     """Import the ENVI module of spectral."""
-    try:
-        import spectral.io.envi as envi
-    except ImportError as error:
-        raise ImportError("ENVI files need the package spectral: pip install 'onmf[image]'") from error
-    return envi
+    return import_optional("spectral.io.envi", "ENVI files need the package spectral", "image")
 
 
 def find_header(path: Path) -> Path | None:

@@ -18,6 +18,7 @@ from onmf.estimator import ONMF, fit_model
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
 from onmf.naming import number_by_size
 from onmf.select import IMAGE_CRITERIA, Range, Selection
+from onmf.warn import import_optional
 
 from . import figures
 from .cube import NANOMETRES, Cube, Negatives, Pixels, in_nanometres
@@ -142,10 +143,7 @@ class ImageClusters(Clusters):
         -------
         xarray.Dataset
         """
-        try:
-            import xarray
-        except ImportError as error:
-            raise ImportError("to_xarray needs xarray: pip install 'onmf[image]'") from error
+        xarray = import_optional("xarray", "to_xarray needs xarray", "image")
         lines, samples = self.labels.shape
         coords: dict[str, Any] = {"cluster": self.names}
         transform = self.cube.transform

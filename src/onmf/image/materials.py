@@ -211,10 +211,8 @@ def _read_table(path: Path) -> Truth:
         spectra = np.array([[float(word) for word in row[first:]] for row in body]).T
     except ValueError as error:
         raise ValueError(f"{path}: {error}. Expected a line of names, then a line of numbers for each band.") from None
-    require(
-        spectra.ndim == 2 and len(spectra) == len(head) - first > 0,
-        f"{path} has {len(head)} names, but its lines of numbers have another length, or are missing.",
-    )
+    if spectra.ndim != 2 or not len(spectra) == len(head) - first > 0:
+        raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length, or are missing.")
     return Truth(spectra, names=[plain(name.strip()) for name in head[first:]], source=str(path))
 
 

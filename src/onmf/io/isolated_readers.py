@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onmf.io.rules import require
+
 Kind = Literal["hdf5", "zarr"]
 
 CHUNKS = 1_000_000  # most of an array: with more, finding the chunks takes longer than reading them
@@ -136,7 +138,7 @@ def _column(file: Any, table: Any, name: str) -> list[str | None]:
     if categories is None:
         return [as_text(value) for value in values.tolist()]
     names = _texts(categories)
-    if values.dtype.kind not in "bui" or (values.size and not -1 <= values.min() <= values.max() < len(names)):
+    if values.dtype.kind not in "bui" or (values.size and (not -1 <= values.min() <= values.max() < len(names))):
         raise ValueError(f"its {name} has codes that are not those of its {len(names)} categories.")
     return [None if code < 0 else names[code] for code in values.tolist()]
 
@@ -149,8 +151,7 @@ def _texts(item: Any) -> list[str | None]:
 def _list(array: Any, field: str | None = None) -> Any:
     """Read a list, or a column of an array with several."""
     shape = about(array, texts=True)["shape"]
-    if len(shape) != 1:
-        raise ValueError(f"it has {len(shape)} dimensions: expected a list.")
+    require(len(shape) == 1, f"it has {len(shape)} dimensions: expected a list.")
     return np.asarray(array[:] if field is None else array[field])
 
 
@@ -182,10 +183,9 @@ def load_market(path: str, limit: int) -> list[Any]:
     unpacked = gzip.open if compressed else nullcontext
     with unpacked(path) as source:
         n, p, entries, _, _, symmetry = mminfo(source)
-    if max(8 * n, 8 * p, 4 * entries) > limit:  # the shortest entry has 4 bytes, such as "1 1\n"
+    if max(8 * n, 8 * p, 4 * entries) > limit:
         raise ValueError(f"it says that it is {n} × {p} with {entries} entries, far more than its bytes can hold.")
-    if symmetry != "general" and n != p:
-        raise ValueError(f"its header says {symmetry}, but it has {n} rows and {p} columns.")
+    require(symmetry == "general" or n == p, f"its header says {symmetry}, but it has {n} rows and {p} columns.")
     # SciPy takes column 1.5 for column 1 and the value .5. A program that writes such columns begins with them.
     if wrong := re.search(rb"\n[ \t]*\d+[ \t]+(\d+[^\s\d]\S*)", head):
         raise ValueError(f"it has an entry in column {wrong[1].decode(errors='replace')[:20]}, not a whole number.")
@@ -267,12 +267,11 @@ def find(group: Any, name: str) -> Any:
 
 def about(array: Any, texts: bool = False) -> dict[str, Any]:
     """Return shape, type and bytes of a chunk of an array; refuse other codecs. ``texts`` allows those of texts."""
-    if hasattr(array, "keys"):
-        raise ValueError("it is a group: expected an array.")
+    require(not hasattr(array, "keys"), "it is a group: expected an array.")
     if unknown := sorted(set(codecs(array)) - CODECS - (TEXT_CODECS if texts else set())):
         raise ValueError(f"it is encoded with {unknown[0]!r}, which may run code: write it with another codec.")
     shape, chunks = [int(size) for size in array.shape], [int(size) for size in array.chunks or ()]
-    if prod(ceil(size / chunk) for size, chunk in zip(shape, chunks, strict=False)) > CHUNKS:
+    if prod((ceil(size / chunk) for size, chunk in zip(shape, chunks, strict=False))) > CHUNKS:
         raise ValueError(f"it has more than {CHUNKS} chunks, of shape {chunks}: write it with larger chunks.")
     dtype = np.dtype(array.dtype)
     return {"shape": shape, "dtype": dtype.str, "chunk": prod(chunks) * dtype.itemsize}

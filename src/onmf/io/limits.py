@@ -14,6 +14,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from onmf.io.rules import require
+
 FREE = 100_000_000  # decompressed size in bytes that is always allowed
 MOST_GROWTH = 250  # above that, the largest ratio of decompressed to compressed size; text and counts have 3 to 50
 
@@ -31,8 +33,7 @@ def read_small(path: Path, megabytes: int, what: str) -> str:
         data = file.read((megabytes << 20) + 1)
         if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise ValueError(f"{path} is a pipe that nothing was written to: start its writer first, or name a file.")
-    if len(data) > megabytes << 20:
-        raise ValueError(f"{path} is larger than {megabytes} MB: {what}.")
+    require(len(data) <= megabytes << 20, f"{path} is larger than {megabytes} MB: {what}.")
     return data.decode("utf-8-sig")
 
 
@@ -43,22 +44,21 @@ def most(length: int) -> int:
 
 def check_growth(name: str, grown: int, length: int) -> None:
     """Refuse a file of ``length`` bytes whose decompressed size ``grown`` is above the limit."""
-    if grown > most(length):
-        raise ValueError(
-            f"{name} grows to more than {MOST_GROWTH} times its length when decompressed, which neither text nor "
-            "counts do: it is refused. Decompress it yourself if you trust it."
-        )
+    require(
+        grown <= most(length),
+        f"{name} grows to more than {MOST_GROWTH} times its length when decompressed, which neither text nor "
+        "counts do: it is refused. Decompress it yourself if you trust it.",
+    )
 
 
 def check_shape(name: str, rows: int, columns: int, length: int) -> None:
     """Refuse a matrix with more rows or columns, which cost memory even if empty, than ``length`` bytes can fill."""
-    if rows < 0 or columns < 0:
-        raise ValueError(f"{name} says that it has {rows} rows and {columns} columns.")
-    if 8 * max(rows, columns) > most(length):
-        raise ValueError(
-            f"{name} says that it has {rows} rows and {columns} columns, far more than its {length} bytes can fill: it "
-            "is refused. Remove the empty ones."
-        )
+    require(rows >= 0 and columns >= 0, f"{name} says that it has {rows} rows and {columns} columns.")
+    require(
+        8 * max(rows, columns) <= most(length),
+        f"{name} says that it has {rows} rows and {columns} columns, far more than its {length} bytes can fill: it "
+        "is refused. Remove the empty ones.",
+    )
 
 
 def npy_header(file: IO[bytes], length: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

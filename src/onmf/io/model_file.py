@@ -157,8 +157,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
     """Read a file that :func:`write_model` wrote. Raises :class:`Refused` if it is another, newer, or damaged."""
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, not {FORMAT}: name a file.")
+    require(not path.is_dir(), f"{path} is a folder, not {FORMAT}: name a file.")
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
     if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
@@ -456,6 +455,5 @@ def _known(name: str) -> type[Divergence] | None:
 
 def _tupled(value: Any) -> Any:
     """A value of a divergence from JSON: tuples in place of lists."""
-    if isinstance(value, dict):
-        raise ValueError("it holds an object where a number or a text belongs")
+    require(not isinstance(value, dict), "it holds an object where a number or a text belongs")
     return tuple(map(_tupled, value)) if isinstance(value, list) else value

@@ -4,6 +4,8 @@ import codecs
 import re
 from collections import Counter
 
+from onmf.warn import import_optional
+
 BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -88,11 +90,10 @@ def detect(data: bytes) -> str:
         return "utf-8"
     mostly = 2 * foreign > sum(map(len, data.split()))  # in the Latin script, most bytes are ASCII
     if foreign >= (MIN_MOSTLY if mostly else MIN_FOREIGN):
-        try:
-            from charset_normalizer import from_bytes
-        except ImportError as error:
-            raise ImportError("Text that is not UTF-8 needs charset-normalizer: pip install 'onmf[text]'.") from error
-        best = from_bytes(data, cp_isolation=[*OTHER_SCRIPTS, *(() if mostly else LATIN)]).best()
+        charset_normalizer = import_optional(
+            "charset_normalizer", "Text that is not UTF-8 needs charset-normalizer", "text"
+        )
+        best = charset_normalizer.from_bytes(data, cp_isolation=[*OTHER_SCRIPTS, *(() if mostly else LATIN)]).best()
         if best is not None and best.encoding in OTHER_SCRIPTS:
             return best.encoding
     return _detect_latin(data, foreign)

@@ -27,7 +27,9 @@ from typing import IO, Any, NamedTuple, Self, cast
 from onmf.door.files import listed
 from onmf.door.kind import some_names
 from onmf.io.limits import Bounded, check_growth
+from onmf.io.rules import require
 from onmf.naming import so_many
+from onmf.warn import import_optional
 
 from .decode import bom_encoding, decode, drop_encoded, is_binary, repair, strip_headers
 
@@ -120,14 +122,13 @@ class Columns(NamedTuple):
         """Return the columns with that of the texts, if it can be told; refuse a column that the table lacks."""
         found = f"It has {listed(list(map(str, present)))}."
         texts = [self.text] if self.text is not None else [c for c in present if str(c).strip().lower() == "text"]
-        if not texts and len(present) != 1:
-            raise ValueError(
-                f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {found}"
-            )
+        require(
+            texts or len(present) == 1,
+            f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {found}",
+        )
         chosen = self._replace(text=[*texts, *present][0])
         for column, content in zip(chosen, ("text", "identifiers", "labels", "dates"), strict=True):
-            if column is not None and column not in present:
-                raise ValueError(f"{name} has no column {column!r} for the {content}. {found}")
+            require(column is None or column in present, f"{name} has no column {column!r} for the {content}. {found}")
         return chosen
 
 
@@ -340,11 +341,11 @@ def _recognise(raw: io.BufferedReader, path: str, kind: str | None) -> tuple[str
     kind = kind or SUFFIXES.get(suffix, "lines")
     if kind in (*MEMBERS, "parquet"):  # which their content shows
         raise ValueError(f"{path} is not {KINDS[kind]}, or is damaged.")
-    if is_binary(bytes(head)):
-        raise ValueError(
-            f"{path} is not text: use a folder, a zip or tar archive, a CSV, TSV, JSON or Parquet file, or a text file "
-            "with one document per line."
-        )
+    require(
+        not is_binary(bytes(head)),
+        f"{path} is not text: use a folder, a zip or tar archive, a CSV, TSV, JSON or Parquet file, or a text file "
+        "with one document per line.",
+    )
     return kind, stream
 
 
@@ -525,8 +526,7 @@ def _zip_members(file: IO[bytes], name: str) -> Iterator[Member]:
         for path in archive.namelist():  # all names, before any file is read
             _check_name(path, name)
         for info in archive.infolist():
-            if info.flag_bits & 0x1:
-                raise ValueError(f"{name}: {info.filename} is encrypted: unpack the archive first.")
+            require(not info.flag_bits & 1, f"{name}: {info.filename} is encrypted: unpack the archive first.")
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield info.filename, LINK
             elif not info.is_dir():
@@ -606,8 +606,7 @@ def read_csv(stream: io.BufferedReader, name: str, columns: Columns, delimiter: 
         with decoded(stream, newline="") as file:
             lines = bounded_lines(file, name)
             first = next(lines, "")
-            if not first.strip():
-                raise ValueError(f"{name} is empty: the first row of a table must name its columns.")
+            require(first.strip(), f"{name} is empty: the first row of a table must name its columns.")
             delimiter = delimiter or max(",;\t|", key=first.count)
             reader = csv.reader(counted(chain([first], lines)), delimiter=delimiter)
             header = [column.strip() for column in next(reader)]
@@ -696,11 +695,9 @@ def _count_cells(text: str) -> int:
 
 def read_parquet(file: io.BufferedReader, name: str, columns: Columns) -> Iterator[Values]:
     """Yield the rows of a Parquet file, reading a batch at a time."""
-    try:
-        import pyarrow
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise ImportError(f"{name} is a Parquet file, which needs pyarrow: pip install 'onmf[text]'.") from error
+    pyarrow = import_optional("pyarrow", f"{name} is a Parquet file, which needs pyarrow", "text")
+    from pyarrow.parquet import ParquetFile
+
     length = file.seek(0, io.SEEK_END)
     file.seek(0)
     try:

@@ -22,7 +22,7 @@ from onmf.door.run import check_kind
 from onmf.door.votes import Views
 from onmf.estimator import ONMF, check_for_parts
 from onmf.io.limits import read_small
-from onmf.io.rules import FLAG, Rule, json_object, optional, strings
+from onmf.io.rules import FLAG, Rule, json_object, optional, require, strings
 from onmf.select import Range
 
 from .consensus import VIEWS, consensus_of_views, independent_runs
@@ -37,10 +37,10 @@ def parse_frequency(value: str) -> int | float:
         number = float(value) if is_share else int(value)
     except ValueError as error:
         raise ValueError("is not a number.") from error
-    if is_share and not 0 <= number <= 1:
-        raise ValueError("a number with a decimal point is a share of the documents, from 0.0 to 1.0.")
-    if not is_share and number < 1:
-        raise ValueError("use a whole number of documents, at least 1, or a share such as 0.01.")
+    require(
+        not is_share or 0 <= number <= 1, "a number with a decimal point is a share of the documents, from 0.0 to 1.0."
+    )
+    require(is_share or number >= 1, "use a whole number of documents, at least 1, or a share such as 0.01.")
     return number
 
 
@@ -48,10 +48,9 @@ def parse_ngrams(value: str) -> tuple[int, int]:
     """Parse ``--ngrams``: the shortest and the longest n-gram."""
     first, _, last = value.partition("-")
     last = last or first
-    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+    if not first.isdecimal() or not last.isdecimal() or (not 1 <= int(first) <= int(last)):
         raise ValueError("is not a range: use 1-2 for single words and pairs of words.")
-    if int(last) > LONGEST_NGRAM:
-        raise ValueError(f"an n-gram has at most {LONGEST_NGRAM} words or letters.")
+    require(int(last) <= LONGEST_NGRAM, f"an n-gram has at most {LONGEST_NGRAM} words or letters.")
     return int(first), int(last)
 
 
@@ -221,18 +220,18 @@ class DocumentKind(Kind):
         shards = options["shards"]
         if shards is None:
             return
-        if n_clusters == "auto":
-            raise ValueError(
-                "n_clusters='auto' (-k auto) needs all counts in memory: give a number, or leave out shards."
-            )
+        require(
+            n_clusters != "auto",
+            "n_clusters='auto' (-k auto) needs all counts in memory: give a number, or leave out shards.",
+        )
         check_for_parts(parameters.get("refine"), parameters.get("init", "snpa"))
         in_blocks(parameters.get("engine", "auto"), parameters.get("n_threads"))  # refuses an unsuitable engine
         if out is not None:
             one, other = shards.resolve(), out.resolve()
-            if one.is_relative_to(other) or other.is_relative_to(one):
-                raise ValueError(
-                    f"--shards {shards} and --out {out}: one folder contains the other. Use two separate folders."
-                )
+            require(
+                not one.is_relative_to(other) and (not other.is_relative_to(one)),
+                f"--shards {shards} and --out {out}: one folder contains the other. Use two separate folders.",
+            )
 
     def read(self, path: str | Path, progress: Progress, *, force: bool = False, **options: Any) -> Documents:
         words = {name: options[name] for name in COUNTING if options[name] is not None}

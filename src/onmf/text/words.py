@@ -24,7 +24,7 @@ from onmf.door.kind import some_names
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
 from onmf.io.model_file import check_parts
-from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, strings
+from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, require, strings
 from onmf.naming import so_many
 
 from .files import Texts, damaged, read
@@ -61,8 +61,7 @@ CODE = ("preprocessor", "tokenizer")  # Options of CountVectorizer that are func
 def _describes(value: Any) -> bool:
     """Whether a value describes a vectorizer; refused if it would need code."""
     for name, option in value.items() if isinstance(value, dict) else ():
-        if callable(option):
-            raise ValueError(f"{name}={option!r} is code, and a model file holds no code")
+        require(not callable(option), f"{name}={option!r} is code, and a model file holds no code")
     return DESCRIPTION.fits(value)
 
 
@@ -289,14 +288,13 @@ def vectorizer_of(model: ONMF, token_pattern: str | None = None) -> CountVectori
     if token_pattern not in (None, stored):
         raise ValueError(f"The model's words were found with the pattern {stored!r}, not with {token_pattern!r}.")
     if options.get("analyzer", "word") == "word":
-        if stored is None:
-            raise ValueError("The model's vocabulary is damaged: it does not say what a word is.")
-        if token_pattern is None and not is_simple(stored):
-            raise ValueError(
-                f"The model's words were found with the pattern {stored!r}. Such a pattern can take very long on some "
-                "texts, so one from a file is not used by default. If you trust it, pass it as token_pattern "
-                "(--token-pattern on the command line)."
-            )
+        require(stored is not None, "The model's vocabulary is damaged: it does not say what a word is.")
+        require(
+            token_pattern is not None or is_simple(stored),
+            f"The model's words were found with the pattern {stored!r}. Such a pattern can take very long on some "
+            "texts, so one from a file is not used by default. If you trust it, pass it as token_pattern "
+            "(--token-pattern on the command line).",
+        )
     vectorizer = CountVectorizer(**options, dtype=np.int32, vocabulary=model.extra_["vocabulary"])
     vectorizer.set_params(ngram_range=tuple(vectorizer.ngram_range))
     with damaged("The model's vocabulary"):
