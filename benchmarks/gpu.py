@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, issparse
 
 from onmf import ONMF
 from onmf.backend import Block, GpuBackend, available_cores, to_host
-from onmf.backend.gpu.rows import DenseRows, SparseRows
+from onmf.backend.gpu.rows import SparseRows
 from onmf.data import InMemory, get_engine
 from onmf.divergence import KullbackLeibler, get_divergence
 from onmf.fit.loop import alternate
@@ -172,15 +172,15 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: fl
 def dense(n: int, p: int, k: int, dtype: Any, bandwidth: float, repeats: int, steps: bool = False) -> Iterator[Record]:
     """Measure an iteration over an array, and its steps."""
     backend, rng = GpuBackend(), cupy.random.default_rng(0)
-    rows = DenseRows(rng.random((n, p), dtype=dtype))
-    least = rows.X.nbytes / bandwidth / 1e9
+    X = rng.random((n, p), dtype=dtype)
+    least = X.nbytes / bandwidth / 1e9
     for loss in ("kullback-leibler", "frobenius"):
         what = f"array {n} × {p}, {np.dtype(dtype)}, r = {k}, {loss}"
-        block, C = backend.make_block(rows, get_divergence(loss)), rng.random((k, p))
+        block, C = backend.make_block(X, get_divergence(loss)), rng.random((k, p))
         if steps:
             T = block.prepare(C)
             yield row(f"assignment, {what}", timed(partial(block.assign, T), repeats), least)
-            add = partial(backend.sum_by_label, rows, *backend.best_template(rows, T), k)
+            add = partial(backend.sum_by_label, block.rows, *backend.best_template(block.rows, T), k)
             yield row(f"sum by label, {what}", timed(add, repeats), least)
             step = partial(backend.start_run(block).step, T)
             yield row(f"step, {what}", timed(step, repeats), least, "assigned, added up and counted")
@@ -238,7 +238,7 @@ def streamed(what: str, rows: Any, repeats: int) -> Iterator[Record]:
     entries = rows.nnz if issparse(rows) else rows.size
     backend = GpuBackend(memory=None if entries > BEYOND else min(2 * 10**9, 8 * entries))
     what = f"{what} on the host, {rows.dtype}, r = 20"
-    spent, block = measure.timed(backend.hold, rows, KullbackLeibler())
+    spent, block = measure.timed(backend.make_block, rows, KullbackLeibler())
     yield row(f"locked and read once, {what}", 1e3 * spent)
     run, C = backend.start_run(block), np.random.default_rng(0).random((20, rows.shape[1])) ** 8
     ms = wall(lambda: run.step_from(backend.to_device(C)), max(2, repeats // 3))
