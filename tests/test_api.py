@@ -27,7 +27,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = [
     ("_version", "io.__init__"),
     ("interrupt",),
-    ("io.csv_file", "io.isolated_readers", "io.limits", "io.rules"),
+    ("io.csv_file", "io.rules"),
+    ("io.isolated_readers", "io.limits"),
     ("io.isolate", "io.files"),
     ("warn",),
     ("arrays",),
