@@ -56,7 +56,7 @@ CANDIDATES = 4  # templates that are scored for an open row, about; the time to 
 DOUBLE, SINGLE = 2.0**-53, 2.0**-24  # relative rounding errors
 HUGE, TINY = 1e30, 1e-37  # products of rows and templates that float32 can hold; an error that covers all underflow
 
-EMPTY, NO_TEMPLATES = np.empty(0), np.empty((0, 0))
+EMPTY = np.empty(0)
 Label = Callable[[int, int, Array], int]  # labels rows start to stop; how many of them the sketches left open
 
 
@@ -169,7 +169,9 @@ class CpuBackend(Backend):
     def best_template(self, rows: CpuRows, templates: CpuTemplates) -> tuple[Array, FloatArray]:
         n = rows.X.shape[0]
         labels, best = np.empty(n, dtype=np.int32), np.empty(n)
-        self._score(rows, templates, labels, best, EMPTY)
+        self._score(
+            steps.best_template_csr if rows.sparse else steps.best_template_dense, rows, templates, labels, best
+        )
         if templates.infinite:  # a row that no template can explain is a tie
             hopeless = best < INFINITE_SCORE
             labels[hopeless], best[hopeless] = 0, -np.inf
@@ -177,14 +179,14 @@ class CpuBackend(Backend):
 
     def own_and_next(self, rows: CpuRows, templates: CpuTemplates, labels: Array) -> tuple[FloatArray, FloatArray]:
         own, following = np.empty(rows.X.shape[0]), np.empty(rows.X.shape[0])
-        self._score(rows, templates, labels.astype(np.int32), own, following)
+        kernel = steps.own_and_next_csr if rows.sparse else steps.own_and_next_dense
+        self._score(kernel, rows, templates, labels, own, following)
         if templates.infinite:
             own[own < INFINITE_SCORE] = following[following < INFINITE_SCORE] = -np.inf
         return own, following
 
-    def _score(self, rows: CpuRows, templates: CpuTemplates, *arrays: Array) -> None:
-        """Run the kernel for this kind of rows, with arrays that it reads or writes."""
-        kernel: Any = steps.best_template_csr if rows.sparse else steps.best_template_dense
+    def _score(self, kernel: Any, rows: CpuRows, templates: CpuTemplates, *arrays: Array) -> None:
+        """Run a kernel over all rows, with arrays that it reads or writes."""
         k = len(templates)
         given = rows.csr if rows.sparse else rows.X, templates.stored, templates.starts, k
         self.threads.over_blocks(lambda start, stop: kernel(*given, start, stop, *arrays), rows.before, k)
@@ -208,8 +210,7 @@ class CpuBackend(Backend):
             cuts = groups_of(len(labels))
 
             def add(start: int, stop: int, groups: FloatArray) -> None:
-                given = X, NO_TEMPLATES, EMPTY, labels, weights, EMPTY, True, cuts
-                steps.score_and_sum(*given, start, stop, EMPTY, groups)
+                steps.sum_by_label_dense(X, labels, weights, cuts, start, stop, groups)
 
             self.add_in_groups(add, cuts, sums)
         return sums

@@ -55,8 +55,9 @@ def int16_templates(W: Any, factors: Any, form: Any, start: int, stop: int, B: A
     for first in range(start, stop, TILE_FEATURES):
         m = min(TILE_FEATURES, stop - first)
         for c in range(k):
+            factor = factors[c]
             for j in range(m):
-                values[j] = np.float32(W[c, first + j] * factors[c] + epsilon)
+                values[j] = np.float32(W[c, first + j] * factor + epsilon)
             if logarithms:
                 log_of(values, room)
             to_steps(room if logarithms else values, np.float32(middle), np.float32(1.0 / step), steps)
@@ -124,13 +125,16 @@ def label_by_int16(
             if left > TEMPLATE_ERROR * sizes[i]:
                 leads[i] = left
                 continue
-        leads[i] = -1.0
-        if FLOAT32_SIZES[0] < sizes[i] < FLOAT32_SIZES[1]:
-            score_by_int16(e, end, indices, data, B, sums, scores)
-            label, lead = winner_and_lead(scores, k)
-            lead -= score_error(end - e, sizes[i])
-            if lead > TEMPLATE_ERROR * sizes[i]:
-                labels[i], leads[i] = label, min(lead, 1e30)
+        if not FLOAT32_SIZES[0] < sizes[i] < FLOAT32_SIZES[1]:
+            leads[i] = -1.0
+            continue
+        score_by_int16(e, end, indices, data, B, sums, scores)
+        label, lead = winner_and_lead(scores, k)
+        lead -= score_error(end - e, sizes[i])
+        if lead > TEMPLATE_ERROR * sizes[i]:
+            labels[i], leads[i] = label, min(lead, 1e30)
+        else:
+            leads[i] = -1.0
 
 
 @jit

@@ -33,11 +33,14 @@ IN_CACHE = 1 << 24  # bytes of an array that the cache may hold from one step to
 @jit
 def transpose_templates(B: Any, BT: Any, start: int) -> bool:
     """Write m templates into columns start to start + m of BT; True if one of their entries is −∞."""
-    (m, p), infinite = B.shape, False
+    m, p = B.shape
+    infinite = False
     for j in range(p):
         for c in range(m):
-            infinite = infinite or B[c, j] < INFINITE
-            BT[j, start + c] = max(B[c, j], INFINITE)
+            entry = B[c, j]
+            if entry < INFINITE:
+                entry, infinite = INFINITE, True
+            BT[j, start + c] = entry
     return infinite
 
 
@@ -62,40 +65,50 @@ def lowest_argmax(scores: Any, k: int) -> int:
 
 
 @jit
-def note_best(i: int, scores: Any, k: int, labels: Any, best: Any, following: Any) -> None:
-    """Write what the first k scores of row i say: label and best score, or with ``following`` as below."""
-    if len(following):
-        following[i] = best_other(scores, k, labels[i])
-    else:
-        labels[i] = lowest_argmax(scores, k)
-    best[i] = scores[labels[i]]
-
-
-# With room for ``following``, (n,), labels are given. Their scores go to ``best``, the largest others to ``following``.
-
-
-@jit
-def best_template_csr(
-    csr: Any, BT: Any, starts: Any, k: int, start: int, stop: int, labels: Any, best: Any, following: Any
-) -> None:
+def best_template_csr(csr: Any, BT: Any, starts: Any, k: int, start: int, stop: int, labels: Any, best: Any) -> None:
     """Label and best score of rows start to stop of a CSR matrix."""
     indptr, indices, data = csr
     scores = np.empty(BT.shape[1])
     for i in range(start, stop):
         score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
-        note_best(i, scores, k, labels, best, following)
+        labels[i] = winner = lowest_argmax(scores, k)
+        best[i] = scores[winner]
 
 
 @jit
-def best_template_dense(
-    X: Any, B: Any, starts: Any, k: int, start: int, stop: int, labels: Any, best: Any, following: Any
+def own_and_next_csr(
+    csr: Any, BT: Any, starts: Any, k: int, start: int, stop: int, labels: Any, own: Any, following: Any
 ) -> None:
+    """Score of the template of the label, and the largest of the others, for rows start to stop of a CSR matrix."""
+    indptr, indices, data = csr
+    scores = np.empty(BT.shape[1])
+    for i in range(start, stop):
+        score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores)
+        own[i], following[i] = scores[labels[i]], best_other(scores, k, labels[i])
+
+
+@jit
+def best_template_dense(X: Any, B: Any, starts: Any, k: int, start: int, stop: int, labels: Any, best: Any) -> None:
     """Label and best score of rows start to stop of an array; B has an even number of rows."""
     scores = np.empty((4, len(B)))
     for first in range(start, stop, 4):
         score_four(X, B, starts, first, stop - 1, scores)
         for r in range(min(4, stop - first)):
-            note_best(first + r, scores[r], k, labels, best, following)
+            labels[first + r] = winner = lowest_argmax(scores[r], k)
+            best[first + r] = scores[r, winner]
+
+
+@jit
+def own_and_next_dense(
+    X: Any, B: Any, starts: Any, k: int, start: int, stop: int, labels: Any, own: Any, following: Any
+) -> None:
+    """The same as own_and_next_csr for rows start to stop of an array."""
+    scores = np.empty((4, len(B)))
+    for first in range(start, stop, 4):
+        score_four(X, B, starts, first, stop - 1, scores)
+        for r in range(min(4, stop - first)):
+            i = first + r
+            own[i], following[i] = scores[r, labels[i]], best_other(scores[r], k, labels[i])
 
 
 @jit
@@ -232,6 +245,26 @@ def score_and_sum_csr(
 
 
 @jit
+def sum_by_label_dense(X: Any, labels: Any, weights: Any, cuts: Any, start: int, stop: int, groups: Any) -> float:
+    """Add groups start to stop of the rows of an array to sums (m, k, p) of their own. Returns as score_and_sum."""
+    k, w, touched = groups.shape[1], np.empty(4), 0.0
+    order, bounds = np.empty(ROWS_SORTED + 3, np.int64), np.empty(k + 1, np.int64)
+    for group in range(start, stop):
+        end, sums = cuts[group + 1], groups[group]
+        for first in range(cuts[group], end, ROWS_SORTED):
+            last = min(first + ROWS_SORTED, end)
+            touched += prefetch(X, first, last)
+            sort_by_label(labels, first, last, bounds, order)
+            for c in range(k):
+                for f in range(bounds[c], bounds[c + 1], 4):
+                    rows = order[f : f + 4]
+                    for r in range(4):
+                        w[r] = weights[rows[r]] if f + r < bounds[c + 1] else 0.0
+                    add_four(X, rows, w, sums[c])
+    return touched
+
+
+@jit
 def score_and_sum(
     X: Any,  # IN (n, p)
     B: Any,  # IN (k or more, p) float64 templates
@@ -243,7 +276,7 @@ def score_and_sum(
     cuts: Any,  # IN (m + 1,) first row of each group
     start: int,  # IN first group
     stop: int,  # IN one past the last group
-    best: Any,  # OUT (n,) score of the template of the label, or () if rows are only summed
+    best: Any,  # OUT (n,) score of the template of the label
     groups: Any,  # IN/OUT (m, k, p) float64
 ) -> float:
     """Score groups of the rows of an array against their own templates, and add them to sums, in one read.
@@ -261,17 +294,16 @@ def score_and_sum(
             for c in range(k):
                 for f in range(bounds[c], bounds[c + 1], 4):
                     rows = order[f : f + 4]
-                    if len(best):
-                        score_own_four(X, rows, B[c], starts[c], scores)
-                    w[:] = 0.0
-                    for r in range(min(4, bounds[c + 1] - f)):
+                    score_own_four(X, rows, B[c], starts[c], scores)
+                    for r in range(4):
                         i = rows[r]
-                        if len(best):
+                        w[r] = 0.0
+                        if f + r < bounds[c + 1]:
                             best[i] = scores[r]
-                        if len(weights):
-                            w[r] = weights[i]
-                        else:
-                            w[r] = max(scores[r], 0.0) * (own[i] if len(own) else 1.0)
+                            if len(weights) > 0:
+                                w[r] = weights[i]
+                            else:
+                                w[r] = max(scores[r], 0.0) * (own[i] if len(own) > 0 else 1.0)
                     if adds:
                         add_four(X, rows, w, sums[c])
     return touched
