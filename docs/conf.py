@@ -47,7 +47,7 @@ numpydoc_validation_exclude = {
     r"\.__\w+__$",
     r"set_\w+_request$",
     r"backend\.(Cpu|Gpu|Reference)Backend\.",  # the methods of a backend are documented once, in Backend
-    r"\.(Cube|Kind|Option|StepSums)\.",  # numpydoc does not see the comments (#:) that document their attributes
+    r"\.(Clustering|Cube|Kind|Option|StepSums)\.",  # numpydoc does not see the comments (#:) on their attributes
     r"data\.(Memory|Blocks|Dask)\.",  # those of an engine in Engine
     r"divergence\.(?!Divergence)\w+\.",  # the methods of a divergence are documented once, in Divergence
 }

@@ -29,6 +29,7 @@ from onmf.fit.solve import Compute, fit_estimating, get_start, seeds_of_run, war
 from onmf.fit.starts import Seeds
 from onmf.fit.stream import Stream, describe_batch, learn
 from onmf.io.model_file import SavedModel, damaged, provenance, read_model, write_model
+from onmf.io.rules import require
 from onmf.warn import warn
 
 NEGLIGIBLE = 1e-12  # weights of features up to this may be rounding errors
@@ -221,8 +222,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         12
         """
         check_parameters(self)
-        if in_parts(X):
-            raise ValueError("partial_fit takes one batch, in memory: pass data in parts to fit.")
+        require(not in_parts(X), "partial_fit takes one batch, in memory: pass data in parts to fit.")
         known: Stream | None = getattr(self, "_stream", None)
         if known is None and hasattr(self, "cluster_centers_"):
             known = Stream(np.array(to_host(self.cluster_centers_), dtype=np.float64))
@@ -400,16 +400,13 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             For each cluster, the weights of at most ``n`` features by name, the most distinctive first.
         """
         check_is_fitted(self)
-        if not is_integer(n) or n < 1:
-            raise ValueError(f"n={n!r} is not allowed: n must be an integer, at least 1.")
+        require(is_integer(n) and n >= 1, f"n={n!r} is not allowed: n must be an integer, at least 1.")
         centroids = to_host(self.cluster_centers_)
         p = centroids.shape[1]
         known = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
         names = [str(name) for name in (known if feature_names is None else feature_names)]
-        if len(names) != p:
-            raise ValueError(f"feature_names has {len(names)} names, but the model has {p} features.")
-        if len(set(names)) < p:
-            raise ValueError("feature_names holds the same name twice: give every feature its own name.")
+        require(len(names) == p, f"feature_names has {len(names)} names, but the model has {p} features.")
+        require(len(set(names)) == p, "feature_names holds the same name twice: give every feature its own name.")
         weights = describe.distinctiveness(centroids, to_host(self.clustering_.masses))
         sizes = np.abs(weights) if (centroids < 0).any() else weights
         tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from onmf import old_names
 from onmf.divergence import Array, FloatArray
+from onmf.io.rules import require
 
 __all__ = [
     "Comparison",
@@ -213,8 +214,7 @@ def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 def _contingency(y_true: ArrayLike, y_pred: ArrayLike) -> Array:
     """Count the samples of each class in each cluster. → (classes, clusters)"""
     check_consistent_length(y_true, y_pred)
-    if len(column_or_1d(y_true)) == 0:
-        raise ValueError("There are no labels to compare: y_true and y_pred are empty.")
+    require(len(column_or_1d(y_true)), "There are no labels to compare: y_true and y_pred are empty.")
     return contingency_matrix(column_or_1d(y_true), column_or_1d(y_pred))
 
 
@@ -286,8 +286,7 @@ def mrsa(x: ArrayLike, y: ArrayLike) -> float:
 def _centred(spectra: ArrayLike, name: str) -> FloatArray:
     """Subtract the mean of each spectrum and scale it to unit length; a constant spectrum becomes zero."""
     S = np.asarray(spectra, dtype=np.float64)
-    if S.ndim != 2:
-        raise ValueError(f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), one per row.")
+    require(S.ndim == 2, f"{name} has {S.ndim} dimensions: give an array of shape (spectra, bands), one per row.")
     S = S - S.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(S, axis=1, keepdims=True)
     return S / np.where(norms > 0, norms, 1.0)
@@ -306,8 +305,7 @@ def kl_divergence(X: Any, Y: Any) -> float:
     float
     """
     X, Y = (A.tocsr() if issparse(A) else np.asarray(A) for A in (X, Y))
-    if X.shape != Y.shape:
-        raise ValueError(f"X has shape {X.shape} and Y has shape {Y.shape}: they must be equal.")
+    require(X.shape == Y.shape, f"X has shape {X.shape} and Y has shape {Y.shape}: they must be equal.")
     if any((A.data if issparse(A) else A).min(initial=0) < 0 for A in (X, Y)):
         raise ValueError("The Kullback-Leibler divergence needs X ≥ 0 and Y ≥ 0: remove or clip negative entries.")
     totals = float(Y.sum(dtype=np.float64) - X.sum(dtype=np.float64))

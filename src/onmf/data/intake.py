@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, issparse, vstack
 
 from onmf.backend import Backend, Matrix, ReferenceBackend, available_cores, on_gpu
 from onmf.divergence import Array, Divergence
+from onmf.io.rules import require
 
 from .base import Data, Engine, Memory
 from .dask import Dask, as_blocks
@@ -69,8 +70,7 @@ def get_engine(engine: str | Engine | Backend, X: Any = None, n_threads: int | N
     else:
         chosen = Memory(engine) if isinstance(engine, Backend) else engine
     reason = None if X is None else chosen.refuses(X)
-    if reason is not None:
-        raise ValueError(f"engine={chosen.name!r} cannot take this data: {reason}")
+    require(reason is None, f"engine={chosen.name!r} cannot take this data: {reason}")
     return chosen
 
 
@@ -82,8 +82,7 @@ def _named(name: str, X: Any, n_threads: int | None) -> Engine:
     elif name == "auto":
         name = "gpu" if on_gpu(X) else "cpu"
     if name == "reference":
-        if n_threads is not None:
-            raise ValueError("engine='reference' runs on one thread: leave n_threads=None.")
+        require(n_threads is None, "engine='reference' runs on one thread: leave n_threads=None.")
         return Memory(ReferenceBackend())
     threads = n_threads or (1 if name == "dask" else available_cores())
     # Imported here because numba takes long to import and not every use of the package needs it.
@@ -159,8 +158,7 @@ def in_parts(X: Any) -> bool:
 
 def check_in_memory(X: Any, what: str) -> None:
     """Refuse data in parts for ``what``, a function that needs random access to the rows."""
-    if in_parts(X):
-        raise ValueError(f"{what} needs all rows in memory, and X comes in parts: pass a sample of its rows.")
+    require(not in_parts(X), f"{what} needs all rows in memory, and X comes in parts: pass a sample of its rows.")
 
 
 def check_parts(
@@ -208,8 +206,9 @@ def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) ->
             )
         weights: Any = check_weights(sample_weight, sum(sizes))
         return [delayed(part) for part in np.split(weights, np.cumsum(sizes)[:-1])]
-    if sample_weight.ndim != 1:
-        raise ValueError(f"sample_weight has {sample_weight.ndim} dimensions: give one weight for each row.")
+    require(
+        sample_weight.ndim == 1, f"sample_weight has {sample_weight.ndim} dimensions: give one weight for each row."
+    )
     chunks = list(sample_weight.chunks[0])
     if sizes is not None and not np.isnan(chunks).any():
         if sum(chunks) != sum(sizes):

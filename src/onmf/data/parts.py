@@ -38,6 +38,7 @@ from onmf.backend import (
     update_curved,
 )
 from onmf.divergence import Array, Divergence, FloatArray
+from onmf.io.rules import require
 
 from .base import Data, Engine, Part
 from .validate import check_weights
@@ -284,8 +285,7 @@ class InParts(Data):
         noun, told, self.sizes = self.source.noun, self.sizes, []
         surveys = self.map(survey)
         filled = [number for number, part in enumerate(surveys) if part[0]]
-        if not filled:
-            raise ValueError(f"X has no rows: no {noun} holds any.")
+        require(filled, f"X has no rows: no {noun} holds any.")
         rows, p, constants, weights, zeros = zip(*surveys, strict=True)
         features = p[filled[0]]
         for number in filled:
@@ -295,8 +295,7 @@ class InParts(Data):
                     "the same columns."
                 )
         for number, (n, said) in enumerate(zip(rows, told, strict=False)):
-            if n != said:
-                raise ValueError(f"In {noun} {number}: {n} rows, where X says that it has {said}.")
+            require(n == said, f"In {noun} {number}: {n} rows, where X says that it has {said}.")
         if self.source.weights is not None and not any(weight > 0 for weight in weights):
             raise ValueError("sample_weight is zero for every row: at least one row must count.")
         self.sizes, self.shape, self.zeros = list(rows), (sum(rows), features), sum(zeros)
@@ -428,8 +427,7 @@ class InBlocks(InParts):
                 progress(name, first / self.shape[0])
         if number < len(sizes):
             raise self._changed("fewer")
-        if number == 0:
-            raise ValueError("X has no rows: the callable returned no batches.")
+        require(number, "X has no rows: the callable returned no batches.")
         if np.ndim(source.weights) and first != len(source.weights):
             raise ValueError(f"sample_weight has {len(source.weights)} entries, but X has {first} rows.")
 

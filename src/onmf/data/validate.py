@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from onmf.arrays import read_only_view
 from onmf.backend import Matrix, on_gpu, to_host
 from onmf.divergence import Array, Divergence, FloatArray
+from onmf.io.rules import require
 from onmf.warn import warn as warn_user
 
 NO_NUMBERS = "X holds {} values: leave out, or encode, the columns that are not numbers."
@@ -122,11 +123,9 @@ def to_numbers(X: Any, *, estimator: Any = None, reset: bool = False, least_rows
                 f"X holds something that is not a number: {error}. Fill in missing values, and leave out, or encode, "
                 "the columns that are not numbers."
             ) from error
-    if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
+    require(X.ndim == 2, f"Expected 2D array, got {X.ndim}D array instead: X must have one row for each sample.")
     for number, least, what in zip(X.shape, (least_rows, 1), ("sample", "feature"), strict=True):
-        if number < least:
-            raise ValueError(f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
+        require(number >= least, f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
     if estimator is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     return X.tocsr() if hasattr(X, "tocsr") else X
@@ -257,8 +256,7 @@ def as_numbers(values: Any, name: str) -> FloatArray:
     values = unwrap_xarray(values)
     check_unmasked(values, name)
     array = np.asarray(to_host(values))
-    if array.dtype.kind not in "buifO":
-        raise ValueError(f"{name} holds {array.dtype} values: give real numbers.")
+    require(array.dtype.kind in "buifO", f"{name} holds {array.dtype} values: give real numbers.")
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -281,8 +279,7 @@ def check_weights(sample_weight: Any, n: int, *, of_part: bool = False) -> Float
             f"sample_weight[{i}] = {weights[i]}: a weight must be 0, or lie between {least:g} and {largest:g}. The "
             "clusters do not depend on the unit: multiply all of them by a constant if that helps."
         )
-    if not of_part and not weights.any():
-        raise ValueError("sample_weight is zero for every row: at least one row must count.")
+    require(of_part or weights.any(), "sample_weight is zero for every row: at least one row must count.")
     return weights
 
 

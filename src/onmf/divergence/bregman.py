@@ -260,8 +260,7 @@ class Bregman(Convex):
         return {**self.functions, **others}
 
     def phi(self, x: FloatArray) -> FloatArray:
-        origin = 1.0 if self.domain == "positive" else 0.0
-        return self._at(0, x) - self._at(0, np.array([origin]))
+        return self._at(0, x) - self._at(0, np.array([1.0 if self.domain == "positive" else 0.0]))
 
     def terms_of_psi(self, x: FloatArray) -> FloatArray:
         # Functions such as log(1 + x) have no more digits of a small x than of 1.

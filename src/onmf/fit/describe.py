@@ -54,55 +54,23 @@ class Assigned(NamedTuple):
 
 @dataclass(frozen=True)
 class Clustering:
-    """Row i of X is about ``scales[i] · centroids[labels[i]]``.
+    """Row i of X is about ``scales[i] · centroids[labels[i]]``."""
 
-    Attributes
-    ----------
-    labels : (n,) array of int
-        Cluster of each row.
-    scales : (n,) array
-        Scale of each row; within a cluster their squares sum to one (weighted, if rows have weights).
-    centroids : (k, p) array
-        One row for each cluster: the paper's Wᵀ.
-    objective : float
-        D(X, WH), or ‖X − WH‖_F².
-    n_iter : int
-        Iterations, including the one that detected convergence.
-    stop_reason : str
-        ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``.
-    history : dict of str to array
-        For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, and ``"objective"`` if it was
-        computed.
-    masses : (k,) array
-        Sum of the scales of each cluster, weighted: ``masses @ centroids`` is the fitted sum of all rows.
-    n_filled : int
-        Number of clusters that have rows of positive scale.
-    init_rows : (k,) array of int or None
-        The rows of X that were the first centroids; None if these were not rows.
-    parameters : dict
-        The parameters of the fit.
-    margins : (n,) array
-        How much worse the best other cluster is than the row's own, in units of the row (for counts: per word).
-    n_sweeps : int
-        Sweeps of the local search over the rows; 0 without one.
-    agreement : Agreement or None
-        How well the runs behind a consensus agreed.
-    """
-
-    labels: Array
-    scales: FloatArray
-    centroids: FloatArray
-    objective: float
-    n_iter: int
-    stop_reason: str
+    labels: Array  #: (n,) cluster of each row
+    scales: FloatArray  #: (n,) scale of each row; within a cluster their (weighted) squares sum to one
+    centroids: FloatArray  #: (k, p) one row for each cluster: the paper's Wᵀ
+    objective: float  #: D(X, WH), or ‖X − WH‖_F²
+    n_iter: int  #: iterations, including the one that detected convergence
+    stop_reason: str  #: ``"converged"``, ``"fixed point"``, ``"max_iter"`` or ``"callback"``
+    #: For each iteration: ``"moved"`` rows, ``"change"`` ‖H − H_prev‖_F, ``"seconds"``, ``"objective"`` if computed.
     history: dict[str, Array]
-    masses: FloatArray
-    n_filled: int
-    init_rows: Array | None
-    parameters: dict[str, Any] = field(default_factory=dict)
-    margins: FloatArray | None = None
-    n_sweeps: int = 0
-    agreement: Agreement | None = None
+    masses: FloatArray  #: (k,) weighted sum of scales: ``masses @ centroids`` is the fitted sum of all rows
+    n_filled: int  #: number of clusters that have rows of positive scale
+    init_rows: Array | None  #: (k,) the rows of X that were the first centroids; None if these were not rows
+    parameters: dict[str, Any] = field(default_factory=dict)  #: of the fit
+    margins: FloatArray | None = None  #: (n,) how much worse the best other cluster is, per unit (such as a word)
+    n_sweeps: int = 0  #: sweeps of the local search over the rows; 0 without one
+    agreement: Agreement | None = None  #: how well the runs behind a consensus agreed
 
     def reordered(self, order: Array) -> Clustering:
         """The same clusters in another order: the new cluster k is the old cluster ``order[k]``."""

@@ -68,10 +68,12 @@ def choose_n_clusters(pixels: Pixels, span: Range, model: ONMF, progress: Callab
             compared.append(reproduced(*(half.predict(rows) for half, _ in halves)))
             held_out += [half.score(rows[others]) for half, others in halves]
         information, stability = np.array(compared).T
-        if k == 1:
-            stability = np.full(SPLITS, np.nan)  # one cluster is always reproduced
-        objective = fit(rows, k).reconstruction_err_
-        trials[k] = {"objective": objective, "information": information, "stability": stability, "held_out": held_out}
+        trials[k] = {
+            "objective": fit(rows, k).reconstruction_err_,
+            "information": information,
+            "stability": stability if k > 1 else np.full(SPLITS, np.nan),  # one cluster is always reproduced
+            "held_out": held_out,
+        }
         work.advance(k)
         return float(Selection.of({k: trials[k]}).values(criterion)[0])
 
