@@ -81,6 +81,12 @@ def imports(path):
             yield from (alias.name for alias in node.names)
 
 
+@pytest.mark.parametrize("package", ["io", "image"])
+def test_isolated_readers_import_nothing_of_the_package(package):
+    """Their process would take a second longer to start."""
+    assert not [name for name in imports(SOURCE / package / "isolated_readers.py") if name.startswith("onmf")]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_module_imports_only_from_above(path):
     here = ".".join(["onmf", *path.relative_to(SOURCE).with_suffix("").parts])

@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onmf.io.rules import require
-
 Kind = Literal["hdf5", "zarr"]
 
 CHUNKS = 1_000_000  # most of an array: with more, finding the chunks takes longer than reading them
@@ -151,7 +149,8 @@ def _texts(item: Any) -> list[str | None]:
 def _list(array: Any, field: str | None = None) -> Any:
     """Read a list, or a column of an array with several."""
     shape = about(array, texts=True)["shape"]
-    require(len(shape) == 1, f"it has {len(shape)} dimensions: expected a list.")
+    if len(shape) != 1:
+        raise ValueError(f"it has {len(shape)} dimensions: expected a list.")
     return np.asarray(array[:] if field is None else array[field])
 
 
@@ -185,7 +184,8 @@ def load_market(path: str, limit: int) -> list[Any]:
         n, p, entries, _, _, symmetry = mminfo(source)
     if max(8 * n, 8 * p, 4 * entries) > limit:
         raise ValueError(f"it says that it is {n} × {p} with {entries} entries, far more than its bytes can hold.")
-    require(symmetry == "general" or n == p, f"its header says {symmetry}, but it has {n} rows and {p} columns.")
+    if symmetry != "general" and n != p:
+        raise ValueError(f"its header says {symmetry}, but it has {n} rows and {p} columns.")
     # SciPy takes column 1.5 for column 1 and the value .5. A program that writes such columns begins with them.
     if wrong := re.search(rb"\n[ \t]*\d+[ \t]+(\d+[^\s\d]\S*)", head):
         raise ValueError(f"it has an entry in column {wrong[1].decode(errors='replace')[:20]}, not a whole number.")
@@ -267,7 +267,8 @@ def find(group: Any, name: str) -> Any:
 
 def about(array: Any, texts: bool = False) -> dict[str, Any]:
     """Return shape, type and bytes of a chunk of an array; refuse other codecs. ``texts`` allows those of texts."""
-    require(not hasattr(array, "keys"), "it is a group: expected an array.")
+    if hasattr(array, "keys"):
+        raise ValueError("it is a group: expected an array.")
     if unknown := sorted(set(codecs(array)) - CODECS - (TEXT_CODECS if texts else set())):
         raise ValueError(f"it is encoded with {unknown[0]!r}, which may run code: write it with another codec.")
     shape, chunks = [int(size) for size in array.shape], [int(size) for size in array.chunks or ()]
