@@ -3,24 +3,41 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LOWEST := .venv-lowest
-JOBS    ?= 2
+# Tests that wait for something leave a core idle: three at a time take a tenth less on two cores than two.
+JOBS    ?= 3
 MINUTES ?= 10
 SEED    ?= 1
-INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+
+# uv installs in seconds what takes pip minutes. pip does it where uv does not know the package index.
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python --editable $(1) || $(PIP) --editable $(1)
+
+# Bytecode is written by the first import. Where that is forbidden, each of the hundreds of processes that the tests
+# start would compile all packages again, in 5 seconds instead of 2.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Tests that run every kernel, on all its types and on odd shapes.
 KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.py contract/test_paper.py \
              contract/test_parts.py test_blocks.py test_bounds.py test_estimator.py test_starts.py test_optima.py \
              test_properties.py test_select.py test_sound.py test_stream.py)
 
-.PHONY: demo test test-lowest bounds check lint workflows docs pictures paper bench fuzz sanitize clean
+.PHONY: demo test test-all test-lowest durations planted bounds check lint workflows docs pictures paper bench fuzz sanitize clean
 
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 	$(BIN)/python examples/docstrings.py demo-output
 
-test: $(VENV)/.dev  ## run the tests; those on the paper's data run if $$ONMF_DATA points to it
+test: $(VENV)/.dev  ## run most tests, in four minutes; those on the paper's data run if $$ONMF_DATA points to it
+	$(PYTEST) --short -p no:randomly
+
+test-all: $(VENV)/.dev  ## run all tests, in random order
 	$(PYTEST)
+
+durations: $(VENV)/.dev  ## say where the time of make test goes, in docs/development/durations.md
+	$(PYTEST) --short -p no:randomly -p tests.durations
+
+planted: $(VENV)/.dev  ## plant faults one by one, and show which tests catch them: make planted FAULTS="a b"
+	$(BIN)/python -m tests.planted $(FAULTS)
 
 # Old packages warn that newer ones, on which they depend, will change. That is not for us to mend. The cache of the
 # kernels is separate, since numba empties the cache of another version of numba.
@@ -63,7 +80,7 @@ paper: $(VENV)/.dev  ## recreate the tables and figures of the docs from the dat
 	cp docs/_build/paper/*.md docs/_build/paper/*.png docs/paper/
 
 bench: $(VENV)/.dev  ## benchmark against other libraries; writes the tables and the figure of the docs
-	$(INSTALL) --editable ".[bench]"
+	$(call install,".[bench]")
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.dev  ## fit odd data and read damaged files for some minutes: make fuzz MINUTES=10 SEED=1
@@ -82,16 +99,16 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("onmf needs Python 3.11 or newer; name one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(INSTALL) --editable ".[report]"
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/uv
+	$(call install,".[report]")
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(INSTALL) --editable ".[dev]"
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/uv
+	$(call install,".[dev]")
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/bin/uv: | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(PIP) uv
 
 # loompy has no wheel. Every other package must have one: old source distributions do not build with new tools.
 $(LOWEST)/.done: pyproject.toml | $(VENV)/bin/uv

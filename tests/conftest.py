@@ -49,19 +49,49 @@ def prepare(block, templates):
     return block.backend.prepare(block.rows, block.backend.to_device(templates))
 
 
-def pytest_collection_modifyitems(items):
-    """Run the fuzzer last: it uses every kernel on every type of number, most of which are compiled by then."""
-    items.sort(key=lambda item: item.path.name == "test_fuzz.py")
+def pytest_addoption(parser):
+    parser.addoption("--short", action="store_true", help="leave out the tests that are marked as long")
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Print each reason for skipped tests once."""
+@pytest.hookimpl(trylast=True)  # after the items were put into a random order
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is long, if asked to, and run the fuzzer last: it uses every kernel on every type of number."""
+    left_out = {item: what for item in items if (what := _why_long(item))} if config.getoption("short") else {}
+    config.left_out = Counter(left_out.values())
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = sorted(
+        (item for item in items if item not in left_out), key=lambda item: item.path.name == "test_fuzz.py"
+    )
+
+
+def _why_long(item):
+    """What a test is a part of, if that takes long: what its file or it is marked with, or a page in a browser."""
+    if item.get_closest_marker("short"):
+        return None
+    mark = item.get_closest_marker("long")
+    return mark.args[0] if mark else "pages in a browser" if "browser" in item.fixturenames else None
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # a process of pytest-xdist
+        session.config.workeroutput["left_out"] = dict(session.config.left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.left_out = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Print each reason for skipped tests once, and what was left out."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
-    if reasons:
-        terminalreporter.section("skipped, and why")
-        for reason, number in reasons.most_common():
-            terminalreporter.line(f"{number:5}  {reason}")
+    titled = {"skipped, and why": reasons, "left out: make test-all runs all tests": getattr(config, "left_out", {})}
+    for title, counted in titled.items():
+        if counted:
+            terminalreporter.section(title)
+            for reason, number in Counter(counted).most_common():
+                terminalreporter.line(f"{number:5}  {reason}")
 
 
 def until(condition, seconds=300):

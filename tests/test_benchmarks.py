@@ -24,6 +24,8 @@ from benchmarks.scale import corpus, estimate, other_draw, simulate  # noqa: E40
 from onmf import ONMF, snpa  # noqa: E402
 from onmf.datasets import make_counts  # noqa: E402
 
+pytestmark = pytest.mark.long("the benchmarks")
+
 
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch):

@@ -500,6 +500,7 @@ class TestLoom:
         with pytest.raises(ValueError, match="no layer 'x': it has 'matrix', 'spliced'"):
             read(path, layer="x")
 
+    @pytest.mark.short("imports loompy")
     def test_written_by_loompy(self, tmp_path):
         loompy = pytest.importorskip("loompy", reason="loompy is not installed")
         path = tmp_path / "x.loom"
@@ -966,6 +967,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.short("damage at many places, each with its message")
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_damaged_file_gives_a_sentence(tmp_path, name):
     """Truncated at every tenth, and with single bytes changed: it is read, or refused with its name."""

@@ -348,6 +348,7 @@ def test_auto_and_characters(tmp_path):
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.long("larger data")
 def test_predict_agrees_with_the_matrix_of_counts(docstrings, tmp_path):
     columns = ("--text", "body", "--id", "name", "--labels", "part")
     done = onmf("documents", docstrings / "first.jsonl", *columns, "-k", 13, "--quick", "--out", tmp_path / "out")
@@ -390,6 +391,7 @@ def check_predictions(model, first, second, columns, folder):
     assert [row["cluster"] for row in rows(folder / "new.csv")] == expected
 
 
+@pytest.mark.long("larger data")
 def test_newsgroups(tmp_path):
     if not NEWSGROUPS.exists():
         pytest.skip(f"{NEWSGROUPS} is not available")
@@ -420,6 +422,7 @@ def test_newsgroups(tmp_path):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_500_000
 
 
+@pytest.mark.long("larger data")
 def test_predict_half_of_newsgroups(tmp_path):
     if not NEWSGROUPS.exists():
         pytest.skip(f"{NEWSGROUPS} is not available")
@@ -473,6 +476,7 @@ def bytes_waiting(pipe):
 
 
 @needs_posix
+@pytest.mark.short("Ctrl-C must leave no file, on every machine")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_leaves_no_files(tmp_path, number, status):
     command = [sys.executable, "-m", "onmf", "documents", "-", "-k", "2", "--out", str(tmp_path / "out")]
@@ -487,6 +491,7 @@ def test_an_interruption_leaves_no_files(tmp_path, number, status):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long("faults at every step of writing")
 def test_a_limit_on_the_size_of_files(ten, tmp_path):
     resource = pytest.importorskip("resource", reason="this system has no limits on processes")
 
@@ -508,6 +513,7 @@ def test_a_limit_on_the_size_of_files(ten, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["ten"]
 
 
+@pytest.mark.long("faults at every step of writing")
 def test_a_full_disk(ten, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -539,6 +545,7 @@ def test_a_folder_without_write_permission(ten, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long("commands in a process of their own")
 def test_a_reader_that_closes_the_pipe(ten, tmp_path):
     assert onmf("documents", ten, "-k", 2, "--out", tmp_path / "out").exit_code == 0
     (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
@@ -608,6 +615,7 @@ def test_output_cannot_control_the_terminal(evil, tmp_path):
         assert done.stderr.count("\n") <= 2 or "Usage" in done.stderr
 
 
+@pytest.mark.long("commands in a process of their own")
 def test_a_table_on_a_terminal(evil, tmp_path):
     assert onmf("documents", evil, "-k", 2, "--out", tmp_path / "out", "--quiet").exit_code == 0
     ours, theirs = pty.openpty()
@@ -663,6 +671,7 @@ def test_a_damaged_file_in_a_folder_is_left_out(ten, tmp_path):
     assert "broken.txt.gz is damaged: Compressed file ended before" in done.stderr
 
 
+@pytest.mark.long("commands in a process of their own")
 def test_help_version_and_completion():
     for words in ((), ("documents",), ("predict",), ("show",)):
         done = onmf(*words, "--help", env={"COLUMNS": "150"})

@@ -43,6 +43,7 @@ def test_flags_are_flags():
     assert re.search(r"--strip +headers +Leave out the headers", text)
 
 
+@pytest.mark.long("commands in a process of their own")
 def test_the_first_run_says_that_it_compiles(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 

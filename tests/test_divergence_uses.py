@@ -16,6 +16,7 @@ from onmf.metrics import clustering_accuracy
 from pages import ROOT, blocks_of
 
 
+@pytest.mark.long("the pages of the docs")
 def test_the_code_of_the_guide_finds_the_clusters(capsys):
     """tests/test_docs.py runs the blocks; here is what they must find, and how short a divergence of one's own is."""
     first, own = (block.code for block in blocks_of(ROOT / "docs" / "guide" / "divergence.md"))
@@ -26,6 +27,7 @@ def test_the_code_of_the_guide_finds_the_clusters(capsys):
     assert len([line for line in own.splitlines() if line]) <= 10
 
 
+@pytest.mark.long("the benchmarks")
 def test_the_benchmark_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "QUICK", measure.QUICK)  # restored after the test
     main(["divergences", "--quick", "--out", str(tmp_path)])
@@ -69,6 +71,7 @@ def test_the_confidence_is_that_of_the_estimated_divergence(monkeypatch):
     assert used[0].theta > 10
 
 
+@pytest.mark.short("another divergence through a door")
 def test_the_command_line_takes_the_negative_binomial(tmp_path):
     X = make_counts(90, 60, 3, overlap=0.1, random_state=0).X.toarray()
     folder = tmp_path / "texts"

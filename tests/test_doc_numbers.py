@@ -22,6 +22,8 @@ from onmf.metrics import clustering_accuracy, mrsa
 from onmf.text import consensus_of_views
 from pages import ROOT
 
+pytestmark = pytest.mark.long("numbers on the pages of the docs")
+
 DOCS = ROOT / "docs"
 
 

@@ -29,6 +29,7 @@ MET = [
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 
 
+@pytest.mark.long("the pages of the docs")
 @pytest.mark.parametrize("name", PAGES)
 def test_a_reader_can_follow_the_page(name, tmp_path):
     """In a process of its own."""
@@ -110,6 +111,7 @@ def test_every_line_that_is_only_checked_is_checked():
     assert all(line.startswith(("make ", "pip install ")) or (ROOT / line).exists() for line in lines)
 
 
+@pytest.mark.long("the pages of the docs")
 def test_formulas_are_drawn_into_the_page(monkeypatch):
     """No script and no font is needed to read them. Their LaTeX is there for those who cannot see them."""
     pytest.importorskip("ziamath", reason="ziamath, which draws the formulas, is not installed")

@@ -25,7 +25,10 @@ from scipy.sparse import csr_array
 import fault_server
 from fault_server import WRITERS, remove
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+pytestmark = [
+    pytest.mark.long("faults at every step of writing"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+]
 
 OTHER_FILES = ("letter.txt", ".letter.txt.onmf-0123456789abcdef")
 """Files beside the results that no writer may touch."""
@@ -148,9 +151,7 @@ class Case:
 
 @pytest.mark.parametrize(
     ("name", "exchange", "fault"),
-    [(name, True, fault) for name in WRITERS for fault in ("SIGINT", "SIGKILL")]
-    # Every command handles SIGTERM as it does SIGINT, so one command and one function stand for all.
-    + [(name, True, "SIGTERM") for name in ("documents", "write_shards")]
+    [(name, True, fault) for name in WRITERS for fault in ("SIGINT", "SIGKILL", "SIGTERM")]
     + [("documents", False, fault) for fault in ("SIGINT", "SIGKILL")],
 )
 def test_a_signal_at_every_step(run_writer, name, exchange, fault):

@@ -157,6 +157,7 @@ def test_permanent_trouble(server, small, tmp_path, trouble, message):
     assert left_in_cache(tmp_path) == []
 
 
+@pytest.mark.short("waits for servers that stall")
 class TestLimits:
     @pytest.mark.parametrize("trouble", ["endless", "lie"])
     @pytest.mark.parametrize("known", [True, False])
@@ -283,6 +284,7 @@ def test_without_pooch(small, monkeypatch):
         fetch("tr11")
 
 
+@pytest.mark.long("larger data")
 def test_the_real_originals(server, original, tmp_path):
     """The public files, verified by the hashes in the catalogue, give exactly the stored data sets."""
     for name in ("tr11.mat", "tr23.mat", "samson_1.mat", "end3.mat", "jasperRidge2_R198.mat", "end4.mat"):
@@ -300,6 +302,7 @@ def test_the_real_originals(server, original, tmp_path):
     assert len(left_in_cache(tmp_path)) == 4
 
 
+@pytest.mark.long("commands in a process of their own")
 def test_two_processes_at_once(server, original, tmp_path):
     server.contents["tr23.mat"] = original("tr23.mat").read_bytes()
     code = "from onmf.datasets import load_documents; print(load_documents('tr23').X.sum())"

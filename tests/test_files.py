@@ -163,6 +163,7 @@ class TestFolders:
             os.umask(before)
 
 
+@pytest.mark.short("needs a second process")
 def test_files_added_while_a_command_runs_are_kept(tmp_path):
     """The command reads from a pipe, and so runs for as long as the pipe is open."""
     out = tmp_path / "out"
@@ -216,6 +217,7 @@ def start_writer(kind, target):
 
 
 @needs_locks
+@pytest.mark.short("needs processes that were killed")
 class TestLeftovers:
     @pytest.mark.parametrize("old", [False, True], ids=["new", "--force"])
     def test_a_live_run_is_respected_and_a_killed_one_is_cleaned_up(self, tmp_path, old):
@@ -387,6 +389,7 @@ class Interrupt:
         return self.trace
 
 
+@pytest.mark.short("an interrupt before each of many instructions")
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("kind", "exchange"), [("file", True), ("new folder", True), ("old folder", True), ("old folder", False)]

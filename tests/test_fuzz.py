@@ -18,7 +18,10 @@ from fuzz.mutate import damage, inside_zip
 from onmf import ONMF
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer needs the process limits of Linux")
+pytestmark = [
+    pytest.mark.long("the fuzzer"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer needs the process limits of Linux"),
+]
 
 
 def python(*arguments):
@@ -28,7 +31,7 @@ def python(*arguments):
 
 
 @pytest.mark.timeout(3600)  # a hang of one case is the fuzzer's to find; on a busy machine all of them take long
-@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=600"), ("files", "--files=300")])
+@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=1000"), ("files", "--files=500")])
 def test_fixed_cases_have_no_failures(target, cases, tmp_path):
     out = tmp_path / "statistics.json"
     run = python("-m", "fuzz", target, cases, "--seed=0", "--workers=2", f"--out={out}")

@@ -86,6 +86,7 @@ def test_samson_as_in_the_paper(original, paper_set, name, in_memory):
     assert any("782 negative" in note for note in clustering.notes) == (negatives == "clip")
 
 
+@pytest.mark.short("a claim of README")
 def test_water_of_jasper_ridge(original):
     clustering = cluster(original("jasperRidge2_R198.mat"), 4, truth=original("end4.mat"))
     assert f"{clustering.comparison.mrsa:.2f}" == "3.64"
@@ -209,6 +210,7 @@ def test_blocks_give_the_same_result_as_memory(cube, monkeypatch):
         cluster(cube, 3, in_memory=False, refine="local-search")
 
 
+@pytest.mark.long("larger data")
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems report peak memory in other units")
 def test_a_large_file_needs_little_memory(tmp_path):
     """The file has 480 MB; only a few blocks are in memory at a time."""
@@ -235,6 +237,7 @@ def test_a_large_file_needs_little_memory(tmp_path):
     assert grown < 300, "of 458 MiB on disk"
 
 
+@pytest.mark.short("a promise of the guide")
 def test_the_number_of_materials():
     for k in (2, 3, 4):
         scene = make_scene(40, 50, 80, k, random_state=3)
@@ -548,6 +551,7 @@ def test_truths(cube, scene, tmp_path):
         read_truth(tmp_path / "nothing", cube.shape)
 
 
+@pytest.mark.short("the door of images, end to end")
 def test_the_command(original, tmp_path):
     out = tmp_path / "out"
     done = subprocess.run(

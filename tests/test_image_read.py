@@ -267,6 +267,7 @@ def write_73(path, **arrays):
     return path
 
 
+@pytest.mark.short("starts readers in processes of their own")
 @pytest.mark.parametrize("version", [5, 7.3])
 def test_matlab(tmp_path, version):
     def write(**arrays):
@@ -415,6 +416,7 @@ def change_byte(path, offset, value):
     return path
 
 
+@pytest.mark.long("damage to every value of a file")
 def test_one_wrong_byte_in_a_matlab_file_gives_a_clear_error(tmp_path):
     """SciPy's reader crashes on this file."""
     path = tmp_path / "scene.mat"
@@ -465,6 +467,7 @@ def test_matlab_files_with_other_types(tmp_path):
     assert read_truth(tmp_path / "z.mat", (3, 5, 4)).names is None
 
 
+@pytest.mark.short("makes large files")
 def test_files_that_expand_too_much_are_refused(tmp_path):
     zeros = np.zeros(120_000_000, dtype=np.uint8)
     savemat(tmp_path / "x.mat", {"cube": zeros.reshape(300, 400, 1000)}, do_compression=True)

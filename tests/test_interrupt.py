@@ -246,6 +246,7 @@ print(ONMF(3, refine="local-search", random_state=0).fit(X).labels_.shape)
 """
 
 
+@pytest.mark.long("Ctrl-C at every step of an import")
 @pytest.mark.parametrize(("module", "number"), [("numba.", 1), ("numba.", 300), ("importlib._bootstrap", 200)])
 def test_an_interrupt_does_not_break_the_loading_of_kernels(module, number):
     """If numba is interrupted while it loads a kernel, it crashes at a later one."""

@@ -151,6 +151,7 @@ def test_a_crash_is_an_error_and_the_next_call_works(functions):
             assert read(functions.process) != first
 
 
+@pytest.mark.short("waits for a time limit")
 def test_a_time_out_is_an_error(functions):
     with reader(seconds=2) as read, pytest.raises(ReaderEnded, match=r"scene\.mat was not read within 2 s"):
         read(functions.hang)

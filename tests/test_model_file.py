@@ -253,6 +253,7 @@ def is_usable(path):
     return True
 
 
+@pytest.mark.long("damage to every value of a file")
 @pytest.mark.parametrize("make", [matrix_model, consensus_model, documents_model, image_model])
 def test_every_value_replaced(make, path):
     """Replace each value in each JSON member by each of VALUES, with correct checksums."""
@@ -278,6 +279,7 @@ def test_every_value_replaced(make, path):
     assert 0.02 < np.mean(outcomes) < 0.6  # some values are valid, most are not
 
 
+@pytest.mark.long("damage to every value of a file")
 @pytest.mark.parametrize("make", [matrix_model, documents_model, image_model])
 def test_changed_bytes_with_correct_checksums(make, path):
     model, extra = make()

@@ -23,6 +23,7 @@ def test_without_cupy_a_sentence_says_what_to_install(counts, monkeypatch):
         ONMF(3, engine="gpu").fit(counts[0])
 
 
+@pytest.mark.short("needs a process that has imported nothing")
 def test_a_fit_on_the_cpu_does_not_import_cupy():
     code = """
 import sys

@@ -15,6 +15,8 @@ from benchmarks import documents  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.data import load  # noqa: E402
 
+pytestmark = pytest.mark.long("the benchmarks")
+
 needs_linux = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="the peak of memory can be measured on Linux only"
 )

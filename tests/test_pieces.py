@@ -570,6 +570,7 @@ class TestHostileFiles:
                 outcomes.add("cells.h5ad" in str(error))
         assert outcomes == {True, (20, 50)}
 
+    @pytest.mark.short("waits for a time limit")
     def test_a_file_on_which_hdf5_hangs(self, X, tmp_path, monkeypatch):
         """A length in the string heap points to zeros: version 2.0.0 of the library never returns."""
         pytest.importorskip("h5py")

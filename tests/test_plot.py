@@ -62,6 +62,7 @@ def test_names_are_not_parsed_as_formulas(tmp_path):
         plt.figure(number).savefig(tmp_path / f"{number}.svg")
 
 
+@pytest.mark.long("the examples")
 def test_demo(tmp_path, capsys, monkeypatch):
     """Run the script of `make demo`."""
     monkeypatch.setattr(sys, "argv", ["docstrings.py", str(tmp_path / "out")])

@@ -11,6 +11,8 @@ import pytest
 
 from onmf.io.isolate import Isolated, ReaderEnded
 
+pytestmark = pytest.mark.long("systems that lack something")
+
 AS_ON_WINDOWS = """
 import os, signal, sys, warnings
 

@@ -65,6 +65,7 @@ def test_fits_in_two_python_threads_at_once(large):
             assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
 
 
+@pytest.mark.long("systems that lack something")
 def test_read_only_install_without_a_home(tmp_path):
     """If no folder for compiled kernels is writable, they are compiled in each process, and fits still work."""
     install = tmp_path / "site"
@@ -97,6 +98,7 @@ def test_import_is_light():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.long("systems that lack something")
 def test_parts_without_dask_and_pandas(tmp_path):
     done = run(
         f"""
@@ -126,6 +128,7 @@ def test_parts_without_dask_and_pandas(tmp_path):
     ], done.stderr
 
 
+@pytest.mark.long("systems that lack something")
 def test_pictures_without_matplotlib_say_what_to_install():
     done = run(
         """

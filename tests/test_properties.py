@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -28,6 +29,7 @@ def problems(draw):
 
 @settings(max_examples=400)
 @given(problems(), LOSSES, STARTS, st.sampled_from([0.0, 1e-3, 1.0]), st.booleans(), st.integers(0, 3))
+@pytest.mark.short("many made-up inputs")
 def test_any_input_gives_a_clustering(problem, loss, init, smoothing, sparse, seed):
     X, k = problem
     kept = X.copy()

@@ -17,7 +17,10 @@ ROOT = Path(__file__).parents[1]
 TESTS = ("test_container.py", "test_palette.py", "test_schema.py")
 """The part of the suite that runs on the installed wheel. It compiles little and needs none of the other extras."""
 
-pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="there is no checkout to release")
+pytestmark = [
+    pytest.mark.long("the release in an environment of its own"),
+    pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="there is no checkout to release"),
+]
 
 
 def run(*arguments, **options):

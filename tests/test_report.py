@@ -85,6 +85,7 @@ def show_section(page, section, parts, number):
 
 
 class TestInTheBrowser:
+    @pytest.mark.short("one page of each report is opened in a browser")
     def test_cluster_search_and_filter(self, visit, corpus, report):
         page = opened(visit(report))
         n = len(corpus.table.rows)
@@ -433,6 +434,7 @@ def test_how_the_number_of_clusters_was_chosen(visit, report):
     assert 'id="number"' not in report, "the number was given"
 
 
+@pytest.mark.long("larger data")
 def test_the_size_of_twenty_thousand_documents(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = np.array([f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in ("nd", "rst", "lm", "x")])

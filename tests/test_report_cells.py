@@ -87,6 +87,7 @@ def hover(page, i):
 
 
 class TestInTheBrowser:
+    @pytest.mark.short("one page of each report is opened in a browser")
     def test_the_map_has_the_colours_of_the_clusters(self, visit, small):
         page = visit(cells_page(small, title="Mine"), viewport=WIDE)
         assert page.title() == page.inner_text("h1") == "Mine"

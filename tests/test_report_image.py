@@ -107,6 +107,7 @@ def runner_up(result, line, sample):
 
 
 class TestPixel:
+    @pytest.mark.short("one page of each report is opened in a browser")
     def test_pointing_shows_a_pixel_and_clicking_keeps_it(self, visit, result):
         page = visit(image_page(result), viewport=WIDE)
         assert page.inner_text("#pixel").startswith("Line 15, sample 20 ")

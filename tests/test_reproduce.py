@@ -65,6 +65,7 @@ def test_documents(paper_set, tmp_path):
     assert "| tr11 | 414 | 6424 | 9 | 50.5\u00a0✓ | 54.1\u00a0✓ |" in (tmp_path / "out" / "documents.md").read_text()
 
 
+@pytest.mark.short("the paper's images, to the digit")
 def test_images(paper_set, tmp_path):
     paper_set("samson")
     done = onmf("reproduce", "images", "--out", tmp_path / "out")
@@ -108,6 +109,7 @@ def test_missing_data_sets(paper_set, tmp_path, monkeypatch):
         reproduce_images()
 
 
+@pytest.mark.long("the paper's larger tables")
 def test_family(paper_set, tmp_path):
     paper_set("tr23")
     done = onmf("reproduce", "family", "--only", "tr23", "--only", "moffett", "--out", tmp_path)
@@ -150,6 +152,7 @@ def test_version_and_help():
         assert "Example: onmf reproduce" in onmf("reproduce", table, "--help").output
 
 
+@pytest.mark.long("commands in a process of their own")
 def test_the_installed_command_prints_clear_errors(tmp_path):
     run = [sys.executable, "-m", "onmf", "fetch", "nonsense"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)

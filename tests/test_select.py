@@ -19,7 +19,7 @@ def in_bursts(X, clusters, seed, concentration=50.0):
     return csr_array(rng.multinomial(lengths, shares / shares.sum(axis=1, keepdims=True)))
 
 
-@pytest.mark.parametrize("k", [3, 8, 16, 30])
+@pytest.mark.parametrize("k", [3, 8, 16, pytest.param(30, marks=pytest.mark.long("larger data"))])
 def test_well_separated_clusters_are_counted(k):
     X = make_counts(20 * k, 400, k, length=120, overlap=0.3, random_state=k).X
     selection = select_n_clusters(X, k_max=min(50, 10 * k), n_init=2, random_state=0)
@@ -27,6 +27,7 @@ def test_well_separated_clusters_are_counted(k):
     assert selection.candidates[-1] >= min(2 * selection.n_clusters, 16), "the range goes beyond the choice"
 
 
+@pytest.mark.short("many fits choose a number")
 @pytest.mark.parametrize("k", [3, 6])
 def test_bursts_are_no_clusters(k):
     """Halves of the words do not share a burst. Halves of the counts do, and ask for more clusters."""

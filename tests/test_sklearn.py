@@ -83,6 +83,7 @@ def test_clones_and_pickles(counts):
     assert again.clustering_.objective == model.reconstruction_err_
 
 
+@pytest.mark.short("many fits, as scikit-learn's users run them")
 def test_grid_search_uses_the_score(counts):
     X, _ = counts
     search = GridSearchCV(ONMF(), {"n_clusters": [1, 3]}, cv=3, n_jobs=2).fit(X)
@@ -225,6 +226,7 @@ def test_progress_bar(counts, capsys):
     assert "ONMF - fit" in capsys.readouterr().out
 
 
+@pytest.mark.long("systems that lack something")
 def test_scikit_learn_without_callbacks():
     """In versions before 1.9 there is no set_callbacks, and fit still works."""
     code = """

@@ -464,6 +464,7 @@ class Endless(io.RawIOBase):
         return len(part)
 
 
+@pytest.mark.short("input that never ends")
 @pytest.mark.parametrize(
     ("kind", "beginning", "repeated", "message"),
     [
@@ -926,6 +927,7 @@ class TestClusters:
         assert np.isnan([result.scales[1], result.margins[4]]).all()
         assert result.notes[0] == "2 documents without a usable word, unassigned: 2, 5."
 
+    @pytest.mark.short("words in shards give the clusters of words in memory")
     @pytest.mark.parametrize(
         ("options", "automatic"),
         [({}, None), ({"min_df": 3, "max_df": 0.2}, None), ({"max_features": 300}, True), ({"binary": True}, True)],

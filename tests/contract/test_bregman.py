@@ -311,6 +311,7 @@ def test_an_estimate_keeps_what_the_start_says(overdispersed):
         ONMF(2, beta_loss=divergence).fit(np.zeros((3, 2)))
 
 
+@pytest.mark.short("every divergence")
 @pytest.mark.parametrize("scale", ["size", "fit"])
 @pytest.mark.parametrize("smoothing", [0.0, 1e-3])
 @pytest.mark.filterwarnings("ignore:Not converged")

@@ -101,6 +101,7 @@ def options_of(divergence):
     return {"beta_loss": divergence, "init": start, "max_iter": 12}
 
 
+@pytest.mark.short("every divergence on every backend; users' own classes are slow")
 @pytest.mark.parametrize("form", [np.asarray, csr_array])
 @pytest.mark.parametrize("engine", ["cpu", "scipy", pytest.param("gpu", marks=needs_gpu)])
 @pytest.mark.parametrize("name", DIVERGENCES)

@@ -13,6 +13,7 @@ from conftest import EXPECTED, make_block, prepare
 from onmf import ONMF, metrics, select_n_clusters, snpa
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks, Dask, Part, PartError, get_engine, intake
+from onmf.data.dask import tree_sum
 from onmf.data.intake import check_parts
 from onmf.data.parts import PartCache
 from onmf.data.validate import as_rows
@@ -116,7 +117,7 @@ def quiet(model, X):
         return model.fit(X)
 
 
-@pytest.mark.parametrize("chunks", [1, 7, 64])
+@pytest.mark.parametrize("chunks", [1, 7, pytest.param(64, marks=pytest.mark.long("the paper's larger tables"))])
 def test_the_papers_table_from_any_number_of_chunks(paper_set, chunks):
     X, truth = paper_set("NG20")
     sizes = np.diff(np.linspace(0, X.shape[0], chunks + 1).astype(int)).tolist()
@@ -217,6 +218,12 @@ def test_a_model_takes_every_collection_of_dask(counts, kind, inner):
     assert abs(model.transform(X).compute() - whole.transform(counts[0])).max() < 1e-14
     assert model.score(X) == pytest.approx(whole.score(counts[0]))
     assert model.assign(X).margins.compute() == pytest.approx(whole.margins_, rel=1e-9)
+
+
+@pytest.mark.parametrize("number", [1, 2, 8, 9, 17, 65])
+def test_a_tree_of_sums_adds_every_part(number):
+    tasks = [dask.delayed(1 << part) for part in range(number)]
+    assert dask.compute(*tree_sum(tasks)) == ((1 << number) - 1,)
 
 
 def test_one_delayed_block_is_a_list_of_one(counts):
