@@ -70,6 +70,7 @@ def test_random_rows_have_different_directions():
             assert {29, 30} < set(rows.tolist())
 
 
+@pytest.mark.short("many draws, to see their chances")
 def test_plus_plus_draws_by_the_loss():
     """The share of second seeds follows the losses under the first: a chi-square test on 2,000 draws."""
     X = np.array([[10.0, 0.0], [10.0, 1.0], [10.0, 4.0], [0.0, 10.0]])
@@ -83,6 +84,13 @@ def test_plus_plus_draws_by_the_loss():
     observed = np.bincount(seconds, minlength=4)[1:]
     # A correct program exceeds this with a probability of 0.1 %, but the seeds are fixed.
     assert np.sum((observed - expected) ** 2 / expected) < 13.8
+
+
+def test_plus_plus_draws_no_row_beside_a_seed():
+    """A row counts by its nearest seed, so two rows that are nearly the same are hardly ever both drawn."""
+    X = np.array([[10.0, 0.0, 0.0], [10.0, 0.1, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]])
+    starts = [ONMF(3, beta_loss="frobenius", init="++", random_state=seed).fit(X).init_rows_ for seed in range(40)]
+    assert sum({0, 1} <= set(rows.tolist()) for rows in starts) <= 1
 
 
 def test_random_partition_starts_near_the_middle(counts):

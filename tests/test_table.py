@@ -133,6 +133,24 @@ def test_predict_matches_features_by_name(frame, tmp_path):
         onmf.table.predict(found, read(tmp_path / "other.csv"))
 
 
+def test_no_row_is_lost_between_batches(frame, tmp_path, monkeypatch):
+    """Rows are assigned and written in batches. One batch of all of them gives the same."""
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    table = read(tmp_path / "a.csv", labels="site")
+    found = onmf.table.cluster(table, 3, quick=True)
+    whole = found.predict(table)
+    found.save(tmp_path / "whole", report=False)
+    for module in ("kind", "write"):
+        monkeypatch.setattr(f"onmf.door.{module}.BATCH", 7)
+    again = found.predict(table)
+    for name in ("labels", "scales", "margins", "confidence", "runners_up"):
+        assert np.array_equal(getattr(again, name), getattr(whole, name)), name
+    found.save(tmp_path / "parts", report=False)
+    texts = [(tmp_path / name / "assignments.csv").read_text("utf-8") for name in ("whole", "parts")]
+    assert texts[0] == texts[1]
+    assert texts[0].count("\n") == 1 + len(frame)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

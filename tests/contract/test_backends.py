@@ -201,6 +201,24 @@ def test_sums_that_follow_moved_rows_are_the_sums(counts, kind, weighted):
     assert followed >= 3
 
 
+def test_centroids_that_are_computed_in_groups_are_those_of_the_sums():
+    X = np.random.default_rng(0).poisson(1.0, (60, 3000)).astype(float)
+    block = make_block("cpu", X, get_divergence("kullback-leibler"), n_threads=2)
+    run, W = block.backend.start_run(block), X[:11] + 0.5
+    step = run.step_from(W)
+    run.update(step, W)
+    expected = block.divergence.centers(step.sums, step.mass) * block.divergence.unit(step.norms)[:, None]
+    assert np.array_equal(W[~step.empty], expected[~step.empty])
+    assert np.count_nonzero(~step.empty) > 8
+
+
+def test_row_terms_that_are_computed_in_parts_are_those_of_the_rows(counts, monkeypatch):
+    monkeypatch.setattr("onmf.backend.cpu.ENTRIES_AT_A_TIME", 100)
+    X = counts[0] * (np.arange(len(counts[0])) % 7 > 0)[:, None]  # some rows are empty
+    for rows in (X, csr_array(X)):
+        assert np.array_equal(CpuBackend().place(rows).row_term(lambda x, j: x * j), X @ np.arange(X.shape[1]))
+
+
 def test_only_sums_of_whole_numbers_follow_moved_rows(counts):
     ones, kl = np.ones(len(counts[0])), get_divergence(1)
     assert CpuRun(make_block("cpu", counts[0].astype(np.float32), kl)).exact
