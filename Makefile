@@ -30,8 +30,8 @@ demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
 test: $(VENV)/.dev  ## run most tests, in four minutes; those on the paper's data run if $$ONMF_DATA points to it
 	$(PYTEST) --short -p no:randomly
 
-test-all: $(VENV)/.dev  ## run all tests, in random order
-	$(PYTEST)
+test-all: $(VENV)/.dev  ## run all tests, in random order: make test-all SEED=1
+	$(PYTEST) --randomly-seed=$(SEED)
 
 durations: $(VENV)/.dev  ## say where the time of make test goes, in docs/development/durations.md
 	$(PYTEST) --short -p no:randomly -p tests.durations
