@@ -42,14 +42,15 @@ planted: $(VENV)/.dev  ## plant faults one by one, and show which tests catch th
 # Old packages warn that newer ones, on which they depend, will change. That is not for us to mend. The cache of the
 # kernels is separate, since numba empties the cache of another version of numba.
 test-lowest: $(LOWEST)/.done  ## run the tests with the oldest versions allowed; LOWEST_TESTS=tests/test_x.py for some
-	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal \
+	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/python -m pytest -p no:randomly \
+		--numprocesses $(JOBS) --dist worksteal \
 		-W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning $(LOWEST_TESTS)
 
 # numba's cache does not distinguish kernels with bounds checks from others, so they get a separate cache. They are
 # optimised less, since they run briefly.
 bounds: $(VENV)/.dev  ## run the tests of the kernels with every index checked
 	NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/numba-bounds \
-		$(PYTEST) $(KERNELS) -k "not well_separated and not papers_table"
+		$(PYTEST) -p no:randomly $(KERNELS) -k "not well_separated and not papers_table"
 
 check: lint docs workflows  ## lint, types, docs, workflows
 
