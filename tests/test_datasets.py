@@ -420,6 +420,7 @@ class TestHostileNpz:
                 outcomes.add(str(error).startswith(str(tmp_path / "a.npz")))
         assert outcomes == {True, (4, 4)}, "bytes of dates and the like do not matter"
 
+    @pytest.mark.short("needs a process of its own")
     def test_from_the_command_line(self, tmp_path):
         np.savez(tmp_path / "wrong.npz", **(GOOD | {"indices": np.array([1, 3, 10**9, 0, 1, 2])}))
         ONMF(2).fit(np.eye(4) + 1).save(tmp_path / "m.onmf")

@@ -117,7 +117,14 @@ def quiet(model, X):
         return model.fit(X)
 
 
-@pytest.mark.parametrize("chunks", [1, 7, pytest.param(64, marks=pytest.mark.long("the paper's larger tables"))])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        1,
+        pytest.param(7, marks=pytest.mark.short("the paper's table on Dask")),
+        pytest.param(64, marks=pytest.mark.long("the paper's larger tables")),
+    ],
+)
 def test_the_papers_table_from_any_number_of_chunks(paper_set, chunks):
     X, truth = paper_set("NG20")
     sizes = np.diff(np.linspace(0, X.shape[0], chunks + 1).astype(int)).tolist()
@@ -618,6 +625,7 @@ class TestBatches:
         ONMF(3, init="random-partition", random_state=0).fit(batches, sample_weight=weights)
         assert len(read) == 2 * len(passes)
 
+    @pytest.mark.short("batches that are large enough to measure")
     def test_one_batch_is_in_memory_at_a_time(self):
         """Peak memory of a fit over many batches is a small part of their total size."""
         import tracemalloc
