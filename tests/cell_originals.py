@@ -3,17 +3,12 @@
 import csv
 import gzip
 import io
-import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from benchmarks.cells import fetch
+from scipy.sparse import csr_array
 
 from onmf.datasets import CellSet
 from r_files import S4, Environment, data_frame, dense, factor, frame, save_rda, save_rds, sparse

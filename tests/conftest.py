@@ -49,6 +49,17 @@ def prepare(block, templates):
     return block.backend.prepare(block.rows, block.backend.to_device(templates))
 
 
+def assert_same_bits(one, *others):
+    """Fitted models are the same to the last bit."""
+    for other in others:
+        for name in ("labels_", "scales_", "cluster_centers_", "margins_"):
+            assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+        assert np.array_equal(one.init_rows_, other.init_rows_)
+        assert np.array_equal(one.history_["moved"], other.history_["moved"])
+        for name in ("n_iter_", "stop_reason_", "reconstruction_err_"):
+            assert getattr(one, name) == getattr(other, name), name
+
+
 def pytest_addoption(parser):
     parser.addoption("--short", action="store_true", help="leave out the tests that are marked as long")
 
@@ -112,6 +123,7 @@ def command(*arguments):
         with (
             patch.object(sys, "argv", ["onmf", *map(str, arguments)]),
             patch.dict(os.environ, COLUMNS="200"),
+            patch("onmf.cli.command.compiled_before", return_value=True),  # or the first run says that it compiles
             redirect_stdout(out),
             redirect_stderr(err),
             pytest.raises(SystemExit) as ended,

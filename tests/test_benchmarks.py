@@ -3,27 +3,23 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import documents, gpu, measure, number, scale, speed, steps
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.cells import compare
+from benchmarks.data import load
+from benchmarks.plain import plain_fit, plain_snpa, project
+from benchmarks.results import Store, judged, table
+from benchmarks.scale import corpus, estimate, other_draw, simulate
 from scipy.sparse import csr_array
 
+from onmf import ONMF, snpa
+from onmf.datasets import make_counts
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import documents, gpu, measure, number, scale, speed, steps  # noqa: E402
-from benchmarks.__main__ import BENCHMARKS, main  # noqa: E402
-from benchmarks.cells import compare  # noqa: E402
-from benchmarks.data import load  # noqa: E402
-from benchmarks.plain import plain_fit, plain_snpa, project  # noqa: E402
-from benchmarks.results import Store, judged, table  # noqa: E402
-from benchmarks.scale import corpus, estimate, other_draw, simulate  # noqa: E402
-
-from onmf import ONMF, snpa  # noqa: E402
-from onmf.datasets import make_counts  # noqa: E402
-
 pytestmark = pytest.mark.long("the benchmarks")
 
 

@@ -88,22 +88,11 @@ def test_progress(X):
     assert said[-1] == ("looking at the clusters", 1.0)
 
 
-def test_refusals(X):
-    engine = Blocks(get_engine("cpu").backend)
-    with pytest.raises(ValueError, match="cannot take this data: it reads batches from a callable"):
-        ONMF(3, engine=engine).fit(X)
-    with pytest.raises(ValueError, match="refine='local-search' needs all rows in memory"):
-        ONMF(3, init="random", engine=engine, refine="local-search").fit(Batches(X, [50]))
+def test_a_batch_has_the_size_that_is_said(X):
     wrong = Batches(X, [50])
     wrong.sizes = [60, 140]
     with pytest.raises(ValueError, match="In batch 0: 50 rows, where X says that it has 60"):
         ONMF(3).fit(wrong)
-
-
-def test_a_batch_may_be_an_iterator_of_pieces(X):
-    whole = ONMF(3).fit(X)
-    found = ONMF(3).fit(lambda: iter([iter([X[:20], X[20:50]]), iter([X[50:]])]))
-    assert np.array_equal(found.labels_, whole.labels_)
 
 
 @pytest.mark.parametrize("sparse_first", [False, True])

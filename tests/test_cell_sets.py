@@ -1,40 +1,21 @@
 """The sets of labelled cells: the stored ones, the conversion of their public files, and damaged files."""
 
-import os
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cell_originals import fetch, small_set, write_mixture, write_originals
-from onmf.datasets import list_datasets, load_cells, load_documents
+from onmf.datasets import load_cells
 from onmf.datasets.load import CELLS, info_of, save_counts
 from r_files import Environment, save_rda
-
-DATA = os.environ.get("ONMF_DATA")
-
-
-@pytest.fixture
-def stored():
-    """Return the path of a stored set by name. Skips the test if it is not found."""
-
-    def path(name):
-        if not DATA:
-            pytest.skip("ONMF_DATA is not set: the sets of cells are not at hand")
-        found = Path(DATA, "cells", f"{name}.npz")
-        if not found.exists():
-            pytest.skip(f"cells/{name}.npz is not in ONMF_DATA={DATA}")
-        return found
-
-    return path
 
 
 class TestStored:
     @pytest.mark.parametrize("name", CELLS)
-    def test_it_equals_the_file_and_the_recorded_numbers(self, stored, name):
-        path = stored(name)
-        cells, facts = load_cells(name.upper()), fetch.SOURCES[name]
+    def test_it_equals_the_file_and_the_recorded_numbers(self, cell_set, name):
+        cells, facts = cell_set(name), fetch.SOURCES[name]
+        path = info_of(name).path
         with np.load(path) as file:
             assert np.array_equal(cells.X.data, file["data"])
             assert np.array_equal(cells.X.indices, file["indices"])
@@ -51,15 +32,14 @@ class TestStored:
         assert cells.barcodes is None
         assert cells.name == name
         assert cells.source == str(path)
-        X, y = load_cells(name, return_X_y=True)
+        X, y = load_cells(name.upper(), return_X_y=True)
         assert (X != cells.X).nnz == 0
         assert np.array_equal(y, cells.y)
 
     @pytest.mark.parametrize("name", ["zheng_facs10", "worm_neuron"])
-    def test_as_anndata(self, stored, name):
+    def test_as_anndata(self, cell_set, name):
         pytest.importorskip("anndata", reason="anndata is not installed")
-        stored(name)
-        cells = load_cells(name)
+        cells = cell_set(name)
         adata = cells.to_anndata()
         assert adata.shape == cells.X.shape
         assert (adata.X != cells.X).nnz == 0
@@ -71,26 +51,6 @@ class TestStored:
         else:
             assert adata.var["gene"].tolist() == cells.genes.tolist(), "some symbols repeat"
             assert adata.var_names[:3].tolist() == cells.genes[:3].tolist()
-
-
-class TestNames:
-    def test_they_follow_the_papers(self):
-        assert [info.name for info in list_datasets()][-len(CELLS) :] == list(CELLS)
-        assert not any(info.in_paper for info in list_datasets() if info.kind == "cells")
-
-    def test_refusals(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
-        with pytest.raises(ValueError, match=r"'zheng' is not a data set: choose .* zheng_facs10"):
-            load_cells("zheng")
-        with pytest.raises(ValueError, match="hash_4lines is a cells data set: load it with load_cells"):
-            load_documents("hash_4lines")
-        with pytest.raises(ValueError, match="tr11 is a documents data set: load it with load_documents"):
-            load_cells("tr11")
-        with pytest.raises(
-            FileNotFoundError,
-            match=r"worm_neuron.npz does not exist: run 'python -m benchmarks.cells.fetch worm_neuron' in a clone",
-        ):
-            load_cells("worm_neuron")
 
 
 def save(cells):
@@ -201,9 +161,7 @@ class TestDamagedSets:
             ({"y": np.zeros(60)}, "its y is not a list"),
             ({"classes": np.arange(3)}, "type int64: expected a list of texts"),
             ({"genes": np.array(["a"])}, "its genes have shape (1,)"),
-            ({"data": np.float64}, "its data are not counts"),
-            ({"indices": np.int64(99)}, "cannot be read as npz"),
-            ({"shape": np.array([60, -1])}, "cannot be read as npz"),
+            ({"data": 1.0}, "its data are not counts"),
             ({"classes": None}, "it has no classes"),
         ],
     )
@@ -214,21 +172,9 @@ class TestDamagedSets:
         path = save(cells)
         with np.load(path) as file:
             parts = dict(file)
-        for key, value in change.items():
-            if key in ("data", "indices"):
-                parts[key] = parts[key].astype(value) if isinstance(value, type) else np.full_like(parts[key], value)
-            elif value is None:
-                del parts[key]
-            else:
-                parts[key] = value
-        np.savez(path, **parts)
+        if "data" in change:
+            change = {"data": parts["data"] * change["data"]}
+        np.savez(path, **{key: value for key, value in (parts | change).items() if value is not None})
         with pytest.raises(ValueError, match=r"sc_dropseq.npz cannot be read as npz: .*Delete the file") as caught:
             load_cells("sc_dropseq")
         assert message in str(caught.value)
-
-    def test_bytes_that_are_no_archive(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
-        (tmp_path / "cells").mkdir()
-        info_of("sc_dropseq").path.write_bytes(b"PK\3\4 and nothing else")
-        with pytest.raises(ValueError, match=r"sc_dropseq.npz cannot be read as npz: .* Delete the file"):
-            load_cells("sc_dropseq")

@@ -13,6 +13,7 @@ import onmf.cells.matrix
 from onmf.cells import Cells, OnDisk, cluster, deviant_genes, markers, read
 from onmf.cells.genes import transform
 from onmf.datasets import make_counts, open_h5ad
+from onmf.divergence import NegativeBinomial
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")
 
@@ -142,6 +143,8 @@ class TestWhereTheCountsAre:
         assert np.array_equal(found.confidence, in_memory.confidence, equal_nan=True)
         assert np.array_equal(found.profiles, in_memory.profiles)
         assert found.model.n_features_in_ == 30
+        without = [note for note in found.notes if "without any counts" in note]
+        assert [note.partition(":")[0] for note in without] == ["12 cells without any counts, unassigned"][:empty]
 
 
 class TestResults:
@@ -219,8 +222,10 @@ class TestResults:
 
     def test_one_cluster(self, made):
         adata = annotated(csr_matrix(made.X))
-        cluster(adata, 1)
+        found = cluster(adata, 1)
         assert set(adata.obs["onmf"]) == {"0"}
+        assert (found.confidence == 1).all()
+        assert (found.runners_up == -1).all()
         assert adata.uns["onmf"]["names"].tolist() == ["cluster 0"], "nothing marks the only cluster"
         assert (adata.uns["onmf_markers"]["pvals"]["0"] == 1).all()
         assert (adata.uns["onmf_markers"]["logfoldchanges"]["0"] == 0).all()
@@ -278,12 +283,9 @@ class TestNothingIsHalfWritten:
             cluster(adata, "auto" if "number" in step else 4, progress=progress)
         assert contents(adata) == before
 
-    def test_a_failed_fit(self, made):
-        adata = annotated(csr_matrix(made.X))
-        before = contents(adata)
-        with pytest.raises(ValueError, match="needs X > 0 everywhere"):
-            cluster(adata, 4, beta_loss="itakura-saito")
-        assert contents(adata) == before
+
+NO_LOGS = {"view": "logs", "beta_loss": "negative-binomial"}
+NO_SEARCH = {"refine": "local-search", "beta_loss": "frobenius"}
 
 
 class TestRefusals:
@@ -298,7 +300,25 @@ class TestRefusals:
             (4, {"min_genes": 81}, ValueError, "min_genes=81 leaves no cells: no cell has more than"),
             (4, {"min_genes": 2.5}, ValueError, "min_genes=2.5 is not allowed"),
             (4, {"view": None}, ValueError, "view=None is not allowed"),
+            (4, {"view": "words"}, ValueError, "view='words' is not allowed: use 'auto', 'counts' or 'logs'"),
+            (4, NO_LOGS, ValueError, r"use view='counts' \(--view counts on the command"),
+            (
+                4,
+                NO_LOGS | {"beta_loss": NegativeBinomial(2.0)},
+                ValueError,
+                "'logs' is not allowed with the negative binomial",
+            ),
             (4, {"rows": 7}, TypeError, "unexpected keyword argument 'rows'"),
+            ("many", {}, ValueError, "n_clusters='many' is not allowed: give a number, or 'auto'"),
+            (0, {}, ValueError, "n_clusters=0 is not allowed"),
+            (4, {"min_cells": 0}, ValueError, "min_cells=0 is not allowed: give a number of cells, at least 1"),
+            (4, {"min_cells": 301}, ValueError, "No gene that is in 301 cells differs between the cells"),
+            (4, {"n_top_genes": 0.5}, ValueError, "n_top_genes=0.5 is not allowed: give a number of genes"),
+            (4, {"beta_loss": "itakura-saito"}, ValueError, "needs X > 0 everywhere"),
+            (4, NO_SEARCH, ValueError, "refine='local-search' needs a closed form"),
+            (4, {"engine": "blocks"}, ValueError, "engine='blocks' cannot take this data"),
+            (4, {"init": "best"}, ValueError, "init='best' is not allowed"),
+            (4, {"random_state": "x"}, ValueError, "'x' cannot be used to seed"),
         ],
     )
     def test_parameters(self, made, k, options, error, message):
@@ -307,6 +327,14 @@ class TestRefusals:
         with pytest.raises(error, match=message):
             cluster(adata, k, **options)
         assert contents(adata) == before
+
+    def test_data(self):
+        with pytest.raises(ValueError, match="No gene differs between the cells"):
+            cluster(annotated(np.ones((9, 3), dtype=int)), 2)
+        with pytest.raises(ValueError, match="min_genes=3 leaves no cells: no cell has more than 1 genes"):
+            cluster(annotated(np.eye(3, dtype=int)), 2, min_genes=3)
+        with pytest.raises(ValueError, match="n_clusters='auto' needs at least 4 cells, and there are 3"):
+            cluster(annotated(np.eye(3, dtype=int)), "auto")
 
     def test_a_number_of_markers_is_needed(self, made):
         for number in (0, -3, 1.5):
@@ -346,13 +374,6 @@ class TestRefusals:
         assert contents(adata) == before
         cluster(adata, 4, layer="counts")
         assert adjusted_rand_score(made.y, adata.obs["onmf"].cat.codes) > 0.95
-
-    @pytest.mark.parametrize(("value", "what"), [(np.nan, "missing"), (np.inf, "infinite"), (-2.0, "negative")])
-    def test_values_that_cannot_be_counts(self, made, value, what):
-        X = made.X.toarray().astype(float)
-        X[8, 5] = value
-        with pytest.raises(ValueError, match=f"X holds no counts: an entry is {what}.*'cell-8', gene 'gene-5'"):
-            cluster(annotated(X), 4)
 
 
 @pytest.mark.parametrize(

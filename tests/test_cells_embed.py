@@ -1,7 +1,5 @@
 """The map of cells."""
 
-import sys
-
 import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array
@@ -70,12 +68,6 @@ def test_a_broken_matrix_is_refused():
     X.indices[0] = 9
     with pytest.raises(ValueError, match=r"indices\[0\] = 9"):
         map_of_cells(X)
-
-
-def test_without_the_library(cells, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openTSNE", None)
-    with pytest.raises(ImportError, match=r"pip install 'onmf\[cells\]'"):
-        map_of_cells(cells.X)
 
 
 class TestWithTheLibrary:

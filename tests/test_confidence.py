@@ -87,18 +87,14 @@ def test_without_other_fits_the_usual_temperature():
     assert found.high == pytest.approx(np.ones(3), abs=1e-3)
 
 
-def test_rows_that_fit_badly_are_never_surer(blurred):
-    model = ONMF(6).fit(blurred)
-    found = calibrate_model(model, blurred, model.labels_)
-    assert ((found.low >= 0) & (found.low <= found.high) & (found.high <= 1)).all()
-
-
 @pytest.mark.parametrize("beta_loss", ["kullback-leibler", "frobenius", "cosine", 0.5, 1.5])
 @pytest.mark.parametrize("smoothing", [1e-3, 0.0])
 def test_every_divergence(blurred, beta_loss, smoothing):
     X = blurred[:300]
     model = ONMF(4, beta_loss=beta_loss, smoothing=smoothing).fit(X)
-    sure, following = confidence_of(model, X, model.labels_, calibrate_model(model, X, model.labels_))
+    found = calibrate_model(model, X, model.labels_)
+    assert ((found.low >= 0) & (found.low <= found.high) & (found.high <= 1)).all(), "a bad fit is never surer"
+    sure, following = confidence_of(model, X, model.labels_, found)
     assert ((sure >= 0) & (sure <= 1)).all()
     assert (following != model.labels_).all()
     assert ((following >= (-1 if smoothing == 0 else 0)) & (following < 4)).all()
@@ -149,9 +145,14 @@ def test_a_sample_is_enough(blurred, monkeypatch):
     assert sure.mean() == pytest.approx(co_clustering(blurred, model.labels_, 6, range(8)).mean(), abs=0.12)
 
 
+@pytest.fixture(scope="module")
+def found():
+    """The clusters of the texts."""
+    return cluster(TEXTS, 2)
+
+
 class TestDocuments:
-    def test_in_the_result_and_for_new_documents(self, tmp_path):
-        found = cluster(TEXTS, 2)
+    def test_in_the_result_and_for_new_documents(self, found, tmp_path):
         assert np.isnan(found.confidence[-1])
         assert found.runners_up[-1] == -1
         assert np.array_equal(found.runners_up[:-1], 1 - found.labels[:-1])
@@ -162,15 +163,11 @@ class TestDocuments:
         assert np.array_equal(again.runners_up, found.runners_up)
 
     def test_shards_give_the_same(self, tmp_path):
-        whole, sharded = (
-            cluster(TEXTS, 2, quick=True),
-            cluster(TEXTS, 2, shards=tmp_path / "shards"),
-        )
+        whole, sharded = cluster(TEXTS, 2, quick=True), cluster(TEXTS, 2, shards=tmp_path / "shards")
         assert sharded.confidence == pytest.approx(whole.confidence, nan_ok=True)
         assert np.array_equal(sharded.runners_up, whole.runners_up)
 
-    def test_a_model_of_an_earlier_version(self, tmp_path):
-        found = cluster(TEXTS, 2)
+    def test_a_model_of_an_earlier_version(self, found, tmp_path):
         entries = {"kind": "documents", "vocabulary": found.words.tolist(), "vectorizer": {}}
         found.model.save(tmp_path / "model.onmf", extra=entries)
         again = predict(onmf.load(tmp_path / "model.onmf"), TEXTS)
@@ -181,8 +178,7 @@ class TestDocuments:
         ("name", "value"),
         [("temperature", 0.0), ("confidence_low", np.array([0.5, 2.0])), ("confidence_high", np.array([1.0]))],
     )
-    def test_damaged_entries_are_refused(self, tmp_path, name, value):
-        found = cluster(TEXTS, 2)
+    def test_damaged_entries_are_refused(self, found, tmp_path, name, value):
         entries = {"kind": "documents", "vocabulary": found.words.tolist(), "vectorizer": {}}
         with pytest.raises(ValueError, match=name):
             found.model.save(tmp_path / "model.onmf", extra=entries | found.calibration.parts() | {name: value})

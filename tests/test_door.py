@@ -216,8 +216,8 @@ class TestResult:
             assert list(frame)[:3] == CLUSTER_COLUMNS
             assert frame["size"].tolist() == found.sizes.tolist()
             return
-        assert list(frame)[:7] == COLUMNS
-        assert list(frame)[-1] == "label"
+        assert list(frame) == [*COLUMNS, *(["counts", "genes"] if name == "cells" else []), "label"]
+        assert frame["scale"].dtype == np.float64
         assert frame["id"].tolist() == list(found.table.rows)
         labels = frame["cluster"].astype("float").to_numpy() - found.kind.first
         np.testing.assert_array_equal(labels, np.where(found.labels < 0, np.nan, found.labels))
@@ -419,7 +419,10 @@ class TestCommand:
     def test_refusals_before_reading(self, name, tmp_path):
         for options, message in (
             (("-k", "many"), "-k many is not a number of clusters: use a whole number, at least 1, or auto."),
-            (("-k", 3, "--k-max", 5), "--k-max 5 is about choosing the number of clusters, but -k 3 gives it"),
+            (
+                ("-k", 3, "--k-max", 5),
+                "--k-max 5 is about choosing the number of clusters, but -k 3 gives it: use -k auto.",
+            ),
             (("-k", 3, "--init", "best"), "init='best' is not allowed"),
             (("-k", 3, "--divergence", "manhattan"), "--divergence manhattan is not a divergence: use one of"),
             (("-k", 3, "--format", "xls"), "--format xls is not known: use csv or parquet."),

@@ -38,6 +38,10 @@ def read_all(cube):
     return cube.read(0, cube.shape[0])
 
 
+READERS = (read, lambda path: read(values(), mask=path), lambda path: read_truth(path, (3, 5, 4)))
+"""All that reads a file: an image, a mask, or a truth, here for an image of these values."""
+
+
 def save(path, data, **header):
     options = {key: header.pop(key) for key in ("interleave", "byteorder", "ext") if key in header}
     envi.save_image(str(path), data, metadata=header, force=True, **options)
@@ -126,54 +130,41 @@ def test_header_offset(tmp_path):
     assert np.array_equal(read_all(read(header)), X)
 
 
-BROKEN = {
-    "missing keys": (lambda text: text.replace("lines = 3\n", ""), '"lines" missing from header'),
-    "not ENVI": (lambda text: text.replace("ENVI", "ENVY", 1), "cannot be read as an ENVI header"),
-    "list not closed": (lambda text: text + "wavelength = {1, 2\n", "cannot be read as an ENVI header"),
-    "wrong sizes": (lambda text: text.replace("lines = 3", "lines = 30"), r"makes 2,400 bytes, but the file has 240"),
-    "not a number": (lambda text: text.replace("lines = 3", "lines = many"), "lines = many: expected a number"),
-    "zero": (lambda text: text.replace("samples = 5", "samples = 0"), "samples = 0: expected an integer of at least 1"),
-    "negative": (lambda text: text.replace("bands = 4", "bands = -4"), "bands = -4: expected an integer of at least 1"),
-    "negative offset": (
-        lambda text: text.replace("offset = 0", "offset = -8"),
-        "offset = -8: expected an integer of at least 0",
-    ),
-    "too large": (
-        lambda text: text.replace("lines = 3", "lines = 200000000").replace("samples = 5", "samples = 200000000"),
-        "640,000,000,000,000,000 bytes, but the file has 240",
-    ),
-    "far too large": (lambda text: text.replace("lines = 3", "lines = 1" + "0" * 40), "bytes, but the file has 240"),
-    "type": (
-        lambda text: text.replace("data type = 4", "data type = 7"),
-        "data type = 7: it must be one of 1, 2, 3, 4, 5, 12",
-    ),
-    "complex": (
-        lambda text: text.replace("data type = 4", "data type = 6"),
-        "data type = 6: it must be one of 1, 2, 3, 4, 5, 12",
-    ),
-    "interleave": (lambda text: text.replace("= bip", "= bib"), "interleave = bib: it must be one of bsq, bil, bip"),
-    "byte order": (
-        lambda text: text.replace("byte order = 0", "byte order = 2"),
-        "byte order = 2: it must be one of 0, 1",
-    ),
-    "wavelengths": (lambda text: text + "wavelength = {1, 2, 3}\n", "wavelength with 3 entries: expected 4"),
-    "words": (lambda text: text + "wavelength = {1, 2, 3, x}\n", "wavelength = 1, 2, 3, x: expected numbers"),
-    "bbl": (lambda text: text + "bbl = {1, 1}\n", "bbl with 2 entries: expected 4"),
-    "all bad": (lambda text: text + "bbl = {0, 0, 0, 0}\n", "all bands are marked as bad"),
-    "ignore": (lambda text: text + "data ignore value = none\n", "data ignore value = none: expected a number"),
-    "frames": (lambda text: text + "major frame offsets = {8}\n", "frame offsets are not supported"),
-    "library": (lambda text: text.replace("ENVI Standard", "ENVI Spectral Library"), "is a spectral library"),
-    "scale": (lambda text: text + "reflectance scale factor = 0\n", "it must be greater than 0"),
+CHANGED = [  # what stands in the header, what replaces it, and what the error says
+    ("lines = 3\n", "", '"lines" missing from header'),
+    ("ENVI", "ENVY", "cannot be read as an ENVI header"),
+    ("lines = 3", "lines = 30", r"makes 2,400 bytes, but the file has 240"),
+    ("lines = 3", "lines = many", "lines = many: expected a number"),
+    ("samples = 5", "samples = 0", "samples = 0: expected an integer of at least 1"),
+    ("bands = 4", "bands = -4", "bands = -4: expected an integer of at least 1"),
+    ("offset = 0", "offset = -8", "offset = -8: expected an integer of at least 0"),
+    ("lines = 3", "lines = 2000000000", "160,000,000,000 bytes, but the file has 240"),
+    ("lines = 3", "lines = 1" + "0" * 40, "bytes, but the file has 240"),
+    ("data type = 4", "data type = 7", "data type = 7: it must be one of 1, 2, 3, 4, 5, 12"),
+    ("data type = 4", "data type = 6", "data type = 6: it must be one of 1, 2, 3, 4, 5, 12"),
+    ("= bip", "= bib", "interleave = bib: it must be one of bsq, bil, bip"),
+    ("byte order = 0", "byte order = 2", "byte order = 2: it must be one of 0, 1"),
+    ("ENVI Standard", "ENVI Spectral Library", "is a spectral library"),
+]
+ADDED = {
+    "wavelength = {1, 2": "cannot be read as an ENVI header",
+    "wavelength = {1, 2, 3}": "wavelength with 3 entries: expected 4",
+    "wavelength = {1, 2, 3, x}": "wavelength = 1, 2, 3, x: expected numbers",
+    "bbl = {1, 1}": "bbl with 2 entries: expected 4",
+    "bbl = {0, 0, 0, 0}": "all bands are marked as bad",
+    "data ignore value = none": "data ignore value = none: expected a number",
+    "major frame offsets = {8}": "frame offsets are not supported",
+    "reflectance scale factor = 0": "it must be greater than 0",
+    "reflectance scale factor = inf": "it must be greater than 0",
 }
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_header_gives_a_clear_error(tmp_path, fault):
-    change, sentence = BROKEN[fault]
+@pytest.mark.parametrize(("old", "new", "sentence"), CHANGED + [("", line, ADDED[line]) for line in ADDED])
+def test_a_broken_header_gives_a_clear_error(tmp_path, old, new, sentence):
     header = save(tmp_path / "x.hdr", values(), interleave="bip")
-    before = header.read_text()
-    header.write_text(change(before))
-    assert header.read_text() != before
+    text = header.read_text()
+    assert old in text
+    header.write_text(text.replace(old, new, 1) if old else f"{text}{new}\n")
     with pytest.raises(ValueError, match=sentence):
         read(header)
 
@@ -187,8 +178,6 @@ def test_files_that_are_missing_or_cut_off(tmp_path):
     data.unlink()
     with pytest.raises(FileNotFoundError, match="has no data file beside it"):
         read(header)
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        read(tmp_path / "nothing.hdr")
     with pytest.raises(FileNotFoundError, match="is not a file"):
         read(tmp_path)
     header.write_bytes(b"ENVI\n\xff\xfe\x00 = \x80")
@@ -324,14 +313,21 @@ def test_npy_and_npz(tmp_path):
         read(tmp_path / "x.npy", variable="V")
 
 
-@pytest.mark.parametrize("dims", [("y", "x", "band"), ("wavelength", "line", "sample"), ("lon", "band", "lat")])
-def test_xarray_by_the_names_of_its_dimensions(dims):
+@pytest.mark.parametrize(
+    ("dims", "axes"),
+    [
+        (("y", "x", "band"), (0, 1, 2)),
+        (("wavelength", "line", "sample"), (2, 0, 1)),
+        (("lon", "band", "lat"), (1, 2, 0)),
+    ],
+)
+def test_xarray_by_the_names_of_its_dimensions(dims, axes):
+    """The axes are numbered as in a cube: lines, samples, bands."""
     X = values("f4")
-    axes = [next(i for i, known in enumerate((LINES, SAMPLES, BANDS)) if dim in known) for dim in dims]
     coords = {dims[axes.index(0)]: [100.0, 90.0, 80.0], dims[axes.index(1)]: np.arange(5) * 2.0}
     coords["wavelength"] = (dims[axes.index(2)], WAVES, {"units": "nm"})
     array = xarray.DataArray(X.transpose(axes), dims=dims, coords=coords, attrs={"_FillValue": -1.0}, name="field")
-    for given in (array, array.chunk({dims[0]: 1}) if has_dask() else array):
+    for given in (array, array.chunk({dims[0]: 1})):
         cube = read(given)
         assert np.array_equal(read_all(cube), X)
         assert np.array_equal(cube.read(1, 2), X[1:2])
@@ -343,19 +339,6 @@ def test_xarray_by_the_names_of_its_dimensions(dims):
         read(xarray.DataArray(X, dims=("a", "b", "c")))
     with pytest.raises(ValueError, match="it needs three, lines, samples and bands"):
         read(xarray.DataArray(X[0], dims=("y", "x")))
-
-
-LINES, SAMPLES, BANDS = ("y", "line", "lat"), ("x", "sample", "lon"), ("band", "wavelength")
-
-
-def has_dask():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            import dask.array  # noqa: F401
-        except ImportError:
-            return False
-    return True
 
 
 def test_masks(tmp_path):
@@ -371,12 +354,12 @@ def test_masks(tmp_path):
 
 def test_invalid_cubes():
     X = values()
-    for arguments, sentence in {
-        "wavelengths": ({"wavelengths": np.ones(3)}, "4 bands, but 3 wavelengths"),
-        "names": ({"band_names": ["a"]}, "4 bands, but 1 band names"),
-        "bands": ({"good_bands": np.ones(3)}, "4 bands, but 3 good bands"),
-        "mask": ({"mask": np.ones((2, 2))}, r"The mask has shape \(2, 2\)"),
-    }.values():
+    for arguments, sentence in (
+        ({"wavelengths": np.ones(3)}, "4 bands, but 3 wavelengths"),
+        ({"band_names": ["a"]}, "4 bands, but 1 band names"),
+        ({"good_bands": np.ones(3)}, "4 bands, but 3 good bands"),
+        ({"mask": np.ones((2, 2))}, r"The mask has shape \(2, 2\)"),
+    ):
         with pytest.raises(ValueError, match=sentence):
             Cube(X, **arguments)
     with pytest.raises(ValueError, match="has complex64 values"):
@@ -422,12 +405,7 @@ def test_one_wrong_byte_in_a_matlab_file_gives_a_clear_error(tmp_path):
     path = tmp_path / "scene.mat"
     savemat(path, {"cube": values("f8")})
     change_byte(path, 184, 0)
-    for action in (
-        read,
-        read_scene,
-        lambda path: read_truth(path, (3, 5, 4)),
-        lambda path: read(values(), mask=path),
-    ):
+    for action in (*READERS, read_scene):
         with pytest.raises(
             ValueError, match=r"scene\.mat is damaged: reading it crashed the reader \(SIGSEGV\)\. Save it"
         ):
@@ -526,44 +504,6 @@ def test_a_damaged_hdf5_file_gives_a_clear_error(tmp_path):
             read_all(read(path))
 
 
-def test_hdf5_opens_no_other_file(tmp_path):
-    secret = values("u1", (4, 5, 3)) + 100
-    with h5py.File(tmp_path / "secret.h5", "w") as file:
-        file["cube"] = secret
-    secret.tofile(tmp_path / "secret.raw")
-
-    def link(file):
-        file["cube"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/cube")
-
-    def soft(file):
-        file.create_group("group")["away"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/")
-        file["cube"] = h5py.SoftLink("/group/away/cube")
-
-    def external(file):
-        file.create_dataset("cube", (4, 5, 3), "u1", external=[(str(tmp_path / "secret.raw"), 0, secret.nbytes)])
-
-    def virtual(file):
-        layout = h5py.VirtualLayout((4, 5, 3), "u1")
-        layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "cube", (4, 5, 3))
-        file.create_virtual_dataset("cube", layout)
-
-    for number, (make, sentence) in enumerate(
-        {
-            link: "cube is a link",
-            soft: "cube is a link",
-            external: "another file",
-            virtual: "another file",
-        }.items()
-    ):
-        path = tmp_path / f"{number}.mat"
-        with h5py.File(path, "w") as file:
-            make(file)
-        with h5py.File(path, "r") as file:
-            assert np.array_equal(file["cube"][()], secret), "h5py follows it"
-        with pytest.raises(ValueError, match=rf"{number}\.mat cannot be read: .*{sentence}"):
-            read(path)
-
-
 @pytest.fixture
 def server():
     """A local server that records its requests."""
@@ -614,12 +554,7 @@ def test_a_raster_opens_no_other_file_and_no_connection(tmp_path, server):
     for name, text in texts.items():
         path = tmp_path / name
         path.write_text(text)
-        for action in (
-            read,
-            lambda path: cluster(path, 2),
-            lambda path: read(values(), mask=path),
-            lambda path: read_truth(path, (3, 5, 4)),
-        ):
+        for action in (*READERS, lambda path: cluster(path, 2)):
             with pytest.raises(
                 ValueError, match=rf"{name[0]}\.{name[2:]} cannot be read\. Supported are ENVI .*GeoTIFF.*\. Convert"
             ):
@@ -806,9 +741,6 @@ def test_headers_that_are_long_or_odd(tmp_path):
         assert read(header).transform is None
     header.write_text(text + "map info = {UTM, nan, 1, 0, 0, 1, 1, 10, North, WGS-84}\n")
     assert read(header).transform is None
-    header.write_text(text + "reflectance scale factor = inf\n")
-    with pytest.raises(ValueError, match="it must be greater than 0"):
-        read(header)
 
 
 def test_invalid_truths(tmp_path):

@@ -1,11 +1,10 @@
 """Sparse rows labelled by templates in 16 bits, or not scored at all: the labels are those of all scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from conftest import assert_same_bits
 from onmf import ONMF
 from onmf.backend import CpuBackend
 from onmf.backend.base import COUNTED
@@ -23,8 +22,13 @@ def steps_of(X, start, threads=1, divergence=DIVERGENCES[0]):
     return block, backend.steps(backend.start_run(block), start.copy())
 
 
-def labels_of_all_scores(block, centroids):
-    return block.backend.best_template(block.rows, block.prepare(centroids))[0]
+def next_step(block, steps):
+    """The next step, whose labels must be those of all scores."""
+    centroids = steps.centroids.copy()
+    step = steps.next()
+    labels, _ = block.backend.best_template(block.rows, block.prepare(centroids))
+    np.testing.assert_array_equal(steps.run.state.labels, labels)
+    return step
 
 
 def corpus(n=400, p=300):
@@ -55,10 +59,7 @@ def test_labels_are_those_of_all_scores_in_every_step(threads, k, divergence, od
     start = corpus()[np.random.default_rng(k).choice(400, k, replace=False)].toarray() + 0.1
     block, steps = steps_of(X, start, threads, divergence)
     for number in range(12):
-        centroids = steps.centroids.copy()
-        step = steps.next()
-        np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, centroids))
-        steps.update(step, more=True)
+        steps.update(next_step(block, steps), more=True)
         if number == 6:  # as for an empty cluster
             steps.put(0, X[[5]].toarray()[0] + 0.1)
 
@@ -69,8 +70,7 @@ def test_labels_from_elsewhere_are_not_kept():
     for _ in range(8):
         steps.update(steps.next(), more=True)
     steps.run.step_for_labels(np.arange(400, dtype=np.int32) % 4, 4)  # as after a local search
-    steps.next()
-    np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, steps.centroids))
+    next_step(block, steps)
 
 
 @pytest.mark.parametrize("size", [1e-15, 1e-12, 1e-9, 1e-7, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
@@ -83,9 +83,7 @@ def test_templates_that_move_a_little_move_rows_that_nearly_tie(size, divergence
     start = np.vstack([base[0], base[0] * (1 + size * rng.normal(size=40)), base[1]])
     block, steps = steps_of(X, start, divergence=divergence)
     for _ in range(10):
-        np.testing.assert_array_equal(
-            (steps.next(), steps.run.state.labels)[1], labels_of_all_scores(block, steps.centroids)
-        )
+        next_step(block, steps)
         steps.centroids[:] *= 1 + size * rng.normal(size=steps.centroids.shape)
 
 
@@ -112,10 +110,7 @@ def test_infinite_templates_are_scored():
     start = X[:5].toarray()
     block, steps = steps_of(X, start, divergence=KullbackLeibler(0.0))
     for _ in range(4):
-        centroids = steps.centroids.copy()
-        step = steps.next()
-        np.testing.assert_array_equal(steps.run.state.labels, labels_of_all_scores(block, centroids))
-        steps.update(step, more=True)
+        steps.update(next_step(block, steps), more=True)
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES[:1] + DIVERGENCES[3:], ids=repr)
@@ -180,6 +175,4 @@ def test_fits_of_documents_are_the_same_if_all_rows_are_scored(paper_set, monkey
     model = ONMF(k, init=start, max_iter=30).fit(X)
     monkeypatch.setattr(SparseRun, "step_from", CpuRun.step_from)
     plain = ONMF(k, init=start, max_iter=30).fit(X)
-    np.testing.assert_array_equal(model.labels_, plain.labels_)
-    np.testing.assert_array_equal(model.components_, plain.components_)
-    assert model.reconstruction_err_ == plain.reconstruction_err_
+    assert_same_bits(model, plain)

@@ -4,7 +4,6 @@ import csv
 import json
 from collections import Counter
 
-import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
@@ -13,15 +12,10 @@ from conftest import command
 from onmf.cli import app
 from onmf.cli.command import add_command
 from onmf.cli.models import add_predict
-from onmf.door import Kind, Option, Table, cluster_table, predict_table
+from onmf.door import Kind, Option, Table
 from onmf.door.kind import UNKNOWN
 from onmf.io.rules import one_of
 from onmf.kinds import KINDS, get_kind
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_every_kind_can_be_found(name):
-    assert isinstance(get_kind(name), Kind)
 
 
 def test_kinds_that_are_not_registered(tmp_path):
@@ -198,17 +192,3 @@ def test_the_model_of_a_new_kind_is_checked(songs, tmp_path):
             model.save(path, extra={"kind": "songs", **pitch})
     model.save(path, extra={"kind": "songs", "pitch": "a"})
     assert onmf.load(path).extra_ == {"kind": "songs", "pitch": "a"}
-
-
-def test_a_new_kind_in_python(songs, tmp_path):
-    (tmp_path / "carols.txt").write_text(CAROLS, "utf-8")
-    table = SONGS.read(tmp_path / "carols.txt", lambda name, share: None)
-    found = cluster_table(SONGS, table, 2, options={"pitch": "g"}, quick=True)
-    assert repr(found) == "<Clusters of carols.txt: 6 songs, 8 notes, 2 clusters>"
-    assert found.unassigned == ["Silence"]
-    assert found.model.extra_["pitch"] == "g"
-    again = found.predict(table)
-    np.testing.assert_array_equal(again.labels, found.labels)
-    np.testing.assert_array_equal(predict_table(found.model, table, kind=SONGS).labels, found.labels)
-    with pytest.raises(ValueError, match="'songs': documents need one of kind 'documents', such as 'onmf documents'"):
-        predict_table(found.model, table, kind=get_kind("documents"))

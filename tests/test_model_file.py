@@ -159,14 +159,31 @@ def test_wrong_fields_of_a_users_divergence_are_refused(path, weights):
         onmf.load(path)
 
 
-def test_parts_that_cannot_be_saved(path):
-    model = ONMF(2).fit(X)
-    with pytest.raises(ValueError, match=r"'parts/\.\./x\.json' is not a valid name for a part"):
-        model.save(path, extra={"../x": 1})
-    with pytest.raises(ValueError, match="words cannot be stored as JSON: object is not a number"):
-        model.save(path, extra={"words": object()})
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"../x": 1}, r"'parts/\.\./x\.json' is not a valid name for a part"),
+        ({"words": object()}, "words cannot be stored as JSON: object is not a number"),
+        (
+            {"deep": json.loads("[" * 150 + "]" * 150)},
+            "deep cannot be stored as JSON: it is nested more than 100 levels deep",
+        ),
+        ({"half": "\ud800"}, "half cannot be stored as JSON: .*surrogates not allowed"),
+        ({"kind": "documents"}, "The model cannot be saved: 'vocabulary' is missing"),
+    ],
+    ids=["name", "object", "deep", "half", "kind"],
+)
+def test_parts_that_cannot_be_saved(extra, message, path):
+    with pytest.raises(ValueError, match=message):
+        ONMF(2).fit(X).save(path, extra=extra)
+    assert not list(path.parent.iterdir())
+
+
+def test_models_that_cannot_be_saved(path):
     with pytest.raises(NotFittedError):
         ONMF(2).save(path)
+    with pytest.raises(ValueError, match="The model cannot be saved: its parameter tol is -1"):
+        ONMF(2).fit(X).set_params(tol=-1).save(path)
     assert not list(path.parent.iterdir())
 
 
@@ -314,23 +331,6 @@ def test_arrays_of_other_types_and_shapes(stored, path, dtype, shape):
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + array.tobytes()
     rebuild(stored[0], path, change=replace("arrays/centroids.npy", content))
     assert is_usable(path) == (dtype == ">f8")  # another byte order is valid
-
-
-def test_a_model_that_could_not_be_loaded_is_not_saved(path):
-    model = ONMF(2).fit(X)
-    for extra, message in (
-        ({"kind": "documents"}, "The model cannot be saved: 'vocabulary' is missing"),
-        (
-            {"deep": json.loads("[" * 150 + "]" * 150)},
-            "deep cannot be stored as JSON: it is nested more than 100 levels deep",
-        ),
-        ({"half": "\ud800"}, "half cannot be stored as JSON: .*surrogates not allowed"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            model.save(path, extra=extra)
-    with pytest.raises(ValueError, match="The model cannot be saved: its parameter tol is -1"):
-        model.set_params(tol=-1).save(path)
-    assert not path.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Numbers and names of clusters: how they are made, changed and kept."""
 
-import json
 import os
 import re
 import signal
@@ -32,7 +31,7 @@ def refuse(centroids):
 
 
 class TestNumbers:
-    def test_by_falling_size(self, counts):
+    def test_by_falling_size(self, counts, tmp_path):
         X = counts[0]
         plain, model = onmf.ONMF(3).fit(X), onmf.ONMF(3).fit(X)
         number_by_size(model, refuse)
@@ -47,6 +46,10 @@ class TestNumbers:
         assert model.reconstruction_err_ == plain.reconstruction_err_
         H = model.clustering_.H
         assert (H @ H.T).toarray() == pytest.approx(np.eye(3))
+        model.save(tmp_path / "model.onmf")
+        loaded = onmf.load(tmp_path / "model.onmf")
+        assert np.array_equal(loaded.labels_, model.labels_)
+        assert loaded.top_features() == model.top_features()
 
     @pytest.mark.filterwarnings("ignore:.*rows? of X (is|are) zero")
     def test_rows_between_two_clusters_stay_where_predict_puts_them(self):
@@ -61,14 +64,6 @@ class TestNumbers:
         assert np.array_equal(model.predict(X), model.labels_)
         assert np.bincount(model.labels_).tolist() == [4, 1]
         assert model.n_iter_ == len(model.history_["moved"]) >= before
-
-    def test_a_saved_model_keeps_the_order(self, counts, tmp_path):
-        model = onmf.ONMF(3).fit(counts[0])
-        number_by_size(model, refuse)
-        model.save(tmp_path / "model.onmf")
-        loaded = onmf.load(tmp_path / "model.onmf")
-        assert np.array_equal(loaded.labels_, model.labels_)
-        assert loaded.top_features() == model.top_features()
 
 
 class TestNames:
@@ -179,18 +174,6 @@ class TestCommand:
         result = cluster(["tea cup tea", "green tea cup", "tea", "cow milk", "fresh milk"], 2)
         result.model.save(tmp_path / "model.onmf")
         return tmp_path / "model.onmf"
-
-    def test_rename_show_and_predict(self, model, tmp_path):
-        ran = command("rename", model, 2, "from the farm")
-        assert (ran.returncode, ran.stderr) == (0, "")
-        assert "2  from the farm" in ran.stdout
-        shown = json.loads(command("show", model, "--json").stdout)["clusters"]
-        assert [(row["cluster"], row["size"]) for row in shown] == [(1, 3), (2, 2)]
-        assert shown[1]["name"] == "from the farm"
-        assert "from the farm" in command("show", model).stdout
-        (tmp_path / "new.txt").write_text("milk\ntea\n")
-        rows = json.loads(command("predict", model, tmp_path / "new.txt", "--json").stdout)
-        assert [(row["cluster"], row["name"]) for row in rows] == [(2, "from the farm"), (1, shown[0]["name"])]
 
     def test_from_a_table(self, model, tmp_path):
         table = tmp_path / "names.csv"

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from onmf import ONMF
 from onmf.backend import on_gpu, to_host
 from onmf.backend.gpu import rows as placed
+from onmf.backend.gpu.dense import SUMMED_LABELS, Crew, crew_for, rows_at_once, shared_by_sums
 from onmf.backend.gpu.rows import BUFFERS, StreamedRows, bytes_needed, exact_float_type
 from onmf.data import get_engine
 
@@ -82,8 +83,6 @@ def test_memory_that_rows_need(counts):
 @pytest.mark.parametrize("shared", [166_912, 232_448], ids=["A100", "H100"])
 def test_who_does_what_on_a_gpu(k, p, shared):
     """Every label has a warp that sums it, and a block keeps the limits of threads, registers and memory."""
-    from onmf.backend.gpu.dense import crew_for
-
     crew = crew_for(p, 4, k, shared)
     if crew is None:
         assert k > 48 or p % 4 or p * k >= 4000
@@ -143,16 +142,12 @@ def card(monkeypatch):
 @pytest.mark.parametrize("size", [4, 8])
 @pytest.mark.parametrize("width", [4, 132, 200, 256])
 def test_sums_fit_into_small_shared_memory(size, width):
-    from onmf.backend.gpu.dense import SUMMED_LABELS, rows_at_once, shared_by_sums
-
     for most in (99 * 1024, 163 * 1024, 227 * 1024):  # RTX 30, A100, H100
         at_once = rows_at_once(width, size, SUMMED_LABELS, most - 1024)
         assert shared_by_sums(width, size, at_once, SUMMED_LABELS) <= most - 1024
 
 
 def test_the_share_of_a_large_cluster():
-    from onmf.backend.gpu.dense import Crew
-
     crew = Crew(scorers=4, adders=11, labels=2, tiles=3, places=3, features=200)
     assert crew.duties == 22
     assert crew.heaviest(np.ones(20)) == pytest.approx(0.05)

@@ -1,11 +1,13 @@
 """Better optima: local search, restarts in parallel, consensus, margins, probabilities."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import xlogy
 
-from conftest import make_block
+from conftest import assert_same_bits, make_block
 from onmf import ONMF
 from onmf.backend import CpuBackend
 from onmf.datasets import make_counts
@@ -27,6 +29,14 @@ def cosine_objective(X, labels, k):
     norms = np.linalg.norm(X, axis=1, keepdims=True)
     U = np.divide(X, norms, out=np.zeros_like(X), where=norms > 0)
     return (norms > 0).sum() - sum(np.linalg.norm(U[labels == c].sum(axis=0)) for c in range(k))
+
+
+def single_moves(labels, k):
+    """Every row in every cluster: the row, the cluster, and the labels after this move."""
+    for i, c in product(range(len(labels)), range(k)):
+        other = labels.copy()
+        other[i] = c
+        yield i, c, other
 
 
 OBJECTIVES = {"kullback-leibler": kl_objective, "cosine": cosine_objective}
@@ -90,12 +100,9 @@ def test_costs_of_all_moves_at_once(small, beta_loss):
     frozen = FrozenOnHost(block.fixed_weights[:, None] * small, labels, k)
     costs = divergence.moves.costs(frozen)
     before = OBJECTIVES[beta_loss](small, labels, k)
-    for i in range(len(small)):
-        for c in range(k):
-            other = labels.copy()
-            other[i] = c
-            change = OBJECTIVES[beta_loss](small, other, k) - before
-            assert costs[i, c] - costs[i, labels[i]] == pytest.approx(change, abs=1e-9)
+    for i, c, other in single_moves(labels, k):
+        change = OBJECTIVES[beta_loss](small, other, k) - before
+        assert costs[i, c] - costs[i, labels[i]] == pytest.approx(change, abs=1e-9)
     gaining = divergence.moves.gaining(frozen)
     assert 0 < gaining.sum() < len(small)
     assert not gaining[11], "it has no entries"
@@ -123,11 +130,8 @@ def check_local_search(backend, small, beta_loss, kind, seed):
     assert result.moved > 0
     assert before - after == pytest.approx(result.gain, rel=1e-9)
     assert set(result.labels) == set(range(k))
-    for i in range(len(small)):
-        for c in range(k):
-            other = result.labels.copy()
-            other[i] = c
-            assert objective(X, other, k) >= after * (1 - 1e-9)
+    for _, _, other in single_moves(result.labels, k):
+        assert objective(X, other, k) >= after * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("beta_loss", OBJECTIVES)
@@ -139,11 +143,8 @@ def test_weights_are_repeats(small, beta_loss):
     often = np.repeat(X, weights.astype(int), axis=0)
     objective = OBJECTIVES[beta_loss]
     after = objective(often, np.repeat(result.labels, weights.astype(int)), 3)
-    for i in range(len(X)):
-        for c in range(3):
-            other = result.labels.copy()
-            other[i] = c
-            assert objective(often, np.repeat(other, weights.astype(int)), 3) >= after * (1 - 1e-9)
+    for _, _, other in single_moves(result.labels, 3):
+        assert objective(often, np.repeat(other, weights.astype(int)), 3) >= after * (1 - 1e-9)
 
 
 def test_rows_of_counts_are_made_once_for_all_runs(small):
@@ -184,23 +185,16 @@ def test_a_cluster_never_empties():
 def test_a_divergence_without_a_closed_form_says_so(small, beta_loss):
     with pytest.raises(ValueError, match=r"has none: use beta_loss='kullback-leibler' or 'cosine'"):
         ONMF(3, beta_loss=beta_loss, refine="local-search").fit(small + 1)
-    with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
-        ONMF(3, refine="annealing").fit(small)
     with pytest.raises(ValueError, match=r"has none: use beta_loss=.*, or init='random-partition'"):
         ONMF(3, beta_loss=beta_loss, init="bisection").fit(small + 1)
 
 
 @pytest.mark.parametrize("refine", [None, "local-search"])
-@pytest.mark.parametrize("init", ["random-partition", "++", "bisection", "consensus"])
+@pytest.mark.parametrize("init", ["random-partition", "random", "++", "bisection", "consensus"])
 def test_the_same_bits_on_any_number_of_threads(init, refine):
     X = make_counts(300, 120, 5, random_state=0).X
     options = {"init": init, "n_init": 1 if init == "consensus" else 5, "refine": refine, "random_state": 4}
-    one, two, eight = (ONMF(5, n_threads=n, **options).fit(X) for n in (1, 2, 8))
-    for other in (two, eight):
-        assert np.array_equal(one.labels_, other.labels_)
-        assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
-        assert one.reconstruction_err_ == other.reconstruction_err_
-        assert np.array_equal(one.margins_, other.margins_)
+    assert_same_bits(*(ONMF(5, n_threads=n, **options).fit(X) for n in (1, 2, 8)))
 
 
 def test_restarts_in_parallel_keep_the_best():
@@ -213,6 +207,7 @@ def test_restarts_in_parallel_keep_the_best():
         start = np.stack([X[labels == c].sum(axis=0) for c in range(5)])
         seen.append(ONMF(5, init=start).fit(X).reconstruction_err_)
     assert kept.reconstruction_err_ == min(seen)
+    assert len(kept.history_["moved"]) == kept.n_iter_
 
 
 class TestBisection:
@@ -277,10 +272,6 @@ class TestConsensus:
         model = ONMF(8, init="consensus", refine="local-search", random_state=0)
         assert clustering_accuracy(made.y, model.fit_predict(made.X)) > np.mean(single)
 
-    def test_n_init_is_refused(self, small):
-        with pytest.raises(ValueError, match="Set n_consensus to their number"):
-            ONMF(3, init="consensus", n_init=3).fit(small + 1)
-
 
 class TestHowSure:
     @pytest.mark.parametrize("beta_loss", [1, 2, 0.5, 0, 1.5, "cosine"])
@@ -297,11 +288,10 @@ class TestHowSure:
         expected = (losses.min(axis=1) - own) / divergence.row_size(block.terms)
         assert model.margins_ == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
-    def test_margins_of_rows_without_anything_and_of_one_cluster(self, small):
+    def test_margins_of_rows_without_anything(self, small):
         with pytest.warns(UserWarning, match="1 of 60 rows"):
             model = ONMF(4).fit(small)
         assert model.margins_[11] == 0
-        assert np.isinf(ONMF(1).fit(np.delete(small, 11, axis=0)).margins_).all()
 
     def test_probabilities(self, small):
         X = np.delete(small, 11, axis=0)

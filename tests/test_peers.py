@@ -1,20 +1,16 @@
 """The comparison with other methods runs at reduced size, and the page about it says what was measured."""
 
 import json
-import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import documents
+from benchmarks.__main__ import main
+from benchmarks.data import load
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import documents  # noqa: E402
-from benchmarks.__main__ import main  # noqa: E402
-from benchmarks.data import load  # noqa: E402
-
 pytestmark = pytest.mark.long("the benchmarks")
 
 needs_linux = pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""Forks, threads, and read-only installations."""
+"""Forks, threads, read-only installations, and packages that are not installed."""
 
 import multiprocessing
 import os
@@ -13,10 +13,15 @@ import numpy as np
 import pytest
 
 import onmf
-from conftest import make_counts
+import onmf.image
+from conftest import command, make_counts
 from onmf import ONMF
+from onmf.cells.embed import map_of_cells
+from onmf.datasets import open_h5ad
+from onmf.plot import plot_confusion
 
 PACKAGE = Path(onmf.__file__).parent
+ONES = np.ones((2, 2, 2))
 
 
 @pytest.fixture
@@ -94,7 +99,7 @@ def test_read_only_install_without_a_home(tmp_path):
 def test_import_is_light():
     """Importing onmf compiles nothing and imports no heavy library. numba is imported at the first fit."""
     heavy = ["numba", "matplotlib", "dask", "distributed", "anndata", "zarr", "h5py", "cupy", "plotly", "rasterio"]
-    done = run(f"import sys, onmf; print([name for name in {heavy} if name in sys.modules])")
+    done = run(f"import sys, onmf, onmf.plot; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 
 
@@ -128,15 +133,48 @@ def test_parts_without_dask_and_pandas(tmp_path):
     ], done.stderr
 
 
-@pytest.mark.long("systems that lack something")
-def test_pictures_without_matplotlib_say_what_to_install():
-    done = run(
-        """
-        import sys
-        sys.modules["matplotlib"] = None
-        import numpy as np
-        from onmf.plot import plot_confusion
-        plot_confusion([0, 1], [0, 1])
-        """
-    )
-    assert "ImportError: Pictures need matplotlib: pip install 'onmf[report]'" in done.stderr
+@pytest.mark.parametrize(
+    ("package", "call", "message"),
+    [
+        ("spectral", lambda: onmf.image.read("x.hdr"), r"package spectral: pip install 'onmf\[image\]'"),
+        ("rasterio", lambda: onmf.image.read("x.tif"), r"rasterio: pip install 'onmf\[image\]'"),
+        ("h5py", lambda: onmf.image.read("x.mat"), r"h5py: pip install 'onmf\[image\]'"),
+        ("xarray", lambda: onmf.image.cluster(ONES, 1).to_xarray(), r"xarray: pip install 'onmf\[image\]'"),
+        ("matplotlib", lambda: onmf.image.cluster(ONES, 1).plot_map(), r"matplotlib: pip install 'onmf\[report\]'"),
+        ("matplotlib", lambda: plot_confusion([0, 1], [0, 1]), r"matplotlib: pip install 'onmf\[report\]'"),
+        ("openTSNE", lambda: map_of_cells(np.eye(20, dtype=int)), r"openTSNE: pip install 'onmf\[cells\]'"),
+        ("h5py", lambda: open_h5ad("x.mat"), r"h5ad files need h5py: pip install 'onmf\[cells\]'"),
+        ("dask", lambda: open_h5ad("x.mat"), r"Dask arrays need dask: pip install 'onmf\[dask\]'"),
+    ],
+)
+def test_errors_name_the_missing_package(tmp_path, monkeypatch, package, call, message):
+    (tmp_path / "x.hdr").write_text("ENVI\n")
+    (tmp_path / "x.tif").write_bytes(b"II*\0")
+    (tmp_path / "x.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n")
+    monkeypatch.chdir(tmp_path)
+    hide(monkeypatch, package)
+    with pytest.raises(ImportError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("package", "kind", "refusal"),
+    [
+        ("rasterio", "image", "Writing the files needs rasterio: pip install 'onmf[image]'."),
+        ("anndata", "cells", "Writing the files needs anndata: pip install 'onmf[cells]'."),
+        ("jinja2", "documents", "The report needs jinja2: pip install 'onmf[report]', or use --no-report."),
+    ],
+)
+def test_commands_refuse_a_missing_package_before_they_read(tmp_path, monkeypatch, package, kind, refusal):
+    hide(monkeypatch, package)
+    done = command(kind, "nothing.npy", "-k", "2", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr == f"onmf: {refusal}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def hide(monkeypatch, package):
+    """Let imports of a package fail, as if it were not installed."""
+    for module in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)

@@ -52,6 +52,12 @@ def blood():
     return clustering_of(X, 10, genes=genes, classes=[names[label] for label in y], n_init=3)
 
 
+@pytest.fixture
+def page(visit, small):
+    """The report, opened on a wide screen."""
+    return visit(cells_page(small), viewport=WIDE)
+
+
 def page_cells(clustering):
     """The rows of the counts in the order of the page."""
     return np.argsort(clustering.labels, kind="stable")
@@ -99,8 +105,7 @@ class TestInTheBrowser:
         counts = page.locator("#legend .many").all_inner_texts()
         assert counts == [str(size) for size in small.sizes]
 
-    def test_a_typed_gene_colours_the_cells(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_a_typed_gene_colours_the_cells(self, page, small):
         before = painted(page)
         gene = int(small.markers.genes[1, 0])
         name = small.table.genes[gene]
@@ -137,8 +142,7 @@ class TestInTheBrowser:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert 'id="number"' not in cells_page(small), "the number was given"
 
-    def test_an_unknown_gene_gets_a_sentence(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_an_unknown_gene_gets_a_sentence(self, page, small):
         before = painted(page)
         page.fill("#gene", "NOSUCH")
         page.wait_for_function("document.getElementById('gene-answer').textContent.includes('NOSUCH')")
@@ -152,24 +156,22 @@ class TestInTheBrowser:
         assert options[0] == "GENE1"
         assert 1 < len(options) <= 40
 
-    @pytest.mark.parametrize("what", ["class", "confidence", "depth", "gene"])
-    def test_colours_to_choose(self, visit, small, what):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_colours_to_choose(self, page, small):
         before = painted(page)
-        page.select_option("#colour", what)
-        page.wait_for_function("what => document.getElementById('cells').dataset.colour.startsWith(what)", arg=what)
-        assert painted(page) != before
-        assert page.locator("#scale").is_visible() == (what != "class")
-        if what == "class":
-            assert page.locator("#legend button").first.inner_text().startswith("type 0")
-        if what == "depth":
-            high = page.locator("#scale span").last.inner_text()
-            assert float(high.replace(",", "")) <= small.depths.max()
-        page.select_option("#colour", "cluster")
-        assert painted(page) == before
+        for what in ("class", "confidence", "depth", "gene"):
+            page.select_option("#colour", what)
+            page.wait_for_function("what => document.getElementById('cells').dataset.colour.startsWith(what)", arg=what)
+            assert painted(page) != before
+            assert page.locator("#scale").is_visible() == (what != "class")
+            if what == "class":
+                assert page.locator("#legend button").first.inner_text().startswith("type 0")
+            if what == "depth":
+                high = page.locator("#scale span").last.inner_text()
+                assert float(high.replace(",", "")) <= small.depths.max()
+            page.select_option("#colour", "cluster")
+            assert painted(page) == before
 
-    def test_a_click_highlights_a_cluster(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_a_click_highlights_a_cluster(self, page, small):
         before = painted(page)
         page.click("#legend button >> nth=2")
         assert page.locator("#legend [aria-pressed=true]").all_inner_texts()[0].startswith("2: ")
@@ -186,8 +188,7 @@ class TestInTheBrowser:
         chosen = page.locator("#legend [aria-pressed=true]")
         assert chosen.count() == 1
 
-    def test_the_pointer_shows_the_cell(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_the_pointer_shows_the_cell(self, page, small):
         rows = page_cells(small)
         places = small.embedding[rows]
         alone = int(np.argmax(np.sort(np.linalg.norm(places[:, None] - places[None], axis=2), axis=1)[:, 1]))
@@ -200,8 +201,7 @@ class TestInTheBrowser:
         page.mouse.move(2, 2)
         page.wait_for_selector("#tip", state="hidden")
 
-    def test_zoom_and_drag(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_zoom_and_drag(self, page, small):
         before = painted(page)
         assert page.locator("#whole").is_hidden()
         page.click("#closer")
@@ -251,8 +251,7 @@ class TestInTheBrowser:
         moved = place(page, 7)
         assert (moved["x"] - closer["x"], moved["y"] - closer["y"]) == pytest.approx((50, 30), abs=1)
 
-    def test_the_dot_plot(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_the_dot_plot(self, page, small):
         names = page.locator("#dots thead .up").all_inner_texts()
         assert names[:5] == [small.table.genes[j] for j in small.markers.genes[0, :5]]
         assert page.locator("#dots tbody tr").count() == 4
@@ -267,8 +266,7 @@ class TestInTheBrowser:
         page.click("#dots thead button >> nth=3")
         coloured_by(page, f"gene {names[3]}")
 
-    def test_sorting_the_clusters(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_sorting_the_clusters(self, page, small):
         numbers = "[...document.querySelectorAll('#clusters-table tbody tr')].map((row) => Number(row.dataset.number))"
         page.click("[data-sort=size]")
         assert page.evaluate(numbers) == np.argsort(small.sizes, kind="stable").tolist()
@@ -281,8 +279,7 @@ class TestInTheBrowser:
         gene.click()
         coloured_by(page, f"gene {name}")
 
-    def test_the_doubtful_cells(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_the_doubtful_cells(self, page, small):
         doubtful = np.flatnonzero(small.confidence < 0.5)
         assert f"of {len(doubtful)} doubtful cells" in page.inner_text("#doubtful-count")
         first = page.locator("#doubtful tbody tr").first.locator("td").first.inner_text()
@@ -297,8 +294,7 @@ class TestInTheBrowser:
         page.click("#pair-clear")
         assert page.locator("#pair-clear").is_hidden()
 
-    def test_the_comparison(self, visit, small):
-        page = visit(cells_page(small), viewport=WIDE)
+    def test_the_comparison(self, page, small):
         assert page.locator(".scores dd").first.inner_text() == f"{small.comparison.ari:.3f}"
         cells = page.locator("#class-table td").all_text_contents()
         assert sorted(map(int, cells)) == sorted(small.comparison.table.ravel().tolist())
@@ -411,9 +407,8 @@ class TestInTheBrowser:
         seen.add(painted(page))
         assert len(seen) == 5
 
-    def test_a_slow_click_on_the_legend_after_a_gene_was_typed(self, visit, small):
+    def test_a_slow_click_on_the_legend_after_a_gene_was_typed(self, page, small):
         """Pressing the button leaves the field, which asks for the gene again before the button is released."""
-        page = visit(cells_page(small), viewport=WIDE)
         name = small.table.genes[int(small.markers.genes[0, 0])]
         page.locator("#gene").press_sequentially(name)
         coloured_by(page, f"gene {name}")
@@ -482,4 +477,3 @@ def test_one_cluster_and_many(visit, k):
     page = visit(cells_page(clustering))
     assert page.locator("#legend button").count() == k
     assert page.locator("#dots tbody tr").count() == np.count_nonzero(clustering.sizes)
-    assert len(set(distinct_colours(60))) == 60

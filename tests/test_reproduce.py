@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from conftest import command
 from onmf import __version__
 from onmf.cli import app
-from onmf.datasets import load_documents, load_hyperspectral, make_scene
+from onmf.datasets import make_scene
 from onmf.reproduce import paper_tables, reproduce_images
 from onmf.reproduce.figures import plot_family
 from onmf.reproduce.tables import agree, family_averages, family_table, lift_zeros, shown
@@ -187,13 +187,3 @@ class TestRoughEdges:
         assert done.exit_code == 0
         assert "34.3 ✓" in done.output
         assert "No hyperspectral data set was found" in done.output
-
-    @pytest.mark.parametrize("name", ["documents/tr11.npz", "hyperspectral/jasper.npz"])
-    def test_a_damaged_file_gives_a_clear_error(self, tmp_path, monkeypatch, name):
-        path = tmp_path / name
-        path.parent.mkdir()
-        path.write_bytes(b"PK\x03\x04 half a file")
-        monkeypatch.setenv("ONMF_DATA", str(tmp_path))
-        load = load_documents if "documents" in name else load_hyperspectral
-        with pytest.raises(ValueError, match=r"cannot be read as npz: .* Delete the file if it is damaged"):
-            load(path.stem)

@@ -1,6 +1,5 @@
 """ONMF as a scikit-learn estimator: scikit-learn's checks, and use with pipelines, searches and callbacks."""
 
-import pickle
 import subprocess
 import sys
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 import sklearn
 from scipy.sparse import csr_array, csr_matrix, issparse
-from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -74,15 +72,6 @@ def test_tags_follow_the_divergence(beta_loss, sparse, positive):
     assert get_tags(ONMF(beta_loss="nonsense")).input_tags.sparse, "an unknown divergence is fit's to refuse"
 
 
-def test_clones_and_pickles(counts):
-    X, _ = counts
-    model = ONMF(3, beta_loss=1.5, init="++", n_init=2, random_state=3).fit(X)
-    assert clone(model).get_params() == model.get_params()
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(X), model.labels_)
-    assert again.clustering_.objective == model.reconstruction_err_
-
-
 @pytest.mark.short("many fits, as scikit-learn's users run them")
 def test_grid_search_uses_the_score(counts):
     X, _ = counts
@@ -111,12 +100,6 @@ def test_a_grid_search_warns_of_zero_rows_once(counts):
         search.predict(X)
     assert [warning.filename for warning in warned] == [__file__]
     search.score(X)
-
-
-def test_a_document_without_a_known_word_is_no_silent_cluster():
-    pipeline = make_pipeline(CountVectorizer(), ONMF(2)).fit(["tea tea", "cow milk"])
-    with pytest.warns(UserWarning, match="1 of 2 rows of X are zero everywhere"):
-        pipeline.predict(["bread", "milk"])
 
 
 def test_routes_metadata(counts):

@@ -138,19 +138,14 @@ class TestStructure:
             fitted.predict,
             fitted.transform,
             fitted.score,
+            lambda X: ONMF(4, init=X).fit(np.eye(4)),
+            lambda X: kl_onmf(X, 2),
+            lambda X: kl_onmf(np.eye(4), 4, init=X),
             lambda X: snpa(X, 2),
             lambda X: select_n_clusters(X, [2], random_state=0),
         ):
             with pytest.raises(ValueError, match=message):
                 use(make())
-
-    @pytest.mark.parametrize("name", BROKEN)
-    def test_in_the_papers_orientation(self, name):
-        make, message = BROKEN[name]
-        with pytest.raises(ValueError, match=message):
-            kl_onmf(make(), 2)
-        with pytest.raises(ValueError, match=message.replace("X is", "init is")):
-            kl_onmf(np.eye(4), 4, init=make())
 
     def test_batches_in_the_papers_orientation(self):
         with pytest.raises(ValueError, match="The paper's orientation needs all rows in memory"):
@@ -198,43 +193,16 @@ class TestEndsOfFloat64:
         for k in range(1, len(X) + 1):
             assert_finite(ONMF(k, smoothing=smoothing).fit(X), np.array(X))
 
-    @pytest.mark.parametrize("weight", [5e-324, 1e-31, 1e31, np.inf])
-    def test_weights(self, weight):
-        with pytest.raises(
-            ValueError, match=r"sample_weight\[1\] = .*: a weight must be 0, or lie between 1e-30 and 1e\+30"
-        ):
-            ONMF(2).fit(np.eye(3), sample_weight=[1, weight, 1])
-
-    @pytest.mark.parametrize("smoothing", [5e-324, 1e-21, 1e21])
+    @pytest.mark.parametrize("smoothing", [0, 1e-20, 1e20])
     @pytest.mark.parametrize("loss", ["kullback-leibler", 0.25])
-    def test_smoothing(self, smoothing, loss):
-        with pytest.raises(
-            ValueError, match=r"smoothing=.* is not allowed: it must be 0, or lie between 1e-20 and 1e\+20"
-        ):
-            ONMF(2, beta_loss=loss, smoothing=smoothing).fit(np.eye(3))
-        for allowed in (0, 1e-20, 1e20):
-            X = np.array([[1, 0, 3], [2, 5, 0], [0, 1, 1]])
-            assert_finite(ONMF(2, beta_loss=loss, smoothing=allowed).fit(X), X)
+    def test_smoothing_that_is_allowed(self, smoothing, loss):
+        X = np.array([[1, 0, 3], [2, 5, 0], [0, 1, 1]])
+        assert_finite(ONMF(2, beta_loss=loss, smoothing=smoothing).fit(X), X)
 
     def test_least_smoothing_of_the_largest_entries(self):
         X = 1e125 * np.array([[0, 1, 0.25], [1, 0, 0.25], [0, 0.5, 0]])
         assert_finite(ONMF(2, beta_loss=0.05, smoothing=1e-20).fit(X), X)
         assert_finite(ONMF(2, beta_loss=0.5, smoothing=1e20).fit(X), X)
-
-    @pytest.mark.parametrize(
-        ("beta", "message"),
-        [
-            (0.001, "too near 0 to be computed with: use 'itakura-saito'"),
-            (-1e-9, "too near 0"),
-            (1 + 1e-9, "too near 1 to be computed with: use 'kullback-leibler'"),
-            (1e308, "β must lie between -100 and 100"),
-            (-101, "β must lie between -100 and 100"),
-            (10**400, "is not a divergence"),
-        ],
-    )
-    def test_powers(self, beta, message):
-        with pytest.raises(ValueError, match=message):
-            ONMF(2, beta_loss=beta).fit(np.eye(3))
 
     @pytest.mark.parametrize("beta", [-100, -3, -0.05, 0.05, 1 - 2e-6, 1 + 2e-6, 1.5, 3, 100])
     def test_powers_that_are_allowed(self, beta):
@@ -268,10 +236,6 @@ class TestEndsOfFloat64:
         X = np.array([[0, 1, 0.75], [0.5, 0.75, 0.5], [0.25, 0.5, 0.75]])
         expected = ONMF(2, beta_loss="frobenius").fit(X).reconstruction_err_
         assert ONMF(2, beta_loss="frobenius").fit(X * unit).reconstruction_err_ == pytest.approx(expected * unit**2)
-
-    @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine", 0.5, 1.5, 3])
-    def test_one_cluster_has_no_rival(self, loss):
-        assert np.array_equal(ONMF(1, beta_loss=loss).fit([[1.0, 2.0]]).margins_, [np.inf])
 
     def test_a_centroid_that_cancels_out(self):
         with warnings.catch_warnings():
@@ -324,28 +288,6 @@ def test_an_infinite_loss_of_weight_0_counts_as_nothing(engine):
 
 
 class TestParameters:
-    @pytest.mark.parametrize("engine", [None, 5, CpuBackend, ["cpu"], b"cpu"])
-    def test_engines(self, engine):
-        with pytest.raises(
-            ValueError, match=r"engine=.* is unknown: use one of 'auto', 'cpu', .*, or an Engine object"
-        ):
-            ONMF(2, engine=engine).fit(np.eye(3))
-
-    @pytest.mark.parametrize("name", ["tol", "smoothing", "forgetting"])
-    def test_numbers_beyond_float64(self, name):
-        with pytest.raises(ValueError, match=f"{name}=1000.* is not allowed"):
-            ONMF(2, **{name: 10**400}).fit(np.eye(3))
-
-    @pytest.mark.parametrize("name", ["n_clusters", "n_init", "max_iter", "n_consensus"])
-    def test_integers_beyond_reason(self, name):
-        with pytest.raises(ValueError, match=f"{name}=1000.* is not allowed"):
-            ONMF(**{name: 10**400}).fit(np.eye(3))
-
-    @pytest.mark.parametrize("refine", [np.array(["local-search"]), b"local-search", 1])
-    def test_refinements(self, refine):
-        with pytest.raises(ValueError, match="refine must be None or 'local-search'"):
-            ONMF(2, refine=refine).fit(np.eye(3))
-
     def test_temperatures(self):
         with pytest.raises(ValueError, match=r"temperature=1000.* is not allowed"):
             ONMF(2).fit(np.eye(3)).predict_proba(np.eye(3), temperature=10**400)
@@ -363,10 +305,6 @@ class TestParameters:
         for X in (np.eye(3), lambda: iter([np.eye(3)])):
             with pytest.raises(ValueError, match="sample_weight"):
                 ONMF(2).fit(X, sample_weight=weights)
-
-    def test_centroids_that_are_no_numbers(self):
-        with pytest.raises(ValueError, match="init holds <U2 values: give real numbers"):
-            ONMF(2, init=np.array(["++"])).fit(np.eye(3))
 
     def test_sparse_objects(self):
         X = csr_array(np.eye(3))

@@ -1038,10 +1038,6 @@ class TestClusters:
         with pytest.raises(TypeError, match=r"texts is one string.*read"):
             cluster("red tea", 2, shards=shards and tmp_path / shards)
 
-    def test_too_many_clusters(self):
-        with pytest.raises(ValueError, match=r"3 clusters of 2 documents \(1 document more cannot be clustered\)"):
-            cluster(["tea", "milk", "1"], 3)
-
     def test_one_document(self):
         result = cluster(["tea tea milk"], 1)
         assert result.labels.tolist() == [0]

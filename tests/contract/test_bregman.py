@@ -2,7 +2,6 @@
 
 import pickle
 import tracemalloc
-import warnings
 from copy import deepcopy
 from functools import partial
 from itertools import pairwise
@@ -134,16 +133,13 @@ def test_centroid_is_the_minimum_for_its_rows(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.usefixtures("capsys")
 def test_objective_never_rises_and_is_that_of_what_is_published(name):
     divergence = ALL[name]
     X = rows_for(divergence, 60)
-    model = ONMF(4, beta_loss=divergence, init="random-partition", random_state=0, tol=0, n_threads=1)
-    seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builtins.print", lambda *args, **kwargs: None)
-        model.set_params(verbose=1).fit(X)
-    seen = model.history_["objective"]
-    assert all(after <= before * (1 + 1e-11) for before, after in pairwise(seen))
+    model = ONMF(4, beta_loss=divergence, init="random-partition", random_state=0, tol=0, n_threads=1, verbose=1)
+    model.fit(X)
+    assert all(after <= before * (1 + 1e-11) for before, after in pairwise(model.history_["objective"]))
     fitted = model.scales_[:, None] * model.cluster_centers_[model.labels_]
     assert model.reconstruction_err_ == pytest.approx(brute(divergence, X, fitted).sum(), rel=1e-8)
     assert np.array_equal(model.predict(X), model.labels_)
@@ -216,25 +212,6 @@ def overdispersed():
     means = sizes[:, None] * C[truth]
     X = rng.negative_binomial(1.5, 1.5 / (1.5 + means))
     return X[X.sum(axis=1) > 0], truth[X.sum(axis=1) > 0]
-
-
-@pytest.mark.parametrize(("scale", "smoothing"), [("size", 0.0), ("size", 1e-3), ("fit", 1e-3)])
-def test_engines_forms_and_threads_agree(overdispersed, scale, smoothing, monkeypatch):
-    monkeypatch.setattr("onmf.backend.threads.WORTH_A_THREAD", 100)
-    X, _ = overdispersed
-    model = partial(ONMF, 3, beta_loss=NegativeBinomial(1.5, scale, smoothing), init=X[:3], max_iter=30)
-    plain = model(engine="reference").fit(X)
-    for one in (X, csr_array(X)):
-        first, second = (model(n_threads=threads).fit(one) for threads in (1, 2))
-        assert np.array_equal(first.labels_, plain.labels_)
-        assert first.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-9)
-        assert first.cluster_centers_ == pytest.approx(plain.cluster_centers_, rel=1e-6, abs=1e-12)
-        assert first.margins_ == pytest.approx(plain.margins_, rel=1e-6, abs=1e-9)
-        for name in ("cluster_centers_", "scales_", "labels_", "margins_"):
-            assert np.array_equal(getattr(first, name), getattr(second, name)), name
-    blocks = model().fit(lambda: iter([csr_array(X[:40]), csr_array(X[40:41]), csr_array(X[41:])]))
-    assert np.array_equal(blocks.labels_, plain.labels_)
-    assert blocks.cluster_centers_ == pytest.approx(plain.cluster_centers_, rel=1e-6, abs=1e-12)
 
 
 def test_dask_weights_and_repeats(overdispersed):
@@ -399,6 +376,7 @@ def test_a_wide_range_takes_little_memory():
 
 @pytest.mark.parametrize("scale", ["size", "fit"])
 @pytest.mark.parametrize("unit", [0.1, 1.0, 100.0])
+@pytest.mark.filterwarnings("ignore:Not converged")
 def test_any_smooth_function_can_have_scales(scale, unit):
     """Also those whose ψ is a small difference of large numbers."""
     X = unit * np.random.default_rng(0).poisson(3.0, size=(40, 6)) + unit
@@ -408,9 +386,7 @@ def test_any_smooth_function_can_have_scales(scale, unit):
         Bregman(lambda x: (1 + x) * log(1 + x), lambda x: log(1 + x) + 1, lambda x: 1 / (1 + x), scale=scale),
     ):
         found, plain = (ONMF(3, beta_loss=divergence, init=X[:3], engine=engine) for engine in ("cpu", "reference"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            assert np.array_equal(found.fit(X).labels_, plain.fit(X).labels_)
+        assert np.array_equal(found.fit(X).labels_, plain.fit(X).labels_)
         assert found.reconstruction_err_ == pytest.approx(plain.reconstruction_err_, rel=1e-6)
 
 
@@ -451,18 +427,6 @@ def test_an_object_does_not_follow_its_variables():
     assert made[1].phi(4.0) == pytest.approx(64.0)
     assert [copies[0].phi(4.0), copies[1].phi(4.0)] == pytest.approx([8.0, 8.0])
     assert copies[2].slope(1.0) == pytest.approx(exp(1.0))
-
-
-@numba.njit
-def helper(x):
-    if x > 100:
-        raise ValueError("too large")
-    return x * x
-
-
-def test_errors_in_compiled_helpers_are_seen():
-    with pytest.raises(ValueError, match="phi has a raise or assert, which compiled code swallows"):
-        Bregman(lambda x: helper(x), lambda x: 2 * x, lambda x: 2.0)
 
 
 def test_the_same_functions_are_compiled_once():
@@ -521,6 +485,13 @@ def test_a_theta_of_numpy_is_a_number(overdispersed, tmp_path):
     assert onmf.load(tmp_path / "model.onmf").divergence_ == divergence
 
 
+@numba.njit
+def helper(x):
+    if x > 100:
+        raise ValueError("too large")
+    return x * x
+
+
 def raising(x):
     if x > 5:
         raise ValueError("too large")
@@ -544,6 +515,10 @@ def raising_later(x):
         ((lambda x: x * log(x), lambda x: log(x) + 1, lambda x: 1 / x), r"phi\(0\) is not finite.* its limit there"),
         ((raising, exp, exp), "phi raises an error between 0.05 and 11, .*: too large"),
         ((raising_later, exp, exp), "phi has a raise or assert, which compiled code swallows"),
+        (
+            (lambda x: helper(x), lambda x: 2 * x, lambda x: 2.0),
+            "phi has a raise or assert, which compiled code swallows",
+        ),
     ],
 )
 def test_functions_that_do_not_fit_are_refused(functions, message):

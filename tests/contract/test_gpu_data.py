@@ -8,13 +8,26 @@ from scipy.sparse import csr_array
 from test_gpu import FAMILY, made
 
 from conftest import make_block, needs_gpu, prepare
-from onmf import ONMF, metrics
-from onmf.backend import to_host
+from onmf import ONMF
+from onmf.backend import CpuBackend, GpuBackend, to_host
+from onmf.backend.gpu import rows as placed
+from onmf.backend.gpu.hull import GpuHull
+from onmf.backend.gpu.rows import BUFFERS, StreamedRows
 from onmf.data import Blocks, Dask, InMemory
 from onmf.datasets import make_counts
 from onmf.divergence import get_divergence
+from onmf.fit.starts import snpa_start
+from test_optima import check_local_search
 
 pytestmark = needs_gpu
+
+
+@pytest.fixture(params=[True, False], ids=["locked", "not locked"])
+def locked(request, monkeypatch):
+    """Whether the pages of rows can be locked."""
+    if not request.param:
+        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
+    return request.param
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -23,15 +36,11 @@ pytestmark = needs_gpu
 def test_distances_to_a_hull(monkeypatch, n, k, shared, sparse):
     """With little shared memory, the factors of a projection are in global memory."""
     monkeypatch.setattr("onmf.backend.gpu.hull.largest_shared", lambda: shared)
-    X = made(n, 90, density=0.3, whole=False)
-    check_hull(X if sparse else X.toarray(), k)
+    check_hull(made(n, 90, density=0.3, whole=False, sparse=sparse), k)
 
 
 def check_hull(X, k):
     """Compare the distances to a hull that grows, and the rows that SNPA chooses, with the CPU backend."""
-    from onmf.backend.gpu.hull import GpuHull
-    from onmf.fit.starts import snpa_start
-
     weights = np.arange(X.shape[0]) % 5 + 0.0 if X.shape[0] > 1 else None
     here, there = (make_block(name, X, get_divergence(1), weights) for name in ("gpu", "cpu"))
     ours, theirs = here.backend.hull(here, k), there.backend.hull(there, k)
@@ -54,28 +63,15 @@ def check_hull(X, k):
         theirs.add(there, vertices[m])
 
 
-@pytest.mark.parametrize("init", ["++", "random", "random-partition", "bisection", "consensus"])
-def test_starts_and_searches(counts, init):
-    options = {"init": init, "random_state": 0, "refine": "local-search", "n_consensus": 4}
-    cpu, gpu = (ONMF(3, engine=engine, **options).fit(counts[0]) for engine in ("cpu", "gpu"))
-    assert metrics.clustering_accuracy(cpu.labels_, gpu.labels_) == 1, "equal votes may be named in another order"
-    assert gpu.reconstruction_err_ == pytest.approx(cpu.reconstruction_err_, rel=1e-10)
-
-
 @pytest.mark.parametrize("loss", ["kullback-leibler", "cosine"])
 @pytest.mark.parametrize("kind", ["counts", "dense counts", "large counts", "fractions", "dense fractions"])
 @pytest.mark.parametrize("memory", [None, 40_000])
 def test_local_search(monkeypatch, loss, kind, memory):
     """The GPU tries all rows at once. No single move improves what is left, and every run gives the same."""
-    from onmf.backend import GpuBackend
-    from test_optima import check_local_search
-
     monkeypatch.setattr("onmf.backend.gpu.backend.WORTH_TRYING", 0)
     rows = make_counts(120, 25, 4, length=30, overlap=0.6, random_state=3).X.toarray()
     rows[11] = 0
     if memory:
-        from onmf.backend.gpu.rows import BUFFERS
-
         assert len(GpuBackend(memory=memory).place(rows).cuts) > BUFFERS
     check_local_search(GpuBackend(memory=memory), rows, loss, kind, 0)
     options = {"beta_loss": loss, "init": "random", "refine": "local-search", "random_state": 0}
@@ -85,14 +81,8 @@ def test_local_search(monkeypatch, loss, kind, memory):
 
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("loss", FAMILY)
-@pytest.mark.parametrize("locked", [True, False])
-def test_rows_streamed_through_the_card(monkeypatch, loss, sparse, locked):
-    from onmf.backend import GpuBackend
-
-    if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
-    X = made(2000, 90, density=0.3)
-    X = X if sparse else X.toarray()
+def test_rows_streamed_through_the_card(loss, sparse, locked):
+    X = made(2000, 90, density=0.3, sparse=sparse)
     w = np.arange(2000) % 3 + 1.0
     streamed = GpuBackend(memory=1_000_000)
     assert len(streamed.place(X).cuts) > 4
@@ -108,8 +98,6 @@ def test_rows_streamed_through_the_card(monkeypatch, loss, sparse, locked):
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, np.float32])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 7])
 def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, number):
-    from onmf.backend.gpu.rows import StreamedRows
-
     X = csr_array(made(700, 40, density=0.3).astype(dtype))
     rows = X if sparse else X.toarray()
     block = make_block("gpu", rows, get_divergence(1))
@@ -127,14 +115,8 @@ def test_streamed_entries_of_any_type_in_any_number_of_blocks(sparse, dtype, num
 
 
 @pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("locked", [True, False])
-def test_a_pass_during_another(monkeypatch, sparse, locked):
+def test_a_pass_during_another(sparse, locked):
     """Each has its own buffers, so neither overwrites the rows of the other."""
-    from onmf.backend import GpuBackend
-    from onmf.backend.gpu.rows import BUFFERS
-
-    if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
     X = made(700, 40, density=0.3)
     backend = GpuBackend(memory=150_000)
     streamed = backend.place(X if sparse else X.toarray())
@@ -145,14 +127,9 @@ def test_a_pass_during_another(monkeypatch, sparse, locked):
         assert to_host(backend.row_term(rows, lambda x, j: np.abs(x))) == pytest.approx(expected[start:stop], rel=1e-12)
 
 
-@pytest.mark.parametrize("locked", [True, False])
-def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
+def test_copies_end_before_their_memory_is_free(locked):
     import cupy
 
-    from onmf.backend.gpu.rows import StreamedRows
-
-    if not locked:
-        monkeypatch.setattr("onmf.backend.gpu.rows._lock", lambda array, keys: False)
     X = made(700, 40, density=0.3)
     streamed = StreamedRows(X, X.nnz // 2 + 40)
     list(streamed)  # compiles what a pass needs
@@ -174,9 +151,6 @@ def test_copies_end_before_their_memory_is_free(monkeypatch, locked):
 
 
 def test_pages_are_unlocked_after_use():
-    from onmf.backend import GpuBackend
-    from onmf.backend.gpu import rows as placed
-
     gc.collect()
     X = made(2000, 90, density=0.3)
     one, other = (GpuBackend(memory=1_000_000).place(X) for _ in range(2))
@@ -192,8 +166,6 @@ def test_pages_are_unlocked_after_use():
 @pytest.mark.parametrize("loss", FAMILY)
 @pytest.mark.parametrize("kind", ["blocks", "dask"])
 def test_parts_with_a_gpu_inside(loss, kind):
-    from onmf.backend import GpuBackend
-
     X = made(600, 60, density=0.3).toarray()
     if kind == "blocks":
         parts, engine = (lambda: iter([X[:100], X[100:]])), Blocks(GpuBackend())
@@ -222,8 +194,6 @@ def test_dask_arrays_of_cupy_chunks(persisted):
         assert np.array_equal(np.asarray(model.labels_), expected.labels_)
         assert model.n_iter_ == expected.n_iter_
         assert np.array_equal(np.asarray(model.predict(chunks)), expected.predict(X))
-    from onmf.backend import CpuBackend
-
     with pytest.raises(ValueError, match="in the memory of a GPU"):
         ONMF(5, engine=Dask(CpuBackend())).fit(chunks)
 
@@ -233,8 +203,6 @@ def test_two_dask_workers_on_one_card(kind):
     """Each worker is a process. With several cards each would have its own."""
     distributed = pytest.importorskip("distributed")
     from dask import delayed
-
-    from onmf.backend import GpuBackend
 
     X = made(600, 60, density=0.3)
     expected = ONMF(5).fit(X)

@@ -1,11 +1,15 @@
 """Rows in parts against rows in memory: any split, any container, every start and every divergence."""
 
+import gc
 import re
 import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
@@ -13,14 +17,18 @@ from conftest import EXPECTED, make_block, prepare
 from onmf import ONMF, metrics, select_n_clusters, snpa
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks, Dask, Part, PartError, get_engine, intake
+from onmf.data import dask as dask_parts
 from onmf.data.dask import tree_sum
 from onmf.data.intake import check_parts
 from onmf.data.parts import PartCache
 from onmf.data.validate import as_rows
 from onmf.divergence import get_divergence
+from onmf.fit.starts import farthest, total_chances
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
+bag = pytest.importorskip("dask.bag")
+dataframe = pytest.importorskip("dask.dataframe")
 
 LOSSES = ("kullback-leibler", "frobenius", "cosine", 1.5, 0.5, 3)
 STARTS = ("snpa", "++", "random", "random-partition")
@@ -93,6 +101,7 @@ def test_a_fit_in_parts_is_the_fit_in_memory(counts, engine, start, loss):
 
 
 @pytest.mark.parametrize("seed", range(25))
+@pytest.mark.filterwarnings("ignore")  # few rows often have few directions
 def test_any_cuts_give_the_same_bits(seed):
     rng = np.random.default_rng(seed)
     n, k = rng.integers(8, 41), int(rng.integers(1, 7))
@@ -100,21 +109,12 @@ def test_any_cuts_give_the_same_bits(seed):
     sizes = np.diff([0, *np.sort(rng.integers(0, n + 1, size=rng.integers(7))), n]).tolist()
     options = {"init": rng.choice(STARTS), "random_state": 0, "max_iter": 200, "smoothing": rng.choice([0.0, 1e-3])}
     with np.errstate(all="raise", under="ignore"):
-        whole = quiet(ONMF(k, **options), X)
+        whole = ONMF(k, **options).fit(X)
         for engine in ENGINES:
-            fitted = quiet(ONMF(k, **options), in_parts(engine, X, sizes))
+            fitted = ONMF(k, **options).fit(in_parts(engine, X, sizes))
             assert np.array_equal(np.asarray(fitted.labels_), whole.labels_)
             assert np.array_equal(fitted.cluster_centers_, whole.cluster_centers_)
             assert fitted.n_iter_ == whole.n_iter_
-
-
-def quiet(model, X):
-    """Fit without warnings: few rows often have few directions."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(X)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,6 @@ def test_weights_and_the_methods_of_a_model(counts, engine):
 
 def collections(X):
     """The same rows as every kind of Dask collection."""
-    import dask.bag
-    import dask.dataframe
-    import pandas as pd
-
     array = da.from_array(X, chunks=(25, -1))
     frame = pd.DataFrame(X, columns=[f"w{j}" for j in range(X.shape[1])])
     blocks = cut(X, [25, 25, 10])
@@ -196,30 +192,24 @@ def collections(X):
         "csr_array, column chunks": da.from_array(X, chunks=(25, 7)).map_blocks(csr_array),
         "csc": array.map_blocks(csc_array),
         "unknown sizes": array[array.sum(axis=1) >= 0],
-        "frame": dask.dataframe.from_pandas(frame, npartitions=3),
-        "bag": dask.bag.from_sequence([csr_array(b) for b in blocks], npartitions=2),
+        "frame": dataframe.from_pandas(frame, npartitions=3),
+        "bag": bag.from_sequence([csr_array(b) for b in blocks], npartitions=2),
         "delayed": [dask.delayed(csr_array(b)) for b in blocks],
+        "one delayed block": dask.delayed(X),
         "persisted": array.persist(),
     }
 
 
+@pytest.mark.parametrize("engine", ["auto", Dask(ReferenceBackend())], ids=["auto", "reference"])
 @pytest.mark.parametrize("kind", list(collections(np.ones((60, 8)))))
-def test_every_collection_of_dask(counts, kind):
+def test_every_collection_of_dask(counts, kind, engine):
+    whole = ONMF(3).fit(counts[0])
     X = collections(counts[0])[kind]
-    model = ONMF(3).fit(X)
-    assert_same(model, ONMF(3).fit(counts[0]), bits=True)
+    model = ONMF(3, engine=engine).fit(X)
+    assert_same(model, whole, bits=engine == "auto")
     assert not np.isnan(model.labels_.shape[0])
     assert model.n_features_in_ == counts[0].shape[1]
     assert hasattr(model, "feature_names_in_") == (kind == "frame")
-    assert np.array_equal(model.predict(X).compute(), model.labels_.compute())
-
-
-@pytest.mark.parametrize("inner", [CpuBackend(1), ReferenceBackend()], ids=["cpu", "reference"])
-@pytest.mark.parametrize("kind", list(collections(np.ones((60, 8)))))
-def test_a_model_takes_every_collection_of_dask(counts, kind, inner):
-    whole = ONMF(3).fit(counts[0])
-    X = collections(counts[0])[kind]
-    model = ONMF(3, engine=Dask(inner)).fit(X)
     assert np.array_equal(model.predict(X).compute(), whole.predict(counts[0]))
     assert model.predict_proba(X, 10).compute() == pytest.approx(whole.predict_proba(counts[0], 10))
     assert abs(model.transform(X).compute() - whole.transform(counts[0])).max() < 1e-14
@@ -233,26 +223,20 @@ def test_a_tree_of_sums_adds_every_part(number):
     assert dask.compute(*tree_sum(tasks)) == ((1 << number) - 1,)
 
 
-def test_one_delayed_block_is_a_list_of_one(counts):
-    assert_same(ONMF(3).fit(dask.delayed(counts[0])), ONMF(3).fit(counts[0]), bits=True)
-
-
 @pytest.mark.parametrize("empty", [0, 1, 2])
 def test_parts_without_rows(counts, empty):
-    import dask.bag
-
     X = csr_array(counts[0])
     pieces = [[X[:20]], [X[20:]]]
     pieces.insert(empty, [])
-    bag = dask.bag.from_delayed([dask.delayed(piece, traverse=False) for piece in pieces])
+    collected = bag.from_delayed([dask.delayed(piece, traverse=False) for piece in pieces])
     whole = ONMF(3, init="++", random_state=0).fit(X)
-    for parts in (bag, lambda: iter(pieces)):
+    for parts in (collected, lambda: iter(pieces)):
         fitted = ONMF(3, init="++", random_state=0).fit(parts)
         assert_same(fitted, whole, bits=True)
         assert np.array_equal(np.asarray(fitted.predict(parts)), whole.labels_)
         assert fitted.score(parts) == pytest.approx(whole.score(X))
     with pytest.raises(ValueError, match="X has no rows: no partition holds any"):
-        ONMF(3).fit(dask.bag.from_delayed([dask.delayed([]), dask.delayed([])]))
+        ONMF(3).fit(bag.from_delayed([dask.delayed([]), dask.delayed([])]))
 
 
 def test_the_names_of_batches_are_compared(counts):
@@ -277,9 +261,6 @@ def test_the_names_of_batches_are_compared(counts):
 
 class TestWeights:
     def test_in_chunks_of_their_own(self, counts):
-        import pandas as pd
-        from dask import dataframe
-
         X, weights = counts[0], np.arange(60) % 4
         whole = ONMF(3).fit(X, sample_weight=weights)
         kinds = collections(X)
@@ -294,9 +275,6 @@ class TestWeights:
             assert_same(ONMF(3).fit(kinds[kind], sample_weight=column), whole, bits=True)
 
     def test_that_do_not_fit(self, counts):
-        import pandas as pd
-        from dask import dataframe
-
         kinds = collections(counts[0])
         for n in (2, 4):
             with pytest.raises(
@@ -328,10 +306,6 @@ class TestWhatStays:
 
     @pytest.mark.parametrize("engine", ENGINES)
     def test_it_goes_with_the_fit(self, counts, engine):
-        import gc
-
-        from onmf.data import dask as dask_parts
-
         models = [ONMF(3, init=init, random_state=0).fit(in_parts(engine, counts[0], [30, 30])) for init in STARTS]
         gc.collect()
         assert len(dask_parts._caches) == 0
@@ -339,10 +313,6 @@ class TestWhatStays:
 
     @pytest.mark.parametrize("start", ["snpa", "++"])
     def test_two_tasks_on_one_part(self, counts, start):
-        from concurrent.futures import ThreadPoolExecutor
-
-        from onmf.fit.starts import farthest, total_chances
-
         class Slow(CpuBackend):
             def best_template(self, rows, templates):
                 time.sleep(0.05)
@@ -400,8 +370,6 @@ class TestWhatStays:
 
     def test_an_older_task_knows_of_no_later_vertex(self, counts):
         """A task of an abandoned pass can run after a task of a later pass."""
-        from onmf.fit.starts import farthest
-
         X = counts[0].astype(float)
         seeds = X[[0, 20, 40]]
         gram = np.zeros((4, 4))
@@ -426,16 +394,17 @@ def test_a_model_without_a_cluster(counts):
 
 class TestRefusals:
     @pytest.mark.parametrize("engine", ENGINES)
-    def test_functions_that_need_all_rows(self, counts, engine):
+    def test_what_needs_all_rows(self, counts, engine):
         X = in_parts(engine, counts[0], [30, 30])
-        for function, name in ((lambda: snpa(X, 3), "snpa"), (lambda: select_n_clusters(X, [2]), "select_n_clusters")):
+        for use, name in (
+            (lambda: snpa(X, 3), "snpa"),
+            (lambda: select_n_clusters(X, [2]), "select_n_clusters"),
+            (lambda: ONMF(3, refine="local-search").fit(X), "refine='local-search'"),
+            (lambda: ONMF(3, init="bisection").fit(X), "init='bisection'"),
+            (lambda: ONMF(3, init="consensus").fit(X), "init='consensus'"),
+        ):
             with pytest.raises(ValueError, match=f"{name} needs all rows in memory, and X comes in parts"):
-                function()
-
-    def test_what_needs_all_rows(self, counts):
-        for options in ({"refine": "local-search"}, {"init": "bisection"}, {"init": "consensus"}):
-            with pytest.raises(ValueError, match="needs all rows in memory, and X comes in parts: use"):
-                ONMF(3, **options).fit(in_parts("dask", counts[0], [30, 30]))
+                use()
 
     def test_engines_for_other_data(self, counts):
         X = counts[0]
@@ -628,7 +597,6 @@ class TestBatches:
     @pytest.mark.short("batches that are large enough to measure")
     def test_one_batch_is_in_memory_at_a_time(self):
         """Peak memory of a fit over many batches is a small part of their total size."""
-        import tracemalloc
 
         def batches():
             rng = np.random.default_rng(0)
