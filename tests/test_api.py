@@ -33,6 +33,7 @@ LAYERS = [
     ("warn",),
     ("arrays",),
     ("kernels", "old_names"),
+    ("functions",),
     ("divergence",),
     ("backend",),
     ("data",),

@@ -127,17 +127,6 @@ def test_steps_are_those_of_all_scores(divergence, weighted):
         np.testing.assert_allclose(fast.on_device(name), plain.on_device(name), rtol=1e-12, err_msg=name)
 
 
-def test_logarithms_in_float32():
-    values = np.exp(np.random.default_rng(0).uniform(-46, 46, (500, screen.TILE_FEATURES))).astype(np.float32)
-    values[0] = np.linspace(0.5, 2.0, screen.TILE_FEATURES)
-    for line in values:
-        exact, room = np.log(line.astype(np.float64)), np.empty(2 * screen.TILE_FEATURES, np.float32)
-        screen.log_of(line.copy(), room)
-        assert (
-            np.abs(room[: screen.TILE_FEATURES] - exact) <= 4 * screen.FLOAT32_ROUNDING * np.maximum(1, np.abs(exact))
-        ).all()
-
-
 @pytest.mark.parametrize(
     "divergence", [*map(KullbackLeibler, (1e-20, 1e-6, 1e-3, 0.1, 1.0, 1e20)), Frobenius(), Cosine()]
 )

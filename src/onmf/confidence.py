@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 from sklearn.base import clone
 
 from onmf import interrupt
@@ -26,6 +25,7 @@ from onmf.fit import Clustering, Listener
 from onmf.fit.describe import losses_of
 from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
 from onmf.fit.solve import seeds_of_run
+from onmf.functions import exp, log
 from onmf.io.rules import Rule, array, number, optional
 
 REFITS = 8  # fits from other random starts
@@ -170,16 +170,16 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     together = (len(voted) * together + doubt) / (len(voted) + 1)
 
     def loss(log_ratio: float) -> float:
-        probability = _probability(chances, labels, gap * np.exp(log_ratio))
+        probability = _probability(chances, labels, gap * float(exp(log_ratio)))
         low, high = _lines(probability, together, labels, k)
         return float(np.square(together - low[labels] - (high - low)[labels] * probability).mean())
 
     # The loss can have more than one minimum: look around first.
-    limit = np.log(MAX_RATIO)
+    limit = log(MAX_RATIO)
     grid = np.linspace(-limit, limit, 9)
     best, step = min(grid, key=loss), grid[1] - grid[0]
     bounds = np.clip([best - step, best + step], -limit, limit)
-    temperature = gap * float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    temperature = gap * float(exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
     return Calibration(temperature, *_lines(_probability(chances, labels, temperature), together, labels, k))
 
 
@@ -195,7 +195,8 @@ def _probability(chances: FloatArray, labels: Array, temperature: float) -> Floa
     """The probability of each row's cluster. → (n,)"""
     behind = chances - chances.max(axis=1, keepdims=True)
     with np.errstate(over="ignore"):  # −∞ is right then
-        return np.exp(log_softmax(behind / temperature, axis=1)[np.arange(len(labels)), labels])
+        shares = exp(behind / temperature)
+    return shares[np.arange(len(labels)), labels] / shares.sum(axis=1)
 
 
 def _lines(probability: FloatArray, together: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatArray]:

@@ -12,9 +12,9 @@ the information that the clusters hold about the features (Slonim and Tishby, NI
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
 
 from onmf.divergence import Array, FloatArray
+from onmf.functions import xlogy
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.stats import entropy
 from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.utils import check_random_state
 
@@ -26,6 +25,7 @@ from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_
 from onmf.fit import Plan
 from onmf.fit.restarts import runs
 from onmf.fit.starts import random_partitions
+from onmf.functions import log, xlogy
 from onmf.plot import plot_selection
 from onmf.warn import import_optional
 
@@ -44,6 +44,8 @@ EXPECTED_REFINEMENTS = 6  # numbers tried around the best: a guess, for the prog
 STEEP = 0.05  # fraction of the objective that a runner-up removes
 APART = 1.25  # factor between runners-up: numbers that are closer are about the same choice
 RUNNERS_UP = 3  # at most
+
+DIGITS = 12  # of the adjusted mutual information that are kept: the others depend on the processor
 
 CRITERIA = ("information", "held-out", "stability", "bic")  # Criteria that choose the number of clusters of counts
 IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")  # and those for an image
@@ -244,7 +246,7 @@ def _try(labels_of: Callable[..., Array], splits: list[list[Half]], k: int) -> d
         "stability": stability if k > 1 else np.full(len(splits), np.nan),  # one cluster is always reproduced
         "held_out": held_out,
         "objective": min(objectives),
-        "bic": 2 * min(objectives) + k * (p - 1) * float(np.log(n)),
+        "bic": 2 * min(objectives) + k * (p - 1) * float(log(n)),
     }
 
 
@@ -263,14 +265,14 @@ def _carried_over(half: Half, own: Array, k: int) -> tuple[Array, float, float]:
         smoothed = (sums + prior * whole) / (sums.sum(axis=1, keepdims=True) + prior)
         score = 0.0
         among = [np.ascontiguousarray(smoothed[:, columns]) for _, columns in half.parts]
-        logs = [np.log(some / some.sum(axis=1, keepdims=True)) for some in among]  # of probabilities in each part
+        logs = [log(some / some.sum(axis=1, keepdims=True)) for some in among]  # of probabilities in each part
         prepared = [backend.prepare(part, log) for (part, _), log in zip(half.parts, logs, strict=True)]
         for known in (0, 1):
             chosen, _ = backend.best_template(half.parts[known][0], prepared[known])
             score += float(backend.own_and_next(half.parts[1 - known][0], prepared[1 - known], chosen)[0].sum())
         if score > best:
             best, profiles = score, smoothed
-    assigned, _ = backend.best_template(others.rows, backend.prepare(others.rows, np.log(profiles)))
+    assigned, _ = backend.best_template(others.rows, backend.prepare(others.rows, log(profiles)))
     labels = np.empty(len(half.inside), dtype=np.int64)
     labels[half.inside], labels[~half.inside] = own, assigned
     sums = sums + others.sum_by_label(assigned, np.ones(len(assigned)), k)
@@ -429,9 +431,15 @@ def reproduced(one: Array, other: Array) -> Reproduced:
     >>> reproduced([0, 0, 1, 1], [1, 1, 0, 0])
     Reproduced(information=1.0, stability=1.0)
     """
-    bits = float(np.mean([entropy(np.unique(labels, return_counts=True)[1], base=2) for labels in (one, other)]))
-    stability = float(adjusted_mutual_info_score(one, other))
+    bits = (_bits(one) + _bits(other)) / 2
+    stability = round(adjusted_mutual_info_score(one, other), DIGITS)
     return Reproduced(bits * (2 * stability - 1), stability)
+
+
+def _bits(labels: Array) -> float:
+    """The entropy of a clustering."""
+    counts = np.unique(labels, return_counts=True)[1]
+    return float(log(len(labels)) - xlogy(counts, counts).sum() / len(labels)) / float(log(2.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,6 @@ from onmf.kernels import screen, steps
 
 from .base import COUNTED, Assignment, Backend, Block, Matrix, Run, StepSums, Templates
 from .curved import CpuCurves
-from .reference import all_scores
 from .threads import Threads
 
 ENTRIES_AT_A_TIME = 1 << 18  # whose row terms are computed together: bounds the float64 copy
@@ -192,8 +191,11 @@ class CpuBackend(Backend):
         self.threads.over_blocks(lambda start, stop: kernel(*given, start, stop, *arrays), rows.before, k)
 
     def scores(self, rows: CpuRows, templates: CpuTemplates) -> FloatArray:
-        B = np.where(steps.INFINITE < templates.B, templates.B, -np.inf) if templates.infinite else templates.B
-        return all_scores(rows.X, Templates(B, templates.offsets))
+        out = np.empty((rows.X.shape[0], len(templates)))
+        self._score(steps.scores_csr if rows.sparse else steps.scores_dense, rows, templates, out)
+        if templates.infinite:
+            out[out < INFINITE_SCORE] = -np.inf
+        return out
 
     def sum_by_label(self, rows: CpuRows, labels: Array, weights: FloatArray, k: int, out: Any = None) -> FloatArray:
         X = rows.X

@@ -30,6 +30,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from onmf.divergence import Array, Convex, Divergence, Entries, FloatArray
+from onmf.functions import exp, log, matrix_product
 
 from .base import Assignment, Block, Drift, Run, StepSums, Templates, largest_change
 
@@ -48,11 +49,22 @@ TERMS = 12  # of a series on a panel
 MAX_WIDTH, MIN_WIDTH = 0.5, 0.5 / 64  # of the panels
 SERIES_ROUNDING = 1e-13  # error of the series, relative to the largest term of g on a panel, that counts as rounding
 
-_ANGLES = np.pi * (np.arange(TERMS) + 0.5) / TERMS
-NODES: FloatArray = np.cos(_ANGLES)  # Chebyshev nodes on a panel from −1 to 1
-_TO_SERIES = np.cos(np.outer(_ANGLES, np.arange(TERMS))) * np.where(np.arange(TERMS) == 0, 1, 2) / TERMS
-_BETWEEN: FloatArray = np.cos(np.pi * np.arange(TERMS + 1) / TERMS)
-_AT_BETWEEN = np.cos(np.outer(np.arange(TERMS), np.arccos(_BETWEEN)))
+_COSINES = np.array([1.0, np.sqrt(0.75), 0.5, 0.0, -0.5, -np.sqrt(0.75), -1.0])  # from 0 to π
+for _ in range(2):  # cos(t / 2)² = (1 + cos t) / 2. NumPy's cosines depend on the processor; its roots do not.
+    _HALVED = np.sqrt((1 + _COSINES) / 2)
+    _COSINES = np.concatenate([_HALVED, -_HALVED[-2::-1]])
+
+
+def _cos(steps: Array) -> FloatArray:
+    """The cosines of whole multiples of π / 24."""
+    return _COSINES[np.abs((steps + 24) % 48 - 24)]
+
+
+_ODD, _EVEN, _DEGREES = 2 * np.arange(TERMS) + 1, 2 * np.arange(TERMS + 1), np.arange(TERMS)
+NODES = _cos(_ODD)  # Chebyshev nodes on a panel from −1 to 1
+_TO_SERIES = _cos(np.outer(_ODD, _DEGREES)) * np.where(_DEGREES == 0, 1, 2) / TERMS
+_BETWEEN = _cos(_EVEN)
+_AT_BETWEEN = _cos(np.outer(_DEGREES, _EVEN))
 
 NOWHERE = np.empty(0, dtype=np.int64)
 
@@ -134,15 +146,15 @@ class Curves:
 
 def best_scales(convex: Convex, X: FloatArray, c: FloatArray, sizes: FloatArray) -> FloatArray:
     """The best scales of rows against one centroid: by bisection, the roots of pull = push. → (n,)"""
-    t = np.log(np.where(sizes > 0, sizes, 1.0))
+    t = log(np.where(sizes > 0, sizes, 1.0))
     low, high = t - REACH, t + REACH
     used = c > 0
     for _ in range(60):
         t = (low + high) / 2
-        μ = np.exp(t)[:, None] * c[used]
+        μ = exp(t)[:, None] * c[used]
         larger = np.sum((X[:, used] - μ) * convex.moment(μ), axis=1) > 0
         low, high = np.where(larger, t, low), np.where(larger, high, t)
-    return np.where(sizes > 0, np.exp(t), 0.0)
+    return np.where(sizes > 0, exp(t), 0.0)
 
 
 def times(x: FloatArray, slope: Callable[[FloatArray], FloatArray], μ: FloatArray) -> FloatArray:
@@ -190,21 +202,22 @@ def convolve(function: Function, moments: FloatArray, points: Axis, targets: Axi
     starts = (sums.first + np.arange(sums.panels))[:, None, None]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # g at the nodes of a panel of targets and of one of points, by their sum: (sums, terms, terms)
-        grid = function(np.exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width)) @ _TO_SERIES
+        values = function(exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width))
+    grid = matrix_product(values, _TO_SERIES).transpose(0, 2, 1)
     held, out = moments[:, used].reshape(len(moments), -1), np.empty((len(moments), targets.panels, TERMS))
     for t in range(targets.panels):
-        out[:, t] = np.einsum("rs,ns->rn", held, grid[t + used].transpose(1, 0, 2).reshape(TERMS, -1))
-    return out @ _TO_SERIES
+        out[:, t] = matrix_product(held, grid[t + used].reshape(-1, TERMS))
+    return matrix_product(out, _TO_SERIES)
 
 
 def _error(function: Function, size: Function, axis: Axis) -> float:
     """The largest error of the series of f(e^u) between the nodes, relative to the largest size on a panel."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        nodes, between = np.exp(axis.points(NODES)), np.exp(axis.points(_BETWEEN))
+        nodes, between = exp(axis.points(NODES)), exp(axis.points(_BETWEEN))
         at_nodes, exact, sizes = function(nodes), function(between), size(between)
     if not (np.isfinite(exact).all() and np.isfinite(at_nodes).all()):
         return np.inf
-    found = at_nodes @ _TO_SERIES @ _AT_BETWEEN
+    found = matrix_product(matrix_product(at_nodes, _TO_SERIES), _AT_BETWEEN)
     largest = np.maximum(np.abs(exact), sizes).max(axis=1)
     return float(np.max(np.abs(found - exact).max(axis=1) / np.where(largest > 0, largest, 1.0)))
 
@@ -220,7 +233,7 @@ class CpuCurves(Curves):
         sizes = block.sizes[block.sizes > 0]
         points = [logs_of_entries(c) for c in C]
         entries = ends(*(each for each, _ in points))
-        targets, axis = axes_over(block.divergence, ends(np.log(sizes)), entries, REACH if fitted else 0.0)
+        targets, axis = axes_over(block.divergence, ends(log(sizes)), entries, REACH if fitted else 0.0)
         moments = np.concatenate([axis.moments(each, counts, NOWHERE, 1) for each, counts in points])
         functions = functions_of(block.divergence)[: 1 + fitted]
         series = [convolve(function, moments, axis, targets) for function in functions]
@@ -256,9 +269,7 @@ class CpuCurves(Curves):
 
         starts, k, weights = centroids.starts, len(centroids.starts) - 1, block.host_weights
         order, bounds = order_of(labels, k)
-        points = np.log(centroids.values)
-        with np.errstate(divide="ignore"):
-            places = np.log(scales)  # −∞ of 0
+        points, places = log(centroids.values), log(scales)
         axis, targets = axes_over(block.divergence, ends(places), ends(points))
         moments = axis.moments(places, weights, labels.astype(np.int64), k)
         psi, push_of = (convolve(function, moments, axis, targets) for function in functions_of(block.divergence))
@@ -285,7 +296,7 @@ def logs_of_entries(centroid: FloatArray) -> tuple[FloatArray, FloatArray]:
     larger = centroid[centroid > least]
     counts = np.ones(len(larger) + 1)
     counts[-1] = np.count_nonzero(centroid == least)
-    return np.log(np.append(larger, least if counts[-1] else 1.0)), counts
+    return log(np.append(larger, least if counts[-1] else 1.0)), counts
 
 
 def ends(*points: FloatArray) -> FloatArray:
@@ -436,12 +447,12 @@ def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> Ce
 
     def at(s: FloatArray) -> FloatArray:
         """Places s = log c, their losses, h = log(pull / push), and the size of the terms of a loss. → (4, entries)"""
-        loss, pull, push = evaluate(centroids._replace(values=np.maximum(np.exp(s), SMALLEST_NORMAL)))
+        loss, pull, push = evaluate(centroids._replace(values=np.maximum(exp(s), SMALLEST_NORMAL)))
         known = (pull > 0) & (push > 0)
-        h = np.where(known, np.log(np.where(known, pull, 1.0) / np.where(known, push, 1.0)), 0.0)
+        h = np.where(known, log(np.where(known, pull, 1.0) / np.where(known, push, 1.0)), 0.0)
         return np.stack([s, loss, h, np.abs(loss) + pull + push])
 
-    best = at(np.log(centroids.values))
+    best = at(log(centroids.values))
     step = np.clip(best[2], -MAX_LOG_STEP, MAX_LOG_STEP)
     for _ in range(passes - 1):
         if not np.any(np.abs(step) > LOG_STEP_TOL):
@@ -454,7 +465,7 @@ def descended(centroids: CentroidEntries, evaluate: Evaluate, passes: int) -> Ce
         tangent = np.where(np.isfinite(tangent) & (tangent < -0.1), tangent, -1.0)
         step = np.where(lower, np.clip(-tried[2] / tangent, -MAX_LOG_STEP, MAX_LOG_STEP), step / 4)
         best = np.where(lower, tried, best)
-    return centroids._replace(values=unless_converged(centroids.values, np.exp(best[0])))
+    return centroids._replace(values=unless_converged(centroids.values, exp(best[0])))
 
 
 def unless_converged(before: FloatArray, after: FloatArray) -> FloatArray:

@@ -240,7 +240,8 @@ class _Counter:
         low, high = (float(x if isinstance(x, Integral) else x * self.n) for x in (options.min_df, options.max_df))
         keep = np.flatnonzero((frequencies >= low) & (frequencies <= high))
         if options.max_features is not None:
-            keep = np.sort(keep[(-totals[keep]).argsort()[: options.max_features]])  # breaks ties as scikit-learn does
+            # The first of equally frequent words are kept. Those that scikit-learn keeps depend on the processor.
+            keep = np.sort(keep[np.argsort(-totals[keep], kind="stable")[: options.max_features]])
         require(
             not self.n or len(keep),
             f"None of the {self.n} documents has a usable word: lower min_df, raise max_df, choose another language of "

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from onmf.arrays import FloatArray
+from onmf.functions import exp, log, power, xlogy
 from onmf.io.rules import require
 
 from .base import Divergence, Domain, RowTerm, RowTerms, TemplateForm, check_smoothing, divide, gpu_kernel
@@ -86,8 +86,7 @@ class KullbackLeibler(Divergence):
         if self.smoothing == 0:
             C[(C == 0) & (columns > 0)] = SMALLEST_POSITIVE
         C += self.smoothing
-        with np.errstate(divide="ignore"):
-            return np.log(C, out=C)
+        return log(C)
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         return terms["sum"]
@@ -226,13 +225,13 @@ class Beta(Divergence):
 
     @property
     def row_terms(self) -> Mapping[str, RowTerm]:
-        return {"power": lambda x, j: np.power(x, self.beta)}
+        return {"power": lambda x, j: power(x, self.beta)}
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return terms["power"]
 
     def weight(self, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        return power(scale, self.beta - 1)
+        return positive_power(scale, self.beta - 1)
 
     def constant(self, terms: RowTerms) -> FloatArray:
         return terms["power"] / (self.beta * (self.beta - 1))
@@ -242,7 +241,7 @@ class Beta(Divergence):
         β = self.beta
         sums, mass = sums[mass > 0], mass[mass > 0]
         U = self.centers(sums, mass)
-        powers = power(U, β - 1)
+        powers = positive_power(U, β - 1)
         fitted, crossed = mass * (powers * U).sum(axis=1), (powers * sums).sum(axis=1)
         return constant + float((fitted / β - crossed / (β - 1)).sum())
 
@@ -276,16 +275,16 @@ class BetaAboveOne(Beta):
         require(1 < self.beta < np.inf, f"beta={self.beta} is not allowed here: it must be greater than 1.")
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        return power_mean(vectors, self.beta) * vectors.shape[1] ** (1 / self.beta)
+        return power_mean(vectors, self.beta) * power(float(vectors.shape[1]), 1 / self.beta)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
-        return np.power(self.normalise(centroids), self.beta - 1)
+        return power(self.normalise(centroids), self.beta - 1)
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         return best
 
     def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        return np.power(scale, self.beta) / (self.beta * (self.beta - 1))
+        return power(scale, self.beta) / (self.beta * (self.beta - 1))
 
 
 @dataclass(frozen=True)
@@ -333,16 +332,15 @@ class BetaBelowOne(Beta):
         return power_mean(vectors, self.beta)
 
     def templates(self, centroids: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return -np.power(self.smooth(centroids), self.beta - 1)
+        return -power(self.smooth(centroids), self.beta - 1)
 
     def scale(self, best: FloatArray, terms: RowTerms) -> FloatArray:
         # If every centroid costs infinity, all scales are equally good: take the size of the row.
-        own = np.power(terms["power"] / terms["features"], 1 / self.beta)
+        own = power(terms["power"] / terms["features"], 1 / self.beta)
         return np.where(np.isfinite(best), -best / terms["features"], own)
 
     def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        gain = terms["features"] * power(scale, self.beta) / (self.beta * (self.beta - 1))
+        gain = terms["features"] * positive_power(scale, self.beta) / (self.beta * (self.beta - 1))
         return np.where(np.isfinite(best), gain, -np.inf)
 
     def centers(self, sums: FloatArray, mass: FloatArray) -> FloatArray:
@@ -377,11 +375,10 @@ class ItakuraSaito(BetaBelowOne):
     beta: float = field(default=0.0, init=False)
     smoothing: float = field(default=0.0, init=False)
     name = "itakura-saito"
-    row_terms = MappingProxyType({"log": lambda x, j: np.log(x)})
+    row_terms = MappingProxyType({"log": lambda x, j: log(x)})
 
     def size(self, vectors: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return np.exp(np.log(vectors).mean(axis=1))
+        return exp(log(vectors).mean(axis=1))
 
     def row_size(self, terms: RowTerms) -> FloatArray:
         return np.full_like(terms["log"], terms["features"])
@@ -393,13 +390,13 @@ class ItakuraSaito(BetaBelowOne):
         return -terms["log"]
 
     def gain(self, best: FloatArray, scale: FloatArray, terms: RowTerms) -> FloatArray:
-        return -terms["features"] * np.log(scale)
+        return -terms["features"] * log(scale)
 
     def objective(self, sums: FloatArray, mass: FloatArray, loss: float, constant: float) -> float:
         # Σ x/ŷ − log(x/ŷ) − 1 with ŷ = a u; loss is Σ p log a − Σ log x, and mass counts the rows.
         sums, mass = sums[mass > 0], mass[mass > 0]
         U = self.centers(sums, mass)
-        by_cluster = (sums / U).sum(axis=1) + mass * (np.log(U) - 1).sum(axis=1)
+        by_cluster = (sums / U).sum(axis=1) + mass * (log(U) - 1).sum(axis=1)
         return loss + float(by_cluster.sum())
 
 
@@ -407,10 +404,10 @@ def power_mean(vectors: FloatArray, β: float) -> FloatArray:
     """(mean_j v_j^β)^(1/β) of each row; 0 if all entries are zero. → (k,)"""
     # Divided by the dominant entry first, so that no power leaves float64.
     unit = vectors.max(axis=1) if β > 0 else vectors.min(axis=1)
-    return unit * np.power(np.power(divide(vectors, unit[:, None]), β).mean(axis=1), 1 / β)
+    return unit * power(power(divide(vectors, unit[:, None]), β).mean(axis=1), 1 / β)
 
 
-def power(x: FloatArray, exponent: float) -> FloatArray:
+def positive_power(x: FloatArray, exponent: float) -> FloatArray:
     """Powers; 0 where x ≤ 0 (negative entries are rounding errors)."""
     positive = x > 0
-    return np.where(positive, np.power(np.where(positive, x, 1.0), exponent), 0.0)
+    return np.where(positive, power(np.where(positive, x, 1.0), exponent), 0.0)

@@ -16,9 +16,9 @@ from inspect import getclosurevars, signature
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from scipy.special import xlog1py, xlogy
 
 from onmf.arrays import FloatArray, read_only_view
+from onmf.functions import exp, expm1, log, log1p, xlogy
 from onmf.io.rules import require
 
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, number
@@ -379,13 +379,13 @@ class NegativeBinomial(Convex):
     def slope(self, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", divide="ignore"):  # the quotient leaves float64 for the smallest x
             ratio = self.parameter / x
-            return np.where(ratio < np.inf, -np.log1p(ratio), np.log(x) - np.log(self.parameter))
+            return np.where(ratio < np.inf, -log1p(ratio), log(x) - log(self.parameter))
 
     def curvature(self, x: FloatArray) -> FloatArray:
         return self.parameter / (x * (x + self.parameter))
 
     def psi(self, x: FloatArray) -> FloatArray:
-        return self.parameter * np.log1p(x / self.parameter)
+        return self.parameter * log1p(x / self.parameter)
 
     def moment(self, x: FloatArray) -> FloatArray:
         return self.parameter / (x + self.parameter)
@@ -433,17 +433,16 @@ class Bernoulli(Convex):
         return self.smoothing
 
     def phi(self, x: FloatArray) -> FloatArray:
-        return xlogy(x, x) + xlog1py(1 - x, -x)
+        return xlogy(x, x) + (1 - x) * log1p(-np.where(x == 1, 0.0, x))
 
     def slope(self, x: FloatArray) -> FloatArray:
-        return np.log(x) - np.log1p(-x)
+        return log(x) - log1p(-x)
 
     def curvature(self, x: FloatArray) -> FloatArray:
         return 1 / (x * (1 - x))
 
     def psi(self, x: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return -np.log1p(-x)
+        return -log1p(-x)
 
 
 @dataclass(frozen=True)
@@ -470,13 +469,13 @@ class Exponential(Convex):
     entry_range = 0.0, 500.0
 
     def phi(self, x: FloatArray) -> FloatArray:
-        return np.expm1(x)
+        return expm1(x)
 
     def slope(self, x: FloatArray) -> FloatArray:
-        return np.exp(x)
+        return exp(x)
 
     def curvature(self, x: FloatArray) -> FloatArray:
-        return np.exp(x)
+        return exp(x)
 
 
 def check_scale(scale: str, domain: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onmf.arrays import Array, FloatArray, read_only_view
+from onmf.functions import log, log1p
 
 LARGEST_TABLE = 1 << 22  # largest sum of counts for which t log t comes from a table
 
@@ -100,8 +101,8 @@ class EntropyMoves(Moves):
         stored = bounds, ones, np.empty(m, dtype=np.uint32), np.empty(m, dtype=np.uint32)
         ones_first(entries, weights, *stored)
         t = np.arange(largest + 3)
-        logs = np.log(np.maximum(t, 1))
-        steps = t[:-1] * np.log1p(1 / np.maximum(t[:-1], 1)) + logs[1:]
+        logs = log(np.maximum(t, 1))
+        steps = t[:-1] * log1p(1 / np.maximum(t[:-1], 1)) + logs[1:]
         return stored, t * logs, steps
 
     def costs(self, frozen: Any) -> FloatArray:
@@ -160,6 +161,6 @@ def _rise(t: FloatArray, x: FloatArray) -> FloatArray:
     some, filled = np.where(x > 0, x, 1.0), np.where(t > 0, t, 1.0)
     with np.errstate(over="ignore"):
         ratio = some / filled
-    logs = np.where(ratio < np.inf, np.log1p(ratio), np.log(some) - np.log(filled))
-    rise = np.where(t > 0, filled * logs, 0.0) + some * np.log(np.maximum(t, 0.0) + some)
+    logs = np.where(ratio < np.inf, log1p(ratio), log(some) - log(filled))
+    rise = np.where(t > 0, filled * logs, 0.0) + some * log(np.maximum(t, 0.0) + some)
     return np.where(x > 0, rise, 0.0)

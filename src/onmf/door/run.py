@@ -15,6 +15,7 @@ from onmf.backend import to_host
 from onmf.confidence import Calibration, calibrate, calibrate_model, calibration_of, evenly_spaced, log_chances
 from onmf.divergence import KullbackLeibler
 from onmf.estimator import ONMF, check_parameters
+from onmf.functions import log
 from onmf.kinds import get_kind
 from onmf.naming import names_of_model
 from onmf.select import Range
@@ -115,7 +116,7 @@ def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
         return None
     some = take_rows(X, evenly_spaced(X.shape[0]))
     C = model.divergence_.normalise(to_host(model.cluster_centers_))
-    smoothed, exact = (some @ np.log(C + epsilon).T for epsilon in (model.divergence_.smoothing, UNSEEN))
+    smoothed, exact = (some @ log(C + epsilon).T for epsilon in (model.divergence_.smoothing, UNSEEN))
     return float(np.mean(smoothed.argmax(axis=1) != exact.argmax(axis=1)))
 
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import xlogy
 
 from onmf.backend import Block, CentroidEntries, on_gpu, to_host
 from onmf.data import Part
 from onmf.data.parts import evaluate_part
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
+from onmf.functions import exp, matrix_product, xlogy
 
 
 class Agreement(NamedTuple):
@@ -117,7 +117,7 @@ def distinctiveness(centroids: FloatArray, masses: FloatArray) -> FloatArray:
     if (centroids < 0).any():
         return divide(centroids, np.linalg.norm(centroids, axis=1, keepdims=True))
     C = divide(centroids, centroids.sum(axis=1, keepdims=True))
-    whole = masses @ centroids
+    whole = matrix_product(masses[None], centroids)[0]
     q = divide(whole, whole.sum())
     return xlogy(C, np.divide(C, np.maximum(q, 1e-300), out=np.ones_like(C), where=q > 0))
 
@@ -175,7 +175,7 @@ def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None
 def probabilities(part: Part, centroids: FloatArray, temperature: float) -> tuple[FloatArray]:
     """The probability of each cluster for each row of a part. → (n, k)"""
     losses = losses_of(part.block, centroids)
-    chances = np.exp((losses.min(axis=1, keepdims=True) - losses) / temperature)
+    chances = exp((losses.min(axis=1, keepdims=True) - losses) / temperature)
     return (chances / chances.sum(axis=1, keepdims=True),)
 
 

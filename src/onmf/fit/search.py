@@ -107,7 +107,7 @@ def local_search(
         if search.trial is not None:  # it tries all rows again, which takes little time
             continue
         relative = np.divide(margins[rows], masses, out=np.full(n, np.inf), where=masses > 0)
-        unsure = rows[np.argpartition(relative, int(SMALL_MARGINS * n))[: int(SMALL_MARGINS * n)]]
+        unsure = rows[np.argsort(relative, kind="stable")[: int(SMALL_MARGINS * n)]]
         while steps > stop_share * n and n_sweeps < MAX_SWEEPS:
             steps, gained = sweep(rng.permutation(unsure), margins)
             n_sweeps, moved, gain = n_sweeps + 1, moved + steps, gain + gained

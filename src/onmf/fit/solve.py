@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -23,6 +22,7 @@ from onmf.backend import CentroidEntries, CurvedBlock, to_host
 from onmf.data import Data, Engine, Part
 from onmf.data.validate import check_centroids
 from onmf.divergence import THETAS, Divergence, FloatArray, NegativeBinomial
+from onmf.functions import exp, from_table, log, log_gamma
 from onmf.warn import warn
 
 from .describe import Clustering, margins_of
@@ -207,12 +207,12 @@ def estimate_theta(data: Data, centroids: FloatArray) -> float:
     data.steps(to_host(centroids).copy()).next()
     C = data.divergence.normalise(to_host(centroids))
     found = minimize_scalar(
-        lambda log_theta: -float(data.total(log_likelihood, C, float(np.exp(log_theta)))),
-        bounds=tuple(np.log(THETAS)),
+        lambda log_theta: -float(data.total(log_likelihood, C, float(exp(log_theta)))),
+        bounds=tuple(log(THETAS)),
         method="bounded",
         options={"xatol": 1e-3},
     )
-    return float(np.exp(found.x))
+    return float(exp(found.x))
 
 
 def log_likelihood(part: Part, C: FloatArray, theta: float) -> float:
@@ -222,5 +222,5 @@ def log_likelihood(part: Part, C: FloatArray, theta: float) -> float:
     assert isinstance(block.divergence, NegativeBinomial)
     changed = replace(block, divergence=block.divergence.changed(theta=theta))
     loss = float(changed.evaluate(*part.run.collect(), CentroidEntries.of(C))[0].sum())
-    terms = block.host_term(lambda x, j: gammaln(x + theta) - gammaln(theta))
+    terms = block.host_term(lambda x, j: from_table(lambda t: log_gamma(t + theta) - log_gamma(theta), x))
     return float(np.sum(block.host_weights * terms)) - loss

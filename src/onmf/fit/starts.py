@@ -81,12 +81,11 @@ def tie_parallel(centroids: FloatArray, divergence: Divergence, first: int = 1) 
     if divergence.absolute:
         return centroids
     squares = np.square(centroids).sum(axis=1)
-    direction = np.random.default_rng(0).random(centroids.shape[1])
-    # einsum instead of BLAS, whose threads keep spinning for a while
-    shadows = divide(np.einsum("kp,p->k", centroids, direction), np.sqrt(squares))
+    direction = np.random.default_rng(0).random((centroids.shape[1],))
+    shadows = divide(np.array([(each * direction).sum() for each in centroids]), np.sqrt(squares))
     for c in range(max(first, 1), len(centroids)):
         alike = np.flatnonzero(np.abs(shadows[:c] - shadows[c]) <= 1e-6 * np.abs(shadows[c]))
-        products = np.einsum("kp,p->k", centroids[alike], centroids[c])
+        products = (centroids[alike] * centroids[c]).sum(axis=1)
         for other in alike[parallel(products, squares[alike], float(squares[c]))][:1]:
             centroids[c] = centroids[other]
     return centroids

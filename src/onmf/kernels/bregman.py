@@ -16,45 +16,23 @@ for each factor.
 
 from collections.abc import Callable
 from functools import partial
-from math import exp, floor, log
+from math import floor
 from typing import Any
 
 import numpy as np
 from numba.core.types import Float
 from numba.extending import overload
 
+from .functions import exp, log, log1p, log1p_of_quotient, log_and
 from .jit import call
 from .jit import jit_dividing as jit
 
-SQRT_HALF_BITS = 0x3FE6A09E667F3BCD  # the bits of √½: mantissas are brought to [√½, √2)
-MAX_QUOTIENT = 1e300  # stands for an infinite quotient: its logarithm is finite
 SCALE_TOL = 1e-13  # a step in log a below which the scale of a row is found
 MAX_SCALE_STEPS = 60  # steps of the search for a scale. A few are enough; this many are as good as a bisection.
-FACTORS_PER_LOG = 12  # factors after which the logarithm of a product is taken
+FACTORS_PER_LOG = 15  # factors after which the logarithm of a product is taken
 MAX_EXPONENT = 8  # counts up to this are exponents
-MAX_FACTOR = 1e12  # largest factor that is multiplied. Products of 21 of them stay inside float64.
+MAX_FACTOR = 1e12  # largest factor that is multiplied. Products of 24 of them stay inside float64.
 TABLED_COUNTS = 64  # counts below this are looked up
-
-
-@jit
-def logarithm(x: float) -> float:
-    """Log x of a normal number x > 0, to 1 ulp or so, by FDLIBM's polynomial (e_log.c), which can be vectorised."""
-    bits = np.float64(x).view(np.int64)
-    exponent = (bits - np.int64(SQRT_HALF_BITS)) >> 52
-    mantissa = np.int64(bits - (exponent << 52)).view(np.float64)
-    z = (mantissa - 1.0) / (mantissa + 1.0)
-    w = z * z
-    high = 0.2222219843214978396 + w * (0.1818357216161805012 + w * (0.1531383769920937332 + w * 0.1479819860511658591))
-    series = w * (0.6666666666666735130 + w * (0.3999999999940941908 + w * (0.2857142874366239149 + w * high)))
-    return np.float64(exponent) * 0.6931471805599453 + (2.0 * z + z * series)
-
-
-@jit
-def logarithm_of_one_plus(z: float) -> float:
-    """Log (1 + z) for z ≥ 0, to the last digits of a small z too: the second term is what rounding 1 + z took away."""
-    z = min(z, MAX_QUOTIENT)
-    rounded = 1.0 + z
-    return logarithm(rounded) + (z - (rounded - 1.0)) / rounded
 
 
 # Kernels call these two names. Numba puts what the functions ``…_by_type`` return in their place.
@@ -78,7 +56,7 @@ overload_dividing = partial(overload, strict=False, jit_options={"error_model": 
 def slope_by_type(mu: Any, phi: Any) -> Callable[..., float]:
     """The slope for this type of ``phi``."""
     if isinstance(phi, Float):
-        return lambda mu, phi: -logarithm_of_one_plus(phi / mu)
+        return lambda mu, phi: -log1p_of_quotient(phi / mu)
     return lambda mu, phi: call(phi[0], mu)
 
 
@@ -249,8 +227,10 @@ def scores_and_scales(
             a = exp(t)
             panel, tau = panel_of(t, width, first_panel, panels)
             score = -series(coefficients[0, c, panel], tau)
+            for e in range(number):  # apart from the sum, so that the compiler can vectorise it
+                centroid[e] = nonzeros[e] * slope(a * centroid[e], phi)
             for e in range(number):
-                score += nonzeros[e] * slope(a * centroid[e], phi)
+                score += centroid[e]
             scores[i - start, c], scales[i - start, c] = score, a
 
 
@@ -363,7 +343,7 @@ def multiply(inverse: float, one: Any, other: Any, product: Any) -> None:
 def take_logarithms(scores: Any, product: Any) -> None:
     """Subtract the logarithm of each product from its score, and begin new products."""
     for c in range(len(product)):
-        scores[c] -= logarithm(product[c])
+        scores[c] -= log_and(product[c], 0.0, -0.0)
         product[c] = 1.0
 
 
@@ -371,7 +351,7 @@ def take_logarithms(scores: Any, product: Any) -> None:
 def subtract_logarithms(x: float, inverse: float, d: Any, scores: Any) -> None:
     """Subtract x log(1 + d / a) from the score of each cluster."""
     for c in range(len(scores)):
-        scores[c] -= x * logarithm_of_one_plus(inverse * d[c])
+        scores[c] -= x * log1p_of_quotient(inverse * d[c])
 
 
 @jit
@@ -390,6 +370,6 @@ def scaled_logs(indptr: Any, data: Any, unit: float, logs: Any) -> None:
             if c == x and known[c] >= 0.0:
                 logs[e] = known[c]
                 continue
-            logs[e] = np.log1p(unit * (x / s)) if x > 0.0 else 0.0
+            logs[e] = log1p(unit * (x / s)) if x > 0.0 else 0.0
             if c == x:
                 known[c] = logs[e]

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from .jit import jit
+from .functions import log, log1p_of_quotient, log_and
+from .jit import jit, jit_inlined
 
 MIN_GAIN = 1e-10  # least gain of a move, relative to the costs of the row; smaller gains may be rounding errors
 COST_ROUNDING = 4e-15  # rounding error of a cost, relative to its terms, which can be far larger than the cost itself
@@ -28,7 +29,7 @@ COST_ROUNDING = 4e-15  # rounding error of a cost, relative to its terms, which 
 @jit
 def f(t: float) -> float:
     """The entropy function t log t, with f(0) = 0."""
-    return t * np.log(t) if t > 0.0 else 0.0
+    return t * log(t) if t > 0.0 else 0.0
 
 
 @jit
@@ -217,13 +218,10 @@ def entropy_costs(x: Any, w: float, features: Any, own: int, S: Any, T: Any, cos
     return mass, COST_ROUNDING * largest
 
 
-@jit
+@jit_inlined
 def rise(t: float, x: float) -> float:
-    """f(t + x) − f(t) without cancellation, and without the quotient x / t if that leaves float64."""
-    if t == 0.0:
-        return x * np.log(x)
-    ratio = x / t
-    return t * (np.log1p(ratio) if ratio < np.inf else np.log(x) - np.log(t)) + x * np.log(t + x)
+    """f(t + x) − f(t) for x > 0, without cancellation."""
+    return t * log1p_of_quotient(x / t) + x * log_and(t + x, 0.0, -0.0)
 
 
 @jit

@@ -38,8 +38,8 @@ def jit(function: F) -> F:
 def jit_any_order(function: F) -> F:
     """Compile a kernel whose sums may be added in any order, which lets the compiler vectorise them.
 
-    Only for kernels that execute the same instructions for every row. The order is then the same for all rows and does
-    not depend on the block or thread.
+    Only for bounds that allow for rounding, and for sums that are exact: the order depends on the processor. Sums that
+    decide use :mod:`.lanes`.
     """
     return _compiled(function, fastmath={"reassoc", "contract", "nsz"})
 
@@ -52,6 +52,14 @@ def jit_without_nan(function: F) -> F:
 def jit_dividing(function: F) -> F:
     """Compile a kernel in which a division by zero gives infinity, which lets the compiler vectorise divisions."""
     return _compiled(function, fastmath=False, error_model="numpy")
+
+
+def jit_inlined(function: F) -> F:
+    """Compile a function that becomes part of the kernels that call it, which lets the compiler vectorise their loops.
+
+    A division by zero gives infinity.
+    """
+    return _compiled(function, fastmath=False, error_model="numpy", forceinline=True)
 
 
 def address_of(function: Callable[[float], float]) -> int:

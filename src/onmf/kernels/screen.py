@@ -25,17 +25,17 @@ from typing import Any
 
 import numpy as np
 
+from .functions import log_and
 from .jit import jit, jit_any_order, jit_without_nan
 from .steps import lowest_argmax, score_four, score_rows
 
 INT16_LIMIT = 32000  # largest absolute value of a template in 16 bits, in steps; leaves some room for rounding
-TEMPLATE_ERROR = 1.06  # of the difference of two templates, in steps: half a step each, and what float32 adds
+TEMPLATE_ERROR = 1.06  # of the difference of two templates, in steps: half a step each, and rounding
 FLOAT32_ROUNDING = 2.0**-24  # largest relative error of rounding to float32
-MIN_STEP = 256 * FLOAT32_ROUNDING  # in units of the largest template or 1: 64 times the error of a logarithm
+MIN_STEP = 256 * FLOAT32_ROUNDING  # in units of the largest template or 1, for templates that hardly differ
 TILE_FEATURES = 128  # features whose templates are computed together: they stay in the cache until they are transposed
 ENTRIES_PER_SUM = 128  # entries of a row whose products are added to the same sum
 FLOAT32_SIZES = 1e-25, 1e30  # rows of other sizes are left to float64: float32 might underflow or overflow
-SQRT_HALF_BITS = np.int32(0x3F3504F3)  # the bits of √½ in float32
 BLOCK_ROWS = 64  # rows whose sketches are compared with a template at a time
 ROUNDED_UP = np.float32(1.00001)  # covers the rounding of a few operations in float32
 
@@ -50,17 +50,16 @@ def int16_templates(W: Any, factors: Any, form: Any, start: int, stop: int, B: A
     """
     epsilon, logarithms, middle, step = form
     k, tile = len(W), np.zeros((TILE_FEATURES, B.shape[1]), np.int16)
-    values = np.ones(TILE_FEATURES, np.float32)
-    room, steps = np.empty(2 * TILE_FEATURES, np.float32), np.empty(TILE_FEATURES, np.int32)
+    values, steps = np.ones(TILE_FEATURES), np.empty(TILE_FEATURES, np.int32)
     for first in range(start, stop, TILE_FEATURES):
         m = min(TILE_FEATURES, stop - first)
         for c in range(k):
             factor = factors[c]
             for j in range(m):
-                values[j] = np.float32(W[c, first + j] * factor + epsilon)
+                values[j] = W[c, first + j] * factor + epsilon
             if logarithms:
-                log_of(values, room)
-            to_steps(room if logarithms else values, np.float32(middle), np.float32(1.0 / step), steps)
+                take_logarithms(values)
+            to_steps(values, middle, 1.0 / step, steps)
             for j in range(m):
                 tile[j, c] = steps[j]
         for j in range(m):
@@ -68,19 +67,10 @@ def int16_templates(W: Any, factors: Any, form: Any, start: int, stop: int, B: A
 
 
 @jit_without_nan
-def log_of(values: Any, room: Any) -> None:
-    """Write the logarithms of positive float32 numbers to the first half of ``room``: one array, so it vectorises."""
-    bits, mantissas = values.view(np.int32), room.view(np.int32)
+def take_logarithms(values: Any) -> None:
+    """Replace ``TILE_FEATURES`` positive numbers by their logarithms."""
     for j in range(TILE_FEATURES):
-        e = np.int32(np.int32(bits[j] - SQRT_HALF_BITS) >> 23)
-        mantissas[j] = bits[j] - np.int32(e << 23)  # the bits of a number between √½ and √2
-        room[TILE_FEATURES + j] = np.float32(e)
-    for j in range(TILE_FEATURES):
-        f = room[j] - np.float32(1.0)
-        s = f / (np.float32(2.0) + f)
-        z = s * s
-        tail = z * (np.float32(1 / 3) + z * (np.float32(1 / 5) + z * (np.float32(1 / 7) + z * np.float32(1 / 9))))
-        room[j] = room[TILE_FEATURES + j] * np.float32(0.6931471805599453) + np.float32(2.0) * (s + s * tail)
+        values[j] = log_and(values[j], 0.0, -0.0)
 
 
 @jit_without_nan

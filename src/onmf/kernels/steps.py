@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from .jit import jit, jit_any_order
+from .lanes import WIDTH, add_products, load, total, zeros
 
 INFINITE = -1e300  # for −∞ in a template: times 0 it is 0, times any other entry below all finite scores
 ROWS_SORTED = 256  # rows of an array that are sorted by label together: they stay in the cache until they are summed
@@ -112,6 +113,24 @@ def own_and_next_dense(
 
 
 @jit
+def scores_csr(csr: Any, BT: Any, starts: Any, k: int, start: int, stop: int, scores: Any) -> None:
+    """All scores (n, k) of rows start to stop of a CSR matrix."""
+    indptr, indices, data = csr
+    for i in range(start, stop):
+        score_csr(indptr[i], indptr[i + 1], indices, data, BT, starts, scores[i])
+
+
+@jit
+def scores_dense(X: Any, B: Any, starts: Any, k: int, start: int, stop: int, scores: Any) -> None:
+    """The same for rows start to stop of an array."""
+    four = np.empty((4, len(B)))
+    for first in range(start, stop, 4):
+        score_four(X, B, starts, first, stop - 1, four)
+        for r in range(min(4, stop - first)):
+            scores[first + r] = four[r, :k]
+
+
+@jit
 def score_csr(e: int, end: int, indices: Any, data: Any, BT: Any, starts: Any, scores: Any) -> None:
     """Scores of the sparse row with entries e to end."""
     width = BT.shape[1]
@@ -140,26 +159,42 @@ def score_four(X: Any, B: Any, starts: Any, first: int, last: int, scores: Any) 
     score_rows(X[first], x1, x2, x3, B, starts, scores)
 
 
-@jit_any_order
+@jit
 def score_rows(x0: Any, x1: Any, x2: Any, x3: Any, B: Any, starts: Any, scores: Any) -> None:
     """Scores of four rows of an array, two templates at once. A score does not depend on the other rows."""
+    p = B.shape[1]
+    whole = p - p % WIDTH
     for c in range(0, len(B), 2):
         b, d = B[c], B[c + 1]
-        b0 = b1 = b2 = b3 = d0 = d1 = d2 = d3 = 0.0
-        for j in range(len(b)):
-            bj, dj = b[j], d[j]
-            t0, t1, t2, t3 = np.float64(x0[j]), np.float64(x1[j]), np.float64(x2[j]), np.float64(x3[j])
-            b0 += t0 * bj
-            b1 += t1 * bj
-            b2 += t2 * bj
-            b3 += t3 * bj
-            d0 += t0 * dj
-            d1 += t1 * dj
-            d2 += t2 * dj
-            d3 += t3 * dj
+        b0 = b1 = b2 = b3 = d0 = d1 = d2 = d3 = zeros()
+        for j in range(0, whole, WIDTH):
+            bj, dj = load(b, j), load(d, j)
+            t0, t1, t2, t3 = load(x0, j), load(x1, j), load(x2, j), load(x3, j)
+            b0, b1 = add_products(b0, t0, bj), add_products(b1, t1, bj)
+            b2, b3 = add_products(b2, t2, bj), add_products(b3, t3, bj)
+            d0, d1 = add_products(d0, t0, dj), add_products(d1, t1, dj)
+            d2, d3 = add_products(d2, t2, dj), add_products(d3, t3, dj)
+        e0, e1, e2, e3 = total(b0), total(b1), total(b2), total(b3)
+        f0, f1, f2, f3 = total(d0), total(d1), total(d2), total(d3)
+        for j in range(whole, p):
+            bk, dk = b[j], d[j]
+            u0, u1, u2, u3 = np.float64(x0[j]), np.float64(x1[j]), np.float64(x2[j]), np.float64(x3[j])
+            e0, e1, e2, e3 = e0 + u0 * bk, e1 + u1 * bk, e2 + u2 * bk, e3 + u3 * bk
+            f0, f1, f2, f3 = f0 + u0 * dk, f1 + u1 * dk, f2 + u2 * dk, f3 + u3 * dk
         s, t = starts[c], starts[c + 1]
-        scores[0, c], scores[1, c], scores[2, c], scores[3, c] = b0 + s, b1 + s, b2 + s, b3 + s
-        scores[0, c + 1], scores[1, c + 1], scores[2, c + 1], scores[3, c + 1] = d0 + t, d1 + t, d2 + t, d3 + t
+        scores[0, c], scores[1, c], scores[2, c], scores[3, c] = e0 + s, e1 + s, e2 + s, e3 + s
+        scores[0, c + 1], scores[1, c + 1], scores[2, c + 1], scores[3, c + 1] = f0 + t, f1 + t, f2 + t, f3 + t
+
+
+@jit
+def add_products_of_rows(A: Any, B: Any, out: Any) -> None:
+    """Add the product of two matrices to ``out``."""
+    for i in range(len(A)):
+        row = out[i]
+        for s in range(len(B)):
+            a, b = A[i, s], B[s]
+            for j in range(len(b)):
+                row[j] += a * b[j]
 
 
 @jit_any_order
@@ -346,21 +381,25 @@ def sort_by_label(labels: Any, first: int, last: int, bounds: Any, order: Any) -
     order[last - first : last - first + 3] = last - 1
 
 
-@jit_any_order
+@jit
 def score_own_four(X: Any, rows: Any, b: Any, start: float, scores: Any) -> None:
-    """Inner products of four rows of an array with a template, plus its offset."""
+    """Inner products of four rows of an array with a template, plus its offset: the bits of score_rows."""
     x0, x1, x2, x3 = X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]]
-    s0 = s1 = s2 = s3 = 0.0
-    for j in range(len(b)):
-        bj = b[j]
-        s0 += np.float64(x0[j]) * bj
-        s1 += np.float64(x1[j]) * bj
-        s2 += np.float64(x2[j]) * bj
-        s3 += np.float64(x3[j]) * bj
-    scores[0], scores[1], scores[2], scores[3] = s0 + start, s1 + start, s2 + start, s3 + start
+    whole = len(b) - len(b) % WIDTH
+    s0 = s1 = s2 = s3 = zeros()
+    for j in range(0, whole, WIDTH):
+        bj = load(b, j)
+        s0, s1 = add_products(s0, load(x0, j), bj), add_products(s1, load(x1, j), bj)
+        s2, s3 = add_products(s2, load(x2, j), bj), add_products(s3, load(x3, j), bj)
+    e0, e1, e2, e3 = total(s0), total(s1), total(s2), total(s3)
+    for j in range(whole, len(b)):
+        bk = b[j]
+        e0, e1 = e0 + np.float64(x0[j]) * bk, e1 + np.float64(x1[j]) * bk
+        e2, e3 = e2 + np.float64(x2[j]) * bk, e3 + np.float64(x3[j]) * bk
+    scores[0], scores[1], scores[2], scores[3] = e0 + start, e1 + start, e2 + start, e3 + start
 
 
-@jit_any_order
+@jit
 def add_four(X: Any, rows: Any, weights: Any, total: Any) -> None:
     """Add four weighted rows of an array to a sum."""
     x0, x1, x2, x3 = X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]]

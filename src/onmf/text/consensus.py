@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
-from sklearn.feature_extraction.text import TfidfTransformer
 
 from onmf import interrupt
 from onmf.backend import Block, to_host
@@ -41,6 +40,7 @@ from onmf.fit import Clustering, Listener, Settings
 from onmf.fit.restarts import cast_votes, check_rows, cluster_votes, fields_from_labels
 from onmf.fit.solve import warn_about, with_margins
 from onmf.fit.starts import from_sums
+from onmf.functions import exp, log, log1p
 from onmf.naming import order_by_size
 
 VIEWS = 3
@@ -141,8 +141,9 @@ def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callab
 def log_tfidf(X: Any) -> csr_array:
     """log(1 + x) · idf of each count x, in quarters, rounded. → (documents, words) of int32"""
     counts = csr_array(X)
-    idf = TfidfTransformer(norm=None).fit(counts).idf_
-    values = np.rint(STEPS * np.log1p(counts.data.astype(np.float64)) * idf[counts.indices])
+    n, p = counts.shape
+    idf = 1 + log((1 + n) / (1 + np.bincount(counts.indices, minlength=p)))
+    values = np.rint(STEPS * log1p(counts.data) * idf[counts.indices])
     present = np.where(counts.data > 0, np.maximum(values, 1), 0).astype(np.int32)
     return csr_array((present, counts.indices, counts.indptr), shape=counts.shape)
 
@@ -195,19 +196,19 @@ def estimate(X: csr_array, weights: FloatArray, labels: Array, k: int) -> Bursts
     by_length = np.bincount(sum(np.bincount(row[places], minlength=n) for places in levels), weights=weights)
 
     def unlikely(logs: FloatArray) -> float:
-        parts, strength = np.exp(logs)
+        parts, strength = exp(logs)
         mixed = strength * (others + parts * whole) / (1 + parts)
         found = 0.0
         for before, places in enumerate(levels):
-            found += float(by_entry[places] @ np.log(np.maximum(mixed[places] + before, TINY)))
-        rising = np.concatenate([[0.0], np.cumsum(np.log(strength + np.arange(len(by_length) - 1)))])
-        return float(by_length @ rising) - found
+            found += float((by_entry[places] * log(np.maximum(mixed[places] + before, TINY))).sum())
+        rising = np.concatenate([[0.0], np.cumsum(log(strength + np.arange(len(by_length) - 1)))])
+        return float((by_length * rising).sum()) - found
 
-    start = np.log([1.0, 100.0])
+    start = log([1.0, 100.0])
     options = {"xatol": 0.01, "fatol": np.inf, "initial_simplex": start + np.eye(3, 2)}
-    bounds = [(np.log(1e-3), np.log(1e6))] * 2
+    bounds = [log([1e-3, 1e6])] * 2
     best = minimize(unlikely, start, method="Nelder-Mead", bounds=bounds, options=options)
-    return Bursts(*np.exp(best.x).tolist())
+    return Bursts(*exp(best.x).tolist())
 
 
 def log_likelihoods(X: csr_array, sums: FloatArray, bursts: Bursts) -> FloatArray:
@@ -222,7 +223,7 @@ def log_likelihoods(X: csr_array, sums: FloatArray, bursts: Bursts) -> FloatArra
         narrow = (np.cumsum(present, dtype=np.int64) - 1)[X.indices[places]]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row[places], minlength=n))])
         level = csr_array((np.ones(len(places)), narrow, indptr), shape=(n, len(columns)))
-        found += level @ np.log(np.maximum(profiles[:, columns] + before, TINY)).T
+        found += level @ log(np.maximum(profiles[:, columns] + before, TINY)).T
     return found
 
 
