@@ -180,7 +180,10 @@ def same_clusters(stage: Stage, a: Any, b: Any, labels: Any, variants: str) -> N
     similar = sizes.max() < 1e6 * sizes.min()
     converged = "max_iter" not in (a.stop_reason_, b.stop_reason_)
     same = np.array_equal(labels, np.asarray(b.labels_))
-    if a.n_init > 1:  # runs may end in the same clustering with other numbers, and rounding decides which one wins
+    if a.n_init not in (
+        1,
+        "auto",
+    ):  # runs may end in the same clustering with other numbers, and rounding decides which one wins
         same = adjusted_rand_score(labels, np.asarray(b.labels_)) == 1
     if clear and similar and converged and not same:
         objectives = f"{a.reconstruction_err_:.12g} and {b.reconstruction_err_:.12g}"

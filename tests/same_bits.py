@@ -63,6 +63,12 @@ def fitted(X, k=6, **parameters):
     return model.labels_, model.cluster_centers_, model.scales_, model.margins_, model.reconstruction_err_
 
 
+def grouped(X):
+    """What a fit with groups finds, in memory or in blocks."""
+    model = ONMF(6, random_state=0, n_init=3).fit(X, groups=np.arange(600) % 3)
+    return model.labels_, model.cluster_centers_, model.scales_, model.group_effects_, model.reconstruction_err_
+
+
 def found(clusters):
     """What a door found."""
     return clusters.labels, clusters.confidence, clusters.runners_up, clusters.model.cluster_centers_
@@ -139,6 +145,7 @@ MADE = {
     "views": lambda: views(SPARSE, 6, n_runs=6),
     "blocks": lambda: fitted(blocks(SCENE), 4),
     "batches": lambda: stream(COUNTS),
+    "groups": lambda: [grouped(SPARSE), grouped(COUNTS), grouped(blocks(COUNTS))],
     "number of clusters": lambda: selected(made_counts(200, 60, 3), n_splits=2, n_init=2),
     "cells": lambda: cells(made_counts(300, 120, 4, seed=2), "auto", k_max=6),
     "table": lambda: table(COUNTS, 6),

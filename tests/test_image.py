@@ -206,7 +206,7 @@ def test_blocks_give_the_same_result_as_memory(cube, monkeypatch):
         "pixels)."
     )
     assert list(dict.fromkeys(steps)) == ["Looking for pixels", "Clustering", "Measuring confidence"]
-    assert (clustering.model.engine, clustering.model.init, clustering.model.n_threads) == ("auto", "snpa", None)
+    assert (clustering.model.engine, clustering.model.init, clustering.model.n_threads) == ("auto", "auto", None)
     monkeypatch.setattr("onmf.image.fit.START_SAMPLE", 100)
     for init in ("snpa", "++", expected.model.cluster_centers_):
         other = cluster(cube, 3, in_memory=False, init=init, random_state=0)

@@ -33,7 +33,7 @@ def test_every_parameter_has_a_rule():
         (edit(parameters={"n_clusters": 0}), "parameter n_clusters is 0, not an integer from 1"),
         (edit(parameters={"n_clusters": {"array": "nowhere"}}), "array of its parameter n_clusters is missing"),
         (edit(parameters={"n_jobs": 3}), "its parameter n_jobs is 3, not a known parameter"),
-        (edit(parameters={"init": ["snpa"]}), r"parameter init is \['snpa'\], not one of 'snpa'"),
+        (edit(parameters={"init": ["snpa"]}), r"parameter init is \['snpa'\], not one of 'auto', 'snpa'"),
         (edit(parameters=7), "its parameters is 7, not a JSON object"),
         (edit(divergence={"divergence": "get_divergence"}), "its divergence 'get_divergence' is unknown"),
         (edit(divergence={"divergence": "Divergence"}), "its divergence 'Divergence' is unknown"),

@@ -26,7 +26,7 @@ def expected_failures(estimator):
         reasons["check_estimator_sparse_array"] = reasons["check_estimator_sparse_matrix"] = ASKS_CLASSIFIERS
     if get_tags(estimator).input_tags.positive_only:
         reasons["check_clustering"] = FEEDS_NEGATIVE
-    if estimator.init != "snpa" or estimator.refine is not None:
+    if estimator.init != "auto" or estimator.refine is not None:
         reasons["check_sample_weight_equivalence_on_dense_data"] = SHUFFLES
         reasons["check_sample_weight_equivalence_on_sparse_data"] = SHUFFLES
     return reasons

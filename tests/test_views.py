@@ -239,7 +239,7 @@ class TestEffort:
         assert found.model.agreement_ is not None
         quick = cluster(texts, 2, quick=True, announce=said.append)
         assert len(said) == 1
-        assert quick.model.init == "snpa"
+        assert quick.model.init == "auto"
         assert quick.fitted == "2 iterations, converged"
         assert np.isfinite(quick.confidence).all()
         assert cluster(texts, 2, init="consensus", n_consensus=5).fitted == "a vote of 5 runs"

@@ -20,10 +20,13 @@ from onmf import interrupt
 from onmf.backend import Backend, on_gpu, to_host
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.data import Data, Engine
+from onmf.data.groups import Groups, check_groups, known_groups
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.validate import check_container, warn_zero_rows
-from onmf.divergence import Array, Divergence, FloatArray, get_divergence, number
+from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence, number
+from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.fit import STARTS, Assigned, Clustering, Listener, Plan, Settings, describe, fit
+from onmf.fit.groups import estimate_effects, gain_of_groups, sizes_in_groups, warn_if_apart
 from onmf.fit.restarts import check_moves, check_rows
 from onmf.fit.solve import Compute, fit_estimating, get_start, seeds_of_run, warn_about, with_estimate
 from onmf.fit.starts import Seeds
@@ -49,8 +52,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         is exact spherical k-means, ``"negative-binomial"`` for counts that vary more than Poisson counts,
         ``"bernoulli"`` or ``"exponential"``. A number is the β of a β-divergence. An object of :mod:`onmf.divergence`,
         such as ``Bregman(phi, slope, curvature)``, brings its own parameters.
-    init : str, array or callable, default="snpa"
-        The first centroids. ``"snpa"``: rows that the successive nonnegative projection algorithm chooses,
+    init : str, array or callable, default="auto"
+        The first centroids. ``"auto"``: ``"snpa"``, as in the paper; ``"random-partition"`` for rows with groups, which
+        a start must mix. ``"snpa"``: rows that the successive nonnegative projection algorithm chooses,
         deterministic. ``"++"``: rows drawn in proportion to their loss under the rows drawn before. ``"random"``: rows
         drawn with equal probability. ``"random-partition"``: the sums of a random partition. ``"bisection"``: local
         searches halve all rows, then always the cluster whose halves lower the objective most; for Kullback–Leibler and
@@ -58,8 +62,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         clusters. ``"consensus"``: what ``n_consensus`` runs from random partitions agree on. It takes the time of these
         runs and finds the best clusters, especially with ``refine="local-search"``. An array: the centroids, one row
         each, in any scale. A callable: ``init(X, n_clusters, random_state=...)`` returns such an array.
-    n_init : int, default=1
-        Number of runs from different random starts; the one with the lowest objective is kept.
+    n_init : int or "auto", default="auto"
+        Number of runs from different random starts; the one with the lowest objective is kept. ``"auto"``: 1, or 10 for
+        rows with groups.
     max_iter : int, default=100
         Maximum number of iterations of a run.
     tol : float, default=1e-6
@@ -70,8 +75,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         falls, which finds better optima, for Kullback–Leibler and cosine.
     n_consensus : int, default=30
         Number of runs that vote if ``init="consensus"``.
-    smoothing : float, default=1e-3
+    smoothing : float or "auto", default="auto"
         The ε that is added to centroids of sum 1, so that a zero does not cost infinity. Only 0 < β ≤ 1 needs it.
+        ``"auto"``: 1e-3, as in the paper; 0.01 / n_features for rows with groups.
     engine : str, Engine or Backend, default="auto"
         What holds the rows and computes: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy; for data in
         parts ``"blocks"`` or ``"dask"``. ``"auto"``: the GPU for CuPy arrays, whose results are such, else the CPU.
@@ -109,6 +115,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         How much worse the best other cluster is for each row, per unit (for counts: per word); small if unsure.
     agreement_ : Agreement or None
         With ``init="consensus"``, how well its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
+    groups_, group_effects_ : (groups,) array, (groups, n_features) array; or None
+        Labels of the groups of the rows, and the factor by which each group multiplies each feature, if ``fit`` got
+        groups: row i is about ``scales_[i] * cluster_centers_[labels_[i]] * group_effects_[b]`` in group b.
     clustering_, divergence_ : Clustering, Divergence
         The result as one object, with the paper's ``W`` and ``H``; and the divergence that the fit minimised.
     n_features_in_, feature_names_in_ : int, (n_features,) array of str
@@ -129,19 +138,21 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     """
 
     divergence_: Divergence
+    groups_: Any = None  # if the fit had no groups
+    group_effects_: Any = None
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         beta_loss: str | float | Divergence = "kullback-leibler",
-        init: str | Any | Callable[..., Any] = "snpa",
-        n_init: int = 1,
+        init: str | Any | Callable[..., Any] = "auto",
+        n_init: int | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-6,
         refine: str | None = None,
         n_consensus: int = 30,
-        smoothing: float = 1e-3,
+        smoothing: float | str = "auto",
         engine: str | Engine | Backend = "auto",
         n_threads: int | None = None,
         random_state: Any = None,
@@ -165,7 +176,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.sparse_output = sparse_output
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Cluster the rows of ``X``.
 
         Parameters
@@ -177,12 +188,16 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         y : ignored
         sample_weight : (n,) array, optional
             Weight of each row; a row of weight 2 counts as two equal rows.
+        groups : (n,) array of labels, optional
+            The batch, source or scene that each row is from. Each group multiplies every feature by a factor of its
+            own, which is fitted, too, so that clusters do not follow the groups. For Kullback–Leibler. (The splitters
+            of scikit-learn call something else groups: rows that must not be divided between training and test.)
 
         Returns
         -------
         self : ONMF
         """
-        return fit_model(self, X, sample_weight)
+        return fit_model(self, X, sample_weight, groups=groups)
 
     @available_if(lambda model: model._learns_from_batches())
     @interrupt.all_or_nothing
@@ -223,6 +238,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_parameters(self)
         require(not in_parts(X), "partial_fit takes one batch, in memory: pass data in parts to fit.")
+        require(self.group_effects_ is None, "partial_fit does not learn groups: fit all rows with groups=, in parts.")
         known: Stream | None = getattr(self, "_stream", None)
         if known is None and hasattr(self, "cluster_centers_"):
             known = Stream(np.array(to_host(self.cluster_centers_), dtype=np.float64))
@@ -244,26 +260,26 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         warn_about(clustering, self.max_iter)
         return adopt_clustering(self, clustering, engine.name, divergence)
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Array:
         """Cluster the rows of ``X``, as :meth:`fit` does, and return their labels.
 
         Returns
         -------
         labels : (n,) array of int
         """
-        return self.fit(X, sample_weight=sample_weight).labels_
+        return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
         """Cluster the rows of ``X``, as :meth:`fit` does, and return Hᵀ, whose columns are orthonormal.
 
         Returns
         -------
         H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
-        self.fit(X, sample_weight=sample_weight)
+        self.fit(X, sample_weight=sample_weight, groups=groups)
         return self._output(self.labels_, self.scales_)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, groups: Any = None) -> Array:
         """The cluster of each row of ``X``, by the assignment rule alone.
 
         A local search puts some training rows into other clusters than the rule: ``labels_``, :meth:`fit_predict` and
@@ -272,14 +288,17 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
+        groups : (n,) array of labels, optional
+            The group of each row, if the model was fitted with groups. Without it, or for a group that the model does
+            not know, multipliers are 1, and a warning says so. :meth:`estimate_group` finds those of a new group.
 
         Returns
         -------
         labels : (n,) array of int
         """
-        return self._map_rows(X, describe.best_labels)[0]
+        return self._map_rows(X, groups, describe.best_labels)[0]
 
-    def predict_proba(self, X: Any, temperature: float = 1.0) -> FloatArray:
+    def predict_proba(self, X: Any, temperature: float = 1.0, groups: Any = None) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that belongs to the divergence.
 
         It is proportional to exp(−loss / temperature). For counts and Kullback–Leibler at temperature 1 that is the
@@ -292,6 +311,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         X : (n, n_features) array, sparse matrix or frame
         temperature : float, default=1.0
             Divides the losses; greater than 0.
+        groups : (n,) array of labels, optional
+            As in :meth:`predict`.
 
         Returns
         -------
@@ -299,37 +320,41 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        return self._map_rows(X, describe.probabilities, float(temperature))[0]
+        return self._map_rows(X, groups, describe.probabilities, float(temperature))[0]
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, groups: Any = None) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
+        groups : (n,) array of labels, optional
+            As in :meth:`predict`.
 
         Returns
         -------
         H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
-        return self._output(*self._map_rows(X, describe.labels_and_scales))
+        return self._output(*self._map_rows(X, groups, describe.labels_and_scales))
 
-    def assign(self, X: Any) -> Assigned:
+    def assign(self, X: Any, groups: Any = None) -> Assigned:
         """The cluster, scale and margin of each row of ``X``, in one pass.
 
         Parameters
         ----------
         X : (n, n_features) array, sparse matrix or frame
+        groups : (n,) array of labels, optional
+            As in :meth:`predict`.
 
         Returns
         -------
         Assigned
             ``labels`` as of :meth:`predict`, ``scales`` as of :meth:`transform`, and ``margins`` as in ``margins_``.
         """
-        return Assigned(*self._map_rows(X, describe.labels_scales_and_margins))
+        return Assigned(*self._map_rows(X, groups, describe.labels_scales_and_margins))
 
     def inverse_transform(self, X: Any) -> Any:
-        """The rows that memberships stand for: ``X @ cluster_centers_``.
+        """The rows that memberships stand for: ``X @ cluster_centers_``, with multipliers of 1 if there are groups.
 
         Parameters
         ----------
@@ -358,7 +383,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return H @ W if form == "dense" else csr_array(H) @ csr_array(W)
 
     @interrupt.heeding
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
         """Minus the mean loss of the rows of ``X``: higher is better.
 
         The centroids are smoothed first, so that a word that a cluster does not have costs less than infinity. Compare
@@ -376,10 +401,44 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         float
         """
-        data = self._data(X, sample_weight)
-        smoothed = self.divergence_.smooth(data.to_device(self.cluster_centers_), at_least=describe.MIN_SMOOTHING)
-        losses, weights = data.total(describe.total_loss, smoothed)
+        check_is_fitted(self)
+        C = to_host(self.divergence_.smooth(self.cluster_centers_, at_least=describe.MIN_SMOOTHING))
+        data, centroids = self._data(X, sample_weight, groups=groups, centroids=C)
+        losses, weights = data.total(describe.total_loss, centroids)
+        if self.group_effects_ is not None:
+            losses -= gain_of_groups(data, to_host(self.group_effects_))
         return -float(losses / weights)
+
+    @interrupt.heeding
+    def estimate_group(self, X: Any, name: Any = None, sample_weight: Any = None) -> FloatArray:
+        """Estimate the multipliers of a group that the model does not know, for centroids that stay as they are.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, sparse matrix or frame
+            Rows of that group, of as many clusters as there are.
+        name : str or int, optional
+            Label of the group. The model then knows it: ``groups_`` and ``group_effects_`` have one more entry.
+        sample_weight : (n,) array, optional
+            Weight of each row.
+
+        Returns
+        -------
+        multipliers : (n_features,) array
+        """
+        check_is_fitted(self)
+        require(self.group_effects_ is not None, "The model was fitted without groups: fit it with groups= first.")
+        if name is not None and name in self.groups_.tolist():
+            raise ValueError(f"name={name!r} is a group that the model knows: give the new one another name.")
+        one = Groups(np.array([0]), np.zeros(1, dtype=np.int32), factors=np.ones(1))
+        _, data = prepare_data(self, X, self.divergence_, sample_weight, groups=one, warn=True)
+        found = estimate_effects(data, self.divergence_.normalise(to_host(self.cluster_centers_)))
+        if name is not None:
+            names = np.array([*self.groups_.tolist(), name], dtype=object)  # labels may be of another type
+            effects = np.vstack([to_host(self.group_effects_), found])
+            clustering = replace(self.clustering_, groups=names, group_effects=effects)
+            adopt_clustering(self, clustering, self.engine_, self.divergence_)
+        return found
 
     def top_features(self, n: int = 10, feature_names: Any = None) -> list[dict[str, float]]:
         """The most distinctive features of each cluster: those that set it apart from the data as a whole.
@@ -413,24 +472,35 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE} for k, top in enumerate(tops)]
 
     @interrupt.heeding
-    def _map_rows(self, X: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    def _map_rows(self, X: Any, groups: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
-        data = self._data(X, warn=True)
-        found = data.map_rows(function, data.to_device(self.cluster_centers_), *args)
+        data, centroids = self._data(X, groups=groups, warn=True)
+        found = data.map_rows(function, centroids, *args)
         if data.zeros and not self.divergence_.absolute:  # Dask has read nothing yet
             warn_zero_rows(data.zeros, len(found[0]))
         return found
 
-    def _data(self, X: Any, sample_weight: Any = None, *, warn: bool = False) -> Data:
-        """New data as the engine holds them, with the features of the centroids."""
+    def _data(
+        self, X: Any, sample_weight: Any = None, *, groups: Any = None, centroids: Any = None, warn: bool = False
+    ) -> tuple[Data, Any]:
+        """New data as the engine holds them, and the centroids, or others, in the form that goes with them."""
         check_is_fitted(self)
-        _, data = prepare_data(self, X, self.divergence_, sample_weight, warn=warn)
-        features = self.cluster_centers_.shape[1]
+        centroids = self.cluster_centers_ if centroids is None else centroids
+        known = None
+        if self.group_effects_ is not None:
+            sizes = sizes_in_groups(self.divergence_.normalise(to_host(centroids)), to_host(self.group_effects_))
+            known = known_groups(groups, self.groups_, sizes.min(axis=0))
+        elif groups is not None:
+            raise ValueError("The model was fitted without groups, and has no multipliers: leave groups out.")
+        _, data = prepare_data(self, X, self.divergence_, sample_weight, groups=known, warn=warn)
+        if isinstance(data.divergence, GroupedKullbackLeibler):
+            centroids = data.divergence.with_groups(to_host(centroids), sizes)
+        features = centroids.shape[1]
         if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
             raise ValueError(
                 f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
             )
-        return data
+        return data, data.to_device(centroids)
 
     def _output(self, labels: Any, scales: Any) -> Any:
         k = len(self.cluster_centers_)
@@ -530,7 +600,10 @@ def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence
     """Set the fitted attributes of an estimator: a result, the name of the engine that ran, and the divergence."""
     model.clustering_, model.engine_, model.divergence_ = clustering, engine, divergence
     model.cluster_centers_, model.reconstruction_err_ = clustering.centroids, clustering.objective
-    names = ("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement")
+    names = (
+        *("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement"),
+        *("groups", "group_effects"),
+    )
     model.__dict__.update({f"{name}_": getattr(clustering, name) for name in names})
     if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
         del model.reconstruction_err_
@@ -540,7 +613,14 @@ def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence
 @interrupt.all_or_nothing
 @with_callbacks
 def fit_model(
-    model: ONMF, X: Any, weights: Any = None, *, engine: Engine | None = None, init: Any = None, compute: Compute = fit
+    model: ONMF,
+    X: Any,
+    weights: Any = None,
+    *,
+    groups: Any = None,
+    engine: Engine | None = None,
+    init: Any = None,
+    compute: Compute = fit,
 ) -> Any:
     """Fit an estimator, if need be in another way than its parameters name. The parameters do not change.
 
@@ -549,16 +629,30 @@ def fit_model(
     """
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
-    settings = settings_of(model, init)
+    relative = is_auto(model.smoothing) and not isinstance(model.beta_loss, Divergence)
+    known = None if groups is None else check_groups(groups, relative)
+    several = known if known is not None and len(known) > 1 else None  # one group is none
+    settings = settings_of(model, init, grouped=several is not None)
+    if several is not None:
+        check_for_groups(model, settings.init, divergence)
     check_moves(model.refine, settings.init, divergence)
     if in_parts(X):
         check_for_parts(model.refine, settings.init)
-    chosen, data = prepare_data(model, X, divergence, weights, engine=engine, reset=True, warn=True)
+    chosen, data = prepare_data(model, X, divergence, weights, groups=several, engine=engine, reset=True, warn=True)
     check_rows(data.shape[0], model.n_clusters)
     voters = settings.n_consensus if isinstance(settings.init, str) and settings.init == "consensus" else 0
     reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters))
     again = partial(prepare_data, model, X, sample_weight=weights, engine=engine, reset=True)
     clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
+    if known is not None:
+        known.check_length(data.shape[0])
+        if several is None:
+            clustering = replace(clustering, group_effects=np.ones((1, data.shape[1])))
+        else:
+            assert isinstance(divergence, GroupedKullbackLeibler)
+            divergence = KullbackLeibler(divergence.smoothing)
+        clustering = replace(clustering, groups=known.names)
+        warn_if_apart(clustering)
     adopt_clustering(model, clustering, chosen.name, divergence)
     for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
         model.__dict__.pop(stale, None)
@@ -602,18 +696,24 @@ def load(path: str | os.PathLike[str]) -> ONMF:
 
 CHECKS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (
-        ("n_clusters", "n_init", "n_consensus", "max_iter"),
+        ("n_clusters", "n_consensus", "max_iter"),
         lambda value: is_integer(value) and 1 <= value < 2**31,
         "an integer, at least 1 and below 2**31",
     ),
-    (("tol", "smoothing"), lambda value: 0 <= number(value) < np.inf, "a number, at least 0"),
+    (("tol",), lambda value: 0 <= number(value) < np.inf, "a number, at least 0"),
+    (("smoothing",), lambda value: is_auto(value) or 0 <= number(value) < np.inf, "a number, at least 0, or 'auto'"),
+    (
+        ("n_init",),
+        lambda value: is_auto(value) or (is_integer(value) and 1 <= value < 2**31),
+        "an integer, at least 1 and below 2**31, or 'auto'",
+    ),
     (("forgetting",), lambda value: 0 < number(value) <= 1, "a number greater than 0, at most 1"),
     (("sparse_output",), lambda value: isinstance(value, bool | np.bool_), "True or False"),
     (("verbose",), lambda value: isinstance(value, Integral) and int(value) >= 0, "an integer, at least 0"),
     (
         ("init",),
         lambda value: get_start(value) is not None,
-        f"one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
+        f"'auto', one of {', '.join(map(repr, STARTS))}, an array of centroids, or a callable",
     ),
 )
 """Names of parameters, whether a value is allowed, and what it must be."""
@@ -628,26 +728,39 @@ def check_parameters(model: Any) -> None:
                 raise ValueError(f"{name}={value!r} is not allowed: {name} must be {what}.")
 
 
-def settings_of(model: Any, init: Any = None) -> Settings:
+RUNS_WITH_GROUPS = 10  # random starts, if n_init="auto"
+
+
+def settings_of(model: Any, init: Any = None, *, grouped: bool = False) -> Settings:
     """The settings of a fit with these parameters. An ``init`` replaces that of the model, for a single run."""
+    start = start_of(model, grouped)
+    n_init = (RUNS_WITH_GROUPS if grouped else 1) if is_auto(model.n_init) else int(model.n_init)
+    n_runs = _number_of_runs(start, n_init, automatic=is_auto(model.n_init)) if init is None else 1
     return Settings(
         n_clusters=model.n_clusters,
-        init=model.init if init is None else init,
-        seeds=check_random_state(model.random_state).randint(2**31 - 1, size=_number_of_runs(model, init)),
+        init=start if init is None else init,
+        seeds=check_random_state(model.random_state).randint(2**31 - 1, size=n_runs),
         plan=Plan(model.max_iter, model.tol, model.refine),
         n_consensus=model.n_consensus,
         parameters=model.get_params(deep=False),
     )
 
 
-def _number_of_runs(model: Any, init: Any) -> int:
-    """The number of runs: ``n_init``, or 1 for a deterministic start and if there is an ``init``."""
-    start, n_init = get_start(model.init), int(model.n_init) if init is None else 1
+def start_of(model: Any, grouped: bool = False) -> Any:
+    """The start of a fit: that of the model, or the one that ``"auto"`` stands for."""
+    return ("random-partition" if grouped else "snpa") if is_auto(model.init) else model.init
+
+
+def _number_of_runs(init: Any, n_init: int, automatic: bool) -> int:
+    """The number of runs: ``n_init``, or 1 for a deterministic start."""
+    start = get_start(init)
     if n_init == 1 or start is None or start.random:
         return n_init
+    if automatic:
+        return 1
     if start.by_runs:
         raise ValueError(
-            f"n_init={n_init} is not allowed with init={model.init!r}: a consensus is one start made of many runs. Set "
+            f"n_init={n_init} is not allowed with init={init!r}: a consensus is one start made of many runs. Set "
             "n_consensus to their number instead."
         )
     warn(
@@ -672,6 +785,31 @@ def check_for_parts(refine: Any, init: Any) -> None:
     ):
         if needs_all:
             raise ValueError(f"{name}={value!r} needs all rows in memory, and X comes in parts: use {instead}.")
+
+
+ROW_STARTS = ("snpa", "++", "random", "bisection")  # rows, or clusters of single rows, each of one group
+
+
+def check_for_groups(model: Any, init: Any, divergence: Divergence) -> None:
+    """Refuse parameters that cannot be combined with groups."""
+    if type(divergence) is not KullbackLeibler:
+        raise ValueError(
+            f"groups= is for Kullback–Leibler, and beta_loss is {divergence.name}: use beta_loss='kullback-leibler'."
+        )
+    if model.refine is not None:
+        raise ValueError(
+            f"refine={model.refine!r} cannot be combined with groups: use refine=None and more runs, n_init."
+        )
+    if isinstance(init, str) and init in ROW_STARTS:
+        raise ValueError(
+            f"init={init!r} begins from clusters that belong to one group each, and would stay there: use "
+            "init='random-partition' or 'consensus'."
+        )
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is left to the fit."""
+    return isinstance(value, str) and value == "auto"
 
 
 def is_integer(value: Any) -> bool:

@@ -26,7 +26,7 @@ from .base import (
 )
 from .curved import CentroidEntries, CurvedBlock, update_curved
 from .reference import ReferenceBackend
-from .threads import available_cores
+from .threads import Threads, available_cores
 
 __all__ = [
     "COUNTED",
@@ -49,6 +49,7 @@ __all__ = [
     "Steps",
     "StepsAhead",
     "Templates",
+    "Threads",
     "available_cores",
     "on_gpu",
     "table_of",

@@ -40,6 +40,7 @@ class Data(ABC):
     constant: float  # Σ w·constant, the part of the objective that no clustering changes
     origin: Any  # what a callable start gets: parts as the user passed them; rows in memory checked and read-only
     zeros: int = 0  # rows of parts read so far that are zero everywhere; those in memory are known before
+    grouping: Any = None  # what a fit has found out about the groups of the rows, for all its runs
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -183,4 +184,6 @@ class InMemory(Data):
     def fork(self) -> InMemory:
         if self.divergence.fixed_weights:
             _ = self.block.fixed_weights  # computed once for all forks
-        return InMemory(self.block.copy_with(backend=self.backend.single_threaded() or self.backend))
+        forked = InMemory(self.block.copy_with(backend=self.backend.single_threaded() or self.backend))
+        forked.grouping = self.grouping
+        return forked

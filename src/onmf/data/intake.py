@@ -5,6 +5,7 @@ return batches are rows in parts. Each part is checked when it is read, by the p
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -18,6 +19,7 @@ from onmf.io.rules import require
 
 from .base import Data, Engine, Memory
 from .dask import Dask, as_blocks
+from .groups import Groups
 from .parts import Blocks, PartsEngine, Progress, Source, name_part_in_errors
 from .validate import (
     as_numbers,
@@ -114,6 +116,7 @@ def prepare_data(
     divergence: Divergence,
     sample_weight: Any = None,
     *,
+    groups: Groups | None = None,
     engine: str | Engine | Backend | None = None,
     reset: bool = False,
     warn: bool = False,
@@ -121,6 +124,7 @@ def prepare_data(
     """Check ``X``, choose an engine for it, or take the one that is given, and let it place the rows.
 
     ``reset`` sets the estimator's features instead of comparing them, and reads parts once. ``warn``: about zero rows.
+    With ``groups``, rows get a column for each of them, and the divergence is the one that reads these columns.
     """
     X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None
@@ -130,6 +134,10 @@ def prepare_data(
         rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
         weights = check_weights(sample_weight, rows.shape[0])
         chosen = get_engine(chosen, rows)
+        if groups is not None:
+            n, p = rows.shape
+            groups.check_length(n)
+            divergence, rows = groups.divergence(divergence, p), groups.append(rows, groups.over(n))
         return chosen, chosen.make_data(rows, divergence, weights)
     get_engine(engine, n_threads=n_threads)  # parameters are checked before data
     source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
@@ -147,6 +155,11 @@ def prepare_data(
             estimator.feature_names_in_ = names
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
+    if groups is not None:
+        source = with_groups(source, groups, data.sizes or None, estimator.n_features_in_)
+        data = chosen.open(source, groups.divergence(divergence, estimator.n_features_in_))
+        if reset:
+            data.survey()
     return chosen, data
 
 
@@ -186,6 +199,18 @@ def check_parts(
             )
     read = partial(read_block, divergence=divergence)
     return Source(blocks, read, weights, noun, one, sizes, features, names, X, on_gpu(getattr(X, "_meta", None)))
+
+
+def with_groups(source: Source, groups: Groups, sizes: list[int] | None, p: int) -> Source:
+    """Rows in parts that get a column for each group when they are read."""
+    grouped = replace(source, groups=groups, features=p + len(groups), sizes=sizes)
+    if callable(source.blocks):
+        return grouped
+    from dask import delayed
+
+    codes = groups.in_parts(sizes or source.sizes)
+    weights = source.weights or [None] * len(codes)
+    return replace(grouped, weights=[delayed((w, own)) for w, own in zip(weights, codes, strict=True)])
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:

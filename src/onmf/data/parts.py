@@ -63,10 +63,12 @@ class Source:
     names: Array | None = None  # of the features
     origin: Any = None  # what the user passed
     gpu: bool = False  # whether the parts are CuPy arrays
+    groups: Any = None  # of the rows, which get a column for each
 
     def weights_of(self, first: int, n: int) -> Any:
-        """The weights of n rows, if there is one array for all of them."""
-        return self.weights if np.ndim(self.weights) == 0 else self.weights[first : first + n]
+        """The weights of n rows, if there is one array for all of them, and the codes of their groups, if any."""
+        weights = self.weights if np.ndim(self.weights) == 0 else self.weights[first : first + n]
+        return weights if self.groups is None else (weights, self.groups.over(n, first))
 
 
 class LastStep(NamedTuple):
@@ -193,11 +195,13 @@ class PartTask:
     def _part(self, cache: PartCache, number: int, first: int, raw: Any, weights: Any) -> CachedPart:
         """The part, with what is kept of it."""
         kept, source, zeros = cache.parts.get(number), self.source, 0
+        added = 0 if source.groups is None else len(source.groups)
         if kept is not None and kept.resident is raw and raw is not None:
             block = kept.block
         else:
             try:
-                rows, zeros = source.read(raw, features=source.features, again=kept is not None)
+                features = None if source.features is None else source.features - added
+                rows, zeros = source.read(raw, features=features, again=kept is not None)
             except ValueError as error:
                 if kept is None and not self.checked:
                     raise
@@ -216,8 +220,12 @@ class PartTask:
                     f"it has {n} rows, and had {self.sizes[number]} in the first pass. Every pass must find the same "
                     "rows."
                 )
+            own = weights(n) if callable(weights) else weights
+            if added:
+                own, codes = own
+                rows = source.groups.append(rows, codes)
             if kept is None:
-                own = check_weights(weights(n) if callable(weights) else weights, n, of_part=True)
+                own = check_weights(own, n, of_part=True)
                 block = self.backend.make_block(rows, self.divergence, own)
             else:
                 block = kept.block.copy_with(rows=self.backend.place(rows), source=rows)
@@ -276,7 +284,11 @@ class InParts(Data):
 
     def task(self, function: Callable[..., Any]) -> PartTask:
         """The task of a pass that runs this function."""
-        source = replace(self.source, blocks=None, weights=None, one=None, names=None, origin=None)
+        groups = self.source.groups
+        groups = (
+            None if groups is None else replace(groups, codes=np.empty(0, np.int32))
+        )  # those of a part come with it
+        source = replace(self.source, blocks=None, weights=None, one=None, names=None, origin=None, groups=groups)
         last = self.last._replace(templates=None)
         return PartTask(self.backend, source, self.divergence, last, function, self.sizes, self._checked)
 

@@ -1,7 +1,7 @@
 """The closed forms of each divergence. See :class:`~onmf.divergence.Divergence` for the interface."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,7 @@ NAMED: dict[str, Callable[[float], Divergence]] = {
 
 NAMES = tuple(NAMED)
 LIMITS = {2: "frobenius", 1: "kullback-leibler", 0: "itakura-saito"}  # β of divergences that have a name
+SMOOTHING = 1e-3  # the paper's ε
 LARGEST_BETA = 100  # largest |β|: beyond it, the powers of nearly all entries leave float64
 
 NEAR_ZERO, NEAR_ONE = 0.05, 1e-6
@@ -93,7 +94,7 @@ def register(kind: OwnClass) -> OwnClass:
     return kind
 
 
-def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3) -> Divergence:
+def get_divergence(beta_loss: str | float | Divergence, smoothing: float | str = "auto") -> Divergence:
     """The divergence that ``beta_loss`` names.
 
     Parameters
@@ -101,14 +102,15 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
     beta_loss : str, float or Divergence
         One of ``"kullback-leibler"``, ``"frobenius"``, ``"itakura-saito"``, ``"cosine"``, ``"negative-binomial"``,
         ``"bernoulli"`` and ``"exponential"``. A number is β: 1 is Kullback–Leibler, 2 Frobenius, 0 Itakura–Saito.
-    smoothing : float, default=1e-3
-        ε of the divergences that need one (0 < β ≤ 1, negative binomial, Bernoulli); the others, and a Divergence
-        object, ignore it.
+    smoothing : float or "auto", default="auto"
+        ε of the divergences that need one (0 < β ≤ 1, negative binomial, Bernoulli), 1e-3 by default; the others, and a
+        Divergence object, ignore it.
 
     Returns
     -------
     Divergence
     """
+    ε: Any = SMOOTHING if isinstance(smoothing, str) and smoothing == "auto" else smoothing
     if isinstance(beta_loss, Divergence):
         return beta_loss
     if isinstance(beta_loss, type) and issubclass(beta_loss, Divergence):
@@ -116,7 +118,7 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
     β = number(beta_loss)
     if np.isfinite(β):
         if β in LIMITS:
-            return NAMED[LIMITS[int(β)]](smoothing)
+            return NAMED[LIMITS[int(β)]](ε)
         if abs(β) > LARGEST_BETA:
             raise ValueError(f"beta_loss={β!r} is not allowed: β must lie between -{LARGEST_BETA} and {LARGEST_BETA}.")
         for limit, near in ((0, NEAR_ZERO), (1, NEAR_ONE)):
@@ -125,9 +127,9 @@ def get_divergence(beta_loss: str | float | Divergence, smoothing: float = 1e-3)
                     f"beta_loss={β!r} is too near {limit} to be computed with: use {LIMITS[limit]!r}, the limit there, "
                     f"or a β at least {near:g} away."
                 )
-        return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, smoothing if β > 0 else 0.0)
+        return BetaAboveOne(β) if β > 1 else BetaBelowOne(β, ε if β > 0 else 0.0)
     if isinstance(beta_loss, str) and beta_loss in NAMED:
-        return NAMED[beta_loss](smoothing)
+        return NAMED[beta_loss](ε)
     raise ValueError(
         f"beta_loss={beta_loss!r} is not a divergence: use one of {', '.join(map(repr, NAMES))}, "
         "a finite number β, or an onmf.divergence.Divergence object."

@@ -233,6 +233,10 @@ class Divergence(ABC):
         """``vectors`` in the gauge; a zero row stays zero."""
         return vectors if self.sized else divide(vectors, self.size(vectors)[:, None])
 
+    def sizes_of_rows(self, centroids: FloatArray, labels: Array, terms: RowTerms) -> FloatArray:
+        """The size of each row's centroid, by which its scale in the gauge is divided. → (n,)"""
+        return self.size(centroids)[labels]
+
     def smooth(self, centroids: FloatArray, at_least: float = 0.0) -> FloatArray:
         """Centroids in the gauge, smoothed by ε or ``at_least``, under which every row has a finite loss."""
         return self.normalise(centroids)

@@ -71,6 +71,9 @@ class Clustering:
     margins: FloatArray | None = None  #: (n,) how much worse the best other cluster is, per unit (such as a word)
     n_sweeps: int = 0  #: sweeps of the local search over the rows; 0 without one
     agreement: Agreement | None = None  #: how well the runs behind a consensus agreed
+    groups: Array | None = None  #: labels of the groups of the rows, if they have any
+    group_effects: FloatArray | None = None  #: (groups, p) factor by which each group multiplies each feature
+    group_counts: FloatArray | None = None  #: (k, groups) sums of the rows of each group in each cluster
 
     def reordered(self, order: Array) -> Clustering:
         """The same clusters in another order: the new cluster k is the old cluster ``order[k]``."""
@@ -141,8 +144,9 @@ def best_labels(part: Part, centroids: FloatArray) -> tuple[Array]:
 def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatArray]:
     """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
     block = part.block
+    centroids = block.backend.to_device(centroids)
     labels, scales, _ = block.assign(block.prepare(centroids))
-    return labels, divide(scales, block.backend.to_device(block.divergence.size(centroids))[labels])
+    return labels, divide(scales, block.divergence.sizes_of_rows(centroids, labels, block.terms))
 
 
 def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatArray]:

@@ -18,6 +18,7 @@ from onmf.data import Data, Part
 from onmf.divergence import FloatArray
 
 from .describe import own_loss
+from .groups import GroupSteps
 from .starts import rows_at
 
 
@@ -43,6 +44,7 @@ class Alternation:
     step: StepSums
     stop_reason: str
     iterations: list[Iteration]
+    grouped: GroupSteps | None = None  # the steps, if the rows have groups
 
 
 def alternate(
@@ -60,6 +62,8 @@ def alternate(
     with what it did and its centroids, which the next one overwrites; a true result stops the loop.
     """
     steps = data.steps(data.divergence.initial_centroids(centroids))
+    grouped = None if data.grouping is None else GroupSteps(steps, data)
+    steps = grouped or steps
     previous: StepSums | None = None
     iterations: list[Iteration] = []
     tried: set[int] = set()
@@ -73,9 +77,11 @@ def alternate(
         step = steps.next()
         drift = steps.update(step, more=more)
         change = np.inf if previous is None else step.change_from(previous)
-        value = None if watch is None else objective(data, step, steps.centroids, step.norms)
+        value = None
+        if watch is not None:
+            value = grouped.objective(data) if grouped else objective(data, step, steps.centroids, step.norms)
         iterations.append(Iteration(number, step.moved, change, perf_counter() - began, value))
-        if watch is not None and watch(iterations[-1], steps.centroids):
+        if watch is not None and watch(iterations[-1], grouped.shown if grouped else steps.centroids):
             stop_reason = "callback"
             break
         if more and step.empty.any() and refill(data, steps, step, tried):
@@ -87,7 +93,7 @@ def alternate(
             stop_reason = "fixed point"
             break
         previous = step
-    return Alternation(steps.centroids, step, stop_reason, iterations)
+    return Alternation(steps.centroids, step, stop_reason, iterations, grouped)
 
 
 def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArray) -> float:

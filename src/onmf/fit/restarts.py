@@ -200,8 +200,9 @@ def clustering_of(data: Data, ended: Alternation, seeds: Seeds) -> Clustering:
     """The result of a loop that has just ended."""
     iterations = ended.iterations
     recorded = ["moved", "change", "seconds", *(["objective"] if iterations[-1].objective is not None else [])]
+    grouped, step = ended.grouped, ended.step
     return Clustering(
-        **fields_of_step(data, ended.step, ended.centroids),
+        **(grouped.fields(data, step) if grouped else fields_of_step(data, step, ended.centroids)),
         n_iter=len(iterations),
         stop_reason=ended.stop_reason,
         history={name: np.array([getattr(i, name) for i in iterations]) for name in recorded},

@@ -26,6 +26,7 @@ from onmf.functions import exp, from_table, log, log_gamma
 from onmf.warn import warn
 
 from .describe import Clustering, margins_of
+from .groups import Grouping, features_of, without_groups
 from .restarts import LazySeeds, Listener, Settings, best_run, cast_votes, check_rows, cluster_votes, prepare_search
 from .search import Search, bisect
 from .starts import Seeds, draw_rows, from_label_sums, from_sums, label_sums, random_partition, snpa_start, tie_parallel
@@ -60,11 +61,12 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     """
     listener = listener or Listener()
     check_rows(data.shape[0], settings.n_clusters)
+    data.grouping = Grouping.of(data)
     search = prepare_search(data, settings.plan)  # once, also for the runs behind a consensus
     start = partial(seeds_of_run, data, settings, listener, search=search)
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
     warn_about(best, settings.plan.max_iter)
-    return with_margins(data, replace(best, parameters=settings.parameters))
+    return without_groups(data, with_margins(data, replace(best, parameters=settings.parameters)))
 
 
 def seeds_of_run(
@@ -140,7 +142,7 @@ STARTS: dict[str, Start] = {
 def get_start(init: Any) -> Start | None:
     """The start for the parameter ``init``; None if ``init`` is not valid."""
     if isinstance(init, str):
-        return STARTS.get(init)
+        return STARTS.get("snpa" if init == "auto" else init)
     if isinstance(init, Seeds):
         return Start(lambda *_: init)
     if callable(init) or np.ndim(init) > 0:
@@ -152,7 +154,9 @@ def _from_user(data: Data, settings: Settings, seed: int, init: Any) -> Seeds:
     """A start from centroids that a user gave, or that a user's function returns."""
     if callable(init):
         init = init(data.origin, settings.n_clusters, random_state=check_random_state(seed))
-    centroids = check_centroids(init, settings.n_clusters, data.shape[1], data.divergence)
+    groups = data.shape[1] - features_of(data)
+    centroids = check_centroids(init, settings.n_clusters, features_of(data), data.divergence)
+    centroids = np.pad(centroids, ((0, 0), (0, groups)))  # the start has no multipliers
     return Seeds(tie_parallel(centroids, data.divergence), given=True)
 
 

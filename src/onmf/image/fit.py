@@ -12,7 +12,7 @@ from onmf.data import Blocks, Part, Source, get_engine
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door.kind import take_rows
 from onmf.door.run import UNSEEN
-from onmf.estimator import ONMF, fit_model
+from onmf.estimator import ONMF, fit_model, start_of
 from onmf.fit import snpa
 from onmf.fit.describe import margins
 from onmf.io.rules import require
@@ -107,7 +107,7 @@ def fit_blocks(model: ONMF, pixels: Pixels, engine: Any) -> str:
         "single pixels in random order. Use refine=None, or in_memory=True if the pixels fit.",
     )
     sample = take_rows(pixels, evenly_spaced(pixels.shape[0], START_SAMPLE))
-    start, how = model.init, f", and the start comes from {len(sample):,} of them, evenly spread"
+    start, how = start_of(model), f", and the start comes from {len(sample):,} of them, evenly spread"
     if isinstance(start, str) and start == "snpa":
         start = sample[snpa(sample, model.n_clusters, n_threads=model.n_threads)]
         how += " (SNPA chose its pixels)"

@@ -52,7 +52,7 @@ LARGEST_METADATA = 1 << 24
 DEEPEST = 100  # levels of nesting that JSON may have; recursion to this depth is safe
 
 # Attributes of a clustering that are arrays of the file, and those that are values in its metadata
-ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows")
+ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows", "group_effects")
 NUMBERS = ("objective", "n_iter", "stop_reason", "n_filled", "n_sweeps")
 
 MATRIX = rules.Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
@@ -64,13 +64,13 @@ SETTING = rules.either(
 PARAMETERS: dict[str, rules.Rule] = {
     "n_clusters": rules.integer(1),
     "beta_loss": rules.either(rules.one_of(*DIVERGENCES), rules.number(), rules.of_type(Divergence, "a divergence")),
-    "init": rules.either(rules.one_of(*STARTS), MATRIX),
-    "n_init": rules.integer(1),
+    "init": rules.either(rules.one_of("auto", *STARTS), MATRIX),
+    "n_init": rules.either(rules.one_of("auto"), rules.integer(1)),
     "max_iter": rules.integer(1),
     "tol": rules.number(0),
     "refine": rules.one_of(None, "local-search"),
     "n_consensus": rules.integer(1),
-    "smoothing": rules.number(0),
+    "smoothing": rules.either(rules.one_of("auto"), rules.number(0)),
     "engine": rules.one_of(*ENGINES),
     "n_threads": rules.either(rules.NULL, rules.integer(1, 1024)),
     "random_state": rules.either(rules.NULL, rules.integer(0, 2**32 - 1)),
@@ -122,6 +122,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
             **{name: getattr(clustering, name) for name in NUMBERS},
             "agreement": None if agreement is None else agreement.overall,
             "engine": saved.engine,
+            **({} if clustering.groups is None else {"groups": clustering.groups.tolist()}),
         },
         "provenance": saved.provenance,
     }
@@ -295,6 +296,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
             "margins": rules.optional(rules.array(FLOATS, n, low=-np.inf, high=np.inf)),
             "agreement": rules.optional(rules.array(FLOATS, n)),
             "init_rows": rules.optional(rules.array(INTEGERS, k, low=0, high=2**53)),
+            "group_effects": rules.optional(rules.array(FLOATS, None, p, low=0)),
             "history.moved": rules.optional(rules.array(FLOATS + INTEGERS, None, low=0, high=2**53)),
         },
         arrays,
@@ -321,9 +323,14 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
             "n_sweeps": rules.integer(),
             "agreement": rules.either(rules.NULL, rules.number()),
             "engine": rules.STRING,
+            "groups": rules.optional(rules.of_type(list, "a list")),
         },
         fitted,
     )
+    groups, effects = fitted.get("groups"), arrays.get("group_effects")
+    labels = groups is None or (all(isinstance(name, str | int) for name in groups) and len(set(groups)) == len(groups))
+    require(labels and len(groups or ()) == (0 if effects is None else len(effects)), "its groups do not match")
+    require(effects is None or bool((effects > 0).all()), "its multipliers of groups are not positive")
     require(fitted["agreement"] is None or "agreement" in arrays, "'agreement' is missing")
     check(dict.fromkeys(metadata["provenance"], rules.STRING), metadata["provenance"], "provenance ")
     extra = {**parts, **_named(arrays, "extra.")}
@@ -336,6 +343,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
         **{name: fitted[name] for name in NUMBERS} | {"objective": float(fitted["objective"])},
         history=_named(arrays, "history."),
         parameters=parameters,
+        groups=None if groups is None else np.array(groups),
         agreement=None if fitted["agreement"] is None else Agreement(float(fitted["agreement"]), arrays["agreement"]),
     )
     extra = {"kind": metadata["kind"], **extra}

@@ -22,6 +22,7 @@ import numpy as np
 from onmf._version import __version__
 from onmf.divergence import Array, FloatArray
 from onmf.door import Clusters
+from onmf.estimator import start_of
 from onmf.naming import so_many
 from onmf.plot import distinct_colours
 from onmf.select import COLUMNS, Selection
@@ -100,7 +101,8 @@ def render_page(
 def clusters_page(found: Clusters, template: str, **parts: Any) -> str:
     """Render the page of a result, as :func:`render_page` does, with what all results have."""
     model = found.model
-    start = model.init if isinstance(model.init, str) else "given centroids"
+    start = start_of(model, model.group_effects_ is not None)
+    start = start if isinstance(start, str) else "given centroids"
     run = f"start {start}{', then local search' if model.refine else ''}"
     divergence = model.divergence_.name.replace("beta=", "β = ")
     return render_page(

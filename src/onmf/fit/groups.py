@@ -1,0 +1,289 @@
+"""Groups: rows of batches, sources or scenes, each of which multiplies every feature by a factor of its own.
+
+Given labels, centroids w and multipliers s are fitted by iterative proportional fitting of the table of clusters ×
+groups × features to its margins. With S_kj the sums by label, T_bj the sums by group, m_kb the counts of group b in
+cluster k, and A_kb = m_kb / ⟨w_k, s_b⟩ the sum of the scales there, computed anew before each half-step,
+
+    w_kj = S_kj / Σ_b A_kb s_bj,      s_bj = (T_bj + τ_b) / (Σ_k A_kb w_kj + τ_b)
+
+The weak prior τ_b, a pseudo-count on average, draws multipliers to 1 where a group says nothing about a feature. Each
+half-step minimises the objective
+
+    Σ x log x − Σ |x| log|x| + Σ_kb m_kb log⟨w_k, s_b⟩ − Σ_kj S_kj log w_kj − Σ_bj T_bj log s_bj
+        + Σ_bj τ_b (s_bj − log s_bj − 1)
+
+w ∘ c and s / c are the same model for any c, and so are s_b and f s_b. The prior decides: Σ_b π_b s_bj = 1 for each
+feature and Σ_j s_bj = p for each group, where π_b is the share of the counts that are of group b, and τ_b = τ G π_b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from onmf.backend import Drift, Steps, StepSums, Threads, to_host
+from onmf.data import Data, Part
+from onmf.divergence import Array, FloatArray, divide
+from onmf.divergence.groups import GroupedKullbackLeibler
+from onmf.functions import log, matrix_product, xlogy
+from onmf.warn import warn
+
+from .describe import Clustering
+
+PRIOR = 1.0  # pseudo-counts of each multiplier, on average over the groups
+LEAST_PRIOR = 1e-12  # of a group without counts, whose multipliers are then 1
+ROUNDS = 1  # of two half-steps in an iteration in which rows moved
+MOST_ROUNDS = 2000  # of them once no row moves
+CHECKED = 10  # rounds after which the objective is computed, to see whether they go on
+PRECISION = 1e-12  # fall of the objective in so many rounds, relative to the sum of all entries, at which they end
+CONVERGED = 1e-9  # relative change of multipliers at which those of a new group are found
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What the data say about their groups, whatever the labels are."""
+
+    divergence: GroupedKullbackLeibler
+    totals: FloatArray  # (groups, p) T, sums of the rows of each group
+
+    @classmethod
+    def of(cls, data: Data) -> Grouping | None:
+        """Sum the rows by group; None if they have no groups."""
+        if not isinstance(data.divergence, GroupedKullbackLeibler):
+            return None
+        p = data.divergence.features
+        totals: FloatArray = data.total(sums_by_group, data.shape[1] - p)
+        return cls(data.divergence, np.ascontiguousarray(totals[:, :p]))
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of all entries."""
+        return float(self.totals.sum())
+
+    @cached_property
+    def prior(self) -> FloatArray:
+        """τ_b → (groups,)"""
+        counts = self.totals.sum(axis=1)
+        return np.maximum(PRIOR * len(counts) * counts / counts.sum(), LEAST_PRIOR)
+
+    def objective(self, sums: FloatArray, w: FloatArray, s: FloatArray, v: FloatArray) -> float:
+        """The objective less the constants of the rows."""
+        p = self.divergence.features
+        S, m = sums[:, :p], sums[:, p:]
+        fit = xlogy(m, np.where(m > 0, v, 1.0)).sum() - xlogy(S, np.where(S > 0, w, 1.0)).sum()
+        logs = log(s)
+        penalty = (self.prior[:, None] * (s - logs - 1)).sum()
+        return float(fit - (self.totals * logs).sum() + penalty)
+
+
+class Fitting:
+    """Centroids and multipliers that are fitted to one step after the other."""
+
+    def __init__(self, grouping: Grouping, threads: Threads) -> None:
+        self.grouping, self.threads = grouping, threads
+        self.effects = np.ones_like(grouping.totals)  # s
+        self.ratios: FloatArray | None = None  # (k, groups) v of centroids of sum 1
+
+    def fit(self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int) -> None:
+        """Fit to the sums by label (k, p + groups) in some rounds, and overwrite the centroids W, of the same shape."""
+        from onmf.kernels import groups as kernel  # numba takes long to import
+
+        totals, prior, p, s = self.grouping.totals, self.grouping.prior, self.grouping.divergence.features, self.effects
+        shares, m = prior / prior.sum(), np.ascontiguousarray(sums[:, p:])
+        tiles = -(-p // kernel.TILE)
+        (k, number), before = m.shape, np.arange(tiles + 1)
+        v, sizes, lengths = np.empty((tiles, k, number)), np.empty((tiles, k)), np.empty((tiles, number))
+        work, last = 4 * k * number * kernel.TILE, np.inf
+        A = m if self.ratios is None else divide(m, self.ratios)
+
+        def half_step(function: Any, *given: Any) -> None:
+            self.threads.over_blocks(partial(function, *given), before, work)
+
+        for done in range(1, rounds + 1):
+            half_step(kernel.fit_centroids, W, s, v, sums, filled, A)
+            AT = np.ascontiguousarray(divide(m, v.sum(axis=0)).T)
+            half_step(kernel.fit_multipliers, W, s, v, sizes, lengths, totals, prior, shares, filled, AT)
+            mean, size = lengths.sum(axis=0) / p, sizes.sum(axis=0)[:, None]
+            s /= mean[:, None]
+            ratios = v.sum(axis=0) / mean / size
+            A = divide(m, ratios * size)
+            if done % CHECKED == 0:
+                value = self.grouping.objective(sums, divide(W[:, :p], size), s, ratios)
+                if last - value <= PRECISION * self.grouping.total:
+                    break
+                last = value
+        self.ratios = ratios
+        W[:, p:] = size * self.grouping.divergence.columns(ratios)
+
+
+class GroupSteps(Steps):
+    """The steps of a run over rows with groups: centroids and multipliers are fitted together."""
+
+    def __init__(self, inner: Steps, data: Data) -> None:
+        self.inner, self.grouping = inner, data.grouping
+        self.fitting = Fitting(data.grouping, data.backend.threads)
+        self._sums: FloatArray | None = None  # of the last step
+        self._ended = False  # whether the last fit went to the end
+
+    @property
+    def centroids(self) -> FloatArray:  # type: ignore[override]
+        return self.inner.centroids
+
+    @property
+    def shown(self) -> FloatArray:
+        """The centroids without the columns of the groups."""
+        return self.centroids[:, : self.grouping.divergence.features]
+
+    def next(self) -> StepSums:
+        return self.inner.next()
+
+    def put(self, cluster: int, centroid: FloatArray) -> None:
+        self._ended = False
+        self.inner.put(cluster, centroid)
+
+    def update(self, step: StepSums, *, more: bool) -> Drift:
+        """Fit centroids and multipliers to a step: a round while rows move, and to the end once none does."""
+        moved = step.moved
+        if not moved and self._ended:  # the labels are those of these centroids, to the last bit
+            return lambda: 0.0
+        self._ended = not moved
+        W, self._sums = to_host(self.centroids), np.ascontiguousarray(to_host(step.sums))
+        self.fitting.fit(self._sums, ~step.empty, W, ROUNDS if moved and more else MOST_ROUNDS)
+        if W is not self.centroids:
+            for cluster, centroid in enumerate(W):
+                self.inner.put(cluster, centroid)
+        return lambda: np.inf
+
+    def _fitted(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Sums by label, centroids of sum 1, multipliers, and ⟨w_k, s_b⟩."""
+        p, s = self.grouping.divergence.features, self.fitting.effects
+        w = self.grouping.divergence.normalise(to_host(self.centroids))[:, :p]
+        assert self._sums is not None, "comes after an update"
+        return self._sums, w, s, products(w, s)
+
+    def objective(self, data: Data) -> float:
+        """The objective after the last update."""
+        return data.constant + self.grouping.objective(*self._fitted())
+
+    def fields(self, data: Data, step: StepSums) -> dict[str, Any]:
+        """The fields of a clustering in the gauge H Hᵀ = I: the squares of the scales of a cluster sum to 1."""
+        sums, w, s, v = self._fitted()
+        m = sums[:, w.shape[1] :]
+        squares: FloatArray = data.total(squares_by_group, *m.shape)
+        N = np.sqrt(divide(squares, v * v).sum(axis=1))
+        N = np.where(N > 0, N, 1.0)[:, None]
+        labels, scales = data.map_rows(labels_and_scales, v * N)
+        return {
+            "labels": labels,
+            "scales": scales,
+            "centroids": N * self.grouping.divergence.with_groups(w, v),
+            "objective": self.objective(data),
+            "masses": divide(m, v * N).sum(axis=1),
+            "n_filled": int(np.count_nonzero(~step.empty)),
+            "group_effects": s,
+            "group_counts": m,
+        }
+
+
+def products(w: FloatArray, s: FloatArray) -> FloatArray:
+    """⟨w_k, s_b⟩ → (k, groups)"""
+    return np.stack([(w * each).sum(axis=1) for each in s], axis=1)
+
+
+def estimate_effects(data: Data, w: FloatArray) -> FloatArray:
+    """The multipliers of the only group of the rows, for centroids of sum 1 that stay as they are. → (p,)"""
+    divergence, p = data.divergence, w.shape[1]
+    assert isinstance(divergence, GroupedKullbackLeibler)
+    total: FloatArray = data.total(sums_by_group, data.shape[1] - p)[:1, :p]
+    s, moved = np.ones((1, p)), True
+    run: Any = None
+    for _ in range(MOST_ROUNDS):
+        v = products(w, s)
+        columns = np.ones((len(w), data.shape[1] - p))
+        columns[:, :1] = v
+        if moved:  # the labels of the last step are kept by the run
+            run = data.steps(divergence.with_groups(w, columns)) if run is None else run
+            for cluster, centroid in enumerate(divergence.with_groups(w, columns)):
+                run.put(cluster, centroid)
+            step = run.next()
+            moved, m = step.moved > 0, to_host(step.sums)[:, p : p + 1]
+        before = s
+        s = (total + PRIOR) / (matrix_product(divide(m, v).T, w) + PRIOR)
+        s = s / s.mean()
+        if not moved and np.max(np.abs(s - before) / s) <= CONVERGED:
+            break
+    return s[0]
+
+
+def sums_by_group(part: Part, number: int) -> FloatArray:
+    """The sums of the rows of a part by group. → (groups, p + groups)"""
+    block = part.block
+    return block.sum_by_label(
+        groups_of(part, block.backend.to_device), block.backend.to_device(block.host_weights), number
+    )
+
+
+def groups_of(part: Part, place: Any = to_host) -> Array:
+    """The group of each row of a part. → (n,) int32"""
+    return place(part.block.terms["group"]).astype(np.int32)
+
+
+def squares_by_group(part: Part, k: int, number: int) -> FloatArray:
+    """Σ w |x|² by cluster of the last step and group. → (k, groups)"""
+    labels, sums = (np.asarray(to_host(array)) for array in (part.run.collect().labels, part.block.terms["sum"]))
+    places = labels.astype(np.int64) * number + groups_of(part)
+    found = np.bincount(places, weights=part.block.host_weights * sums * sums, minlength=k * number)
+    return found.astype(np.float64).reshape(k, number)
+
+
+def labels_and_scales(part: Part, sizes: FloatArray) -> tuple[Array, FloatArray]:
+    """Labels of the last step, and scales |x| / size, for sizes by cluster and group. → 2 × (n,)"""
+    place = part.block.backend.to_device
+    labels = place(part.run.collect().labels)
+    return labels, part.block.terms["sum"] / place(sizes)[labels, groups_of(part, place)]
+
+
+def sizes_in_groups(w: FloatArray, s: FloatArray) -> FloatArray:
+    """⟨w_k, s_b⟩ for centroids of sum 1, and 1 for rows of no known group. → (k, groups + 1)"""
+    return np.column_stack([products(w, s), np.ones(len(w))])
+
+
+def gain_of_groups(data: Data, s: FloatArray) -> float:
+    """Σ_bj T_bj log s_bj, by which multipliers lower the losses that are computed from scores."""
+    totals: FloatArray = data.total(sums_by_group, len(s) + 1)
+    return float((totals[:-1, : s.shape[1]] * log(s)).sum())
+
+
+def warn_if_apart(clustering: Clustering) -> None:
+    """Warn if clusters and groups fall apart into parts that share no rows."""
+    counts, names = clustering.group_counts, clustering.groups
+    if counts is None or names is None:
+        return
+    k, number = counts.shape
+    links = csr_array(np.block([[np.zeros((k, k)), counts > 0], [np.zeros((number, k + number))]]))
+    which = connected_components(links, directed=False)[1]
+    parts = np.unique(which[:k][counts.any(axis=1)])
+    if len(parts) > 1:
+        apart = "; ".join(", ".join(map(str, names[which[k:] == part])) for part in parts)
+        warn(
+            f"The clusters of some groups hold no rows of the others ({apart}): nothing tells there what is due to the "
+            "group and what to the cluster. Ask for fewer clusters, or leave groups out.",
+            UserWarning,
+        )
+
+
+def features_of(data: Data) -> int:
+    """The number of features, without the columns of the groups."""
+    return data.divergence.features if isinstance(data.divergence, GroupedKullbackLeibler) else data.shape[1]
+
+
+def without_groups(data: Data, clustering: Clustering) -> Clustering:
+    """The clustering without the columns of the groups."""
+    if not isinstance(data.divergence, GroupedKullbackLeibler):
+        return clustering
+    return replace(clustering, centroids=clustering.centroids[:, : data.divergence.features].copy())
