@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 from scipy.stats import ttest_ind
 
-from onmf.cells import cluster, markers
+from onmf.cells import Cells, cluster, markers
 from onmf.cells.genes import LARGEST, markers_of, names_of, profiles_of
 from onmf.datasets import make_counts
 
@@ -79,6 +79,14 @@ class TestDefinitions:
         assert (found.p_values == 1).all()
         assert names_of(found, list("abcd")) == ["cluster 0", "cluster 1", "cluster 2"]
 
+    def test_p_values_of_clusters_are_naive(self):
+        """Counts without any structure: the clusters differ all the same, since these counts made them."""
+        X = np.random.default_rng(0).poisson(2.0, (300, 200))
+        found = cluster(Cells(csr_array(X), list(map(str, range(300))), list(map(str, range(200)))), 3).markers
+        assert (found.adjusted < 0.05).sum() > 10
+        assert (np.diff(found.scores, axis=1) <= 0).all(), "markers are ordered by effect"
+        assert {"p_naive", "p_naive_adjusted"} < set(found.columns(list(map(str, range(200)))))
+
     def test_names_are_the_best_markers(self, clustered):
         names = clustered.uns["onmf_markers"]["names"]
         best = [" ".join(names[str(c)][:2]) for c in range(4)]
@@ -97,8 +105,8 @@ class TestOfGroups:
             "log2_fold_change",
             "share_inside",
             "share_outside",
-            "p_value",
-            "p_adjusted",
+            "p_naive",
+            "p_naive_adjusted",
         ]
         assert frame["group"].tolist() == [f"{c} kind" for c in range(4) for _ in range(5)]
         assert frame["gene"].tolist() == [
@@ -112,7 +120,7 @@ class TestOfGroups:
         adata = clustered.copy()
         adata.layers["twice"] = adata.X.copy()
         frame = markers(adata, layer="twice")
-        for name, column in (("names", "gene"), ("pvals", "p_value")):
+        for name, column in (("names", "gene"), ("pvals", "p_naive")):
             written = np.concatenate([clustered.uns["onmf_markers"][name][str(c)] for c in range(4)])
             assert frame[column].tolist() == written.tolist()
         assert adata.uns["onmf_markers"]["params"]["layer"] == "twice"

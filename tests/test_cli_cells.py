@@ -84,6 +84,7 @@ class TestFiles:
         first = [row for row in rows if row["rank"] == "1"]
         assert all(float(row["effect"]) > 0 and float(row["log2_fold_change"]) > 0 for row in first)
         assert all(float(row["share_inside"]) >= float(row["share_outside"]) for row in first)
+        assert "p_naive_adjusted" in rows[0]
 
     def test_the_copy_keeps_what_the_input_had(self, result, adata):
         written = anndata.read_h5ad(result[0] / "cells.h5ad")

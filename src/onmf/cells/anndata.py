@@ -24,7 +24,7 @@ DIGITS = {
     "share_inside": ".4f",
     "share_outside": ".4f",
     "log2_fold_change": ".4g",
-    "p_adjusted": ".3g",
+    "p_naive_adjusted": ".3g",
 }
 """Columns of the table of markers, and how they are rounded."""
 
@@ -116,6 +116,7 @@ def scanpy_markers(
         "use_raw": False,
         "layer": layer,
         "corr_method": "benjamini-hochberg",
+        "pvals": "naive: too small if the groups were computed from the same counts",
     }
     return {"params": parameters} | {
         name: np.rec.fromarrays(list(values), dtype=[(group, values.dtype) for group in groups])

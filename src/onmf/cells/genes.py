@@ -195,7 +195,8 @@ class Markers:
     share_inside, share_outside : ndarray
         Share of cells with at least one count of the gene, inside the cluster and outside.
     p_values, adjusted : ndarray
-        p-values of Welch's test on normalised logarithms, as they are and adjusted (Benjamini–Hochberg).
+        Naive p-values of Welch's test on normalised logarithms, as they are and adjusted (Benjamini–Hochberg). They
+        hold for groups that were known before. For clusters that the same counts made, they promise too much.
     """
 
     genes: Array
@@ -219,8 +220,8 @@ class Markers:
             "log2_fold_change": self.log_fold_changes,
             "share_inside": self.share_inside,
             "share_outside": self.share_outside,
-            "p_value": self.p_values,
-            "p_adjusted": self.adjusted,
+            "p_naive": self.p_values,
+            "p_naive_adjusted": self.adjusted,
         }
         return {name: values[:, :most].ravel() for name, values in columns.items()}
 
@@ -302,8 +303,9 @@ def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_ma
     """Find the marker genes of groups of cells, and write them where scanpy looks for them.
 
     A gene is ranked by its effect: the difference between the mean normalised logarithms of its counts, inside the
-    group and outside, in standard deviations. Groups that were computed from the same counts differ by construction:
-    p-values (of Welch's test) order genes, and are no evidence that the groups exist.
+    group and outside, in standard deviations. The p-values, of Welch's test, are naive: they hold for groups that were
+    known before. Clusters that the same counts made differ in some genes even if the cells do not, so their p-values
+    are far too small, and no evidence that the clusters exist.
 
     Parameters
     ----------
@@ -321,7 +323,7 @@ def markers(adata: Any, groupby: str = "onmf", *, layer: str | None = None, n_ma
     -------
     DataFrame
         A row for each group and gene: ``group``, ``gene``, ``effect``, ``log2_fold_change``, ``share_inside``,
-        ``share_outside``, ``p_value`` and ``p_adjusted``.
+        ``share_outside``, ``p_naive`` and ``p_naive_adjusted``.
     """
     import pandas as pd
 
