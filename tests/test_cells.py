@@ -9,6 +9,7 @@ from scipy.sparse import csc_array, csc_matrix, csr_array, csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
 import onmf.cells
+import onmf.cells.kind
 import onmf.cells.matrix
 from onmf.cells import Cells, OnDisk, cluster, deviant_genes, markers, read
 from onmf.cells.genes import transform
@@ -168,6 +169,11 @@ class TestResults:
         assert model.n_features_in_ == 60
         assert adata.uns["onmf"]["objective"] == model.reconstruction_err_
         assert adata.uns["onmf"]["params"]["random_state"] == 1
+
+    def test_the_divergence_that_was_chosen_is_written(self, made, monkeypatch):
+        monkeypatch.setattr(onmf.cells.kind, "CLEARLY_FROM_SAME_RUN", -np.inf)  # the negative binomial always wins
+        cluster(adata := annotated(csr_matrix(made.X)), 4, beta_loss="kullback-leibler")
+        assert adata.uns["onmf"]["params"]["beta_loss"] == "negative-binomial"
 
     def test_the_results_can_be_saved(self, made, tmp_path):
         adata = annotated(csr_array(made.X))

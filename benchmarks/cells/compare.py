@@ -197,6 +197,11 @@ def amplified(X: csr_array, seed: int) -> csr_array:
     return found
 
 
+def _chosen(fit: Any) -> str:
+    """The view that was clustered, and its divergence if it is another one."""
+    return fit.view if fit.model.beta_loss == "kullback-leibler" else f"{fit.view}, {fit.model.beta_loss}"
+
+
 def measure_reads(name: str, seeds: int) -> list[Record]:
     """Cluster molecules and reads of a set in every view."""
     X, y = load(name)
@@ -205,7 +210,7 @@ def measure_reads(name: str, seeds: int) -> list[Record]:
         kinds = {"molecules": X, "reads": amplified(X, seed)}
         for kind, view in itertools.product(kinds, VIEWS):
             fit = cluster_counts(kinds[kind], len(np.unique(y)), seed, view=view)
-            found = {"ari": float(adjusted_rand_score(y, fit.labels)), "chosen": fit.view}
+            found = {"ari": float(adjusted_rand_score(y, fit.labels)), "chosen": _chosen(fit)}
             records.append({"set": name, "kind": kind, "view": view, "seed": seed} | found)
     return records
 
@@ -217,7 +222,7 @@ def summary_of_reads(records: list[Record]) -> list[str]:
         grid = Grid([record for record in records if record["kind"] == kind], {}, column="view")
         for name in grid.sets:
             picked = list(grid.values(name, "auto", "chosen"))
-            names = ", ".join(f"{view} {picked.count(view)} ×" for view in VIEWS if view in picked)
+            names = ", ".join(f"{view} {picked.count(view)} ×" for view in dict.fromkeys(picked))
             *fixed, auto = (f"{grid.mean(name, view, 'ari'):.2f}" for view in VIEWS)
             rows.append([f"{name}, {kind}", *fixed, f"{auto} ({names})"])
         rows.append([f"mean, {kind}", *(f"{grid.means(view, 'ari').mean():.2f}" for view in VIEWS)])

@@ -107,14 +107,14 @@ def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
     return every_run(other.set_params(beta_loss=model.divergence_), X)
 
 
-def every_run(model: ONMF, X: Any, *, thorough: bool = False, single_threaded: bool = False) -> list[Clustering]:
+def every_run(model: ONMF, X: Any, *, thorough: bool = False) -> list[Clustering]:
     """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted."""
     settings, divergence = settings_of(model), get_divergence(model.beta_loss, model.smoothing)
     _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)
     plan = replace(settings.plan, thorough=thorough)
-    return list(runs(data.fork() if single_threaded else data, start, settings.seeds, plan, search=search))
+    return list(runs(data, start, settings.seeds, plan, search=search))
 
 
 @interrupt.heeding

@@ -74,8 +74,8 @@ def write_results(adata: Any, result: Any, key: str, *, layer: str | None, param
         f"{key}_gene": np.isin(np.arange(len(result.deviance)), result.genes),
     }
     about = {
-        "params": {"n_clusters": k, "layer": layer or "X", "beta_loss": str(model.beta_loss), "view": result.view}
-        | {name: value for name, value in parameters.items() if isinstance(value, str | Real)},
+        "params": {name: value for name, value in parameters.items() if isinstance(value, str | Real)}
+        | {"n_clusters": k, "layer": layer or "X", "beta_loss": str(model.beta_loss), "view": result.view},
         "names": np.array(result.names, dtype=object),
         "n_iter": int(model.n_iter_),
         "objective": float(model.reconstruction_err_),

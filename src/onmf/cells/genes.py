@@ -29,7 +29,6 @@ UNIT = 10_000.0  # counts to which every cell is scaled before the logarithm, as
 STEPS = 4  # of one unit of the logarithm: rounded logarithms are whole numbers, with which local searches are fast
 DISPERSIONS = (0.02, 0.126, 0.796, 5.02, 31.7, 200.0)  # θ of a gene, to try: the variance is μ + μ²/θ
 DEPTHS = 16  # groups of cells of similar depth, in which the part of the likelihood that zeros have is computed once
-JUDGED = 500  # number of cells from which the likelihood of a partition is computed
 NAMES = ("counts", "logs")  # the views
 N_MARKERS = 100  # number of marker genes of each cluster
 LEAST = 1e-9  # added to mean expressions before the logarithm of their ratio, as scanpy does
@@ -154,7 +153,7 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     """
     n, p = X.shape
     sums = X.sum(axis=1, dtype=np.float64)
-    members = _members(labels, k)
+    members = members_of(labels, k)
     shares = divide((members @ X).toarray().astype(np.float64), (members @ sums)[:, None])  # (k, p)
     rows = np.repeat(np.arange(n), np.diff(X.indptr))
     x, means = X.data.astype(np.float64), sums[rows] * shares[labels[rows], X.indices]
@@ -174,7 +173,7 @@ def log_likelihood(X: csr_array, labels: Array, k: int) -> float:
     return float(best.sum()) / max(n, 1)
 
 
-def _members(labels: Array, k: int) -> csr_array:
+def members_of(labels: Array, k: int) -> csr_array:
     """The matrix that adds the rows of each cluster; rows of label -1 are left out. → (k, rows)"""
     inside = np.flatnonzero(labels >= 0)
     return csr_array((np.ones(len(inside)), (labels[inside], inside)), shape=(k, len(labels)))
@@ -246,7 +245,7 @@ def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
     depths, genes_per_cell = np.zeros(n), np.zeros(n, dtype=np.int64)
     for start, batch in zip(range(0, n, ROWS), as_csr(X), strict=True):
         part = slice(start, start + ROWS)
-        members = _members(labels[part], k)
+        members = members_of(labels[part], k)
         depths[part], genes_per_cell[part] = batch.sum(axis=1, dtype=np.float64), np.diff(batch.indptr)
         x, logs = batch.data.astype(np.float64), logarithms(batch)
         for total, values in zip(sums, (x, logs, logs * logs, np.ones_like(x)), strict=True):

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from .anndata import cells_of, write_h5ad, write_markers, write_results
 from .counts import check_counts
 from .files import Cells, read, setting
 from .genes import (
-    JUDGED,
     N_MARKERS,
     N_TOP_GENES,
     NAMES,
@@ -40,6 +38,7 @@ from .genes import (
     deviances,
     log_likelihood,
     markers_of,
+    members_of,
     names_of,
     profiles_of,
     top_genes,
@@ -51,14 +50,18 @@ EXACT = 1e-6
 """Smoothing of the model. With the default for documents, the model would put a quarter of the cells into other
 clusters than the local search by the exact objective does."""
 
-STARTS = 2  # runs in the chosen view
-STARTS_WITHOUT_SEARCH = 5  # runs for divergences without a local search
+STARTS = 4  # runs in each view
+STARTS_OF_MANY = 2  # the same with a local search, which takes long, on more cells than the views are tried on
 BEFORE_SEARCH = 20  # iterations of a run before its local search, which goes on from there faster than the loop does
 AFTER_BISECTION = 1  # the same for a run that starts from a bisection, in which rows were moved one by one already
 MOST_CELLS = 50_000  # number of cells, chosen at random, on which runs start if there are more
-TRIED, TRIED_PER_CLUSTER = 1_000, 30  # cells, chosen at random, on which the views are tried; more for many clusters
+TRIED, TRIED_PER_CLUSTER = 5_000, 30  # cells, chosen at random, on which the views are tried; more for many clusters
 AUTO = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 30)  # numbers of clusters to choose from
 AUTO_CELLS, AUTO_GENES = 2_000, 1_000  # cells and genes from which the number of clusters is chosen
+CLEARLY, CLEARLY_FROM_SAME_RUN = 0.5, 0.1
+"""Nats by which a cell's counts must be more likely for the logarithms to replace the counts, and for the negative
+binomial to replace Kullback–Leibler. Other seeds lead to other runs, and change the first difference by up to 0.4; they
+hardly change the second, since both divergences go on from the same run."""
 Share = Callable[[float], None]  # called with the share of a step that is done
 
 
@@ -88,14 +91,37 @@ OPTIONS = (
     Option("min_genes", "Leave cells that have fewer genes unassigned.", int, 1, "NUMBER", CLUSTERING, least=1),
     Option(
         "view",
-        "Cluster the counts or their normalised logarithms; auto tries both, or takes the counts if --divergence is "
-        "not kullback-leibler.",
+        "Cluster the counts or their normalised logarithms; auto tries both, and the negative binomial, or takes the "
+        "counts if --divergence is not kullback-leibler.",
         str,
         "auto",
         "auto|counts|logs",
         CLUSTERING,
     ),
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A view that was clustered to the end with a divergence."""
+
+    view: str
+    runs: list[Clustering]
+    model: ONMF
+    likelihood: float  # mean log-likelihood of a cell's counts
+
+    @property
+    def how(self) -> str:
+        """The divergence, in a sentence, if it is the negative binomial."""
+        return " with the negative binomial" if isinstance(self.model.divergence_, NegativeBinomial) else ""
+
+    def compared(self, other: "Trial") -> str:
+        """How likely the counts are, compared with another trial, in words."""
+        ahead = self.likelihood - other.likelihood
+        if ahead > 0:
+            return f"more likely by {ahead:.2g} nats than under those of the {other.view}{other.how}"
+        less = f" (less by {-ahead:.2g} nats)" if ahead else ""
+        return f"about as likely as under those of the {other.view}{other.how}{less}"
 
 
 @dataclass
@@ -250,7 +276,7 @@ class CellKind(Kind):
         most = p if n_top_genes is None else n_top_genes
         names = _views(view, parameters)
         check_numbers(min_genes=min_genes, min_cells=min_cells, n_top_genes=most)
-        _model(AUTO[0], **parameters)  # refuses parameters before the genes are chosen
+        _model(AUTO[0], X.shape[0], **parameters)  # refuses parameters before the genes are chosen
         progress("Choosing genes", None)
         genes_per_cell = np.concatenate([np.diff(batch.indptr) for batch in as_csr(X)])
         inside = genes_per_cell >= min_genes
@@ -303,27 +329,40 @@ class CellKind(Kind):
         return replace(selection, n_total=n, fewest=selection.criterion == "held-out")
 
     def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
-        """Try the views on some of the cells, run several times in the better one, and end on all cells."""
-        model, n = _model(n_clusters, **parameters), rows.X.shape[0]
+        """Try the views, on some of the cells if there are many, and cluster all cells in the one that was chosen."""
+        n = rows.X.shape[0]
         sample = _some(n, MOST_CELLS, rows.rng)
         tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rows.rng)]
-        voted, rows.chosen, note = _try(model, rows, csr_array(rows.X[tried]))
-        progress(0.3)
+        trials = _try(rows, csr_array(rows.X[tried]), n_clusters, parameters) if len(rows.views) > 1 else []
+        rows.chosen, beta_loss = next(iter(rows.views)), parameters.get("beta_loss", "kullback-leibler")
+        notes = [f"The {rows.chosen} of {len(rows.views[rows.chosen]):,} genes were clustered."]
+        if trials:
+            best, *others = trials
+            rows.chosen, beta_loss = best.view, best.model.beta_loss
+            compared = ", and ".join(best.compared(trial) for trial in others)
+            notes = [
+                f"The {best.view} of {len(rows.views[best.view]):,} genes were clustered{best.how}: under their "
+                f"clusters, the counts of a cell are {compared}."
+            ]
+        progress(0.6 if trials else 0.0)
         values = rows.values(rows.chosen, rows.X)
-        clusterings = every_run(model, take_rows(values, sample), thorough=True)
-        progress(0.9)
-        model = _finish(model, values, min(clusterings, key=lambda run: run.objective), parameters)
+        by_view = {trial.view: trial.runs for trial in trials}
+        voted = [to_host(run.labels) for runs in by_view.values() for run in runs]
+        if trials and len(tried) == n:
+            runs, model = trials[0].runs, trials[0].model
+        else:
+            start = _model(n_clusters, len(sample), **parameters)
+            runs = every_run(start, take_rows(values, sample), thorough=True)
+            model = _finish(start, values, runs, beta_loss, parameters)
+            voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in runs]
         progress(1.0)
-        notes = [note]
         if len(sample) < n:
             notes.append(
                 f"The runs started on {MOST_CELLS:,} cells, chosen at random; the best one ended on all cells."
             )
         if empty := int(np.count_nonzero(values.sum(axis=1) == 0)):
             notes.append(f"{self.so_many(empty)} without a count of the chosen genes: the cluster means nothing.")
-        voted += [to_host(run.labels)[np.searchsorted(sample, tried)] for run in clusterings]
-        runs = len(clusterings)
-        how = f"the {'better' if runs == 2 else 'best'} of {runs} runs" if runs > 1 else ""
+        how = f"the {'better' if len(runs) == 2 else 'best'} of {len(runs)} runs" if len(runs) > 1 else ""
         return Fit(model, values, how, trials=(tried, voted), notes=notes)
 
     def describe(self, clusters: Any, rows: Any, fit: Fit, progress: Progress) -> None:
@@ -357,7 +396,8 @@ class CellKind(Kind):
         return {"markers": [", ".join(names) for names in best]}
 
     def summary(self, clusters: Any) -> dict[str, Any]:
-        return {"n_genes": len(clusters.table.genes), "n_genes_used": len(clusters.features), "view": clusters.view}
+        used = {"n_genes": len(clusters.table.genes), "n_genes_used": len(clusters.features)}
+        return used | {"view": clusters.view, "divergence": clusters.model.divergence_.name}
 
     def headline(self, clusters: Any) -> str:
         used = f"{len(clusters.table.genes):,} genes ({len(clusters.features):,} used)"
@@ -392,9 +432,10 @@ def cluster(
     """Cluster cells by their counts: those of an AnnData object, in place, or those that :func:`read` read.
 
     Use raw counts, neither normalised nor log-transformed. The cells are clustered by the 2,000 genes that
-    deviate most: by their counts, or by normalised logarithms of these, whichever makes the counts more likely on some
-    of the cells. The better of two runs with local search is kept. Of backed objects and Dask arrays, only the columns
-    of these genes are read into memory.
+    deviate most: by their counts, by their counts with the negative binomial, or by normalised logarithms of them. The
+    counts and Kullback–Leibler are used unless another choice makes the counts clearly more likely. The best of several
+    runs with local search is kept. Of backed objects and Dask arrays, only the columns of these genes are read into
+    memory.
 
     Parameters
     ----------
@@ -427,17 +468,18 @@ def cluster(
     min_cells : int, default=1
         Genes in fewer cells are not clustered by.
     view : {"auto", "counts", "logs"}, default="auto"
-        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both with Kullback–Leibler, and takes the
-        counts with other divergences. The negative binomial refuses ``"logs"``: it describes counts.
+        What is clustered: counts, or normalised logarithms. ``"auto"`` tries both with Kullback–Leibler, and the counts
+        with the negative binomial; ``model.beta_loss`` says which divergence it chose. If ``beta_loss`` is another
+        divergence, it takes the counts. The negative binomial refuses ``"logs"``: it describes counts.
     n_markers : int, default=100
         Number of marker genes of each cluster.
     quick : bool, default=False
-        Whether to run once instead of twice.
+        Whether to start once in each view instead of four times.
     progress : callable, optional
         Called with the name of a step and the share of it that is done (None if unknown).
     **parameters
-        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (2 by default) or
-        ``n_threads``.
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (4 by default, 2 if there
+        are more than 5,000 cells) or ``n_threads``.
 
     Returns
     -------
@@ -522,9 +564,15 @@ def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
     return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
 
 
-def _model(n_clusters: Any, *, quick: bool = False, **given: Any) -> ONMF:
-    """The estimator, with the defaults for cells."""
-    divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
+def _model(n_clusters: Any, n: int, /, *, quick: bool = False, **given: Any) -> ONMF:
+    """The estimator of the runs on n cells, with the defaults for cells.
+
+    The negative binomial has no local search. Its runs are those of Kullback–Leibler, and it goes on from the best one.
+    """
+    beta_loss = given.get("beta_loss", "kullback-leibler")
+    divergence = get_divergence(beta_loss)
+    if divergence.warm_start is not None:
+        divergence = beta_loss = divergence.warm_start
     refine = given.get("refine", None if divergence.moves is None else "local-search")
     init = given.get("init", "random-partition" if divergence.moves is None else "bisection")
     check_moves(refine, init, divergence)
@@ -534,31 +582,34 @@ def _model(n_clusters: Any, *, quick: bool = False, **given: Any) -> ONMF:
     if quick or name == "consensus":
         defaults["n_init"] = 1
     elif name not in (None, "snpa"):
-        defaults["n_init"] = STARTS_WITHOUT_SEARCH if refine is None else STARTS
-    return ONMF(n_clusters, **defaults | given | {"init": init, "refine": refine})
+        defaults["n_init"] = STARTS if refine is None or n <= TRIED else STARTS_OF_MANY
+    return ONMF(n_clusters, **defaults | given | {"beta_loss": beta_loss, "init": init, "refine": refine})
 
 
-def _try(model: ONMF, rows: CellRows, counts: csr_array) -> tuple[list[Array], str, str]:
-    """Try each view on some cells. → the labels of each, the view under which the counts are most likely, and a note"""
-    first, *others = rows.views
-    if not others:
-        return [], first, f"The {first} of {len(rows.views[first]):,} genes were clustered."
-    judged = _some(counts.shape[0], JUDGED, rows.rng)
-    one = clone(model).set_params(n_init=1, random_state=int(rows.rng.integers(2**31 - 1)))
+def _try(rows: CellRows, counts: csr_array, n_clusters: int, parameters: dict[str, Any]) -> list[Trial]:
+    """Cluster counts in both views, and with the negative binomial. → the trials, the one to use first
 
-    def run(view: str) -> tuple[float, str, Array]:
-        labels = to_host(every_run(one, rows.values(view, counts), single_threaded=True)[0].labels)
-        return log_likelihood(csr_array(counts[judged]), labels[judged], model.n_clusters), view, labels
+    It is the one that makes the counts most likely; counts with Kullback–Leibler unless another one does so clearly.
+    """
+    model = _model(n_clusters, counts.shape[0], **parameters)
+    values = {view: rows.values(view, counts) for view in rows.views}
+    runs = {view: every_run(model, values[view], thorough=True) for view in values}
+    # A run in one view that goes on from the best one in the other finds what all runs in that view may have missed.
+    ends = {view: members_of(to_host(_best(runs[view]).labels), n_clusters) for view in values}
+    for view, other in () if "init" in parameters else (NAMES, NAMES[::-1]):  # a start that is given is the only one
+        further = clone(model).set_params(init=(ends[other] @ values[view]).toarray(), n_init=1)
+        runs[view] += every_run(further, values[view], thorough=True)
 
-    with ThreadPoolExecutor(1 if model.n_threads == 1 or model.engine == "gpu" else len(rows.views)) as pool:
-        # Counts, which come first, win a tie.
-        best, worse = sorted(pool.map(run, rows.views), key=lambda trial: -trial[0])
-    compared = f"more likely by {best[0] - worse[0]:.2g} nats than" if best[0] > worse[0] else "as likely as"
-    note = (
-        f"The {best[1]} of {len(rows.views[best[1]]):,} genes were clustered: under their clusters, the counts of a "
-        f"cell are {compared} under those of the {worse[1]}."
-    )
-    return [best[2], worse[2]], best[1], note
+    def trial(view: str, beta_loss: Any) -> Trial:
+        final = _finish(model, values[view], runs[view], beta_loss, parameters)
+        return Trial(view, runs[view], final, log_likelihood(counts, to_host(final.labels_), n_clusters))
+
+    plain, logs = (trial(view, model.beta_loss) for view in NAMES)
+    binomial = trial("counts", "negative-binomial")
+    margins = ((logs, CLEARLY), (binomial, CLEARLY_FROM_SAME_RUN))
+    clear = [other for other, margin in margins if other.likelihood > plain.likelihood + margin]
+    best = max(clear, key=lambda other: other.likelihood, default=plain)
+    return [best, *(other for other in (plain, binomial, logs) if other is not best)]
 
 
 def _some(n: int, most: int, rng: np.random.Generator) -> Array:
@@ -566,13 +617,21 @@ def _some(n: int, most: int, rng: np.random.Generator) -> Array:
     return np.sort(rng.permutation(n)[:most])
 
 
-def _finish(model: ONMF, values: csr_array, best: Clustering, parameters: dict[str, Any]) -> ONMF:
+def _best(runs: Sequence[Clustering]) -> Clustering:
+    """The run of the lowest objective."""
+    return min(runs, key=lambda run: run.objective)
+
+
+def _finish(
+    model: ONMF, values: csr_array, runs: Sequence[Clustering], beta_loss: Any, parameters: dict[str, Any]
+) -> ONMF:
     """The model from the best run, with clusters by falling size and exact templates.
 
     It ends with the loop, not with a search, so that :meth:`onmf.ONMF.predict` gives the same labels.
     """
     exact = {name: parameters.get(name, default) for name, default in (("smoothing", EXACT), ("max_iter", 100))}
-    final = ONMF(**model.get_params() | exact | {"refine": None, "n_init": 1})
+    final = ONMF(**model.get_params() | exact | {"beta_loss": beta_loss, "refine": None, "n_init": 1})
+    best = _best(runs)
     first = to_host(best.centroids)[order_by_size(to_host(best.labels), model.n_clusters)]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")  # said in a note

@@ -46,7 +46,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     -------
     str
     """
-    report = progress or (lambda name, share: None)
+    report, divergence = progress or (lambda name, share: None), clustering.model.divergence_
     if clustering.embedding is None and find_spec("openTSNE") is not None:
         inside = diags_array(clustering.labels >= 0, dtype=np.int32)  # cells that are unassigned are not on the map
         clustering.embedding, clustering.map_method = map_of_cells(
@@ -91,7 +91,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         n_genes=len(clustering.table.symbols_or_genes),
         map_method=clustering.map_method or "a method that was not recorded",
         view=clustering.view,
-        searched=clustering.model.divergence_.moves is not None,
+        searched=(divergence.warm_start or divergence).moves is not None,
         doubtful=DOUBTFUL,
     )
 
