@@ -26,6 +26,7 @@ BENCHMARKS = {
     "divergences": "divergences.run",
     "reliability": "reliability.run",
     "cells": "cells.compare.run",
+    "groups": "groups.run",
 }
 """The module and the function of each benchmark."""
 

@@ -115,7 +115,7 @@ RESOLUTIONS, TRIALS = (1e-3, 30.0), 25
 """Resolutions of Leiden between which the one is searched that gives the right number of clusters, and most trials."""
 
 
-def components(X: csr_array, seed: int) -> Any:
+def components(X: csr_array, seed: int, number: int = COMPONENTS) -> Any:
     """Run the standard pipeline of scanpy up to the principal components, and return the AnnData object."""
     import scanpy as sc
     from anndata import AnnData
@@ -125,7 +125,7 @@ def components(X: csr_array, seed: int) -> Any:
     sc.pp.log1p(adata)
     if X.shape[1] > GENES:
         sc.pp.highly_variable_genes(adata, n_top_genes=GENES)
-    sc.pp.pca(adata, n_comps=min(COMPONENTS, *(side - 1 for side in X.shape)), random_state=seed)
+    sc.pp.pca(adata, n_comps=min(number, *(side - 1 for side in X.shape)), random_state=seed)
     return adata
 
 
@@ -169,8 +169,12 @@ def leiden(X: csr_array, k: int, seed: int, setting: float | None = None) -> Any
 
 
 def resolution_for(X: csr_array, k: int, seed: int) -> float:
-    """Find, by bisection, a resolution at which Leiden finds k communities, or as nearly as possible."""
-    adata = neighbours(X, seed)
+    """Find a resolution at which Leiden finds k communities of cells, or as nearly as possible."""
+    return resolution_in(neighbours(X, seed), k, seed)
+
+
+def resolution_in(adata: Any, k: int, seed: int) -> float:
+    """Find, by bisection, a resolution at which Leiden finds k communities in a graph, or as nearly as possible."""
     low, high = np.log(RESOLUTIONS)
     found: dict[float, int] = {}
     while len(found) < TRIALS and k not in found.values():

@@ -34,7 +34,9 @@ exclude_patterns = [
     # Tables that benchmarks write and pages include.
     *(
         f"{name}/*.md"
-        for name in ("paper", "performance", "optima", "number", "cells", "scale", "gpu", "divergence", "compare")
+        for name in (
+            *("paper", "performance", "optima", "number", "cells", "groups", "scale", "gpu", "divergence", "compare"),
+        )
     ),
 ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import documents, gpu, measure, number, scale, speed, steps
+from benchmarks import documents, gpu, groups, measure, number, scale, speed, steps
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.cells import compare
 from benchmarks.data import load
@@ -85,6 +85,7 @@ def tables_of_the_docs():
     yield "cells/results", compare.summary(cells["sets"])
     yield "cells/reads", compare.summary_of_reads(cells["reads"])
     yield "cells/million", compare.summary_of_million(cells["million"])
+    yield "groups/results", groups.summary(stored("groups/results.json"))
     for name, lines in documents.tables_of_peers(stored("compare/results.json")).items():
         yield f"compare/{name}", lines
 
@@ -195,6 +196,40 @@ def test_cells_side_by_side(tmp_path):
     table = (tmp_path / "results.md").read_text()
     assert table.startswith("Measured on")
     assert "| made-3 | **1.00** ± 0.00 |" in table
+
+
+def test_batches_with_and_without_groups(tmp_path, capsys, monkeypatch):
+    """All contenders but Harmony, which is left out with a sentence if it is not installed."""
+    for needed in ("anndata", "igraph", "matplotlib", "scanpy"):
+        pytest.importorskip(needed, reason=f"the contenders need {needed}")
+    monkeypatch.setattr(groups, "find_spec", lambda name: None)
+    main(["groups", "--quick", "--seeds", "1", "--out", str(tmp_path)])
+    assert "Harmony is left out" in capsys.readouterr().out
+    records = json.loads((tmp_path / "results.json").read_text())
+    cases = [(record["composition"], record["sd"]) for record in records if record["contender"] == "groups"]
+    assert cases == [(composition, sd) for composition in groups.COMPOSITIONS for sd in groups.EFFECTS]
+    assert {record["contender"] for record in records} == {"plain", "groups", "kmeans", "leiden", "classes"}
+    assert all(min(record["ari"]) > 0.9 for record in records if record["contender"] == "groups")
+    assert (tmp_path / "results.png").stat().st_size > 5000
+    assert "| needless groups, at random | +0.000 |" in (tmp_path / "results.md").read_text()
+
+
+def test_made_batches():
+    """Batch 1 stays as it is, batch 2 keeps its depth and gets the factors, and classes are divided as asked."""
+    made = make_counts(3000, 50, 2, length=400, random_state=0)
+    X = csr_array(made.X.astype(np.int64))
+    even, confounded = (groups.with_batches(X, made.y, composition, 0.5, 0) for composition in groups.COMPOSITIONS)
+    for case in (even, confounded):
+        first, second = (case.groups == batch for batch in (0, 1))
+        assert (case.X[first] != X[first]).nnz == 0
+        assert case.X[second].sum() == pytest.approx(X[second].sum(), rel=0.01)
+        logs = np.log(case.X[second].sum(axis=0) / X[second].sum(axis=0))
+        assert 0.3 < logs.std() < 0.7
+    assert [even.groups[made.y == c].mean() for c in (0, 1)] == pytest.approx([0.5, 0.5], abs=0.05)
+    assert [confounded.groups[made.y == c].mean() for c in (0, 1)] == pytest.approx([0.2, 0.8], abs=0.05)
+    needless = groups.with_batches(X, made.y, "even", 0.0, 0)
+    assert (needless.X != X).nnz == 0
+    assert (needless.groups == even.groups).all()
 
 
 def test_a_set_that_lacks_a_contender_has_a_gap():
