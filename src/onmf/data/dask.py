@@ -240,8 +240,8 @@ class InDask(InParts):
                 if client.sync(done_within, futures, 2):
                     return
                 at_work = client.processing()
-            except (*CANCELLED, OSError, RuntimeError, ValueError) as error:
-                raise self._lost(client) from error
+            except (*CANCELLED, OSError, RuntimeError, ValueError, AttributeError) as error:
+                raise self._lost(client) from error  # a client that was just closed has no scheduler any more
             now = time.monotonic()
             alone_since = None if at_work else alone_since or now
             if alone_since is not None and now - alone_since > self.engine.patience:
