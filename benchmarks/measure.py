@@ -6,8 +6,6 @@ import platform
 import re
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -119,23 +117,34 @@ def in_child(
         If it needs more than ``gigabytes``, or the system ends it.
     """
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=_limit, initargs=(gigabytes,)) as pool:
-        try:
-            return pool.submit(function, *arguments).result(None if minutes is None else 60 * minutes)
-        except BrokenProcessPool as error:
-            raise MemoryError("ended by the system") from error
-        except MemoryError as error:
-            raise MemoryError(f"more than {gigabytes:g} GB") from error
-        except TimeoutError as error:
-            for child in multiprocessing.active_children():
-                child.kill()
-            raise TimeoutError(f"more than {minutes:g} minutes") from error
+    results, sending = context.Pipe(duplex=False)
+    child = context.Process(target=_send_result, args=(sending, gigabytes, function, arguments))
+    child.start()
+    sending.close()  # the child has the only other end, so that its death ends the wait
+    try:
+        if not results.poll(None if minutes is None else 60 * minutes):
+            raise TimeoutError(f"more than {minutes:g} minutes")
+        done, result = results.recv()
+    except EOFError as error:
+        raise MemoryError("ended by the system") from error
+    finally:
+        child.kill()  # it has nothing more to do
+        child.join()
+    if done:
+        return result
+    if isinstance(result, MemoryError):
+        raise MemoryError(f"more than {gigabytes:g} GB") from result
+    raise result
 
 
-def _limit(gigabytes: float | None) -> None:
-    """Limit the memory of this process, and show no warnings."""
+def _send_result(sending: Any, gigabytes: float | None, function: Callable[..., Any], arguments: Any) -> None:
+    """Call a function with limited memory and without warnings, and send what it returns or raises."""
     warnings.simplefilter("ignore")
-    if gigabytes is not None:
-        import resource  # not on Windows
+    try:
+        if gigabytes is not None:
+            import resource  # not on Windows
 
-        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9),) * 2)
+            resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9),) * 2)
+        sending.send((True, function(*arguments)))
+    except Exception as error:
+        sending.send((False, error))
