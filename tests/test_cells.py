@@ -382,6 +382,7 @@ class TestRefusals:
         assert adjusted_rand_score(made.y, adata.obs["onmf"].cat.codes) > 0.95
 
 
+@pytest.mark.short("real cells, as users have them")
 @pytest.mark.parametrize(
     ("name", "least"), [("sc_celseq2", 0.9), ("hash_4lines", 0.9), ("sc_dropseq", 0.9), ("zheng_facs10", 0.6)]
 )

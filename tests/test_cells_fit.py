@@ -210,6 +210,7 @@ class TestViews:
         shuffled = np.random.default_rng(0).permutation(made.y)
         assert log_likelihood(made.X, made.y, 4) > log_likelihood(made.X, shuffled, 4) + 10
 
+    @pytest.mark.short("the choice on real cells")
     @pytest.mark.parametrize("amplified", [False, True])
     def test_the_view_is_chosen_without_labels(self, cell_set, amplified):
         """Molecules that are counted one by one are clustered as counts; their reads, after amplification, as logs."""
@@ -223,6 +224,7 @@ class TestViews:
         assert f"The {fit.view} of" in fit.notes[-1]
         assert "more likely by" in fit.notes[-1]
 
+    @pytest.mark.short("the choice on real cells")
     def test_the_choice_does_not_depend_on_the_seed(self, cell_set):
         """Runs of both views end in many optima here; a choice from one run of each changed with the seed."""
         cells = cell_set("worm_embryo")

@@ -353,6 +353,7 @@ def test_round_trips(clustering, tmp_path):
         assert (folder / name).stat().st_size > 1000
 
 
+@pytest.mark.short("loads the projections of rasterio")
 def test_other_coordinate_systems(cube, tmp_path):
     geographic = replace(cube, crs=rasterio.CRS.from_epsg(4326).to_wkt(), transform=(1e-4, 0, 8.5, 0, -1e-4, 47.4))
     angle = np.deg2rad(20)

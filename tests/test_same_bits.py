@@ -34,6 +34,7 @@ def test_the_list_names_the_fits():
 
 
 @elsewhere
+@pytest.mark.short("a fit of every kind")
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_has_the_bits_of_the_list(name):
     assert checksum(name) == EXPECTED[name], machine({name: "other bits"})

@@ -65,6 +65,7 @@ KINDS = {
 }
 
 
+@pytest.mark.short("the first of them compiles the kernels of sketches")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 20])
 @pytest.mark.usefixtures("always")
@@ -153,6 +154,7 @@ def test_labels_of_images_are_those_of_the_reference(paper_set, name, k, dtype):
         np.testing.assert_array_equal(models[0].labels_, models[1].labels_)
 
 
+@pytest.mark.short("needs many rows")
 def test_sketches_are_made_anew_when_templates_have_moved(always):
     X, B = mixtures(), np.log(mixtures()[:6] + 1.0)
     screening = Screening(X, Threads(1))

@@ -361,6 +361,7 @@ def test_entries_whose_loss_float64_cannot_compute_are_refused(beta_loss, entry)
         assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
 
 
+@pytest.mark.short("measures memory")
 def test_a_wide_range_takes_little_memory():
     X = np.array([[1.0, 1e120], [3.0, 1e60], [1e90, 2.0]])
     for divergence in (NegativeBinomial(), NegativeBinomial(scale="fit"), power(1.5)):
