@@ -29,14 +29,14 @@ def mixtures(k: int = 3) -> np.ndarray:
     return RNG.poisson(RNG.dirichlet(np.ones(k), N) @ (200 * RNG.random((k, P)))).astype(np.float64)
 
 
-def labelled(X, B, starts=None, threads=1):
+def labelled(X, B, starts=None, threads=1, features=None):
     """The labels by sketches, and how many rows were scored in full; the sketches are of other templates."""
     k = len(B)
-    stored = np.zeros((k + k % 2, P))
+    stored = np.zeros((k + k % 2, B.shape[1]))
     stored[:k] = B
     offsets = np.zeros(len(stored))
     offsets[:k] = 0 if starts is None else starts
-    screening = Screening(X, Threads(threads))
+    screening = Screening(X, Threads(threads), features)
     assert (
         screening.screen(stored * RNG.uniform(0.999, 1.001, stored.shape), offsets, k, X.sum(axis=0)[None]) is not None
     )
@@ -77,6 +77,23 @@ def test_labels_are_those_of_exact_scores(kind, k):
     starts = RNG.normal(size=k) * np.abs(X).max()
     labels, _ = labelled(X, B, starts)
     np.testing.assert_array_equal(labels, exact(X, B, starts))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "negative"])
+@pytest.mark.parametrize("groups", [2, 5])
+@pytest.mark.usefixtures("always")
+def test_columns_of_groups_are_part_of_the_templates(kind, groups):
+    X = KINDS[kind](mixtures())
+    rows, codes = np.arange(N), RNG.integers(groups, size=N)
+    indicators = np.zeros((N, groups), dtype=X.dtype)
+    indicators[rows, codes] = X.sum(axis=1, dtype=np.float64)
+    X = np.hstack([X, indicators])
+    B = np.log(X[RNG.choice(N, 7), :P].astype(np.float64).clip(1e-45) + 1e-3 * RNG.random((7, P)))
+    B = np.hstack([B, 0.5 * RNG.standard_normal((7, groups))])
+    labels, left_open = labelled(X, B, features=P)
+    np.testing.assert_array_equal(labels, exact(X, B))
+    if kind == "mixtures":
+        assert left_open < N / 2
 
 
 @pytest.mark.usefixtures("always")

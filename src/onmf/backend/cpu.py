@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import pairwise
 from math import log, log1p
 from typing import Any
 
@@ -439,45 +440,66 @@ class Screening:
     taken as long as making one. There is none if even a fresh one leaves most rows open.
     """
 
-    def __init__(self, X: Array, threads: Threads) -> None:
-        self.X, self.threads = X, threads
+    def __init__(self, X: Array, threads: Threads, features: int | None = None) -> None:
+        self.X, self.threads, self._features = X, threads, features or X.shape[1]
         self._Q: FloatArray | None = None  # (8, p) orthonormal directions; or zeros, if there are no more
         self._Z: Array = EMPTY  # (9, n) sketches, and the length of what each leaves out
         self._fresh: float | None = None
         self._debt = self._largest = 0.0  # the latter bounds the length of a row
-        self._useless = len(X) < WORTHWHILE or X.shape[1] < 4 * DIRECTIONS
+        self._useless = len(X) < WORTHWHILE or self._features < 4 * DIRECTIONS
+        # Rows in the order of their sketches, and where those of each group begin.
+        self._order, self._begins = np.empty(0, dtype=np.int32), np.array([0, len(X)])
+        if features is not None and not self._useless:
+            self._order, self._begins = order_of(X[:, features:].argmax(axis=1).astype(np.int32), X.shape[1] - features)
 
     def screen(self, B: FloatArray, starts: FloatArray, k: int, sums: FloatArray) -> Label | None:
         """Prepare to label rows by the first k templates, given the last sums; None if sketches are of no use."""
         if self._useless:
             return None
-        mean = B[:k].mean(axis=0)
+        p, mean = self._features, B[:k].mean(axis=0)
+        grouped = len(self._order) > 0
         if self._Q is None or self._debt >= DIRECTIONS:
-            self._Q = directions_of(sums.sum(axis=0), B[:k] - mean)
+            fixed = [np.ones(p), sums[:, :p].sum(axis=0)] if grouped else [sums.sum(axis=0)]
+            self._Q = directions_of(fixed, B[:k, :p] - mean[:p])
             self._sketch_rows(self._Q)
             self._fresh, self._debt = None, 0.0
-        T = np.empty((k, DIRECTIONS + 2), dtype=np.float32)
-        T[:, -1] = starts[:k]
-        longest, sketched, apart, inside = screen.sketch_templates(B, mean, self._Q, T)
-        offset = float(np.abs(starts).max())
+        T = np.empty((1, k, DIRECTIONS + 2), dtype=np.float32)
+        T[0, :, -1] = starts[:k]
+        longest, sketched, apart, inside = screen.sketch_templates(B, mean, self._Q, T[0])
+        offset, moved = float(np.abs(starts).max()), 0.0
+        if grouped:  # |x| = ± √p z_0, so the column of a group moves the first entries of the templates of its rows
+            shifts = self._Q[0].sum() * (B[:k, p:] - mean[p:]).T
+            T = np.repeat(T, len(shifts), axis=0)
+            T[:, :, 0] += shifts
+            moved = float(np.abs(shifts).max())
+            longest += np.sqrt(p) * float(np.abs(B[:k, p:]).max())
+            sketched, apart = sketched + moved, apart + moved
         # Float32 cannot hold all numbers of float64.
         self._useless = not self._largest * max(apart, 1.0) + offset < HUGE
         if self._useless:
             return None
         # Rounding: of exact scores; of T, which leaves a part of the rest inside the directions; and in float32.
         fine = 4 * (len(mean) + 8) * DOUBLE * longest
-        slope = 1.01 * (fine + inside + (DIRECTIONS + 8) * SINGLE * sketched)
+        slope = 1.01 * (fine + inside + ((DIRECTIONS + 8) * sketched + 4 * moved) * SINGLE)
         least = 1.01 * (8 * SINGLE * offset + TINY * (1 + sketched))
         errors = np.float32(slope), np.float32(least), fine, 8 * DOUBLE * offset + np.finfo(np.float64).tiny
-        return partial(screen.label_by_sketch, self.X, B, starts, k, self._Z, T, errors)
+        given, begins = (self.X, B, starts, k, self._order, self._Z), self._begins
+
+        def label(start: int, stop: int, labels: Array) -> int:
+            ends = [(max(start, first), min(stop, last)) for first, last in pairwise(begins.tolist())]
+            parts = [screen.label_by_sketch(*given, t, errors, *each, labels) for t, each in zip(T, ends, strict=True)]
+            return sum(parts)
+
+        return label
 
     def _sketch_rows(self, Q: FloatArray) -> None:
         """Sketch all rows, in the memory of the sketches before."""
         X, (n, p) = self.X, self.X.shape
         if not len(self._Z):
             self._Z = np.empty((DIRECTIONS + 1, n), dtype=np.float32)
-        Z, before = self._Z, np.arange(n + 1) * p
-        self.threads.over_blocks(lambda start, stop: screen.sketch_rows(X, Q, start, stop, Z), before, DIRECTIONS)
+        given, before = (X, Q, self._order, self._Z), np.arange(n + 1) * p
+        self.threads.over_blocks(lambda start, stop: screen.sketch_rows(*given, start, stop), before, DIRECTIONS)
+        Z = self._Z
         self._largest = len(Z) * max(float(Z.max()), -float(Z.min()))
 
     def record_open(self, left_open: int, k: int) -> None:
@@ -488,15 +510,15 @@ class Screening:
         self._debt += max(share - self._fresh, 0.0) * min(k, CANDIDATES)
 
 
-def directions_of(total: FloatArray, apart: FloatArray) -> FloatArray:
-    """The direction of the sum of the rows, and those in which templates lie furthest apart. → (8, p)"""
-    first = total / max(float(np.sqrt(np.square(total).sum())), np.finfo(np.float64).tiny)
-    apart = apart - np.outer(np.einsum("kp,p->k", apart, first), first)
+def directions_of(given: list[FloatArray], apart: FloatArray) -> FloatArray:
+    """Given directions, and those in which templates lie furthest apart. → (8, p)"""
+    first = np.linalg.qr(np.stack(given, axis=1))[0].T
+    apart = apart - np.einsum("kd,dp->kp", np.einsum("kp,dp->kd", apart, first), first)
     sizes, mixtures = np.linalg.eigh(np.einsum("ap,bp->ab", apart, apart))  # ascending
-    chosen = np.flatnonzero(sizes > 1e-12 * sizes[-1])[::-1][: DIRECTIONS - 1]
+    chosen = np.flatnonzero(sizes > 1e-12 * sizes[-1])[::-1][: DIRECTIONS - len(first)]
     found = np.einsum("kd,kp->dp", mixtures[:, chosen], apart)
-    Q = np.zeros((DIRECTIONS, len(total)))
-    Q[: len(found) + 1] = np.linalg.qr(np.vstack([first, found]).T)[0].T
+    Q = np.zeros((DIRECTIONS, apart.shape[1]))
+    Q[: len(first) + len(found)] = np.linalg.qr(np.vstack([*given, found]).T)[0].T
     return Q
 
 
@@ -505,7 +527,7 @@ class ArrayRun(CpuRun):
 
     @cached_property
     def _screening(self) -> Screening:
-        return Screening(self.rows.X, self.backend.threads)
+        return Screening(self.rows.X, self.backend.threads, self.block.divergence.indicators)
 
     def step(self, templates: CpuTemplates) -> StepSums:
         label = None

@@ -147,6 +147,14 @@ class Divergence(ABC):
         return False
 
     @property
+    def indicators(self) -> int | None:
+        """The first of the columns of X that say which group a row is of; None if there are none.
+
+        A row has the sum of the columns before in the column of its group, and 0 in those of the others.
+        """
+        return None
+
+    @property
     def fixed_scales(self) -> bool:
         """Promises that neither :meth:`scale` nor :meth:`weight` depends on the score, nor :meth:`objective` on losses.
 

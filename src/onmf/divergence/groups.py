@@ -58,6 +58,10 @@ class GroupedKullbackLeibler(KullbackLeibler):
         }
 
     @property
+    def indicators(self) -> int:
+        return self.features
+
+    @property
     def template_form(self) -> TemplateForm | None:
         return TemplateForm(logarithms=True, smoothing=self.smoothing) if self.smoothing == self.shift > 0 else None
 

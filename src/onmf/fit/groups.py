@@ -2,12 +2,12 @@
 
 Given labels, centroids w and multipliers s are fitted by iterative proportional fitting of the table of clusters ×
 groups × features to its margins. With S_kj the sums by label, T_bj the sums by group, m_kb the counts of group b in
-cluster k, and A_kb = m_kb / ⟨w_k, s_b⟩ the sum of the scales there, computed anew before each half-step,
+cluster k, and A_kb = m_kb / ⟨w_k, s_b⟩ the sum of the scales there, a round computes A, then
 
     w_kj = S_kj / Σ_b A_kb s_bj,      s_bj = (T_bj + τ_b) / (Σ_k A_kb w_kj + τ_b)
 
 The weak prior τ_b, a pseudo-count on average, draws multipliers to 1 where a group says nothing about a feature. Each
-half-step minimises the objective
+of A, w and s minimises, given the other two, the objective
 
     Σ x log x − Σ |x| log|x| + Σ_kb m_kb log⟨w_k, s_b⟩ − Σ_kj S_kj log w_kj − Σ_bj T_bj log s_bj
         + Σ_bj τ_b (s_bj − log s_bj − 1)
@@ -37,7 +37,7 @@ from .describe import Clustering
 
 PRIOR = 1.0  # pseudo-counts of each multiplier, on average over the groups
 LEAST_PRIOR = 1e-12  # of a group without counts, whose multipliers are then 1
-ROUNDS = 1  # of two half-steps in an iteration in which rows moved
+ROUNDS = 1  # in an iteration in which rows moved
 MOST_ROUNDS = 2000  # of them once no row moves
 CHECKED = 10  # rounds after which the objective is computed, to see whether they go on
 PRECISION = 1e-12  # fall of the objective in so many rounds, relative to the sum of all entries, at which they end
@@ -84,9 +84,9 @@ class Grouping:
 class Fitting:
     """Centroids and multipliers that are fitted to one step after the other."""
 
-    def __init__(self, grouping: Grouping, threads: Threads) -> None:
+    def __init__(self, grouping: Grouping, threads: Threads, effects: FloatArray | None = None) -> None:
         self.grouping, self.threads = grouping, threads
-        self.effects = np.ones_like(grouping.totals)  # s
+        self.effects = np.ones_like(grouping.totals) if effects is None else effects  # s
         self.ratios: FloatArray | None = None  # (k, groups) v of centroids of sum 1
 
     def fit(self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int) -> None:
@@ -100,14 +100,9 @@ class Fitting:
         v, sizes, lengths = np.empty((tiles, k, number)), np.empty((tiles, k)), np.empty((tiles, number))
         work, last = 4 * k * number * kernel.TILE, np.inf
         A = m if self.ratios is None else divide(m, self.ratios)
-
-        def half_step(function: Any, *given: Any) -> None:
-            self.threads.over_blocks(partial(function, *given), before, work)
-
         for done in range(1, rounds + 1):
-            half_step(kernel.fit_centroids, W, s, v, sums, filled, A)
-            AT = np.ascontiguousarray(divide(m, v.sum(axis=0)).T)
-            half_step(kernel.fit_multipliers, W, s, v, sizes, lengths, totals, prior, shares, filled, AT)
+            given = W, s, v, sizes, lengths, sums, totals, prior, shares, filled, A, np.ascontiguousarray(A.T)
+            self.threads.over_blocks(partial(kernel.fit_tiles, *given), before, work)
             mean, size = lengths.sum(axis=0) / p, sizes.sum(axis=0)[:, None]
             s /= mean[:, None]
             ratios = v.sum(axis=0) / mean / size
@@ -175,19 +170,27 @@ class GroupSteps(Steps):
         sums, w, s, v = self._fitted()
         m = sums[:, w.shape[1] :]
         squares: FloatArray = data.total(squares_by_group, *m.shape)
-        N = np.sqrt(divide(squares, v * v).sum(axis=1))
-        N = np.where(N > 0, N, 1.0)[:, None]
-        labels, scales = data.map_rows(labels_and_scales, v * N)
-        return {
-            "labels": labels,
-            "scales": scales,
-            "centroids": N * self.grouping.divergence.with_groups(w, v),
+        norms = np.sqrt(divide(squares, v * v).sum(axis=1))
+        return fields_in_groups(data, w, s, m, norms) | {
             "objective": self.objective(data),
-            "masses": divide(m, v * N).sum(axis=1),
             "n_filled": int(np.count_nonzero(~step.empty)),
-            "group_effects": s,
-            "group_counts": m,
         }
+
+
+def fields_in_groups(data: Data, w: FloatArray, s: FloatArray, m: FloatArray, norms: FloatArray) -> dict[str, Any]:
+    """Fields of a clustering, from centroids of sum 1, multipliers, the counts m_kb, and the norms of the scales."""
+    v = products(w, s)
+    N = np.where(norms > 0, norms, 1.0)[:, None]
+    labels, scales = data.map_rows(labels_and_scales, v * N)
+    assert isinstance(data.divergence, GroupedKullbackLeibler)
+    return {
+        "labels": labels,
+        "scales": scales,
+        "centroids": N * data.divergence.with_groups(w, v),
+        "masses": divide(m, v * N).sum(axis=1),
+        "group_effects": s,
+        "group_counts": m,
+    }
 
 
 def products(w: FloatArray, s: FloatArray) -> FloatArray:

@@ -27,7 +27,7 @@ import numpy as np
 
 from .functions import log_and
 from .jit import jit, jit_any_order, jit_without_nan
-from .steps import lowest_argmax, score_four, score_rows
+from .steps import lowest_argmax, score_rows
 
 INT16_LIMIT = 32000  # largest absolute value of a template in 16 bits, in steps; leaves some room for rounding
 TEMPLATE_ERROR = 1.06  # of the difference of two templates, in steps: half a step each, and rounding
@@ -258,19 +258,31 @@ def best_of_pairs(indptr: Any, data: Any, rows: Any, clusters: Any, templates: A
 
 
 @jit
-def sketch_rows(X: Any, Q: Any, start: int, stop: int, Z: Any) -> None:
-    """Sketch rows start to stop of an array, for orthonormal Q (q, p): Z (q + 1, n), with what sketches leave out."""
-    q = len(Q)
+def sketch_rows(X: Any, Q: Any, order: Any, Z: Any, start: int, stop: int) -> None:
+    """Sketch rows start to stop of an array in an order, for orthonormal Q (q, p): Z (q + 1, n), with what is left out.
+
+    Columns after the first p are ignored. The order is empty if it is that of the rows.
+    """
+    q, p = Q.shape
     none, products = np.zeros(q), np.empty((4, q))
     for first in range(start, stop, 4):
-        score_four(X, Q, none, first, stop - 1, products)
+        a, b = row_at(order, first), row_at(order, min(first + 1, stop - 1))
+        c, d = row_at(order, min(first + 2, stop - 1)), row_at(order, min(first + 3, stop - 1))
+        score_rows(X[a], X[b], X[c], X[d], Q, none, products)
         for r in range(min(4, stop - first)):
-            i, left = first + r, product(X[first + r], X[first + r])
+            i, x = first + r, X[row_at(order, first + r), :p]
+            left = product(x, x)
             rounding = 1e-12 * left
             for j in range(q):
                 Z[j, i] = products[r, j]
                 left -= products[r, j] * products[r, j]
             Z[q, i] = np.float32(np.sqrt(max(left, 0.0) + rounding)) * ROUNDED_UP
+
+
+@jit
+def row_at(order: Any, place: int) -> int:
+    """The row at a place in an order, which is empty if it is that of the rows."""
+    return order[place] if len(order) > 0 else place
 
 
 @jit_any_order
@@ -315,12 +327,23 @@ def product(x: Any, y: Any) -> float:
 
 @jit
 def label_by_sketch(
-    X: Any, B: Any, starts: Any, k: int, Z: Any, T: Any, errors: Any, start: int, stop: int, labels: Any
+    X: Any,
+    B: Any,
+    starts: Any,
+    k: int,
+    order: Any,
+    Z: Any,
+    T: Any,
+    errors: Any,
+    start: int,
+    stop: int,
+    labels: Any,
 ) -> int:
-    """Label rows start to stop of an array; how many of them the sketches left open.
+    """Label rows start to stop of an array in an order; how many of them the sketches left open.
 
-    B and starts are as in score_rows, Z (9, n) the sketches of the rows, and T (k, 10) those of the templates, what
-    these leave out, and the offset. Errors are slope and least, of sketches in float32 and of scores in float64.
+    B and starts are as in score_rows, Z (9, n) the sketches of the rows in this order, and T (k, 10) those of the
+    templates, what these leave out, and the offset. Errors are slope and least, of sketches in float32 and of scores in
+    float64.
     """
     slope, least, fine_slope, fine_least = errors
     room = np.zeros(NEXT + END, np.float32)
@@ -336,7 +359,7 @@ def label_by_sketch(
         for c in range(k):
             update_bounds(room, c, T[c])
         for r in range(m):
-            i = first + r
+            i = row_at(order, first + r)
             labels[i] = np.int32(room[LEADER + r])
             if room[SECOND_UPPER + r] < room[LOWER + r]:
                 continue
