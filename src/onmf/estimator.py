@@ -30,7 +30,7 @@ from onmf.fit.groups import estimate_effects, gain_of_groups, sizes_in_groups, w
 from onmf.fit.restarts import check_moves, check_rows
 from onmf.fit.solve import Compute, fit_estimating, get_start, seeds_of_run, warn_about, with_estimate
 from onmf.fit.starts import Seeds
-from onmf.fit.stream import Stream, describe_batch, learn
+from onmf.fit.stream import Stream, describe_batch, learn, stream_of
 from onmf.io.model_file import SavedModel, damaged, provenance, read_model, write_model
 from onmf.io.rules import require
 from onmf.warn import warn
@@ -201,7 +201,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
 
     @available_if(lambda model: model._learns_from_batches())
     @interrupt.all_or_nothing
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, batch: Hashable | None = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, *, batch: Hashable | None = None
+    ) -> Self:
         """Learn from a batch of rows, in addition to the batches of earlier calls.
 
         The first batch gives the start, by ``init``, and needs at least ``n_clusters`` rows. A model that was fitted or
@@ -216,8 +218,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         y : ignored
         sample_weight : (n,) array, optional
             Weight of each row.
+        groups : (n,) array of labels, optional
+            As in :meth:`fit`, for every batch or for none. A batch may bring new groups. The first one is fitted as
+            :meth:`fit` does it, so it should have rows of most clusters and several groups.
         batch : hashable, optional
-            Name of the batch. A batch with a name keeps 12 bytes per row, and its weights.
+            Name of the batch. A batch with a name keeps 12 bytes per row, and its weights and groups.
 
         Returns
         -------
@@ -238,22 +243,28 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_parameters(self)
         require(not in_parts(X), "partial_fit takes one batch, in memory: pass data in parts to fit.")
-        require(self.group_effects_ is None, "partial_fit does not learn groups: fit all rows with groups=, in parts.")
         known: Stream | None = getattr(self, "_stream", None)
-        if known is None and hasattr(self, "cluster_centers_"):
-            known = Stream(np.array(to_host(self.cluster_centers_), dtype=np.float64))
         divergence = get_divergence(self.beta_loss, self.smoothing)
+        own = None if groups is None else check_groups(groups, has_relative_smoothing(self))
+        if own is not None and not hasattr(self, "cluster_centers_"):
+            check_for_groups(self, start_of(self, grouped=True), divergence)
+            fit_model(self, X, sample_weight, groups=groups)
+            self.divergence_ = own.plain_divergence(divergence, self.n_features_in_)  # also of a single group
+        if known is None and hasattr(self, "cluster_centers_"):
+            known = stream_of(self)
+        if known is not None:
+            known = known.copy()  # a failure leaves the model as it was
+            own = known.meet(own)
+            divergence = own.plain_divergence(divergence, self.n_features_in_) if own is not None else divergence
         divergence = with_estimate(divergence, None if known is None else self.divergence_)
         if known is not None and (divergence != self.divergence_ or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
-        engine, data = prepare_data(self, X, divergence, sample_weight, reset=known is None, warn=True)
+        engine, data = prepare_data(self, X, divergence, sample_weight, groups=own, reset=known is None, warn=True)
         if known is None:
             check_rows(data.shape[0], self.n_clusters)
             start = seeds_of_run(data, settings_of(self, self.init), Listener())
             assert isinstance(start, Seeds), "starts that move rows were refused"
             known = Stream(np.array(divergence.initial_centroids(start.centroids), dtype=np.float64, order="C"))
-        else:  # learn() changes a copy, so a failure leaves the model as it was
-            known = replace(known, centroids=known.centroids.copy(), seen=dict(known.seen))
         step = learn(known, data, float(self.forgetting), batch)
         self._stream = known
         clustering = describe_batch(known, data, step, self.get_params(deep=False))
@@ -629,8 +640,7 @@ def fit_model(
     """
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
-    relative = is_auto(model.smoothing) and not isinstance(model.beta_loss, Divergence)
-    known = None if groups is None else check_groups(groups, relative)
+    known = None if groups is None else check_groups(groups, has_relative_smoothing(model))
     several = known if known is not None and len(known) > 1 else None  # one group is none
     settings = settings_of(model, init, grouped=several is not None)
     if several is not None:
@@ -649,8 +659,7 @@ def fit_model(
         if several is None:
             clustering = replace(clustering, group_effects=np.ones((1, data.shape[1])))
         else:
-            assert isinstance(divergence, GroupedKullbackLeibler)
-            divergence = KullbackLeibler(divergence.smoothing)
+            divergence = several.plain_divergence(divergence, model.n_features_in_)
         clustering = replace(clustering, groups=known.names)
         warn_if_apart(clustering)
     adopt_clustering(model, clustering, chosen.name, divergence)
@@ -805,6 +814,11 @@ def check_for_groups(model: Any, init: Any, divergence: Divergence) -> None:
             f"init={init!r} begins from clusters that belong to one group each, and would stay there: use "
             "init='random-partition' or 'consensus'."
         )
+
+
+def has_relative_smoothing(model: Any) -> bool:
+    """Whether the smoothing of a fit with groups follows from the number of features."""
+    return is_auto(model.smoothing) and not isinstance(model.beta_loss, Divergence)
 
 
 def is_auto(value: Any) -> bool:

@@ -293,10 +293,50 @@ def test_the_objective_never_rises_by_much():
     assert objectives[-1] == pytest.approx(model.reconstruction_err_)
 
 
-def test_batches_have_no_groups():
+def test_batches_end_where_fit_stays(tmp_path):
+    """Named batches of which nothing is forgotten; the last group comes up in the second batch."""
+    X, _, own = made(300, sd=0.4)
+    order = np.argsort(np.where(own == 2, 2, np.random.default_rng(0).random(len(own))), kind="stable")
+    X, names = X[order], np.array(["c", "a", "b"])[own[order]]
+    parts = np.array_split(np.arange(len(X)), 3)
+    model = ONMF(K, random_state=0, forgetting=1.0)
+    for _ in range(40):
+        for i, part in enumerate(parts):
+            model.partial_fit(X[part], groups=names[part], batch=i)
+    assert sorted(model.groups_) == ["a", "b", "c"]
+    assert model.groups_.tolist() != ["a", "b", "c"], "in the order in which they came"
+    again = ONMF(K, init=model.cluster_centers_).fit(X, groups=names)
+    assert np.array_equal(again.labels_, model.predict(X, groups=names))
+    effects = dict(zip(model.groups_, model.group_effects_, strict=True))
+    assert np.stack([effects[name] for name in again.groups_]) == pytest.approx(again.group_effects_, rel=1e-2)
+    assert np.array_equal(model.labels_, model.predict(X[parts[-1]], groups=names[parts[-1]]))
+    model.save(tmp_path / "model.onmf")
+    loaded = onmf.load(tmp_path / "model.onmf")
+    before = loaded.group_effects_.copy()
+    loaded.partial_fit(X[names != "b"], groups=names[names != "b"])
+    assert np.array_equal(loaded.group_effects_[-1], before[-1]), "a group that no batch has had since"
+
+
+def test_what_batches_with_groups_refuse():
     X, _, own = made()
-    with pytest.raises(ValueError, match="partial_fit does not learn groups"):
-        ONMF(K, random_state=0).fit(X, groups=own).partial_fit(X)
+    model = ONMF(K, random_state=0).partial_fit(X, groups=own, batch="x")
+    with pytest.raises(ValueError, match="The model has groups: pass groups= with every batch"):
+        model.partial_fit(X)
+    with pytest.raises(ValueError, match="batch 'x' had other groups before"):
+        model.partial_fit(X, groups=(own + 1) % 3, batch="x")
+    with pytest.raises(ValueError, match="The model has no groups: leave groups out"):
+        ONMF(K).fit(X).partial_fit(X, groups=own)
+    with pytest.raises(ValueError, match="begins from clusters that belong to one group each"):
+        ONMF(K, init="snpa").partial_fit(X, groups=["a"] * len(X))
+
+
+def test_a_first_batch_of_one_group():
+    X, _, own = made(300, sd=0.4)
+    model = ONMF(K, random_state=0).partial_fit(X[own == 0], groups=own[own == 0])
+    assert model.divergence_.smoothing == pytest.approx(0.01 / P), "that of a fit with groups"
+    model.partial_fit(X, groups=own)
+    assert model.groups_.tolist() == [0, 1, 2]
+    assert model.group_effects_.shape == (3, P)
 
 
 def test_a_model_without_groups_takes_none():

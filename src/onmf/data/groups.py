@@ -46,10 +46,14 @@ class Groups:
 
     def divergence(self, plain: Divergence, p: int) -> GroupedKullbackLeibler:
         """Kullback–Leibler for rows of p features with columns for these groups."""
-        assert isinstance(plain, KullbackLeibler)
+        smoothing = self.plain_divergence(plain, p).smoothing
         factors = () if self.factors is None else tuple(self.factors.tolist())
-        smoothing = SMOOTHING / p if self.relative else plain.smoothing
         return GroupedKullbackLeibler(smoothing, p, smoothing, factors)
+
+    def plain_divergence(self, plain: Divergence, p: int) -> KullbackLeibler:
+        """The same for rows without these columns."""
+        assert isinstance(plain, KullbackLeibler)
+        return KullbackLeibler(SMOOTHING / p if self.relative else plain.smoothing)
 
     def append(self, rows: Any, codes: Array) -> Any:
         """Rows with a column for each group."""
