@@ -641,7 +641,7 @@ class TestTables:
         assert read(numbered, labels="kind").classes == [None, *map(str, range(29))]
         with pytest.raises(ValueError, match=r"column 'kind' holds 'B', which is not a number.* name it as the labels"):
             read(path)
-        with pytest.raises(ValueError, match="give the classes in a table of their own"):
+        with pytest.raises(ValueError, match="give it in a table of its own"):
             read(path, labels="kind", orientation="genes-in-rows")
         with pytest.raises(ValueError, match="no layers"):
             read(path, layer="x")
@@ -739,7 +739,7 @@ class TestLabelTables:
     def test_refused(self, path):
         with pytest.raises(ValueError, match=r"has none of the cells: .* such as 'x0', 'x1', …, the counts have 'AAAA"):
             read(path, labels=self.write(path, [f"x{i}" for i in range(30)]))
-        with pytest.raises(ValueError, match="two different labels for 'a': 'B' and 'T'"):
+        with pytest.raises(ValueError, match="two different entries for 'a': 'B' and 'T'"):
             read(path, labels=self.write(path, ["a"] * 30))
         file = path.with_name("labels.csv")
         with pytest.raises(ValueError, match="no column 'nope', but '', 'other', 'kind'"):

@@ -60,7 +60,7 @@ class TestNumbers:
         assert model.margins_.min() == 0
         assert np.bincount(model.labels_).tolist() == [2, 3]
         before = model.n_iter_
-        number_by_size(model, lambda centroids: onmf.estimator.fit_model(model, X, init=centroids))
+        number_by_size(model, X)
         assert np.array_equal(model.predict(X), model.labels_)
         assert np.bincount(model.labels_).tolist() == [4, 1]
         assert model.n_iter_ == len(model.history_["moved"]) >= before

@@ -17,12 +17,14 @@ from sklearn.base import clone
 from onmf import interrupt
 from onmf.backend import Backend, on_gpu, to_host
 from onmf.data import Engine, Part, get_engine, in_blocks
+from onmf.data.groups import check_groups
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.parts import PartsEngine
 from onmf.divergence import Array, FloatArray, get_divergence
-from onmf.estimator import ONMF, settings_of
+from onmf.estimator import ONMF, has_relative_smoothing, new_rows, settings_of
 from onmf.fit import Clustering, Listener
 from onmf.fit.describe import losses_of
+from onmf.fit.groups import Grouping
 from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
 from onmf.fit.solve import seeds_of_run
 from onmf.functions import exp, log
@@ -82,18 +84,22 @@ def calibration_of(parts: Mapping[str, Any], k: int) -> Calibration | None:
 
 @interrupt.heeding
 def calibrate_model(
-    model: ONMF, X: Any, labels: Array, again: Callable[[ONMF, Any], Sequence[Array]] | None = None
+    model: ONMF,
+    X: Any,
+    labels: Array,
+    again: Callable[[ONMF, Any], Sequence[Array]] | None = None,
+    groups: Any = None,
 ) -> Calibration:
     """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
 
     At most :data:`CALIBRATION_ROWS` of the rows, evenly spaced, are used. ``again(model, rows)`` returns their labels
     in each of the other fits; by default :func:`refit`, with the parameters of the model from random partitions.
     """
-    again = again or (lambda model, rows: [run.labels for run in refit(model, rows)])
     some = evenly_spaced(len(labels))
-    rows = X[some]
+    rows, own = X[some], None if groups is None else groups[some]
+    again = again or (lambda model, rows: [run.labels for run in refit(model, rows, groups=own)])
     voted = list(map(to_host, again(model, rows))) if 1 < len(model.cluster_centers_) <= len(some) else []
-    return calibrate(log_chances(model, rows), labels[some], voted)
+    return calibrate(log_chances(model, rows, own), labels[some], voted)
 
 
 def evenly_spaced(n: int, most: int = CALIBRATION_ROWS) -> Array:
@@ -101,16 +107,19 @@ def evenly_spaced(n: int, most: int = CALIBRATION_ROWS) -> Array:
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
-def refit(model: ONMF, X: Any, n_runs: int = REFITS) -> list[Clustering]:
+def refit(model: ONMF, X: Any, n_runs: int = REFITS, groups: Any = None) -> list[Clustering]:
     """Fits with the parameters of a model from random partitions; what it estimated of its divergence stays."""
     other = clone(model).set_params(init="random-partition", n_init=n_runs, random_state=REFIT_SEED)
-    return every_run(other.set_params(beta_loss=model.divergence_), X)
+    return every_run(other.set_params(beta_loss=model.divergence_), X, groups)
 
 
-def every_run(model: ONMF, X: Any, *, thorough: bool = False) -> list[Clustering]:
+def every_run(model: ONMF, X: Any, groups: Any = None, *, thorough: bool = False) -> list[Clustering]:
     """The runs of an estimator, of which a fit would keep the best. The estimator is not fitted."""
-    settings, divergence = settings_of(model), get_divergence(model.beta_loss, model.smoothing)
-    _, data = prepare_data(model, X, divergence, engine=_engine(model, X), reset=True)
+    known = None if groups is None else check_groups(groups, has_relative_smoothing(model))
+    settings = settings_of(model, grouped=known is not None)
+    divergence = get_divergence(model.beta_loss, model.smoothing)
+    _, data = prepare_data(model, X, divergence, groups=known, engine=_engine(model, X), reset=True)
+    data.grouping = Grouping.of(data)
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)
     plan = replace(settings.plan, thorough=thorough)
@@ -118,10 +127,10 @@ def every_run(model: ONMF, X: Any, *, thorough: bool = False) -> list[Clustering
 
 
 @interrupt.heeding
-def log_chances(model: ONMF, X: Any) -> FloatArray:
+def log_chances(model: ONMF, X: Any, groups: Any = None) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
-    _, data = prepare_data(model, X, model.divergence_, engine=_engine(model, X))
-    return to_host(data.map_rows(chances_by_row, data.to_device(model.cluster_centers_))[0])
+    data, centroids = new_rows(model, X, groups=groups, engine=_engine(model, X))
+    return to_host(data.map_rows(chances_by_row, centroids)[0])
 
 
 def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
@@ -130,12 +139,12 @@ def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
 
 
 @interrupt.heeding
-def confidence_of(model: ONMF, X: Any, labels: Array, calibration: Calibration) -> tuple[FloatArray, Array]:
+def confidence_of(
+    model: ONMF, X: Any, labels: Array, calibration: Calibration, groups: Any = None
+) -> tuple[FloatArray, Array]:
     """The confidence of rows in their clusters, and their best other clusters, -1 if there is none. → 2 × (n,)"""
-    _, data = prepare_data(model, X, model.divergence_, engine=_engine(model, X))
-    confidence, runners_up = data.map_rows(
-        confidence_by_row, data.to_device(model.cluster_centers_), calibration, labels=labels
-    )
+    data, centroids = new_rows(model, X, groups=groups, engine=_engine(model, X))
+    confidence, runners_up = data.map_rows(confidence_by_row, centroids, calibration, labels=labels)
     return to_host(confidence), to_host(runners_up)
 
 

@@ -414,7 +414,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         C = to_host(self.divergence_.smooth(self.cluster_centers_, at_least=describe.MIN_SMOOTHING))
-        data, centroids = self._data(X, sample_weight, groups=groups, centroids=C)
+        data, centroids = new_rows(self, X, sample_weight, groups=groups, centroids=C)
         losses, weights = data.total(describe.total_loss, centroids)
         if self.group_effects_ is not None:
             losses -= gain_of_groups(data, to_host(self.group_effects_))
@@ -485,33 +485,11 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     @interrupt.heeding
     def _map_rows(self, X: Any, groups: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Apply a function of rows and centroids to new data."""
-        data, centroids = self._data(X, groups=groups, warn=True)
+        data, centroids = new_rows(self, X, groups=groups, warn=True)
         found = data.map_rows(function, centroids, *args)
         if data.zeros and not self.divergence_.absolute:  # Dask has read nothing yet
             warn_zero_rows(data.zeros, len(found[0]))
         return found
-
-    def _data(
-        self, X: Any, sample_weight: Any = None, *, groups: Any = None, centroids: Any = None, warn: bool = False
-    ) -> tuple[Data, Any]:
-        """New data as the engine holds them, and the centroids, or others, in the form that goes with them."""
-        check_is_fitted(self)
-        centroids = self.cluster_centers_ if centroids is None else centroids
-        known = None
-        if self.group_effects_ is not None:
-            sizes = sizes_in_groups(self.divergence_.normalise(to_host(centroids)), to_host(self.group_effects_))
-            known = known_groups(groups, self.groups_, sizes.min(axis=0))
-        elif groups is not None:
-            raise ValueError("The model was fitted without groups, and has no multipliers: leave groups out.")
-        _, data = prepare_data(self, X, self.divergence_, sample_weight, groups=known, warn=warn)
-        if isinstance(data.divergence, GroupedKullbackLeibler):
-            centroids = data.divergence.with_groups(to_host(centroids), sizes)
-        features = centroids.shape[1]
-        if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
-            raise ValueError(
-                f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit the model again."
-            )
-        return data, data.to_device(centroids)
 
     def _output(self, labels: Any, scales: Any) -> Any:
         k = len(self.cluster_centers_)
@@ -619,6 +597,34 @@ def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence
     if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
         del model.reconstruction_err_
     return model
+
+
+def new_rows(
+    model: ONMF,
+    X: Any,
+    sample_weight: Any = None,
+    *,
+    groups: Any = None,
+    centroids: Any = None,
+    engine: Engine | Backend | None = None,
+    warn: bool = False,
+) -> tuple[Data, Any]:
+    """New rows as an engine holds them, and the centroids of a model, or others, in the form that goes with them."""
+    check_is_fitted(model)
+    centroids = model.cluster_centers_ if centroids is None else centroids
+    known = None
+    if model.group_effects_ is not None:
+        sizes = sizes_in_groups(model.divergence_.normalise(to_host(centroids)), to_host(model.group_effects_))
+        known = known_groups(groups, model.groups_, sizes.min(axis=0))
+    elif groups is not None:
+        raise ValueError("The model was fitted without groups, and has no multipliers: leave groups out.")
+    _, data = prepare_data(model, X, model.divergence_, sample_weight, groups=known, engine=engine, warn=warn)
+    if isinstance(data.divergence, GroupedKullbackLeibler):
+        centroids = data.divergence.with_groups(to_host(centroids), sizes)
+    features = centroids.shape[1]
+    if data.shape[1] != features:  # an attribute was overwritten, and kernels do not check
+        raise ValueError(f"X has {data.shape[1]} features, but cluster_centers_ has {features}: fit the model again.")
+    return data, data.to_device(centroids)
 
 
 @interrupt.all_or_nothing

@@ -8,7 +8,7 @@ in the model file under ``"names"`` and can be changed.
 import csv
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from onmf.backend import to_host
-from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, adopt_clustering, load
+from onmf.data import Engine
+from onmf.divergence import Array
+from onmf.estimator import ONMF, adopt_clustering, fit_model, load
 from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
 from onmf.io.model_file import read_model, write_model
@@ -30,21 +31,22 @@ MAX_NAME_LENGTH = 100  # characters
 REORDERINGS = 3  # fits at most, if rows that belong to two clusters equally change their cluster with the order
 
 
-def number_by_size(model: ONMF, refit: Callable[[FloatArray], Any]) -> None:
-    """Number the clusters of a model that was just fitted by falling size, the largest first, in place.
+def number_by_size(model: ONMF, X: Any, engine: Engine | None = None) -> None:
+    """Number the clusters of a model that was just fitted to ``X`` by falling size, the largest first, in place.
 
-    ``refit`` fits the model again from given centroids. It is called only if a row belongs to two clusters equally:
-    such a row goes to the lower number, so its cluster depends on the order.
+    If a row belongs to two clusters equally, it goes to the lower number, so its cluster depends on the order. Then the
+    model is fitted again from its centroids; with groups it is not, since such a fit would begin without multipliers.
     """
     for fits in range(REORDERINGS + 1):
         before, k = model.clustering_, len(model.cluster_centers_)
         order = order_by_size(to_host(before.labels), k)
         if (order == np.arange(k)).all():
             return
-        if fits == REORDERINGS or before.margins is None or (to_host(before.margins) > 0).all():
+        settled = before.group_effects is not None or before.margins is None or (to_host(before.margins) > 0).all()
+        if fits == REORDERINGS or settled:
             adopt_clustering(model, before.reordered(order), model.engine_, model.divergence_)
             return
-        refit(to_host(before.centroids)[order])
+        fit_model(model, X, engine=engine, init=to_host(before.centroids)[order])
         after = model.clustering_
         both = {
             name: np.concatenate([earlier, after.history[name]])

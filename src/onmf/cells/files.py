@@ -11,14 +11,27 @@ from dataclasses import dataclass
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from onmf.datasets.pieces import Store, open_matrix, open_store
 from onmf.datasets.readers import as_counts, opened, read_market
+from onmf.divergence import Array
 from onmf.door import Table
-from onmf.door.files import HDF5, Draft, Names, find_classes, head_of, listed, names_of, read_npz, read_wide
+from onmf.door.files import (
+    HDF5,
+    Draft,
+    Names,
+    add_columns,
+    asked_for,
+    head_of,
+    listed,
+    names_of,
+    read_npz,
+    read_wide,
+)
+from onmf.door.join import join_tables
 from onmf.io import isolated_readers
 from onmf.io.rules import require
 
@@ -117,13 +130,31 @@ class Cells(Table):
         """Names of the genes."""
         return self.features
 
+    @property
+    def namings(self) -> list[Sequence[str]]:
+        """Names of the genes, their symbols and their identifiers, those that there are."""
+        return [names for names in (self.genes, self.symbols, self.ids) if names is not None]
+
+    def with_features(self, columns: Array) -> Self:
+        """The cells with the names of some of the genes; the counts stay as they are."""
+        kept = super().with_features(columns)
+        for name in ("symbols", "ids"):
+            values = getattr(self, name)
+            setattr(kept, name, None if values is None else [values[j] for j in columns])
+        return kept
+
     def __repr__(self) -> str:
         n, p = self.X.shape
         return f"<Cells of {Path(self.source).name or 'no file'}, {self.place}: {n:,} cells × {p:,} genes>"
 
 
 def read(
-    path: str | Path, *, layer: str | None = None, labels: str | None = None, orientation: str | None = None
+    path: str | Path | Sequence[str | Path],
+    *,
+    layer: str | None = None,
+    labels: str | None = None,
+    groups: str | None = None,
+    orientation: str | None = None,
 ) -> Cells:
     r"""Read counts of cells from a file or folder.
 
@@ -131,15 +162,18 @@ def read(
 
     Parameters
     ----------
-    path : path
+    path : path or list of paths
         An AnnData file (.h5ad) or store (.zarr); an .h5 file of 10x Genomics, or a folder with ``matrix.mtx``,
         ``barcodes.tsv`` and ``features.tsv``, or the matrix in it; the folder of a run of Cell Ranger, or its ``outs``;
         a loom file; a csv or tsv table; an npz file with a sparse matrix. Text may be compressed with gzip.
+        Several files are joined by the genes that all of them have, and each is a group unless ``groups`` is given.
     layer : str, optional
         Layer that holds the counts: its name, or ``"raw"``. By default the main matrix.
     labels : str, optional
         Known classes of the cells: a column of the cells in the file, or ``FILE.csv:COLUMN``, a table whose first
         column has the names of the cells.
+    groups : str, optional
+        The batch, sample or donor of each cell, named like ``labels``.
     orientation : {"cells-in-rows", "genes-in-rows"}, optional
         For formats that do not say it: tables, Matrix Market and npz files. By default it is guessed, and a note says
         so.
@@ -162,6 +196,10 @@ def read(
     >>> cells.genes
     ['ACTB', 'CD8A']
     """
+    if isinstance(path, list | tuple):
+        options = {"layer": layer, "labels": labels, "groups": groups, "orientation": orientation}
+        return join_tables([read(each, **options) for each in path], path, "gene")
+    assert isinstance(path, str | Path)
     path = Path(path)
     require(
         orientation in (None, CELLS, GENES), f"The orientation {orientation!r} is unknown: use {CELLS!r} or {GENES!r}."
@@ -169,7 +207,7 @@ def read(
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give the path of a file or folder with counts of cells.")
     try:
-        draft = _read_any(path, layer, labels, orientation)
+        draft = _read_any(path, layer, asked_for(labels, groups), orientation)
     except KeyError as error:  # a place in a damaged file
         raise ValueError(error.args[0]) from error
     barcodes, genes, notes = names_of(draft, path, "cell", "gene")
@@ -181,10 +219,8 @@ def read(
             setattr(cells, name, [value or gene for value, gene in zip(values, genes, strict=True)])
     if orientation is None:
         cells.notes += notes_if_transposed(barcodes, genes)
-    if labels is not None:
-        original = [name or new for name, new in zip(draft.rows or barcodes, barcodes, strict=True)]
-        cells.classes, about_classes = find_classes(labels, draft, path, original, "cell")
-        cells.notes += about_classes
+    original = [name or new for name, new in zip(draft.rows or barcodes, barcodes, strict=True)]
+    add_columns(cells, draft, path, original, "cell", labels, groups)
     return cells
 
 
@@ -203,7 +239,7 @@ def whole_layers(path: str | Path, besides: str = "") -> list[str]:
     return found
 
 
-def _read_any(path: Path, layer: str | None, labels: str | None, orientation: str | None) -> CellDraft:
+def _read_any(path: Path, layer: str | None, asked: Sequence[str], orientation: str | None) -> CellDraft:
     """Recognise the format and read the file."""
     store = _store(path)
     if store is not None:
@@ -212,10 +248,10 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
             f"{path} has a format that says what its rows are: leave out orientation (--orientation on the command "
             "line).",
         )
-        return _read_store(store, layer, labels)
+        return _read_store(store, layer, asked)
     if path.is_dir():
         found, notes = _find_counts(path)
-        draft = _read_any(found, layer, labels, orientation)
+        draft = _read_any(found, layer, asked, orientation)
         draft.notes[:0] = notes
         return draft
     require(layer is None, f"{path} has no layers, so there is no layer {layer!r}: only h5ad, zarr, loom and .h5 do.")
@@ -223,7 +259,7 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
     if head.startswith(b"%%MatrixMarket"):
         return _read_market(path, orientation)
     if head.startswith(b"PK") and path.suffix.lower() not in (".xlsx", ".zip", ".ods"):
-        draft = CellDraft(**vars(read_npz(path, labels)))
+        draft = CellDraft(**vars(read_npz(path, asked)))
         draft.X = tidy(draft.X.T if orientation == GENES else draft.X)
         if orientation is None and draft.rows is None and draft.features is None:
             draft.notes.append(_assumed(CELLS, "The file does not say what its rows are: cells in rows are assumed."))
@@ -231,7 +267,7 @@ def _read_any(path: Path, layer: str | None, labels: str | None, orientation: st
     unknown = f"has an unknown format: expected {KNOWN}" if b"\0" in head or head.startswith(b"PK") else ""
     if refusal := next((sentence for magic, sentence in OTHERS.items() if head.startswith(magic)), unknown):
         raise ValueError(f"{path} {refusal}.")
-    return _read_table(path, labels, orientation)
+    return _read_table(path, asked, orientation)
 
 
 def _store(path: Path) -> Store | None:
@@ -243,7 +279,7 @@ def _store(path: Path) -> Store | None:
         return open_store("hdf5", path) if file.read(len(HDF5)) == HDF5 else None
 
 
-def _read_store(store: Store, layer: str | None, label: str | None) -> CellDraft:
+def _read_store(store: Store, layer: str | None, asked: Sequence[str]) -> CellDraft:
     """Read an HDF5 file or Zarr store: AnnData, loom or 10x Genomics, as its content says."""
     about = _survey(store)
     form, places = about["format"], about["places"]
@@ -271,7 +307,7 @@ def _read_store(store: Store, layer: str | None, label: str | None) -> CellDraft
     if name not in places and name not in places.values():
         raise ValueError(f"{store.path} has no layer {name!r}: it has {listed(list(places))}.")
     read = {"anndata": _read_anndata, "loom": _read_loom, "10x": _read_tenx}[form]
-    return read(store, places.get(name, name), label)
+    return read(store, places.get(name, name), asked)
 
 
 def _survey(store: Store) -> dict[str, Any]:
@@ -280,17 +316,20 @@ def _survey(store: Store) -> dict[str, Any]:
         return dict(store.call(isolated_readers.survey))
 
 
-def _columns(store: Store, frame: str, **wanted: Sequence[str | None]) -> dict[str, Any]:
-    """Columns of a table as texts (see :func:`onmf.io.isolated_readers.read_columns`)."""
+def _columns(store: Store, frame: str, asked: Sequence[str] = (), **wanted: Sequence[str]) -> dict[str, Any]:
+    """Columns of a table as texts (see :func:`onmf.io.isolated_readers.read_columns`), those asked for in ``found``."""
+    keys = {name: f"asked {number}" for number, name in enumerate(asked)}
+    wanted |= {key: [name] for name, key in keys.items()}
     with store.naming(frame):
-        return dict(store.call(isolated_readers.read_columns, frame, wanted))
+        columns = dict(store.call(isolated_readers.read_columns, frame, wanted))
+    return columns | {"found": {name: columns[key] for name, key in keys.items() if columns[key] is not None}}
 
 
-def _read_anndata(store: Store, place: str, label: str | None) -> CellDraft:
+def _read_anndata(store: Store, place: str, asked: Sequence[str]) -> CellDraft:
     frame = {"raw/X": "raw/var", "raw.X": "raw.var"}.get(place, "var")
-    cells, genes = _columns(store, "obs", classes=[label]), _columns(store, frame, symbols=SYMBOLS)
+    cells, genes = _columns(store, "obs", asked), _columns(store, frame, symbols=SYMBOLS)
     X = load(open_matrix(store, place))
-    draft = CellDraft(X, cells["index"], genes["index"], place, cells["classes"], cells["columns"])
+    draft = CellDraft(X, cells["index"], genes["index"], place, cells["found"], cells["columns"])
     if genes["symbols"] is not None and _stable_ids(draft.features or []):
         draft.symbols = genes["symbols"]
         column = next(name for name in SYMBOLS if name in genes["columns"])
@@ -298,15 +337,15 @@ def _read_anndata(store: Store, place: str, label: str | None) -> CellDraft:
     return draft
 
 
-def _read_loom(store: Store, place: str, label: str | None) -> CellDraft:
-    cells = _columns(store, "col_attrs", names=LOOM_CELLS, classes=[label])
+def _read_loom(store: Store, place: str, asked: Sequence[str]) -> CellDraft:
+    cells = _columns(store, "col_attrs", asked, names=LOOM_CELLS)
     genes = _columns(store, "row_attrs", names=LOOM_GENES, ids=LOOM_IDS)
     ids = genes["ids"] if genes["ids"] != genes["names"] and _stable_ids(genes["ids"] or []) else None
     X = load(open_matrix(store, place, transposed=True))
-    return CellDraft(X, cells["names"], genes["names"], place, cells["classes"], cells["columns"], ids=ids)
+    return CellDraft(X, cells["names"], genes["names"], place, cells["found"], cells["columns"], ids=ids)
 
 
-def _read_tenx(store: Store, group: str, label: str | None) -> CellDraft:
+def _read_tenx(store: Store, group: str, asked: Sequence[str]) -> CellDraft:
     parts = _columns(store, group, barcodes=["barcodes"], names=["gene_names"], ids=["genes"])  # as in version 2
     if "features" in parts["columns"]:
         parts |= _columns(store, f"{group}/features", names=["name"], ids=["id"], types=["feature_type"])
@@ -417,15 +456,15 @@ def _names_beside(path: Path, prefix: str, what: str) -> list[list[str]] | None:
     return rows
 
 
-def _read_table(path: Path, label: str | None, orientation: str | None) -> CellDraft:
+def _read_table(path: Path, asked: Sequence[str], orientation: str | None) -> CellDraft:
     """Read a table of counts with names in its first row and first column, with cells or genes in rows."""
-    draft = CellDraft(**vars(read_wide(path, label)))
+    draft = CellDraft(**vars(read_wide(path, asked)))
     require(
-        draft.classes is None or orientation != GENES,
-        f"{path} has a column {label!r}, which is to hold the classes of the cells, but the orientation is "
-        f"{GENES!r}: give the classes in a table of their own.",
+        not draft.found or orientation != GENES,
+        f"{path} has a column {next(iter(draft.found), '')!r} with something about each cell, but the orientation is "
+        f"{GENES!r}: give it in a table of its own.",
     )
-    if draft.classes is None and orientation is None:
+    if not draft.found and orientation is None:
         n, p = draft.X.shape
         orientation, note = _guess_orientation(draft.rows or [""] * n, draft.features or [""] * p, draft.corner)
         draft.notes.append(note)

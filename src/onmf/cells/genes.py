@@ -102,20 +102,30 @@ def deviance(X: Any, rows: int = ROWS) -> FloatArray:
     return deviances(X, ["counts"], rows=rows)["counts"]
 
 
-def deviances(X: Any, views: Iterable[str], keep: Array | None = None, *, rows: int = ROWS) -> dict[str, FloatArray]:
-    """The deviances of the columns in several views of the rows to keep, in one pass over batches. → for each, (p,)"""
-    sums = {view: np.zeros((3, X.shape[1])) for view in views}
+def deviances(
+    X: Any, views: Iterable[str], keep: Array | None = None, *, groups: Array | None = None, rows: int = ROWS
+) -> dict[str, FloatArray]:
+    """The deviances of the columns in several views of the rows to keep, in one pass over batches. → for each, (p,)
+
+    With the number of the group of each row to keep, they are from a constant share within each group: a gene that only
+    tells groups apart has none.
+    """
+    number = 1 if groups is None else int(groups.max()) + 1
+    sums = {view: np.zeros((2 + number, X.shape[1])) for view in views}
+    done = 0
     for counts in as_csr(X, keep, rows):
+        own = np.zeros(counts.shape[0], dtype=np.int64) if groups is None else groups[done : done + counts.shape[0]]
+        done += counts.shape[0]
         for view, total in sums.items():
             batch = transform(view, counts)
             depths = batch.sum(axis=1, dtype=np.float64)
             total[0] += _by_column(batch, from_table(lambda x: xlogy(x, x), batch.data))
             # A product, since SciPy's sum of integers can overflow
-            factors = np.stack([log(np.maximum(depths, 1e-300)), np.ones(batch.shape[0])], axis=1)
+            factors = np.column_stack([log(np.maximum(depths, 1e-300)), own[:, None] == np.arange(number)])
             total[1:] += (batch.T @ factors).T
     found = {}
-    for view, (entropies, shares, totals) in sums.items():  # Σ x log x, Σ x log s and Σ x
-        expected = xlogy(totals, divide(totals, np.asarray(totals.sum())))
+    for view, (entropies, shares, *by_group) in sums.items():  # Σ x log x, Σ x log s, and Σ x in each group
+        expected = np.sum([xlogy(each, divide(each, np.asarray(each.sum()))) for each in by_group], axis=0)
         values = 2 * (entropies - shares - expected)
         # A column with a constant share has deviance 0, up to rounding errors of its terms.
         least = 1e-12 * (np.abs(entropies) + np.abs(shares) + np.abs(expected))

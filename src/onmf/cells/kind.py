@@ -16,7 +16,8 @@ from onmf.backend import to_host
 from onmf.confidence import TEMPERATURES, Calibration, calibration_rules, every_run
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
-from onmf.door.kind import CLUSTERING, Fit, Rows, match_features, take_rows
+from onmf.door.groups import check_groups_of
+from onmf.door.kind import CLUSTERING, GROUPS, Fit, Rows, match_features, take_rows
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
@@ -76,6 +77,7 @@ def parse_genes(value: str) -> int | None:
 OPTIONS = (
     Option("layer", "Layer that holds the counts, or raw.", metavar="NAME", reading=True),
     Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
+    replace(GROUPS, help="The sample or batch of each cell: a column, or FILE.csv:COLUMN. Clusters do not follow it."),
     Option("orientation", "Rows of a table; guessed by default.", metavar="cells-in-rows|genes-in-rows", reading=True),
     Option(
         "n_top_genes",
@@ -217,7 +219,11 @@ class CellKind(Kind):
         "onmf cells filtered_feature_bc_matrix/ -k auto --out clusters",
         "onmf cells counts.csv.gz -k 8 --labels annotation.csv:cell_type --out clusters",
     )
-    argument_help = "Counts of cells: .h5ad, 10x Genomics .h5 or folder, .loom, csv, tsv, mtx, npz or .zarr."
+    argument_help = (
+        "Counts of cells: .h5ad, 10x Genomics .h5 or folder, .loom, csv, tsv, mtx, npz or .zarr. Several files are "
+        "groups, such as samples."
+    )
+    several = True
     row, feature = "cell", "gene"
     first = 0  # as scanpy and Seurat count, whose clusters stand beside ours in the same file
     criteria = ("held-out", *(name for name in CRITERIA if name != "held-out"))
@@ -286,8 +292,12 @@ class CellKind(Kind):
         lacking = "any counts" if min_genes == 1 else f"at least {min_genes} genes"
         notes = self.unassigned(table, np.flatnonzero(~inside), lacking)
         keep = None if inside.all() else inside
+        groups, _ = check_groups_of(table, np.flatnonzero(inside), self.row, parameters)
+        if groups is not None:
+            names = names[:1]  # views are compared by a likelihood without groups
         rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
-        deviance = deviances(X, {"counts", *names}, keep)
+        codes = None if groups is None else np.unique(groups, return_inverse=True)[1]
+        deviance = deviances(X, {"counts", *names}, keep, groups=codes)
         usable = np.ones(p, dtype=bool)
         if min_cells > 1:
             usable = min_cells <= np.sum([np.bincount(part.indices, minlength=p) for part in as_csr(X, keep)], axis=0)
@@ -331,6 +341,10 @@ class CellKind(Kind):
     def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
         """Try the views, on some of the cells if there are many, and cluster all cells in the one that was chosen."""
         n = rows.X.shape[0]
+        if rows.groups is not None:
+            rows.chosen = next(iter(rows.views))
+            values = rows.values(rows.chosen, rows.X)
+            return super().fit(replace(rows, X=values), n_clusters, parameters, progress, announce)
         sample = _some(n, MOST_CELLS, rows.rng)
         tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rows.rng)]
         trials = _try(rows, csr_array(rows.X[tried]), n_clusters, parameters) if len(rows.views) > 1 else []
@@ -373,9 +387,8 @@ class CellKind(Kind):
 
     def match(self, model: ONMF, table: Any) -> tuple[Any, list[str]]:
         extra = model.extra_
-        theirs = [names for names in (table.genes, table.symbols, table.ids) if names is not None]
         ours = [extra["genes"], extra.get("symbols") or extra["genes"]]
-        return match_features(table, ours, theirs, self, partial(transform, extra["view"]))
+        return match_features(table, ours, self, partial(transform, extra["view"]))
 
     def assigned(
         self, model: ONMF, table: Any, calibration: Calibration | None, progress: Progress
@@ -636,5 +649,5 @@ def _finish(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rows of X are zero everywhere")  # said in a note
         fit_model(final, values, init=first)
-        number_by_size(final, lambda centroids: fit_model(final, values, init=centroids))
+        number_by_size(final, values)
     return final

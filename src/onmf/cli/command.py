@@ -148,11 +148,12 @@ def with_options(function: Callable[..., None], name: str, text: str, parameters
 def add_command(kind: Kind) -> None:
     """Add the command of a kind."""
     options = {option.name: option for option in (*SHARED, *kind.options) if option.name not in kind.without}
-    path = argument("path", Annotated[str, typer.Argument(metavar=kind.argument, help=kind.argument_help)])
+    each: Any = typer.Argument(metavar=f"{kind.argument}{' ...' * kind.several}", help=kind.argument_help)
+    paths = argument("paths", Annotated[list[str] if kind.several else str, each])
     words = {"criteria": ", ".join(kind.criteria), "smoothing": f"{kind.smoothing:g}"}
 
-    def run(path: str, **given: Any) -> None:
-        run_command(kind, path, {name: parsed(options[name], value) for name, value in given.items()})
+    def run(paths: str | list[str], **given: Any) -> None:
+        run_command(kind, paths, {name: parsed(options[name], value) for name, value in given.items()})
 
     first = ("n_clusters", "out", "force")
     in_order = sorted(options.values(), key=lambda each: (each.name not in first, each not in kind.options))
@@ -160,10 +161,10 @@ def add_command(kind: Kind) -> None:
     written = ", ".join([*tables, "summary.json", "model.onmf", "report.html", *(kind.listed or kind.files)])
     files = f"Prints the clusters. With --out it also writes {written}: all of these files, or none."
     text = "\n\n".join([kind.about, files, "For example:", *kind.examples])
-    with_options(run, kind.command or "", text, [path, *(parameter(each, **words) for each in in_order)])
+    with_options(run, kind.command or "", text, [paths, *(parameter(each, **words) for each in in_order)])
 
 
-def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
+def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> None:
     """Read, cluster, write and print."""
     began = perf_counter()
     quiet, n_clusters = given["quiet"], given["n_clusters"]
@@ -185,7 +186,7 @@ def run_command(kind: Kind, path: str, given: dict[str, Any]) -> None:
         reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
         clusters = cluster_table(
             kind,
-            kind.read(path, step, force=given["force"], **reading),
+            kind.read_all(paths, step, force=given["force"], **reading),
             n_clusters,
             **span._asdict(),
             options=own,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from onmf.plot import table as html_table
 from onmf.select import Selection
 from onmf.warn import import_optional
 
+from .groups import composition, group_contributions
 from .write import assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
@@ -46,10 +47,14 @@ class Table:
         Their names.
     classes : list or None
         Known class of each row, None where it is not known; None if there are no classes at all.
+    groups : list or None
+        Group of each row: the batch, source or scene that it is from; None if there are no groups.
     dates : array of datetime64 or None
         Date of each row, NaT where it is not known; None if there are no dates at all.
     source : str
         The file that was read, or empty.
+    sources : tuple of str
+        The files, if several were read.
     notes : list of str
         What was guessed, changed or left out.
     """
@@ -58,14 +63,25 @@ class Table:
     rows: Sequence[str]
     features: Sequence[str]
     classes: list[str | None] | None = None
+    groups: list[str | None] | None = None
     dates: Any = None
     source: str = ""
+    sources: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """Name of the file, or empty."""
-        return Path(self.source).name
+        """Name of the file, or of several, or empty."""
+        return ", ".join(Path(source).name for source in self.sources or (self.source,))
+
+    @property
+    def namings(self) -> list[Sequence[str]]:
+        """The names of the features; if these are named in several ways, in each of them."""
+        return [self.features]
+
+    def with_features(self, columns: Array) -> Self:
+        """The table with the names of some of its features; the counts stay as they are."""
+        return replace(self, features=[self.features[j] for j in columns])
 
     def __getattr__(self, name: str) -> Any:
         return old_names.attribute(self, name, old_names.TABLE_ATTRIBUTES)
@@ -161,6 +177,34 @@ class Clusters:
         """The clusters compared with the known classes; None if there are none."""
         classes = self.table.classes
         return None if classes is None else compare_classes(classes, self.labels, self.n_clusters)
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the groups that the model was fitted with; empty if it has none."""
+        return [] if self.model.group_effects_ is None else [str(name) for name in self.model.groups_]
+
+    @cached_property
+    def composition(self) -> Array:
+        """Number of rows of each group in each cluster. → (clusters, groups)"""
+        return composition(self)
+
+    def group_features(self, n: int = 10) -> dict[str, dict[str, float]]:
+        """For each group the features that set it apart from the others, and the factors by which it multiplies them.
+
+        A factor above 1 says that the group has more of the feature than the clusters of its rows explain, one below 1
+        that it has less. The most telling features come first: frequent ones, whose factors are far from 1.
+        """
+        if not self.groups:
+            return {}
+        weights, effects = group_contributions(self.model), to_host(self.model.group_effects_)
+        return {
+            group: {
+                str(self.features[j]): float(effects[b, j])
+                for j in np.argsort(-weights[b], kind="stable")[:n]
+                if weights[b, j] > 0
+            }
+            for b, group in enumerate(self.groups)
+        }
 
     @property
     def fitted(self) -> str:

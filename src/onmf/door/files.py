@@ -1,4 +1,4 @@
-"""Readers that several kinds of data share: tables of counts in csv, npz and Matrix Market files, and known classes."""
+"""Readers that several kinds of data share: counts in csv, npz and Matrix Market files; classes and groups of rows."""
 
 import csv
 import gzip
@@ -7,7 +7,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +20,8 @@ from onmf.io import isolated_readers
 from onmf.io.csv_file import plain
 from onmf.io.rules import require
 from onmf.warn import import_optional
+
+from .clusters import Table
 
 Names = Sequence[str | None]
 
@@ -46,8 +48,8 @@ class Draft:
     rows: Names | None
     features: Names | None
     place: str  # where in the file the counts are
-    classes: Names | None = None
-    columns: Sequence[str] = ()  # names of columns that may hold classes
+    found: Mapping[str, Names] = field(default_factory=dict)  # columns about the rows: those that were asked for
+    columns: Sequence[str] = ()  # names of all columns that could be asked for
     notes: list[str] = field(default_factory=list)
     corner: str = ""  # name of the column of names in a table
 
@@ -63,11 +65,11 @@ def head_of(path: Path) -> bytes:
     return head
 
 
-def read_wide(path: Path, label: str | None = None) -> Draft:
-    """Read a csv or tsv table of counts with names in its first row and column, and classes in the column ``label``."""
+def read_wide(path: Path, asked: Sequence[str] = ()) -> Draft:
+    """Read a csv or tsv table of counts with names in its first row and column, and the columns that are asked for."""
     pd = import_optional("pandas", "Tables need pandas", "table")
     rows: list[str] = []
-    classes: list[str | None] = []
+    found: dict[str, list[str | None]] = {}
     parts: list[csr_array] = []
     try:
         with opened(path) as file:
@@ -84,16 +86,18 @@ def read_wide(path: Path, label: str | None = None) -> Draft:
                     )
                 if named:
                     rows += frame.pop(0).tolist()
-                    classes += [_label(value) for value in _pop(frame, header, label)]
+                    for name in asked:
+                        if name in header[1:]:
+                            values = found.setdefault(name, [])
+                            values += [_label(value) for value in _pop(frame, header, name)]
                 parts.append(as_counts(_numbers(frame, header if named else None)))
     except Exception as error:  # pandas and gzip raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as a table of counts: {str(error).strip()}") from error
     X = csr_array(vstack(parts, format="csr"))
     if not named:
         return Draft(X, None, None, "the table")
-    features = [plain(name) for name in header[1:] if not (classes and name == label)]
-    known = [str(label)] if classes else []
-    return Draft(X, rows, features, "the table", classes or None, known, corner=header[0])
+    features = [plain(name) for name in header[1:] if name not in found]
+    return Draft(X, rows, features, "the table", found, list(found), corner=header[0])
 
 
 def _frames(pandas: Any, file: IO[bytes], delimiter: str, width: int, named: bool) -> Iterator[Any]:
@@ -116,10 +120,10 @@ def _frames(pandas: Any, file: IO[bytes], delimiter: str, width: int, named: boo
             raise ValueError("it has a first line with names, but no rows.") from None
 
 
-def _pop(frame: Any, header: Sequence[str | None], label: str | None) -> Any:
-    """Take the column of classes out of some rows; none if there is none."""
-    require(header[1:].count(label) <= 1, f"it has several columns {label!r}: rename all but one.")
-    return frame.pop(header.index(label, 1)) if label in header[1:] else []
+def _pop(frame: Any, header: Sequence[str], name: str) -> Any:
+    """Take a column out of some rows."""
+    require(header[1:].count(name) == 1, f"it has several columns {name!r}: rename all but one.")
+    return frame.pop(header.index(name, 1))
 
 
 def _numbers(frame: Any, header: list[str] | None) -> Any:
@@ -130,7 +134,7 @@ def _numbers(frame: Any, header: list[str] | None) -> Any:
             name = str(column + 1) if header is None else header[column]
             raise ValueError(
                 f"its column {name[:80]!r} holds {text[:80]!r}, which is not a number. Remove this column, or name it "
-                "as the labels if it holds the classes."
+                "as the labels or the groups."
             )
     return frame.to_numpy(dtype=np.float64)
 
@@ -157,27 +161,43 @@ def _label(value: Any) -> str | None:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def find_classes(
-    labels: str, draft: Draft, path: Path, names: Sequence[str], noun: str
-) -> tuple[list[str | None], list[str]]:
-    """Find the class of each row: in a column of the file, or in a table ``FILE.csv:COLUMN``. → classes, notes"""
-    file, _, column = labels.rpartition(":")
-    if draft.classes is not None:
-        classes, notes = [value or None for value in draft.classes], list[str]()
+def add_columns(
+    table: Table, draft: Draft, path: Path, names: Sequence[str], noun: str, labels: str | None, groups: str | None
+) -> None:
+    """Add the class and the group of each row to a table, if they are asked for."""
+    if labels is not None:
+        table.classes = _find_column("label", labels, table, draft, path, names, noun)
+    if groups is not None:
+        table.groups = _find_column("group", groups, table, draft, path, names, noun)
+
+
+def asked_for(labels: str | None, groups: str | None) -> list[str]:
+    """The columns to look for in a file."""
+    return list(dict.fromkeys(name for name in (labels, groups) if name is not None))
+
+
+def _find_column(
+    what: str, asked: str, table: Table, draft: Draft, path: Path, names: Sequence[str], noun: str
+) -> list[str | None]:
+    """Find a value for each row: in a column of the file, or in a table ``FILE.csv:COLUMN``. Notes go to the table."""
+    file, _, column = asked.rpartition(":")
+    if asked in draft.found:
+        values = [value or None for value in draft.found[asked]]
     elif not file:
         raise ValueError(
-            f"{path} has no column {labels!r} for the labels of the {noun}s: it has {listed(draft.columns)}. Labels in "
-            "a table of their own are named as FILE.csv:COLUMN."
+            f"{path} has no column {asked!r} for the {what}s of the {noun}s: it has {listed(draft.columns)}. "
+            f"{what.capitalize()}s in a table of their own are named as FILE.csv:COLUMN."
         )
     elif not Path(file).is_file():
-        raise FileNotFoundError(f"{file} is not a file, so it has no column {column!r} with labels.")
+        raise FileNotFoundError(f"{file} is not a file, so it has no column {column!r} with {what}s.")
     else:
-        classes, notes = _joined(Path(file), column, names, noun)
-    known = sum(value is not None for value in classes)
-    require(known, f"The labels {labels!r} are empty for all {len(classes):,} {noun}s of {path}.")
-    if known < len(classes):
-        notes.append(f"{noun.capitalize()}s without a label: {len(classes) - known:,} of {len(classes):,}.")
-    return classes, notes
+        values, notes = _joined(Path(file), column, names, noun)
+        table.notes += notes
+    known = sum(value is not None for value in values)
+    require(known, f"The {what}s {asked!r} are empty for all {len(values):,} {noun}s of {path}.")
+    if known < len(values):
+        table.notes.append(f"{noun.capitalize()}s without a {what}: {len(values) - known:,} of {len(values):,}.")
+    return values
 
 
 def _joined(path: Path, column: str, names: Sequence[str], noun: str) -> tuple[list[str | None], list[str]]:
@@ -185,7 +205,7 @@ def _joined(path: Path, column: str, names: Sequence[str], noun: str) -> tuple[l
     try:
         table = _read_labels(path, column)
     except Exception as error:  # gzip and csv raise many kinds of errors for damaged files
-        raise ValueError(f"{path} cannot be read as a table of labels: {error}") from error
+        raise ValueError(f"{path} cannot be read as a table of labels or groups: {error}") from error
     if any(name in table for name in names):
         return [table.get(name) or None for name in names], []
     short: dict[str, str] = {}
@@ -215,12 +235,12 @@ def _read_labels(path: Path, column: str) -> dict[str, str]:
             shift = len(row) == len(header) + 1  # R leaves out the name of the column of names
             name, value = plain(row[0]), plain(row[at + shift]) if at + shift < len(row) else ""
             if table.setdefault(name, value) != value:
-                raise ValueError(f"it has two different labels for {name[:80]!r}: {table[name]!r} and {value!r}.")
+                raise ValueError(f"it has two different entries for {name[:80]!r}: {table[name]!r} and {value!r}.")
         text.detach()
     return table
 
 
-def read_npz(path: Path, label: str | None = None) -> Draft:
+def read_npz(path: Path, asked: Sequence[str] = ()) -> Draft:
     """Read a sparse matrix as SciPy's ``save_npz`` writes it, or with names and classes, as in our data sets."""
     X = read_documents(path, "npz").X
     try:
@@ -232,7 +252,8 @@ def read_npz(path: Path, label: str | None = None) -> Draft:
     rows = _array_texts(arrays, "barcodes" if "barcodes" in arrays else "rows", path)
     if "y" not in arrays:
         return Draft(X, rows, features, "the matrix")
-    return Draft(X, rows, features, "the matrix", _npz_classes(arrays, path) if label in CLASSES else None, CLASSES)
+    found = {name: values for name in asked if name in CLASSES and (values := _npz_classes(arrays, path)) is not None}
+    return Draft(X, rows, features, "the matrix", found, CLASSES)
 
 
 def _array_texts(arrays: dict[str, Any], key: str, path: Path) -> Names | None:
@@ -268,7 +289,7 @@ def names_of(draft: Draft, path: Path, row: str, feature: str) -> tuple[list[str
         raise ValueError(f"{path} has no {row if n == 0 else feature}s: {draft.place} is {size}.")
     for values, count, noun in (
         (draft.rows, n, f"names of {row}s"),
-        (draft.classes, n, f"classes of {row}s"),
+        *((values, n, f"entries of {name!r}") for name, values in draft.found.items()),
         (draft.features, p, f"names of {feature}s"),
     ):
         if values is not None and len(values) != count:

@@ -5,6 +5,7 @@ features are called, which options its command has besides the shared ones, how 
 are clustered and how, how a cluster is named, and what is written besides the shared files.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -17,14 +18,16 @@ from scipy.sparse import csr_array, vstack
 from onmf.backend import to_host
 from onmf.confidence import Calibration, calibration_rules, confidence_of, log_chances
 from onmf.divergence import Array
-from onmf.estimator import ONMF, fit_model
+from onmf.estimator import ONMF
 from onmf.io.rules import Rule, optional, strings
 from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
 from .clusters import Clusters, Progress, Table
+from .groups import IGNORED, groups_of_new
+from .join import join_tables, names_of_files
 from .votes import Fit as Fit
-from .votes import Views, fit_by_vote
+from .votes import Views, fit_by_vote, fit_plainly
 
 READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
 BATCH = 10_000  # Rows that are assigned at a time
@@ -54,6 +57,15 @@ class Option:
         return self.flags[0] if self.flags else f"--{self.name.replace('_', '-')}"
 
 
+GROUPS = Option(
+    "groups",
+    "The batch or source of each row: a column, or FILE.csv:COLUMN. Clusters then do not follow it.",
+    metavar="COLUMN",
+    flags=("--group",),
+    reading=True,
+)
+
+
 @dataclass
 class Rows:
     """The rows of a table that are clustered; the others stay unassigned."""
@@ -62,6 +74,7 @@ class Rows:
     index: Array  # their places in the table
     notes: list[str] = field(default_factory=list)  # what was left out, and why
     engine: Any = None  # for rows that do not fit in memory
+    groups: Array | None = None  # their groups, if there are several
 
 
 class Kind:
@@ -75,6 +88,7 @@ class Kind:
     argument_help = ""  #: what it is, for the help
     row, feature, cluster = "row", "feature", "cluster"  #: what one of them is called
     known_by = "labels"  #: the parameter that reads known classes
+    several = False  #: whether its command takes several files
     first = 0  #: number of the first cluster in what people read; in Python clusters count from 0
     criteria: tuple[str, ...] = CRITERIA  #: what ``n_clusters="auto"`` may choose by, the default first
     views: Views | None = None  #: ways to weigh the rows, whose runs vote together; None for the counts alone
@@ -128,6 +142,18 @@ class Kind:
         """Read a file, with the options of the command."""
         raise ValueError(f"There is no reader for a model of kind {self.name!r}.")
 
+    def read_all(self, paths: Any, progress: Progress, **options: Any) -> Table:
+        """Read a file, or several, each of which is a group unless it has groups of its own."""
+        several = list(paths) if isinstance(paths, list | tuple) else [paths]
+        if len(several) == 1:
+            return self.read(several[0], progress, **options)
+        names_of_files(several)  # refuses one that is named twice
+        return self.join([self.read(path, progress, **options) for path in several], several)
+
+    def join(self, tables: Sequence[Table], paths: Sequence[str | Path]) -> Table:
+        """Several files as one table: each is a group, unless it has groups of its own."""
+        return join_tables(tables, paths, self.feature)
+
     def read_new(self, model: ONMF, path: str | Path, progress: Progress, **options: Any) -> Table:
         """Read new rows for a model."""
         return self.read(path, progress, **options)
@@ -149,7 +175,7 @@ class Kind:
         names = self.feature_names(getattr(model, "extra_", {}))
         if names is None or list(names) == list(table.features):
             return csr_array(table.X), []
-        return match_features(table, [names], [table.features], self)
+        return match_features(table, [names], self)
 
     # From rows to clusters
 
@@ -178,20 +204,19 @@ class Kind:
         announce: Callable[[str], None],
     ) -> Fit:
         """Cluster the rows: by a vote of many runs, unless the parameters or the size of the data say otherwise."""
-        X, engine = rows.X, rows.engine
+        X, engine, groups = rows.X, rows.engine, rows.groups
         if engine is None:
-            fit = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views)
+            fit = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views, groups)
         else:  # a vote needs all rows in memory
-            given = {name: value for name, value in parameters.items() if name != "quick"}
-            fit = Fit(fit_model(ONMF(n_clusters, **given), X, engine=engine), X)
-        number_by_size(fit.model, lambda centroids: fit_model(fit.model, X, engine=engine, init=centroids))
+            fit = fit_plainly(X, n_clusters, parameters, groups, engine)
+        number_by_size(fit.model, X, engine)
         return fit
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
         """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""
         model = fit.model
         labels, scales, margins = map(to_host, (model.labels_, model.scales_, model.margins_))
-        found = (labels, scales, margins, *confidence_of(model, fit.X, labels, calibration))
+        found = (labels, scales, margins, *confidence_of(model, fit.X, labels, calibration, fit.groups))
         return {name: spread_out(values, rows.index, n) for name, values in zip(MEASURES, found, strict=True)}
 
     def assigned(
@@ -200,6 +225,8 @@ class Kind:
         """The same for new rows, which are assigned to the clusters of a model; and notes."""
         X, notes = self.match(model, table)
         n = X.shape[0]
+        groups, about_groups = groups_of_new(model, table)
+        notes += about_groups
         labels, following = np.full((2, n), -1, dtype=np.int32)
         scales, margins, sure = np.full((3, n), np.nan)
         for start in range(0, n, BATCH):
@@ -207,9 +234,12 @@ class Kind:
             filled = np.flatnonzero(batch.sum(axis=1))
             if len(filled):
                 values, at = batch[filled], start + filled
-                labels[at], scales[at], margins[at] = map(to_host, model.assign(values))
-                if calibration is not None:
-                    sure[at], following[at] = calibration.apply(log_chances(model, values), labels[at])
+                own = None if groups is None else groups[at]
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=IGNORED)
+                    labels[at], scales[at], margins[at] = map(to_host, model.assign(values, groups=own))
+                    if calibration is not None:
+                        sure[at], following[at] = calibration.apply(log_chances(model, values, own), labels[at])
             progress("Assigning", min(start + BATCH, n) / n)
         notes += self.unassigned(table, np.flatnonzero(labels < 0), f"any of the model's {self.feature}s")
         found: dict[str, Any] = dict(zip(MEASURES, (labels, scales, margins, sure, following), strict=True))
@@ -276,24 +306,32 @@ class Columns:
         return wide if self.transform is None else self.transform(wide)
 
 
-def match_features(
-    table: Table,
-    ours: Sequence[Sequence[str]],
-    theirs: Sequence[Sequence[str]],
-    kind: Kind,
-    transform: Callable[[csr_array], csr_array] | None = None,
-) -> tuple[Columns, list[str]]:
-    """Match the features of a model with those of a table, by name. → the rows with the model's features, and notes
+def best_match(ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]) -> Array:
+    """The place of each of our features among theirs, -1 if it is not there.
 
-    ``ours`` and ``theirs`` are the names of the model's features and of the table's, in one or several ways of naming
-    them. Each is compared with each, and the best match is taken. ``transform`` is applied to the matched counts.
+    Both may be named in several ways. Each is compared with each, and the best match is taken.
     """
 
     def places(names: Sequence[str], known: Sequence[str]) -> Array:
         first = {name: i for i, name in reversed(list(enumerate(known)))}  # the first of equal names
         return np.array([first.get(name, -1) for name in names], dtype=np.int64)
 
-    best = max((places(*pair) for pair in product(ours, theirs)), key=lambda found: np.count_nonzero(found >= 0))
+    return max((places(*pair) for pair in product(ours, theirs)), key=lambda found: np.count_nonzero(found >= 0))
+
+
+def match_features(
+    table: Table,
+    ours: Sequence[Sequence[str]],
+    kind: Kind,
+    transform: Callable[[csr_array], csr_array] | None = None,
+) -> tuple[Columns, list[str]]:
+    """Match the features of a model with those of a table, by name. → the rows with the model's features, and notes
+
+    ``ours`` are the names of the model's features, in one or several ways of naming them. ``transform`` is applied to
+    the matched counts.
+    """
+    theirs = table.namings
+    best = best_match(ours, theirs)
     p, noun = len(best), f"{kind.feature}s"
     if not (best >= 0).any():
         raise ValueError(

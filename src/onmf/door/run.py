@@ -21,6 +21,7 @@ from onmf.naming import names_of_model
 from onmf.select import Range
 
 from .clusters import Clusters, Progress, Table
+from .groups import check_groups_of, with_new_groups
 from .kind import Fit, Kind, take_rows
 
 UNSEEN = 1e-10  # Added to a centroid of sum 1, so that a feature that a cluster lacks costs much, but not infinity
@@ -67,6 +68,8 @@ def cluster_table(
     rows = kind.prepare(table, parameters, report, **(options or {}))
     n, total = len(rows.index), len(table.rows)
     selection, notes = None, [*table.notes, *rows.notes]
+    rows.groups, about_groups = check_groups_of(table, rows.index, kind.row, parameters)
+    notes += about_groups
     if n_clusters == "auto":
         report("Choosing the number of clusters", 0.0)
         selection = kind.choose(rows, span, parameters, partial(report, "Choosing the number of clusters"))
@@ -80,7 +83,7 @@ def cluster_table(
     fit = kind.fit(rows, n_clusters, parameters, partial(report, "Clustering"), announce or (lambda sentence: None))
     report("Measuring confidence", None)
     calibration = _calibrate(fit)
-    moved = moved_without_smoothing(fit.model, fit.X)
+    moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
     clusters = kind.result(
         kind=kind,
         table=table,
@@ -101,10 +104,10 @@ def _calibrate(fit: Fit) -> Calibration:
     """Learn from other runs how sure the labels are: from runs that were made anyway, or from new ones."""
     labels = to_host(fit.model.labels_)
     some, voted = fit.trials or (evenly_spaced(len(labels)), [])
-    rows = take_rows(fit.X, some)
+    rows, groups = take_rows(fit.X, some), None if fit.groups is None else fit.groups[some]
     if fit.trials is not None:
-        return calibrate(log_chances(fit.model, rows), labels[some], voted)
-    return calibrate_model(fit.model, rows, labels[some], fit.refit)
+        return calibrate(log_chances(fit.model, rows, groups), labels[some], voted)
+    return calibrate_model(fit.model, rows, labels[some], fit.refit, groups)
 
 
 def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
@@ -141,7 +144,14 @@ def _doubts(kind: Kind, fit: Fit, moved: float | None) -> list[str]:
 
 
 @interrupt.heeding
-def predict_table(model: ONMF, table: Table, *, kind: Kind | None = None, progress: Progress | None = None) -> Clusters:
+def predict_table(
+    model: ONMF,
+    table: Table,
+    *,
+    kind: Kind | None = None,
+    estimate_groups: bool = False,
+    progress: Progress | None = None,
+) -> Clusters:
     """Assign the rows of a table to the clusters of a model.
 
     Parameters
@@ -152,6 +162,9 @@ def predict_table(model: ONMF, table: Table, *, kind: Kind | None = None, progre
         New rows. Features are matched by name.
     kind : Kind, optional
         What the rows are; by default what the model says.
+    estimate_groups : bool, default=False
+        For a model with groups: whether the multipliers of groups that it does not know are estimated from their rows.
+        By default they are 1.
     progress : callable, optional
         As in :func:`cluster_table`.
 
@@ -161,6 +174,8 @@ def predict_table(model: ONMF, table: Table, *, kind: Kind | None = None, progre
     """
     kind = check_kind(model, kind)
     calibration = calibration_of(getattr(model, "extra_", {}), len(model.cluster_centers_))
+    if estimate_groups:
+        model = with_new_groups(model, table, kind)
     found, notes = kind.assigned(model, table, calibration, progress or (lambda name, share: None))
     given: dict[str, Any] = {"table": table, "names": names_of_model(model), "notes": [*table.notes, *notes]}
     return kind.result(kind=kind, model=model, calibration=calibration, **given | found)

@@ -1,11 +1,13 @@
 """How much work the rows get: as many runs as a person is willing to wait for, which vote on the clusters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from onmf.divergence import Array, get_divergence
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, fit_model, settings_of
 
 RUNS = 24  # Runs that vote
 FEWEST = 9  # Runs behind a vote at least. Fewer are hardly better than a single run.
@@ -41,11 +43,26 @@ class Fit:
     voted: bool = False  # whether runs voted on the labels, so that they are not those of the assignment rule
     refit: Callable[[ONMF, Any], Sequence[Array]] | None = None  # as in Views
     trials: tuple[Array, list[Array]] | None = None  # some rows, and their labels in runs made anyway; replaces refit
+    groups: Array | None = None  # of the rows of X, if the model was fitted with several
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":
             self.how, self.voted = f"a vote of {self.model.n_consensus} runs", True
+        if self.groups is not None:
+            self.how = f"{self.how or 'a single run'} with {len(np.unique(self.groups))} groups"
+
+
+def fit_plainly(
+    X: Any, n_clusters: int, parameters: Mapping[str, Any], groups: Array | None = None, engine: Any = None
+) -> Fit:
+    """Cluster counts as :class:`onmf.ONMF` does with these parameters; a true ``quick`` means a single run."""
+    given = dict(parameters)
+    if given.pop("quick", False) and groups is not None:  # without groups, it is the default
+        given["n_init"] = 1
+    model = fit_model(ONMF(n_clusters, **given), X, groups=groups, engine=engine)
+    runs = len(settings_of(model, grouped=groups is not None).seeds)
+    return Fit(model, X, f"the best of {runs} runs" if runs > 1 else "", groups=groups)
 
 
 def fit_by_vote(
@@ -55,32 +72,39 @@ def fit_by_vote(
     progress: Callable[[float], None],
     announce: Callable[[str], None],
     views: Views | None = None,
+    groups: Array | None = None,
 ) -> Fit:
     """Cluster counts by a vote of as many runs as their number and the divergence allow.
 
     A start, a number of starts or a refinement among the ``parameters`` of :class:`onmf.ONMF`, or a true ``quick``,
     replaces the vote; ``n_consensus`` is the number of runs that vote. ``progress`` is called with the share of the
     runs that are done, and ``announce``, before the fit, with a sentence that says what it does. The ``views`` are for
-    counts under Kullback–Leibler.
+    counts under Kullback–Leibler without groups.
     """
     given = dict(parameters)
-    if given.pop("quick", False) or any(name in given for name in GIVEN):
-        return Fit(ONMF(n_clusters, **given).fit(X), X)
+    if given.get("quick") or any(name in given for name in GIVEN):
+        return fit_plainly(X, n_clusters, given, groups)
+    given.pop("quick", None)
     divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
     asked = given.pop("n_consensus", None)
-    searches = divergence.moves is not None
+    searches = divergence.moves is not None and groups is None
     seconds = (SECONDS if searches else SECONDS_WITHOUT_SEARCH) * max(X.nnz, 1) * n_clusters
     step = 3 if views is None else views.number
     runs = asked or min(RUNS, int(PATIENCE / seconds) // step * step)
     searched = given | {"refine": "local-search"} if searches else given
     if asked is None and runs < FEWEST:
-        how = "a single run with a local search" if searches else "a single run from the paper's start"
+        how, start = "a single run from the paper's start", {}
+        if groups is not None:
+            how, start = f"the best of {max(runs, 1)} runs", {"n_init": max(runs, 1)}
+        elif searches:
+            how, start = "a single run with a local search", {"init": "bisection"}
         announce(f"This is {how}, since the data are large.")
-        return Fit(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), X, how)
+        return Fit(fit_model(ONMF(n_clusters, **searched | start), X, groups=groups), X, how, groups=groups)
     how = f"a vote of {runs} runs"
-    if views is None or divergence != get_divergence("kullback-leibler"):
+    if groups is not None or views is None or divergence != get_divergence("kullback-leibler"):
         announce(f"The clusters are {how}.")
-        return Fit(ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs}).fit(X), X, how, True)
+        model = ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs})
+        return Fit(fit_model(model, X, groups=groups), X, how, True, groups=groups)
     given.pop("beta_loss", None)
     how += f" in {views.number} views of the {views.noun}"
     announce(f"The clusters are {how}.")

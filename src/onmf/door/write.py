@@ -17,6 +17,9 @@ from onmf.kinds import resolve
 from onmf.naming import numbers
 from onmf.warn import import_optional
 
+from .groups import FILES as GROUP_FILES
+from .groups import composition_table, group_features_table
+
 if TYPE_CHECKING:
     from .clusters import Clusters, Progress
     from .kind import Kind
@@ -29,7 +32,7 @@ Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by 
 def files_of(kind: Kind) -> tuple[str, ...]:
     """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
     tables = (f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
-    return (*tables, "summary.json", "model.onmf", "report.html", *kind.files)
+    return (*tables, "summary.json", "model.onmf", "report.html", *GROUP_FILES, *kind.files)
 
 
 def write_files(
@@ -48,6 +51,9 @@ def write_files(
     if progress is not None:
         progress("Writing", None)
     write_tables(clusters, folder, format)
+    if clusters.groups:
+        for name, columns in zip(GROUP_FILES, (composition_table, group_features_table), strict=True):
+            write_table(folder / name, [columns(clusters)])
     text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"
     (folder / "summary.json").write_text(text, "utf-8", errors="replace")
     clusters.model.save(folder / "model.onmf", extra=clusters.entries())
@@ -72,12 +78,12 @@ def write_report(clusters: Clusters, path: Path, title: str | None = None, progr
 
 def assignments(clusters: Clusters) -> Iterator[Columns]:
     """Yield the table of rows in parts. Rows that are unassigned have no cluster."""
-    kind, classes, n = clusters.kind, clusters.table.classes, len(clusters.labels)
+    kind, table, n = clusters.kind, clusters.table, len(clusters.labels)
     for start in range(0, max(n, 1), BATCH):
         part = slice(start, min(start + BATCH, n))
         labels = clusters.labels[part].tolist()
         yield {
-            "id": clusters.table.rows[part],
+            "id": table.rows[part],
             "cluster": [None if k < 0 else k + kind.first for k in labels],
             "name": [None if k < 0 else clusters.names[k] for k in labels],
             "confidence": _rounded(clusters.confidence[part], 4),
@@ -85,7 +91,8 @@ def assignments(clusters: Clusters) -> Iterator[Columns]:
             "scale": _rounded(clusters.scales[part], 6),
             "margin": _rounded(clusters.margins[part], 6),
             **kind.row_columns(clusters, part),
-            **({} if classes is None else {"label": classes[part]}),
+            **({} if table.groups is None else {"group": table.groups[part]}),
+            **({} if table.classes is None else {"label": table.classes[part]}),
         }
 
 
@@ -130,6 +137,7 @@ def summary(clusters: Clusters) -> dict[str, Any]:
         "objective": float(model.clustering_.objective),
         "moved_without_smoothing": clusters.moved_without_smoothing,
         **kind.summary(clusters),
+        **({"groups": clusters.groups} if clusters.groups else {}),
         "clusters": list(records([clusters_table(clusters)])),
         "notes": clusters.notes,
         "selection": None if clusters.selection is None else clusters.selection.record(),

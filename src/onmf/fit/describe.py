@@ -85,6 +85,7 @@ class Clustering:
             centroids=np.ascontiguousarray(self.centroids[order]),
             masses=self.masses[order],
             init_rows=None if self.init_rows is None else self.init_rows[order],
+            group_counts=None if self.group_counts is None else self.group_counts[order],
         )
 
     @property

@@ -196,7 +196,7 @@ class Cube:
         return f"<Cube {self.name}: {lines} lines × {samples} samples × {bands} bands{bad}, {self.data.dtype}>"
 
     # What a Table has: the pixels are rows, the used bands features.
-    dates = None
+    groups = dates = None
     notes: ClassVar[list[str]] = []
 
     @property

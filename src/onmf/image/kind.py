@@ -14,7 +14,7 @@ from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_table
 from onmf.door.kind import Fit, Rows
 from onmf.door.run import check_kind
-from onmf.estimator import ONMF, fit_model
+from onmf.estimator import ONMF
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
 from onmf.naming import number_by_size
 from onmf.select import IMAGE_CRITERIA, Range, Selection
@@ -270,7 +270,7 @@ class ImageKind(Kind):
         else:
             pixels = pixels.array()
             model.fit(pixels)
-        number_by_size(model, lambda centroids: fit_model(model, pixels, engine=engine, init=centroids))
+        number_by_size(model, pixels, engine)
         return Fit(model, pixels, notes=notes)
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:

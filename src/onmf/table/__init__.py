@@ -1,6 +1,7 @@
 """Any table of counts: samples by their taxa, customers by what they buy, places by the species that live there."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,20 @@ from scipy.sparse import coo_array
 from onmf.datasets.pieces import open_store
 from onmf.datasets.readers import as_counts, as_csr, opened, read_market
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
-from onmf.door.files import HDF5, Draft, find_classes, first_line, head_of, listed, names_of, read_npz, read_wide
+from onmf.door.files import (
+    HDF5,
+    Draft,
+    add_columns,
+    asked_for,
+    first_line,
+    head_of,
+    listed,
+    names_of,
+    read_npz,
+    read_wide,
+)
+from onmf.door.join import join_tables
+from onmf.door.kind import GROUPS
 from onmf.estimator import ONMF
 from onmf.io import isolated_readers
 from onmf.io.limits import check_growth
@@ -19,27 +33,31 @@ __all__ = ["TABLE", "cluster", "predict", "read"]
 
 
 def read(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
     row: str | None = None,
     column: str | None = None,
     count: str | None = None,
     labels: str | None = None,
+    groups: str | None = None,
     transpose: bool = False,
 ) -> Table:
     """Read a table of counts. The format is recognised by the content.
 
     Parameters
     ----------
-    path : path
+    path : path or list of paths
         A csv, tsv or parquet file; an npz file with a sparse matrix; a Matrix Market file; or a BIOM file (2.1 or 1.0).
-        A wide table names its rows in the first column and has one column for each feature.
+        A wide table names its rows in the first column and has one column for each feature. Several files are joined by
+        the features that all of them have, and each is a group unless ``groups`` is given.
     row, column : str, optional
         For a long table, with a line for each entry: the columns that name the row and the feature.
     count : str, optional
         For a long table: the column with the counts. By default every line counts 1.
     labels : str, optional
         Known classes: a column, a field of the metadata of BIOM, ``y`` in an npz file, or ``FILE.csv:COLUMN``.
+    groups : str, optional
+        The batch or source of each row, named like ``labels``.
     transpose : bool, default=False
         Whether features are in rows.
 
@@ -47,25 +65,27 @@ def read(
     -------
     Table
     """
+    if isinstance(path, list | tuple):
+        options: dict[str, Any] = {"row": row, "column": column, "count": count, "labels": labels, "groups": groups}
+        return join_tables([read(each, **options, transpose=transpose) for each in path], path, "feature")
+    assert isinstance(path, str | Path)
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file: give the path of a table of counts.")
     if (row is None) != (column is None) or (count is not None and row is None):
         raise ValueError("A long table needs row and column (--row and --column): the columns that name each entry.")
-    head = head_of(path)
+    head, asked = head_of(path), asked_for(labels, groups)
     if row is not None and column is not None:
         draft = _read_long(path, row, column, count, head.startswith(b"PAR1"))
     elif head.lstrip().startswith(b"{"):
-        draft = _read_biom_json(path, labels)
+        draft = _read_biom_json(path, asked)
     else:
-        draft = next((read for magic, read in READERS.items() if head.startswith(magic)), read_wide)(path, labels)
+        draft = next((read for magic, read in READERS.items() if head.startswith(magic)), read_wide)(path, asked)
     if transpose:
         draft.X, draft.rows, draft.features = as_counts(draft.X.T), draft.features, draft.rows
     rows, features, notes = names_of(draft, path, "row", "feature")
     table = Table(draft.X, rows, features, source=str(path), notes=notes)
-    if labels is not None:
-        table.classes, about = find_classes(labels, draft, path, rows, "row")
-        table.notes += about
+    add_columns(table, draft, path, rows, "row", labels, groups)
     return table
 
 
@@ -105,32 +125,35 @@ def _read_long(path: Path, row: str, column: str, count: str | None, parquet: bo
     return Draft(as_counts(X), rows.tolist(), features.tolist(), "the table")
 
 
-def _read_parquet(path: Path, labels: str | None) -> Draft:
+def _read_parquet(path: Path, asked: Sequence[str]) -> Draft:
     """Read a wide table: the first column that is not of numbers names the rows."""
     frame = _frame(path, True)
     texts = [name for name in frame if frame[name].dtype.kind not in "buif"]
-    classes = None if labels not in frame else [str(value) or None for value in frame.pop(labels)]
-    names = next((frame.pop(name).astype(str).tolist() for name in texts if name != labels), None)
+    found = {name: [str(value) or None for value in frame.pop(name)] for name in asked if name in frame}
+    names = next((frame.pop(name).astype(str).tolist() for name in texts if name not in found), None)
     if others := [name for name in texts if name in frame]:
-        raise ValueError(f"{path}: the column {others[0]!r} holds no numbers. Remove it, or name it as the labels.")
-    return Draft(as_counts(frame.to_numpy()), names, [str(name) for name in frame], "the table", classes)
+        raise ValueError(
+            f"{path}: the column {others[0]!r} holds no numbers. Remove it, or name it as the labels or the groups."
+        )
+    return Draft(as_counts(frame.to_numpy()), names, [str(name) for name in frame], "the table", found)
 
 
-def _read_biom(path: Path, labels: str | None) -> Draft:
+def _read_biom(path: Path, asked: Sequence[str]) -> Draft:
     """Read BIOM 2.1: an HDF5 file whose sample/matrix is compressed by sample."""
     store = open_store("hdf5", path)
     with store.naming("sample"):
         samples = store.call(isolated_readers.read_columns, "sample", {"ids": ["ids"]})
         taxa = store.call(isolated_readers.read_columns, "observation", {"ids": ["ids"]})
-        known = store.call(isolated_readers.read_columns, "sample/metadata", {"classes": [labels]})
+        about = store.call(isolated_readers.read_columns, "sample/metadata", {name: [name] for name in asked})
         arrays = store.call(isolated_readers.describe, "sample/matrix")["arrays"]
         ends = [(f"sample/matrix/{key}", 0, arrays[key]["shape"][0]) for key in ("data", "indices", "indptr")]
         data, indices, indptr = store.call(isolated_readers.read, *ends)
         X = as_csr(data, indices, indptr, (len(samples["ids"] or []), len(taxa["ids"] or [])))
-    return Draft(as_counts(X), samples["ids"], taxa["ids"], "sample/matrix", known["classes"], known["columns"])
+    found = {name: about[name] for name in asked if name in about["columns"]}
+    return Draft(as_counts(X), samples["ids"], taxa["ids"], "sample/matrix", found, about["columns"])
 
 
-def _read_biom_json(path: Path, labels: str | None) -> Draft:
+def _read_biom_json(path: Path, asked: Sequence[str]) -> Draft:
     """Read BIOM 1.0: a JSON object whose rows are taxa and whose columns are samples."""
     try:
         with opened(path) as file:
@@ -144,13 +167,13 @@ def _read_biom_json(path: Path, labels: str | None) -> Draft:
             X = coo_array(data.reshape(len(taxa), len(samples)).T)
         metadata = [item.get("metadata") or {} for item in content["columns"]]
         columns = sorted({str(name) for item in metadata for name in item})
-        classes = [item.get(labels) for item in metadata] if labels in columns else None
+        found = {name: [item.get(name) for item in metadata] for name in asked if name in columns}
     except Exception as error:  # anything can be missing or of the wrong type
         raise ValueError(f"{path} cannot be read as BIOM 1.0 (JSON): {type(error).__name__}, {error}") from error
-    return Draft(as_counts(X), samples, taxa, "data", classes, columns)
+    return Draft(as_counts(X), samples, taxa, "data", found, columns)
 
 
-def _read_matrix(path: Path, labels: str | None) -> Draft:
+def _read_matrix(path: Path, asked: Sequence[str]) -> Draft:
     """Read a Matrix Market file, which has no names."""
     return Draft(read_market(path), None, None, "the matrix")
 
@@ -168,13 +191,15 @@ class TableKind(Kind):
         "onmf table otu_table.biom -k 8 --labels body_site --out clusters",
         "onmf table visits.csv --row customer --column page --count n -k auto --out clusters",
     )
-    argument_help = "A csv, tsv, parquet, npz, Matrix Market or BIOM file."
+    argument_help = "A csv, tsv, parquet, npz, Matrix Market or BIOM file; several files are groups."
+    several = True
     first = 1
     options = (
         Option("row", "Column of a long table that names the rows.", metavar="COLUMN", reading=True),
         Option("column", "Column of a long table that names the features.", metavar="COLUMN", reading=True),
         Option("count", "Column of a long table with the counts; 1 without it.", metavar="COLUMN", reading=True),
         Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
+        GROUPS,
         Option("transpose", "Features are in rows.", bool, False, reading=True),
     )
 

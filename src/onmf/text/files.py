@@ -86,12 +86,15 @@ class Text(NamedTuple):
         Its class, if known.
     date : str or None
         Its date as it is written, if known.
+    group : str or None
+        Its group: the source, author or year that it is from, if known.
     """
 
     id: str
     text: str
     label: str | None
     date: str | None = None
+    group: str | None = None
 
 
 class Skipped(NamedTuple):
@@ -104,7 +107,8 @@ class Skipped(NamedTuple):
 Decoded = tuple[Text, str | None]  # A document, and the encoding that its text was repaired from, if it was
 
 Values = Sequence[Any]
-"""The text, identifier, label and date of a document as they are in a table, None for those that are not."""
+"""The text of a document, then its identifier, label, date and group as they are in a table, None for those that are
+not; or the text alone."""
 
 Member = tuple[str, bytes | str]
 """Path of a file in a folder or an archive, and its content, or else the reason to skip it."""
@@ -117,6 +121,7 @@ class Columns(NamedTuple):
     id: Any = None
     labels: Any = None
     date: Any = None
+    groups: Any = None
 
     def find(self, name: str, present: Sequence[Any]) -> Self:
         """Return the columns with that of the texts, if it can be told; refuse a column that the table lacks."""
@@ -127,7 +132,7 @@ class Columns(NamedTuple):
             f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {found}",
         )
         chosen = self._replace(text=[*texts, *present][0])
-        for column, content in zip(chosen, ("text", "identifiers", "labels", "dates"), strict=True):
+        for column, content in zip(chosen, ("text", "identifiers", "labels", "dates", "groups"), strict=True):
             require(column is None or column in present, f"{name} has no column {column!r} for the {content}. {found}")
         return chosen
 
@@ -218,6 +223,7 @@ def read(
     id: str | None = None,
     labels: str | None = None,
     date: str | None = None,
+    groups: str | None = None,
     strip: Iterable[str] = (),
     keep_attachments: bool = False,
 ) -> Texts:
@@ -244,6 +250,8 @@ def read(
         ``"folder"``: the class of a file is the folder that it is in. Otherwise, the table column with the classes.
     date : str, optional
         Table column with the dates.
+    groups : str, optional
+        Table column with the groups: sources, authors or years. ``"folder"``: the folder that a file is in.
     strip : iterable of {"headers"}
         Parts to drop from each document: the headers of mail and news messages.
     keep_attachments : bool, default=False
@@ -265,7 +273,7 @@ def read(
         raise ValueError(f"strip={unknown[0]!r} is not known: use {', '.join(map(repr, STRIP))}.")
     if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, KINDS))}.")
-    columns = Columns(text, id, labels, date)
+    columns = Columns(text, id, labels, date, groups)
     if not isinstance(source, str | os.PathLike) and not callable(getattr(source, "read", None)):
         _check_columns(columns, "this list", "table" if is_frame(source) else "memory")
         texts = Texts("", "memory", strip, keep_attachments)
@@ -318,9 +326,9 @@ def _located(source: Any) -> tuple[str, IO[bytes] | None]:
 def _check_columns(columns: Columns, path: str, kind: str) -> None:
     """Refuse names of columns if the source is not a table."""
     for option, value in columns._asdict().items():
-        by_folder = option == "labels" and kind in MEMBERS
+        by_folder = option in ("labels", "groups") and kind in MEMBERS
         if value not in (None, "folder" if by_folder else None) and kind in (*MEMBERS, "lines", "memory"):
-            hint = " Use labels='folder' for the names of the folders." if by_folder else ""
+            hint = f" Use {option}='folder' for the names of the folders." if by_folder else ""
             raise ValueError(f"{option}={value!r} is a column, but {path} is not a table.{hint}")
 
 
@@ -365,7 +373,9 @@ def _files(texts: Texts, members: Iterator[Member], columns: Columns) -> Iterato
             texts.skipped.append(Skipped(name, data if isinstance(data, str) else "not text"))
             continue
         body, encoding = decode(data)
-        yield Text(name, body, path.parent.name or None if columns.labels else None), encoding
+        folder = path.parent.name or None
+        known = {"label": folder if columns.labels else None, "group": folder if columns.groups else None}
+        yield Text(name, body, **known), encoding
 
 
 def _clutter(name: str) -> bool:
@@ -586,7 +596,7 @@ def read_lines(stream: io.BufferedReader, name: str, columns: Columns) -> Iterat
     """Yield one document per line. Empty lines are documents too, so that documents and lines have the same numbers."""
     with decoded(stream) as file:
         for line in bounded_lines(file, name):
-            yield line.rstrip("\r\n"), None, None, None
+            yield (line.rstrip("\r\n"),)
 
 
 def read_csv(stream: io.BufferedReader, name: str, columns: Columns, delimiter: str = "") -> Iterator[Values]:
@@ -631,7 +641,7 @@ def read_json(stream: io.BufferedReader, name: str, columns: Columns) -> Iterato
     with decoded(stream) as file:
         for where, entry in entries(file, name):
             if isinstance(entry, str) and columns == Columns():
-                yield entry, None, None, None
+                yield (entry,)
             elif isinstance(entry, dict):
                 chosen = chosen or columns.find(name, list(entry))
                 yield [None if column is None else entry.get(column) for column in chosen]
@@ -740,7 +750,7 @@ def read_memory(source: Any, columns: Columns, skipped: list[Skipped]) -> Iterat
 
     The index of pandas names the documents, unless a column does; otherwise they are numbered from 1.
     """
-    parts = [source, *[repeat(None)] * 3]
+    parts = [source]
     if is_frame(source):
         chosen = columns.find("The table", list(source.columns))
         parts = [repeat(None) if column is None else source[column] for column in chosen]
@@ -769,10 +779,11 @@ def _is_missing(value: Any) -> bool:
 def _document(name: Any, values: Values) -> Decoded:
     """Make a document of the values of its columns. ``name`` is its name if no column holds one."""
     try:
-        (body, encoding), (identifier, _), (label, _), (date, _) = map(_text, values)
+        (body, encoding), *others = map(_text, values)
     except RecursionError as error:
         raise ValueError(f"Document {name} is nested too deeply for a text.") from error
-    return Text(str(name) if identifier is None else identifier, body or "", label, date), encoding
+    identifier, *known = [text for text, _ in others] or [None]
+    return Text(str(name) if identifier is None else identifier, body or "", *(known or [None])), encoding
 
 
 def _text(value: Any) -> tuple[str | None, str | None]:

@@ -84,6 +84,13 @@ OPTIONS = (
         "Compare the clusters with known classes: the folder of each file, or a column of a table.",
         metavar="folder|COLUMN",
     ),
+    SOURCE(
+        "groups",
+        "The source, author or year of each document: the folder of each file, or a column of a table. Clusters then "
+        "do not follow it.",
+        metavar="folder|COLUMN",
+        flags=("--group",),
+    ),
     COLUMN("date", "Table column with the dates. The report then shows the clusters over time."),
     SOURCE(
         "input",
@@ -259,7 +266,7 @@ class DocumentKind(Kind):
         return table
 
     def _texts(self, path: str | Path, progress: Progress, options: Mapping[str, Any]) -> Texts:
-        names = ("text", "id", "labels", "date", "strip", "keep_attachments")
+        names = ("text", "id", "labels", "date", "groups", "strip", "keep_attachments")
         given = {name: options[name] for name in names if options.get(name) is not None}
         texts = read(path, kind=options.get("input"), **given)
         texts.watch = lambda n, share: progress(f"Reading and counting: {n:,} documents", share)

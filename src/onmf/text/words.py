@@ -106,7 +106,7 @@ class Documents(Table):
 
     Attributes
     ----------
-    X, rows, features, classes, dates, source, notes
+    X, rows, features, classes, groups, dates, source, notes
         As in :class:`onmf.door.Table`. ``X`` is a csr_array or :class:`onmf.datasets.Shards`.
     lengths : (documents,) array of int
         Number of usable words in each document.
@@ -221,6 +221,7 @@ def count(
     rows: list[str] | TextsOnDisk = []
     excerpts: list[str] | TextsOnDisk = []
     classes: list[str | None] = []
+    groups: list[str | None] = []
     days: list[str | None] = []
     distinct: dict[str | None, str | None] = {}  # equal labels share one string, and so do equal dates
 
@@ -230,6 +231,7 @@ def count(
             beginning = " ".join(document.text[: 4 * EXCERPT].split())
             excerpts.append(beginning if len(beginning) <= EXCERPT else beginning[: EXCERPT - 1].rstrip() + "…")
             classes.append(distinct.setdefault(document.label, document.label))
+            groups.append(distinct.setdefault(document.group, document.group))
             days.append(distinct.setdefault(document.date, document.date))
             yield document.text
         if not rows and getattr(vectorizer, "vocabulary", None) is None:
@@ -258,6 +260,7 @@ def count(
         rows,
         np.array(words, dtype=object),  # type: ignore[arg-type]
         classes=classes if any(label is not None for label in classes) else None,
+        groups=groups if any(group is not None for group in groups) else None,
         dates=dates,
         source=documents.name,
         notes=documents.notes + date_notes,
