@@ -65,7 +65,7 @@ def test_the_confidence_is_that_of_the_estimated_divergence(monkeypatch):
     X = make_counts(120, 80, 3, overlap=0.4, random_state=0).X
     model = onmf.ONMF(3, beta_loss=NegativeBinomial("auto")).fit(X)
     used = []
-    monkeypatch.setattr("onmf.confidence.every_run", lambda other, rows: used.append(other.beta_loss) or [])
+    monkeypatch.setattr("onmf.confidence.every_run", lambda other, rows, groups: used.append(other.beta_loss) or [])
     refit(model, X)
     assert used == [model.divergence_]
     assert used[0].theta > 10

@@ -158,7 +158,7 @@ class Recorder:
     def __init__(self, n_clusters, **parameters):
         self.parameters, self.init = parameters, None
 
-    def fit(self, X):
+    def fit(self, X, groups=None):
         return self
 
 

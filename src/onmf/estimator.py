@@ -26,7 +26,7 @@ from onmf.data.validate import check_container, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence, number
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.fit import STARTS, Assigned, Clustering, Listener, Plan, Settings, describe, fit
-from onmf.fit.groups import estimate_effects, gain_of_groups, sizes_in_groups, warn_if_apart
+from onmf.fit.groups import apart, estimate_effects, gain_of_groups, sizes_in_groups
 from onmf.fit.restarts import check_moves, check_rows
 from onmf.fit.solve import Compute, fit_estimating, get_start, seeds_of_run, warn_about, with_estimate
 from onmf.fit.starts import Seeds
@@ -59,9 +59,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         drawn with equal probability. ``"random-partition"``: the sums of a random partition. ``"bisection"``: local
         searches halve all rows, then always the cluster whose halves lower the objective most; for Kullback–Leibler and
         cosine. With ``refine="local-search"`` it is as good as a random partition, and faster for many rows and
-        clusters. ``"consensus"``: what ``n_consensus`` runs from random partitions agree on. It takes the time of these
-        runs and finds the best clusters, especially with ``refine="local-search"``. An array: the centroids, one row
-        each, in any scale. A callable: ``init(X, n_clusters, random_state=...)`` returns such an array.
+        clusters. ``"consensus"``: what ``n_consensus`` runs from random partitions agree on; with groups, what the best
+        third of them does. It takes the time of these runs and finds the best clusters, especially with
+        ``refine="local-search"``. An array: the centroids, one row each, in any scale. A callable:
+        ``init(X, n_clusters, random_state=...)`` returns such an array.
     n_init : int or "auto", default="auto"
         Number of runs from different random starts; the one with the lowest objective is kept. ``"auto"``: 1, or 10 for
         rows with groups.
@@ -667,7 +668,8 @@ def fit_model(
         else:
             divergence = several.plain_divergence(divergence, model.n_features_in_)
         clustering = replace(clustering, groups=known.names)
-        warn_if_apart(clustering)
+        if sentence := apart(clustering):
+            warn(sentence, UserWarning)
     adopt_clustering(model, clustering, chosen.name, divergence)
     for stale in ("extra_", "provenance_", "_stream"):  # left by a file or by partial_fit
         model.__dict__.pop(stale, None)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from sklearn.utils import check_random_state
 from onmf import interrupt
 from onmf.backend import Backend, Block, Matrix
 from onmf.data import InMemory, get_engine
+from onmf.data.groups import check_groups
 from onmf.data.intake import check_in_memory
 from onmf.data.validate import check_data, check_entries, check_kind
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence
+from onmf.estimator import ONMF, RUNS_WITH_GROUPS
 from onmf.fit import Plan
 from onmf.fit.restarts import runs
 from onmf.fit.starts import random_partitions
@@ -33,6 +36,7 @@ PRIOR_COUNTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 """Pseudo-counts, drawn from the whole data, that smooth a cluster's profile before it predicts; the best is used."""
 
 HALVES = ("features", "counts")  # what of a held-out row determines its cluster: half of its features, or of its counts
+N_INIT = 4  # runs of each fit
 MAX_ROWS = 4_000  # that are clustered to choose the number of clusters
 
 FIRST_END = 16  # of the range of numbers that grows
@@ -48,6 +52,7 @@ RUNNERS_UP = 3  # at most
 DIGITS = 12  # of the adjusted mutual information that are kept: the others depend on the processor
 
 CRITERIA = ("information", "held-out", "stability", "bic")  # Criteria that choose the number of clusters of counts
+GROUP_CRITERIA = ("information", "stability")  # those for rows with groups
 IMAGE_CRITERIA = ("objective", "information", "held-out", "stability")  # and those for an image
 
 COLUMNS = {name: name.replace("-", "_") for name in ("information", "stability", "held-out", "objective", "bic")}
@@ -73,12 +78,13 @@ def select_n_clusters(
     k_min: int = 2,
     k_max: int | None = None,
     n_splits: int = 3,
-    n_init: int = 4,
+    n_init: int | None = None,
     halves: str = "features",
     n_rows: int | None = MAX_ROWS,
     refine: str | None = "local-search",
     max_iter: int = 20,
     beta_loss: str | float | Divergence = "kullback-leibler",
+    groups: Any = None,
     random_state: Any = None,
     n_threads: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -105,8 +111,9 @@ def select_n_clusters(
         What chooses the number. All are computed.
     k_min, k_max : int, default=2, None
         Bounds of the range that grows. By default it ends at 100, and at a fifth of the rows.
-    n_splits, n_init : int, default=3, 4
-        How often the rows are halved; and the number of runs for each fit, of which the best is used.
+    n_splits, n_init : int, default=3, None
+        How often the rows are halved; and the number of runs for each fit, of which the best is used. By default 4, and
+        10 with groups.
     halves : {"features", "counts"}, default="features"
         What determines the cluster of a held-out row: half of its features (words), or of its counts (each feature is
         halved at random). Halves of counts are independent only if these are Poisson: a burst of a word is in both.
@@ -114,6 +121,8 @@ def select_n_clusters(
         Use at most this many rows, chosen at random; None for all.
     refine, max_iter, beta_loss, random_state, n_threads
         How the halves are clustered, as in :class:`onmf.ONMF`. Divergences without a local search do without it.
+    groups : (n,) array of labels, optional
+        The group of each row, as in :meth:`onmf.ONMF.fit`. Then only information and stability are computed.
     progress : callable, optional
         Called with the share of the work that is done. While the range grows, this is an estimate.
     verbose : int, default=0
@@ -135,18 +144,29 @@ def select_n_clusters(
     check_in_memory(X, "select_n_clusters")
     check_known("criterion", criterion, CRITERIA)
     check_known("halves", halves, HALVES)
-    if n_splits < 1 or n_init < 1 or (n_rows is not None and n_rows < 2):
+    if n_splits < 1 or (n_init is not None and n_init < 1) or (n_rows is not None and n_rows < 2):
         raise ValueError(f"n_splits={n_splits} and n_init={n_init} must be at least 1, and n_rows={n_rows} at least 2.")
     rows = _counts(X, divergence)
     total = rows.shape[0]
+    codes = None
+    if groups is not None:
+        check_known("criterion", criterion, GROUP_CRITERIA)
+        known = check_groups(groups, relative=True)
+        known.check_length(total)
+        codes = known.codes if len(known) > 1 else None
+    n_init = n_init if n_init is not None else N_INIT if codes is None else RUNS_WITH_GROUPS
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     if n_rows is not None and total > n_rows:
-        rows = rows[np.sort(rng.choice(total, n_rows, replace=False))]
+        some = np.sort(rng.choice(total, n_rows, replace=False))
+        rows, codes = rows[some], None if codes is None else codes[some]
     n = rows.shape[0]
     most = check_range(k_min, k_max, n) if candidates is None else 0
     numbers = [] if candidates is None else _numbers(candidates, n)
     backend = get_engine("cpu", rows, n_threads).backend
-    splits = [_halved(backend, rows, halves, rng) for _ in range(n_splits)]
+    splits: list[Any] = [
+        rng.permutation(n) % 2 == 0 if codes is not None else _halved(backend, rows, halves, rng)
+        for _ in range(n_splits)
+    ]
     plan = Plan(max_iter=max_iter, refine=None if divergence.moves is None else refine, thorough=True)
     seed = int(rng.integers(2**31 - 1))
     trials: dict[int, dict[str, Any]] = {}
@@ -160,8 +180,15 @@ def select_n_clusters(
             work.advance(k)
             return found.labels
 
+        def in_groups(inside: Array, k: int, *stream: int) -> Array:
+            own = np.random.default_rng([seed, k, *stream]).integers(np.iinfo(np.int32).max)
+            model = ONMF(k, beta_loss=divergence, n_init=n_init, max_iter=max_iter, random_state=int(own))
+            labels = _labels_in_groups(model.set_params(n_threads=n_threads), rows, codes, inside)
+            work.advance(k)
+            return labels
+
         def score(k: int) -> float:
-            trials[k] = _try(labels_of, splits, k)
+            trials[k] = _try(labels_of, splits, k) if codes is None else _try_in_groups(in_groups, splits, k)
             return float(Selection.of({k: trials[k]}).values(criterion)[0])
 
         if candidates is None:
@@ -248,6 +275,25 @@ def _try(labels_of: Callable[..., Array], splits: list[list[Half]], k: int) -> d
         "objective": min(objectives),
         "bic": 2 * min(objectives) + k * (p - 1) * float(log(n)),
     }
+
+
+def _labels_in_groups(model: ONMF, rows: Matrix, codes: Any, inside: Array) -> Array:
+    """Cluster some of the rows with their groups, and assign the others."""
+    labels = np.empty(len(inside), dtype=np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a half may lack a group, or need more iterations
+        labels[inside] = model.fit(rows[inside], groups=codes[inside]).labels_
+        labels[~inside] = model.predict(
+            rows[~inside], groups=codes[~inside] if model.group_effects_ is not None else None
+        )
+    return labels
+
+
+def _try_in_groups(labels_of: Callable[..., Array], splits: list[Array], k: int) -> dict[str, Any]:
+    """The same for rows with groups. → information and stability"""
+    pairs = [[labels_of(half, k, split, i) for i, half in enumerate((a, ~a))] for split, a in enumerate(splits)]
+    information, stability = np.array([reproduced(*pair) for pair in pairs]).T
+    return {"information": information, "stability": stability if k > 1 else np.full(len(splits), np.nan)}
 
 
 def _carried_over(half: Half, own: Array, k: int) -> tuple[Array, float, float]:

@@ -1,13 +1,13 @@
 """AnnData objects: where their counts are, and where results are written."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import csr_matrix, issparse, vstack
 
 from onmf.door.write import write_table
 from onmf.io.isolate import Isolated
@@ -19,6 +19,8 @@ from .files import Cells, notes_if_transposed
 from .matrix import as_csr, canonical
 
 MARKERS = 25  # marker genes of each cluster in the table
+PSEUDOBULK = ("pseudobulk.csv", "pseudobulk_columns.csv")  # sums by cluster and group, and what their columns are
+CORRECTED = "onmf_corrected"  # layer of counts without the factors of the groups
 DIGITS = {
     "effect": ".4g",
     "share_inside": ".4f",
@@ -56,7 +58,22 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
     return Cells(X, names, genes, place=place, notes=[*notes, *notes_if_transposed(names, genes)])
 
 
-def write_results(adata: Any, result: Any, key: str, *, layer: str | None, parameters: Mapping[str, Any]) -> None:
+def groups_in(adata: Any, groups: Any) -> list[str | None]:
+    """The group of each cell of an AnnData object: a column of ``obs``, or labels. None where it is missing."""
+    if isinstance(groups, str):
+        if groups not in getattr(adata, "obs", ()):
+            columns = ", ".join(map(repr, getattr(adata, "obs", ()))) or "none"
+            raise KeyError(f"adata.obs has no column {groups!r} for the groups: it has {columns}.")
+        groups = adata.obs[groups]
+    values = np.asarray(groups, dtype=object)
+    n = adata.shape[0]
+    require(values.shape == (n,), f"groups has the shape {values.shape}, and there are {n} cells: give one for each.")
+    return [None if value is None or value != value else str(value) for value in values.tolist()]
+
+
+def write_results(
+    adata: Any, result: Any, key: str, *, layer: str | None, parameters: Mapping[str, Any], corrected: bool = False
+) -> None:
     """Write clusters, how sure they are, genes and markers into an AnnData object. See :func:`onmf.cells.cluster`."""
     import pandas as pd
 
@@ -88,13 +105,22 @@ def write_results(adata: Any, result: Any, key: str, *, layer: str | None, param
             name: np.array([row[name] for row in table], dtype=int if name == "n_clusters" else float)  # None is NaN
             for name in table[0]
         }
+    of_pairs, layers = {key: result.profiles.T.copy()}, {}
+    if result.composition.any():
+        about["groups"] = {"names": np.array(result.groups, dtype=object), "composition": result.composition}
+        of_pairs[f"{key}_group_effects"] = result.by_group.effects.T.copy()
+    if corrected:
+        layers[f"{key}_corrected"] = csr_matrix(vstack(list(result.by_group.corrected()), format="csr"))
     found = scanpy_markers(result.markers, list(adata.var_names), categories, key, layer)
     # All results are ready here, so an error cannot leave half of them behind.
     for name, values in of_cells.items():
         adata.obs[name] = values
     for name, values in of_genes.items():
         adata.var[name] = values
-    adata.varm[key] = result.profiles.T.copy()
+    for name, values in of_pairs.items():
+        adata.varm[name] = values
+    for name, values in layers.items():
+        adata.layers[name] = values
     adata.uns[key], adata.uns[f"{key}_markers"] = about, found
 
 
@@ -137,11 +163,18 @@ def write_markers(clusters: Any, path: Path) -> None:
     write_table(path, [columns | {name: [float(f"{x:{form}}") for x in found[name]] for name, form in DIGITS.items()}])
 
 
+def write_pseudobulk(clusters: Any, folder: Path) -> None:
+    """Write sums by cluster and group: a row for each gene, as R's packages for counts read them, and their columns."""
+    sums, about = clusters.by_group.pseudobulk()
+    genes = {"gene": clusters.table.genes}
+    counts = dict(zip(about["column"], sums.tolist(), strict=True))
+    for name, columns in zip(PSEUDOBULK, (genes | counts, about), strict=True):
+        write_table(folder / name, [columns])
+
+
 def write_h5ad(clusters: Any, path: Path) -> None:
     """Write the input with the results. An AnnData file is copied with all it holds; others are written anew."""
-    import h5py
     from anndata import AnnData
-    from anndata.io import sparse_dataset, write_elem
     from pandas import DataFrame
 
     cells = clusters.table
@@ -154,6 +187,8 @@ def write_h5ad(clusters: Any, path: Path) -> None:
     if source.suffix == ".h5ad" and source.is_file():
         part = path.with_suffix(".results")
         adata.write_h5ad(part)
+        if clusters.corrected:
+            _write_batches(part, f"layers/{CORRECTED}", clusters.by_group.corrected(), p, np.float32)
         try:
             with Isolated.for_file(source) as reader:
                 if reader(add_results, str(source.resolve()), str(part), str(path), n, p):
@@ -161,14 +196,25 @@ def write_h5ad(clusters: Any, path: Path) -> None:
         finally:
             part.unlink(missing_ok=True)
         path.unlink(missing_ok=True)  # tables as AnnData wrote them before version 0.7: nothing can be added
-    if cells.classes is not None:
-        adata.obs["label"] = [name or "" for name in cells.classes]
+    for name, values in (("label", cells.classes), ("group", cells.groups)):
+        if values is not None:
+            adata.obs[name] = [value or "" for value in values]
     if cells.symbols or cells.ids:
         adata.var["symbol" if cells.symbols else "id"] = cells.symbols or cells.ids
     adata.write_h5ad(path, compression="gzip")
+    _write_batches(path, "X", as_csr(cells.X), p, cells.X.dtype)
+    if clusters.corrected:
+        _write_batches(path, f"layers/{CORRECTED}", clusters.by_group.corrected(), p, np.float32)
+
+
+def _write_batches(path: Path, place: str, batches: Iterable[Any], p: int, dtype: Any) -> None:
+    """Write counts into an AnnData file in batches: they may be larger than memory."""
+    import h5py
+    from anndata.io import sparse_dataset, write_elem
+
     options = {"compression": "gzip", "chunks": (1 << 16,), "indptr_dtype": np.int64}
-    with h5py.File(path, "r+") as file:  # in batches: the counts may be larger than memory
-        write_elem(file, "X", csr_matrix((0, p), dtype=cells.X.dtype), dataset_kwargs=options)
-        stored = sparse_dataset(file["X"])
-        for batch in as_csr(cells.X):
+    with h5py.File(path, "r+") as file:
+        write_elem(file, place, csr_matrix((0, p), dtype=dtype), dataset_kwargs=options)
+        stored = sparse_dataset(file[place])
+        for batch in batches:
             stored.append(batch)

@@ -18,7 +18,7 @@ def add_results(source: str, results: str, target: str, n: int, p: int) -> bool:
 
     shutil.copyfile(source, target)
     with h5py.File(target, "r+") as file, h5py.File(results, "r") as added:
-        groups = ["obs", "obsm", "uns", "var", "varm"]
+        groups = ["obs", "obsm", "uns", "var", "varm", "layers"]
         for name in groups:
             if name in file and (not isinstance(file.get(name, getlink=True), h5py.HardLink)):
                 raise ValueError(f"{name} is a link, and may lead to another file: replace it with a copy.")

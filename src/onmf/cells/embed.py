@@ -28,8 +28,16 @@ MOST_CELLS = 100_000  # cells on a map; more cannot be told apart on a screen
 BLOCK = 1 << 22  # residuals to compute at a time
 
 
+Shares = tuple[Array, FloatArray]  # The group of each cell, and the share of each gene in the counts of each group
+
+
 def map_of_cells(
-    X: Any, *, seed: int = 0, n_threads: int | None = None, progress: Progress | None = None
+    X: Any,
+    *,
+    groups: Shares | None = None,
+    seed: int = 0,
+    n_threads: int | None = None,
+    progress: Progress | None = None,
 ) -> tuple[FloatArray, str]:
     """Place cells in the plane so that cells with similar counts are close.
 
@@ -40,6 +48,9 @@ def map_of_cells(
     ----------
     X : array or sparse array of shape (n_cells, n_genes)
         Counts, in memory. If there are more than 3,000 genes, those with the most variable residuals are used.
+    groups : tuple of (n_cells,) array of int and (groups, n_genes) array, optional
+        The group of each cell, and the share of each gene in the counts that are expected of each group. Residuals are
+        from these, so that the map does not follow the groups.
     seed : int, default=0
         The same seed, number of threads and machine give the same map.
     n_threads : int, optional
@@ -73,10 +84,12 @@ def map_of_cells(
         rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_CELLS, replace=False))
     embedding, cores = np.full((n, 2), np.nan), n_threads or available_cores()
     drawn = take_rows(counts, rows)
+    own = None if groups is None else (groups[0][rows], groups[1])
     with threadpool_limits(cores):
         if drawn.shape[1] > MOST_GENES:
-            drawn = drawn[:, variable_genes(drawn, report)]
-        components = residual_components(drawn, report)
+            some = variable_genes(drawn, report, own)
+            drawn, own = drawn[:, some], None if own is None else (own[0], own[1][:, some])
+        components = residual_components(drawn, report, groups=own)
     source = f"Pearson residuals of {so_many(drawn.shape[1], 'gene')}"
     if len(rows) < FEW:
         embedding[rows] = first_two(components)
@@ -86,7 +99,9 @@ def map_of_cells(
     return embedding, f"t-SNE (openTSNE) of the first {components.shape[1]} principal components of {source}{left}"
 
 
-def residual_components(X: csr_array, report: Progress, components: int = COMPONENTS) -> FloatArray:
+def residual_components(
+    X: csr_array, report: Progress, components: int = COMPONENTS, groups: Shares | None = None
+) -> FloatArray:
     """The principal components of the Pearson residuals, cells × components.
 
     They are exact: the covariance of the genes is summed over blocks of rows, and its leading eigenvectors multiply the
@@ -94,7 +109,7 @@ def residual_components(X: csr_array, report: Progress, components: int = COMPON
     """
     n, p = X.shape
     covariance, total = np.zeros((p, p)), np.zeros(p)
-    for start, residuals in _residuals(X):
+    for start, residuals in _residuals(X, groups):
         covariance += residuals.T @ residuals
         total += residuals.sum(axis=0, dtype=np.float64)
         report("principal components", start / max(n, 1) / 2)
@@ -104,31 +119,32 @@ def residual_components(X: csr_array, report: Progress, components: int = COMPON
     vectors = eigh(covariance, subset_by_index=(p - kept, p - 1))[1][:, ::-1]
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
     out = np.empty((n, kept))
-    for start, residuals in _residuals(X):
+    for start, residuals in _residuals(X, groups):
         out[start : start + len(residuals)] = residuals @ vectors.astype(np.float32) - centre @ vectors
         report("principal components", 0.5 + start / max(n, 1) / 2)
     return out
 
 
-def variable_genes(X: csr_array, report: Progress) -> Array:
+def variable_genes(X: csr_array, report: Progress, groups: Shares | None = None) -> Array:
     """The columns whose Pearson residuals have the largest variance, in their order; ``MOST_GENES`` at most."""
     n, p = X.shape
     total, squares = np.zeros(p), np.zeros(p)
-    for start, residuals in _residuals(X):
+    for start, residuals in _residuals(X, groups):
         total += residuals.sum(axis=0, dtype=np.float64)
         squares += np.einsum("ij,ij->j", residuals, residuals, dtype=np.float64)
         report("choosing genes for the map", start / n)
     return np.sort(np.argsort(total**2 / max(n, 1) - squares, kind="stable")[:MOST_GENES])
 
 
-def _residuals(X: csr_array) -> Iterator[tuple[int, Array]]:
+def _residuals(X: csr_array, groups: Shares | None = None) -> Iterator[tuple[int, Array]]:
     """Yield the residuals in blocks of rows, with the first row of each. → float32 (rows, genes)"""
     n, p = X.shape
     sums = X.sum(axis=1, dtype=np.float64)
-    shares = divide(X.sum(axis=0, dtype=np.float64), np.asarray(sums.sum())).astype(np.float32)
+    codes, parts = groups or (np.zeros(n, dtype=np.int64), X.sum(axis=0, dtype=np.float64)[None])
+    shares = divide(parts, parts.sum(axis=1, keepdims=True)).astype(np.float32)
     limit, step = np.float32(np.sqrt(n)), max(1, BLOCK // max(p, 1))
     for start in range(0, n, step):
-        expected = sums[start : start + step, None].astype(np.float32) * shares
+        expected = sums[start : start + step, None].astype(np.float32) * shares[codes[start : start + step]]
         block = X[start : start + step].astype(np.float32).toarray()
         block -= expected
         spread = np.sqrt(expected * (1 + expected / np.float32(OVERDISPERSION)))

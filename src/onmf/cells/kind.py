@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from onmf.confidence import TEMPERATURES, Calibration, calibration_rules, every_
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
 from onmf.door.groups import check_groups_of
-from onmf.door.kind import CLUSTERING, GROUPS, Fit, Rows, match_features, take_rows
+from onmf.door.kind import CLUSTERING, GROUPS, OUTPUT, Fit, Rows, match_features, take_rows
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
@@ -25,7 +25,7 @@ from onmf.io.rules import Rule, number, one_of, optional, require, strings
 from onmf.naming import number_by_size, order_by_size
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
-from .anndata import cells_of, write_h5ad, write_markers, write_results
+from .anndata import PSEUDOBULK, cells_of, groups_in, write_h5ad, write_markers, write_pseudobulk, write_results
 from .counts import check_counts
 from .files import Cells, read, setting
 from .genes import (
@@ -45,6 +45,7 @@ from .genes import (
     top_genes,
     transform,
 )
+from .groups import ByGroup
 from .matrix import as_csr, canonical, columns_of
 
 EXACT = 1e-6
@@ -100,6 +101,13 @@ OPTIONS = (
         "auto|counts|logs",
         CLUSTERING,
     ),
+    Option(
+        "corrected",
+        "Write the counts without the factors of the groups, too: layer onmf_corrected of cells.h5ad.",
+        bool,
+        False,
+        group=OUTPUT,
+    ),
 )
 
 
@@ -135,6 +143,7 @@ class CellRows(Rows):
     deviance: FloatArray = field(kw_only=True)  # of the counts of each gene of the table
     rng: np.random.Generator = field(kw_only=True)  # draws samples of the cells
     n_markers: int = field(kw_only=True)  # marker genes to find for each cluster
+    corrected: bool = False  # whether counts without the factors of the groups are to be written
     chosen: str = ""  # the view that was clustered, after the fit
 
     def values(self, view: str, counts: csr_array) -> csr_array:
@@ -169,6 +178,8 @@ class CellClusters(Clusters):
         A map of the cells, once it was drawn; NaN for cells that are unassigned.
     map_method : str
         How the map was made, for people to read.
+    corrected : bool
+        Whether files and AnnData objects get counts without the factors of the groups, too.
     """
 
     table: Cells
@@ -182,6 +193,7 @@ class CellClusters(Clusters):
     sums: Profiles = None  # type: ignore[assignment]  # of clusters that were fitted
     embedding: FloatArray | None = None
     map_method: str = ""
+    corrected: bool = False
 
     @property
     def features(self) -> Sequence[str]:
@@ -190,9 +202,32 @@ class CellClusters(Clusters):
             return self.kind.feature_names(self.model.extra_) or []
         return [self.table.symbols_or_genes[j] for j in self.genes]
 
-    def predict(self, cells: Any, *, progress: Progress | None = None) -> "CellClusters":
+    def predict(self, cells: Any, *, estimate_groups: bool = False, progress: Progress | None = None) -> "CellClusters":
         """Assign other cells to these clusters; see :func:`onmf.cells.predict`."""
-        return predict(self, cells, progress=progress)
+        return predict(self, cells, estimate_groups=estimate_groups, progress=progress)
+
+    @cached_property
+    def by_group(self) -> ByGroup:
+        """Sums by cluster and group, and the multipliers of all genes."""
+        require(self.composition.any(), "These clusters have no groups: cluster the cells with groups= first.")
+        return ByGroup(self)
+
+    def pseudobulk(self) -> Any:
+        """The sums of the counts of each cluster in each group, for tests between groups such as those of DESeq2.
+
+        Returns
+        -------
+        AnnData
+            A row for each cluster and group that have cells together: ``obs`` has ``cluster``, ``name``, ``group``,
+            ``cells`` and ``counts``.
+        """
+        import pandas as pd
+        from anndata import AnnData
+
+        sums, about = self.by_group.pseudobulk()
+        obs = pd.DataFrame({name: list(values) for name, values in about.items()}).set_index("column")
+        obs.index.name = None
+        return AnnData(sums, obs=obs, var=pd.DataFrame(index=list(self.table.genes)))
 
     def find_markers(self, n_markers: int = N_MARKERS) -> None:
         """Find the marker genes and the profiles of the clusters, and the depths of the cells."""
@@ -228,7 +263,8 @@ class CellKind(Kind):
     first = 0  # as scanpy and Seurat count, whose clusters stand beside ours in the same file
     criteria = ("held-out", *(name for name in CRITERIA if name != "held-out"))
     options = OPTIONS
-    files = ("markers.csv", "cells.h5ad")
+    files = ("markers.csv", "cells.h5ad", *PSEUDOBULK)
+    listed = ("markers.csv", "cells.h5ad")
     packages: Mapping[str, str] = {"anndata": "cells"}
     report_packages: Mapping[str, str] = {"jinja2": "report", "openTSNE": "cells"}
     shown = ("markers",)
@@ -275,6 +311,7 @@ class CellKind(Kind):
         min_cells: int = 1,
         view: str = "auto",
         n_markers: int = N_MARKERS,
+        corrected: bool = False,
     ) -> CellRows:
         """Choose the cells that take part, and the genes to cluster them by. Only these are read into memory."""
         X = canonical(table.X) if issparse(table.X) else table.X
@@ -295,6 +332,10 @@ class CellKind(Kind):
         groups, _ = check_groups_of(table, np.flatnonzero(inside), self.row, parameters)
         if groups is not None:
             names = names[:1]  # views are compared by a likelihood without groups
+        require(
+            groups is not None or not corrected,
+            "corrected=True (--corrected) needs several groups: name their column, or read several files.",
+        )
         rng = np.random.default_rng(check_random_state(parameters.setdefault("random_state", 0)).randint(2**31 - 1))
         codes = None if groups is None else np.unique(groups, return_inverse=True)[1]
         deviance = deviances(X, {"counts", *names}, keep, groups=codes)
@@ -315,20 +356,23 @@ class CellKind(Kind):
             deviance=deviance["counts"],
             rng=rng,
             n_markers=n_markers,
+            corrected=corrected,
         )
 
     def choose(self, rows: Any, span: Range, parameters: Mapping[str, Any], progress: Share) -> Selection:
         """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
         n = rows.X.shape[0]
         require(n >= 4, f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
-        sample = csr_array(rows.X[_some(n, AUTO_CELLS, rows.rng)])
+        some = _some(n, AUTO_CELLS, rows.rng)
+        sample, groups = csr_array(rows.X[some]), None if rows.groups is None else rows.groups[some]
         low, high = span.k_min or AUTO[0], span.k_max or max(span.k_min or 2, 2, n // 10)
         selection = select_n_clusters(
             csr_array(sample[:, top_genes(rows.deviance[rows.columns], AUTO_GENES)]),
             [k for k in AUTO if low <= k <= high] or [low],
-            criterion=span.criterion or "held-out",
-            n_splits=1,
-            n_init=2,
+            criterion=span.criterion or ("held-out" if groups is None else "information"),
+            n_splits=1 if groups is None else 3,
+            n_init=2 if groups is None else None,
+            groups=groups,
             halves="counts",  # as measured for cells
             n_rows=None,
             beta_loss=parameters.get("beta_loss", "kullback-leibler"),
@@ -382,6 +426,7 @@ class CellKind(Kind):
     def describe(self, clusters: Any, rows: Any, fit: Fit, progress: Progress) -> None:
         progress("Finding markers", None)
         clusters.genes, clusters.view, clusters.deviance = rows.views[rows.chosen], rows.chosen, rows.deviance
+        clusters.corrected = rows.corrected
         clusters.find_markers(rows.n_markers)
         clusters.names = names_of(clusters.markers, clusters.table.symbols_or_genes)
 
@@ -418,6 +463,8 @@ class CellKind(Kind):
 
     def write(self, clusters: Any, folder: Path) -> None:
         write_markers(clusters, folder / "markers.csv")
+        if clusters.composition.any():
+            write_pseudobulk(clusters, folder)
         write_h5ad(clusters, folder / "cells.h5ad")
 
 
@@ -432,12 +479,14 @@ def cluster(
     k_max: int | None = None,
     criterion: str | None = None,
     layer: str | None = None,
+    groups: Any = None,
     n_top_genes: int | None = N_TOP_GENES,
     key_added: str = "onmf",
     min_genes: int = 1,
     min_cells: int = 1,
     view: str = "auto",
     n_markers: int = N_MARKERS,
+    corrected: bool = False,
     quick: bool = False,
     progress: Progress | None = None,
     **parameters: Any,
@@ -462,7 +511,9 @@ def cluster(
         - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.
         - ``varm[key_added]``: the share of each gene in the counts of each cluster, genes × clusters.
         - ``uns[key_added]``: parameters, view, objective, and with ``n_clusters="auto"`` the criteria for each number
-          that was tried (``pandas.DataFrame(adata.uns["onmf"]["selection"])``).
+          that was tried (``pandas.DataFrame(adata.uns["onmf"]["selection"])``). With groups, their names and the number
+          of cells of each in each cluster (``adata.uns["onmf"]["groups"]``).
+          ``varm[key_added + "_group_effects"]``: the multiplier of each gene in each group, genes × groups.
           ``uns[key_added + "_markers"]``: marker genes, as ``scanpy.get.rank_genes_groups_df`` reads them.
     n_clusters : int or "auto"
         Number of clusters. ``"auto"`` takes the smallest number that predicts held-out counts nearly as well as the
@@ -472,6 +523,10 @@ def cluster(
         ``"stability"`` or ``"bic"``.
     layer : str, optional
         Layer of an AnnData object with the counts; by default ``adata.X``.
+    groups : str or sequence, optional
+        The batch, sample or donor of each cell: a column of ``adata.obs``, or a label for each cell. Each group
+        multiplies every gene by a factor of its own, which is fitted, too, so that clusters do not follow the groups.
+        Genes are then chosen by their deviance within the groups, and the counts are clustered by a vote of many runs.
     n_top_genes : int or None, default=2000
         Number of genes to cluster by, those of the highest deviance; None for all genes.
     key_added : str, default="onmf"
@@ -486,6 +541,8 @@ def cluster(
         divergence, it takes the counts. The negative binomial refuses ``"logs"``: it describes counts.
     n_markers : int, default=100
         Number of marker genes of each cluster.
+    corrected : bool, default=False
+        Whether ``layers[key_added + "_corrected"]`` gets the counts divided by the multipliers of their groups.
     quick : bool, default=False
         Whether to start once in each view instead of four times.
     progress : callable, optional
@@ -515,9 +572,11 @@ def cluster(
             f"key_added={key_added!r} is not allowed: give the name under which the result is written.",
         )
         cells = cells_of(adata, layer)
-    elif layer is not None:
-        raise ValueError(f"layer={layer!r} is about an AnnData object: read the layer of a file with read(…, layer=).")
-    options = {"n_top_genes": n_top_genes, "min_genes": min_genes, "min_cells": min_cells}
+        cells.groups = None if groups is None else groups_in(adata, groups)
+    elif layer is not None or groups is not None:
+        name, value = ("layer", layer) if layer is not None else ("groups", groups)
+        raise ValueError(f"{name}={value!r} is about an AnnData object: pass it to read(…, {name}=) for a file.")
+    options = {"n_top_genes": n_top_genes, "min_genes": min_genes, "min_cells": min_cells, "corrected": corrected}
     result: Any = cluster_table(
         CELLS,
         cells,
@@ -531,13 +590,20 @@ def cluster(
         **parameters,
     )
     if adata is not None:
-        chosen = options | {"n_top_genes": n_top_genes or "all"} | parameters
-        write_results(adata, result, key_added, layer=layer, parameters=chosen)
+        chosen = options | {"n_top_genes": n_top_genes or "all", "groups": groups} | parameters
+        del chosen["corrected"]
+        write_results(adata, result, key_added, layer=layer, parameters=chosen, corrected=corrected)
     return cast(CellClusters, result)
 
 
 def predict(
-    model: ONMF | CellClusters, cells: Any, *, layer: str | None = None, progress: Progress | None = None
+    model: ONMF | CellClusters,
+    cells: Any,
+    *,
+    layer: str | None = None,
+    groups: Any = None,
+    estimate_groups: bool = False,
+    progress: Progress | None = None,
 ) -> CellClusters:
     """Assign new cells to the clusters of a model of cells.
 
@@ -549,6 +615,10 @@ def predict(
         New cells, from :func:`read`. Genes are matched by name; those that are missing count as 0.
     layer : str, optional
         Layer of an AnnData object with the counts.
+    groups : str or sequence, optional
+        The groups of cells in an AnnData object, as in :func:`cluster`.
+    estimate_groups : bool, default=False
+        Whether the multipliers of groups that the model does not know are estimated from their cells.
     progress : callable, optional
         As in :func:`cluster`.
 
@@ -559,7 +629,10 @@ def predict(
     """
     fitted = model.model if isinstance(model, CellClusters) else model
     table = cells if isinstance(cells, Cells) else cells_of(cells, layer)
-    return cast(CellClusters, predict_table(fitted, table, kind=CELLS, progress=progress))
+    if groups is not None:
+        table = replace(table, groups=groups_in(cells, groups))
+    found = predict_table(fitted, table, kind=CELLS, estimate_groups=estimate_groups, progress=progress)
+    return cast(CellClusters, found)
 
 
 def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:

@@ -8,9 +8,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, diags_array
 
+from onmf.backend import to_host
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Progress
-from onmf.report.page import base64_array, class_codes, clusters_page, code_places, code_shares, coloured, heat, packed
+from onmf.report.page import (
+    base64_array,
+    class_codes,
+    clusters_page,
+    code_places,
+    code_shares,
+    coloured,
+    group_codes,
+    heat,
+    packed,
+)
 
 from .embed import map_of_cells
 from .genes import UNIT
@@ -51,6 +62,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         inside = diags_array(clustering.labels >= 0, dtype=np.int32)  # cells that are unassigned are not on the map
         clustering.embedding, clustering.map_method = map_of_cells(
             inside @ columns_of(clustering.table.X, clustering.genes),
+            groups=_expected_shares(clustering),
             n_threads=clustering.model.n_threads,
             progress=lambda name, share: report(f"Drawing the map: {name}", share),
         )
@@ -63,6 +75,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     data = {
         "clusters": named,
         "classes": coloured(classes),
+        "groups": coloured(clustering.groups),
         "cells": _columns(clustering, cells, classes),
         "genes": {
             "names": [clustering.table.symbols_or_genes[j] for j in columns],
@@ -96,6 +109,16 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     )
 
 
+def _expected_shares(clustering: CellClusters) -> Any:
+    """Return the group of each cell, and the share of each gene in the counts that are expected of the groups."""
+    if not clustering.composition.any():
+        return None
+    model, codes = clustering.model, clustering.group_codes
+    whole = to_host(model.clustering_.masses) @ to_host(model.cluster_centers_)
+    effects = np.vstack([to_host(model.group_effects_), np.ones(len(whole))])  # the last one is of unknown groups
+    return np.where(codes < 0, len(clustering.groups), codes), whole * effects
+
+
 def _cells(clustering: CellClusters) -> Array:
     """Return the rows in the page. They are ordered by cluster, so that genes are compressed better."""
     places = clustering.embedding
@@ -120,6 +143,7 @@ def _columns(clustering: CellClusters, cells: Array, classes: list[str]) -> dict
         "confidence": code_shares(clustering.confidence[cells]),
         "depth": base64_array(clustering.depths[cells], "<f4"),
         "class": class_codes(clustering, cells, classes, "<i4"),
+        "group": group_codes(clustering, cells),
         "places": None if clustering.embedding is None else code_places(clustering.embedding[cells]),
     }
 

@@ -62,6 +62,13 @@ OWN = (
         "out", "Write to this .csv or .parquet file; for an image, into this folder.", Path | None, None, "FILE", ""
     ),
     FORCE,
+    Option(
+        "estimate_groups",
+        "Estimate the factors of groups that the model does not know, from their rows. By default they are 1.",
+        bool,
+        False,
+        group="",
+    ),
     QUIET,
     replace(JSON, help="Print one JSON document instead of CSV."),
     replace(
@@ -99,7 +106,7 @@ def predict(model: Path, path: str, **given: Any) -> None:
         step("Reading")
         table = kind.read_new(fitted, path, step, **reading)
         step("Assigning")
-        found = predict_table(fitted, table, kind=kind, progress=step)
+        found = predict_table(fitted, table, kind=kind, estimate_groups=given["estimate_groups"], progress=step)
         if folder is not None:
             write_files(found, folder, progress=step)
     if kind.assignments:

@@ -184,6 +184,12 @@ class Clusters:
         return [] if self.model.group_effects_ is None else [str(name) for name in self.model.groups_]
 
     @cached_property
+    def group_codes(self) -> Array:
+        """The place of each row's group in ``groups``; -1 for one that the model does not know. → (n,)"""
+        place = {name: b for b, name in enumerate(self.groups)}
+        return np.array([place.get(name or "", -1) for name in self.table.groups or []], dtype=np.int64)
+
+    @cached_property
     def composition(self) -> Array:
         """Number of rows of each group in each cluster. → (clusters, groups)"""
         return composition(self)
@@ -238,13 +244,15 @@ class Clusters:
         calibration = {} if self.calibration is None else self.calibration.parts()
         return {"kind": self.kind.name, "names": self.names, **calibration, **self.kind.entries(self)}
 
-    def predict(self, table: Table, *, progress: Progress | None = None) -> Clusters:
+    def predict(self, table: Table, *, estimate_groups: bool = False, progress: Progress | None = None) -> Clusters:
         """Assign the rows of another table to these clusters.
 
         Parameters
         ----------
         table : Table
             New rows, as the reader of this kind returns them.
+        estimate_groups : bool, default=False
+            Whether the multipliers of groups that the model does not know are estimated from their rows.
         progress : callable, optional
             Called with the name of a step and the share of it that is done.
 
@@ -254,7 +262,7 @@ class Clusters:
         """
         from .run import predict_table
 
-        return predict_table(self.model, table, progress=progress)
+        return predict_table(self.model, table, estimate_groups=estimate_groups, progress=progress)
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame: the columns of ``assignments.csv``.

@@ -100,13 +100,12 @@ def with_new_groups(model: ONMF, table: Table, kind: Kind) -> ONMF:
 
 
 def composition(clusters: Clusters) -> Array:
-    """The number of rows of each group in each cluster. → (clusters, groups)"""
-    names = clusters.groups
-    place = {name: b for b, name in enumerate(names)}
-    codes = np.array([place.get(name or "", -1) for name in clusters.table.groups or []], dtype=np.int64)
-    labels, inside = clusters.labels.ravel(), (clusters.labels.ravel() >= 0) & (codes >= 0)
-    counts = np.zeros((clusters.n_clusters, len(names)), dtype=np.int64)
-    np.add.at(counts, (labels[inside], codes[inside]), 1)
+    """The number of rows of each group in each cluster; 0 if the rows have no groups. → (clusters, groups)"""
+    counts = np.zeros((clusters.n_clusters, len(clusters.groups)), dtype=np.int64)
+    if clusters.groups and clusters.table.groups:
+        labels, codes = clusters.labels.ravel(), clusters.group_codes
+        inside = (labels >= 0) & (codes >= 0)
+        np.add.at(counts, (labels[inside], codes[inside]), 1)
     return counts
 
 

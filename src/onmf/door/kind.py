@@ -191,6 +191,7 @@ class Kind:
             criterion=span.criterion or self.criteria[0],
             k_min=span.k_min or 2,
             k_max=span.k_max,
+            groups=rows.groups,
             progress=progress,
             **{name: parameters[name] for name in ("beta_loss", "random_state", "n_threads") if name in parameters},
         )
@@ -242,7 +243,10 @@ class Kind:
                         sure[at], following[at] = calibration.apply(log_chances(model, values, own), labels[at])
             progress("Assigning", min(start + BATCH, n) / n)
         notes += self.unassigned(table, np.flatnonzero(labels < 0), f"any of the model's {self.feature}s")
+        if groups is not None and table.groups is None and groups.any():
+            table = replace(table, groups=groups.tolist())
         found: dict[str, Any] = dict(zip(MEASURES, (labels, scales, margins, sure, following), strict=True))
+        found["table"] = table
         if isinstance(X, Columns):
             found["missing"] = X.missing
             if X.transform is None:  # the counts and features of the result are those of the model

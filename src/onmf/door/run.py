@@ -4,6 +4,7 @@ Prepare the rows → choose the number of clusters → fit, and number the clust
 → name the clusters → compare them with known classes.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from onmf.backend import to_host
 from onmf.confidence import Calibration, calibrate, calibrate_model, calibration_of, evenly_spaced, log_chances
 from onmf.divergence import KullbackLeibler
 from onmf.estimator import ONMF, check_parameters
+from onmf.fit.groups import apart
 from onmf.functions import log
 from onmf.kinds import get_kind
 from onmf.naming import names_of_model
@@ -80,7 +82,9 @@ def cluster_table(
         others = f" ({kind.so_many(total - n)} more cannot be clustered)" if n < total else ""
         raise ValueError(f"{n_clusters} clusters of {kind.so_many(n)}{others} are not possible: ask for at most {n}.")
     report("Clustering", 0.0)
-    fit = kind.fit(rows, n_clusters, parameters, partial(report, "Clustering"), announce or (lambda sentence: None))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The clusters of some groups hold no rows")  # said in a note
+        fit = kind.fit(rows, n_clusters, parameters, partial(report, "Clustering"), announce or (lambda sentence: None))
     report("Measuring confidence", None)
     calibration = _calibrate(fit)
     moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
@@ -126,6 +130,8 @@ def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
 def _doubts(kind: Kind, fit: Fit, moved: float | None) -> list[str]:
     """Sentences on what a reader should know before trusting the fit."""
     notes, model = [], fit.model
+    if sentence := apart(model.clustering_):
+        notes.append(sentence)
     if model.stop_reason_ == "max_iter":
         notes.append("The fit was stopped before it converged: allow more iterations (max_iter, or --max-iter).")
     sizes = np.bincount(to_host(model.labels_), minlength=model.n_clusters)

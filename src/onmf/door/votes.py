@@ -60,8 +60,9 @@ def fit_plainly(
     given = dict(parameters)
     if given.pop("quick", False) and groups is not None:  # without groups, it is the default
         given["n_init"] = 1
-    model = fit_model(ONMF(n_clusters, **given), X, groups=groups, engine=engine)
-    runs = len(settings_of(model, grouped=groups is not None).seeds)
+    model = ONMF(n_clusters, **given)
+    model = model.fit(X, groups=groups) if engine is None else fit_model(model, X, groups=groups, engine=engine)
+    runs = 1 if groups is None else len(settings_of(model, grouped=True).seeds)
     return Fit(model, X, f"the best of {runs} runs" if runs > 1 else "", groups=groups)
 
 
@@ -99,12 +100,12 @@ def fit_by_vote(
         elif searches:
             how, start = "a single run with a local search", {"init": "bisection"}
         announce(f"This is {how}, since the data are large.")
-        return Fit(fit_model(ONMF(n_clusters, **searched | start), X, groups=groups), X, how, groups=groups)
+        return Fit(ONMF(n_clusters, **searched | start).fit(X, groups=groups), X, how, groups=groups)
     how = f"a vote of {runs} runs"
     if groups is not None or views is None or divergence != get_divergence("kullback-leibler"):
         announce(f"The clusters are {how}.")
         model = ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs})
-        return Fit(fit_model(model, X, groups=groups), X, how, True, groups=groups)
+        return Fit(model.fit(X, groups=groups), X, how, True, groups=groups)
     given.pop("beta_loss", None)
     how += f" in {views.number} views of the {views.noun}"
     announce(f"The clusters are {how}.")

@@ -51,7 +51,7 @@ def write_files(
     if progress is not None:
         progress("Writing", None)
     write_tables(clusters, folder, format)
-    if clusters.groups:
+    if clusters.composition.any():
         for name, columns in zip(GROUP_FILES, (composition_table, group_features_table), strict=True):
             write_table(folder / name, [columns(clusters)])
     text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"

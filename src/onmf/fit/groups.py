@@ -31,7 +31,6 @@ from onmf.data import Data, Part
 from onmf.divergence import Array, FloatArray, divide
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.functions import log, matrix_product, xlogy
-from onmf.warn import warn
 
 from .describe import Clustering
 
@@ -262,22 +261,22 @@ def gain_of_groups(data: Data, s: FloatArray) -> float:
     return float((totals[:-1, : s.shape[1]] * log(s)).sum())
 
 
-def warn_if_apart(clustering: Clustering) -> None:
-    """Warn if clusters and groups fall apart into parts that share no rows."""
+def apart(clustering: Clustering) -> str | None:
+    """What to say if clusters and groups fall apart into parts that share no rows."""
     counts, names = clustering.group_counts, clustering.groups
     if counts is None or names is None:
-        return
+        return None
     k, number = counts.shape
     links = csr_array(np.block([[np.zeros((k, k)), counts > 0], [np.zeros((number, k + number))]]))
     which = connected_components(links, directed=False)[1]
     parts = np.unique(which[:k][counts.any(axis=1)])
-    if len(parts) > 1:
-        apart = "; ".join(", ".join(map(str, names[which[k:] == part])) for part in parts)
-        warn(
-            f"The clusters of some groups hold no rows of the others ({apart}): nothing tells there what is due to the "
-            "group and what to the cluster. Ask for fewer clusters, or leave groups out.",
-            UserWarning,
-        )
+    if len(parts) == 1:
+        return None
+    some = "; ".join(", ".join(map(str, names[which[k:] == part])) for part in parts)
+    return (
+        f"The clusters of some groups hold no rows of the others ({some}): nothing tells there what is due to the "
+        "group and what to the cluster. Ask for fewer clusters, or leave groups out."
+    )
 
 
 def features_of(data: Data) -> int:

@@ -122,7 +122,7 @@ class ImageClusters(Clusters):
         """A colour for each cluster: the conventional one of its material, or an unused one."""
         return figures.colours(self.names)
 
-    def predict(self, cube: Any, *, progress: Progress | None = None) -> Any:
+    def predict(self, cube: Any, *, estimate_groups: bool = False, progress: Progress | None = None) -> Any:
         """Map another image of the same sensor; see :func:`onmf.image.predict`."""
         return predict(self, cube, progress=progress)
 

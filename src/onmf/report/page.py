@@ -20,15 +20,17 @@ from typing import Any
 import numpy as np
 
 from onmf._version import __version__
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Clusters
 from onmf.estimator import start_of
-from onmf.naming import so_many
+from onmf.naming import numbers, so_many
 from onmf.plot import distinct_colours
 from onmf.select import COLUMNS, Selection
 
 UNKNOWN = 65535  # Code of an unknown share; known ones are coded from 0 to 65,534
 WIDTH, HEIGHT = 320, 170  # Size of a chart
+MOST_GROUPS = 60  # groups in a page; the largest ones are shown
+TELLING, FEATURES = 100, 8  # features of a group that are looked at, and those of each side that are shown
 LEFT, RIGHT, ABOVE, BELOW = 66, 14, 10, 24  # Margins of a chart, for its numbers
 
 TITLES = {
@@ -110,6 +112,7 @@ def clusters_page(found: Clusters, template: str, **parts: Any) -> str:
         subtitle=f"{so_many(found.n_clusters, 'cluster')}, {divergence}, {found.how or run}",
         notes=found.notes,
         selection=selection_parts(found.selection),
+        groups=groups_parts(found),
         **parts,
     )
 
@@ -181,6 +184,37 @@ def heat(counts: Array, shares: FloatArray) -> dict[str, Any]:
     looks = np.where(counts == 0, "none", np.where(shades > 0.55, "dark", ""))
     fields = {"counts": counts, "shares": shares, "shades": shades.round(3), "looks": looks}
     return {name: array.tolist() for name, array in fields.items()}
+
+
+def group_codes(found: Clusters, rows: Array) -> str | None:
+    """Return the group of each of the rows, by its number; None if there are none."""
+    return base64_array(found.group_codes[rows], "<i4") if found.composition.any() else None
+
+
+def groups_parts(found: Clusters) -> dict[str, Any] | None:
+    """What ``groups.html`` shows: how groups are divided among clusters, and the features in which they differ."""
+    counts = found.composition
+    if not counts.any():
+        return None
+    sizes = counts.sum(axis=0)
+    shown = np.sort(np.argsort(-sizes, kind="stable")[:MOST_GROUPS])
+    shown, tops = shown[sizes[shown] > 0], found.group_features(TELLING)
+    factors = [
+        [(feature, f"{factor:.2g}", factor > 1) for feature, factor in tops[found.groups[b]].items()] for b in shown
+    ]
+    shares = divide(counts.astype(np.float64), np.broadcast_to(sizes, counts.shape))
+    numbered = zip(numbers(found.kind, found.n_clusters), found.names, strict=True)
+    more, less = ([[each[:2] for each in some if each[2] == above][:FEATURES] for some in factors] for above in (1, 0))
+    return heat(counts[:, shown], shares[:, shown]) | {
+        "rows": found.kind.rows_of(2),
+        "feature": found.kind.feature,
+        "clusters": [f"{number}: {name}" for number, name in numbered],
+        "shown": [found.groups[b] for b in shown],
+        "sizes": sizes[shown].tolist(),
+        "left_out": int(np.count_nonzero(sizes)) - len(shown),
+        "more": more,
+        "less": less,
+    }
 
 
 def selection_parts(selection: Selection | None) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from onmf.hierarchy import merge_clusters
 from onmf.naming import numbers as cluster_numbers
 from onmf.plot import FEW, distinct_colours, first_two, tsne
 
-from .page import base64_array, class_codes, clusters_page, code_places, coloured, pack_texts
+from .page import base64_array, class_codes, clusters_page, code_places, coloured, group_codes, pack_texts
 
 MOST_ROWS = 50_000  # Documents in a page; of more, a random choice is shown
 ALL_TEXTS = 10_000_000  # Characters of all excerpts together; with very many documents each is shorter
@@ -72,6 +72,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         "words": words,
         "sure": "margin" if found.calibration is None else "confidence",
         "classes": coloured(classes),
+        "groups": coloured(found.groups),
         "class_counts": comparison.table.T if comparison else None,
         "periods": _periods(found),
     }
@@ -109,6 +110,7 @@ def _columns(
         "sure": base64_array((found.margins if found.calibration is None else found.confidence)[rows], "<f4"),
         "length": base64_array(lengths[rows], "<f4"),
         "class": class_codes(found, rows, classes, "<i2"),
+        "group": group_codes(found, rows),
         "date": None,
         "places": None,
         "deciding": None,

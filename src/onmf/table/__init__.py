@@ -76,7 +76,7 @@ def read(
         raise ValueError("A long table needs row and column (--row and --column): the columns that name each entry.")
     head, asked = head_of(path), asked_for(labels, groups)
     if row is not None and column is not None:
-        draft = _read_long(path, row, column, count, head.startswith(b"PAR1"))
+        draft = _read_long(path, row, column, count, asked, head.startswith(b"PAR1"))
     elif head.lstrip().startswith(b"{"):
         draft = _read_biom_json(path, asked)
     else:
@@ -112,7 +112,7 @@ def _frame(path: Path, parquet: bool) -> Any:
         raise ValueError(f"{path} cannot be read as a table: {str(error).strip()}") from error
 
 
-def _read_long(path: Path, row: str, column: str, count: str | None, parquet: bool) -> Draft:
+def _read_long(path: Path, row: str, column: str, count: str | None, asked: Sequence[str], parquet: bool) -> Draft:
     """Read a line for each entry. Entries of the same row and feature are added."""
     frame = _frame(path, parquet)
     if missing := [name for name in (row, column, count) if name is not None and name not in frame]:
@@ -122,7 +122,18 @@ def _read_long(path: Path, row: str, column: str, count: str | None, parquet: bo
     if values.dtype.kind not in "buif":
         raise ValueError(f"{path}: the column {count!r} holds {str(values[0])[:40]!r}, which is not a number.")
     X = coo_array((values, (i, j)), shape=(len(rows), len(features)))
-    return Draft(as_counts(X), rows.tolist(), features.tolist(), "the table")
+    found = {}
+    for name in asked:
+        if name in frame:
+            several = frame[name].astype(str).groupby(i).unique()
+            if (wrong := np.flatnonzero(several.str.len() > 1)).size:
+                raise ValueError(
+                    f"{path} has {listed(several[wrong[0]].tolist())} in the column {name!r} for {rows[wrong[0]]!r}: a "
+                    "row needs one value."
+                )
+            found[name] = [each[0] for each in several]
+    others = [str(name) for name in frame if name not in (row, column, count)]
+    return Draft(as_counts(X), rows.tolist(), features.tolist(), "the table", found, others)
 
 
 def _read_parquet(path: Path, asked: Sequence[str]) -> Draft:
@@ -215,6 +226,6 @@ def cluster(table: Table | str | Path, n_clusters: int | str, **options: Any) ->
     return cluster_table(TABLE, table if isinstance(table, Table) else read(table), n_clusters, **options)
 
 
-def predict(model: ONMF | Clusters, table: Table) -> Clusters:
-    """Assign the rows of another table to the clusters. Features are matched by name."""
-    return predict_table(model.model if isinstance(model, Clusters) else model, table, kind=TABLE)
+def predict(model: ONMF | Clusters, table: Table, **options: Any) -> Clusters:
+    """Assign the rows of another table to the clusters, with the options of :func:`onmf.door.predict_table`."""
+    return predict_table(model.model if isinstance(model, Clusters) else model, table, kind=TABLE, **options)

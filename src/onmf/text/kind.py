@@ -164,9 +164,11 @@ class DocumentClusters(Clusters):
         """The words that are counted."""
         return np.asarray(self.table.features)
 
-    def predict(self, texts: Any, *, progress: Progress | None = None) -> "DocumentClusters":
+    def predict(
+        self, texts: Any, *, estimate_groups: bool = False, progress: Progress | None = None
+    ) -> "DocumentClusters":
         """Assign other documents to these clusters; see :func:`onmf.text.predict`."""
-        return predict(self, texts, progress=progress)
+        return predict(self, texts, estimate_groups=estimate_groups, progress=progress)
 
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The documents of a cluster with the largest margins; the shorter half, decided by few words, is left out."""
@@ -369,6 +371,7 @@ def predict(
     texts: Iterable[Text | str] | Documents,
     *,
     token_pattern: str | None = None,
+    estimate_groups: bool = False,
     progress: Progress | None = None,
 ) -> DocumentClusters:
     """Assign documents to the clusters of a document model.
@@ -383,6 +386,8 @@ def predict(
     token_pattern : str, optional
         The token pattern of the model. It is required if the pattern is more than a run of one kind of character. Such
         a pattern can take exponential time on some texts, so one from a file is not used without your consent.
+    estimate_groups : bool, default=False
+        Whether the multipliers of groups that the model does not know are estimated from their documents.
     progress : callable, optional
         As in :func:`cluster`.
 
@@ -395,4 +400,5 @@ def predict(
     check_kind(fitted, DOCUMENTS)
     if not isinstance(texts, Documents):
         texts = count(texts, vectorizer_of(fitted, token_pattern), progress=progress)
-    return cast(DocumentClusters, predict_table(fitted, texts, kind=DOCUMENTS, progress=progress))
+    found = predict_table(fitted, texts, kind=DOCUMENTS, estimate_groups=estimate_groups, progress=progress)
+    return cast(DocumentClusters, found)

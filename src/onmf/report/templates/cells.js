@@ -10,6 +10,7 @@ onmf.cells = (() => {
   const confidence = shares(cells.confidence);
   const depth = new Float32Array(bytes(cells.depth).buffer);
   const known = cells.class ? new Int32Array(bytes(cells.class).buffer) : null;
+  const group = cells.group ? new Int32Array(bytes(cells.group).buffer) : null;
   const named = (k) => (k < 0 ? "none" : `${k}: ${clusters[k].name}`);
 
   /* ---- genes ---- */
@@ -32,5 +33,5 @@ onmf.cells = (() => {
     return values;
   }
 
-  return { n, cluster, runnerUp, confidence, depth, known, named, findGene, expression };
+  return { n, cluster, runnerUp, confidence, depth, known, group, named, findGene, expression };
 })();

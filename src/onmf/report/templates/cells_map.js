@@ -1,20 +1,22 @@
 "use strict";
 /* The map of the cells: what it can be coloured by, and the gene field. */
 onmf.cells.map = (() => {
-  const { cells, clusters, classes, genes, dots } = onmf.data;
-  const { n, cluster, runnerUp, confidence, depth, known, named, findGene, expression } = onmf.cells;
+  const { cells, clusters, classes, groups, genes, dots } = onmf.data;
+  const { n, cluster, runnerUp, confidence, depth, known, group, named, findGene, expression } = onmf.cells;
   const { by, number, bytes } = onmf.explore;
   if (!cells.places) return null;
   const [select, field, answer] = [by("colour"), by("gene"), by("gene-answer")];
   const greeting = answer ? answer.textContent : "";
   const groupings = { cluster: { members: cluster, title: "Clusters", groups: clusters.map(({ colour }, k) => ({ colour, name: named(k), label: String(k) })) } };
   if (known) groupings.class = { members: known, title: "Classes", groups: classes };
+  if (group) groupings.group = { members: group, title: "Groups", groups };
   const map = onmf.pointMap({ canvas: by("cells"), places: new Uint16Array(bytes(cells.places).buffer), groupings, describe });
 
   function describe(i) {
     const lines = [cells.barcodes[i], `Cluster ${named(cluster[i])}`];
     if (!Number.isNaN(confidence[i])) lines.push(`Confidence ${confidence[i].toFixed(2)}; runner-up ${named(runnerUp[i])}`);
     lines.push(`Depth ${number(Math.round(depth[i]))}`);
+    if (group && group[i] >= 0) lines.push(`Group ${groups[group[i]].name}`);
     if (known && known[i] >= 0) lines.push(`Class ${classes[known[i]].name}`);
     if (map.state.by === "gene") lines.push(`${map.state.detail} ${map.state.values[i].toFixed(2)}`);
     return lines.join("\n");

@@ -5,7 +5,7 @@ onmf.rows = (() => {
   const { bytes, inflate } = onmf.explore;
   const array = (Kind, text) => (text === null ? null : new Kind(bytes(text).buffer));
   const cluster = array(Int16Array, documents.cluster), sure = array(Float32Array, documents.sure);
-  const length = array(Float32Array, documents.length), known = array(Int16Array, documents.class);
+  const length = array(Float32Array, documents.length), known = array(Int16Array, documents.class), group = array(Int32Array, documents.group);
   const n = cluster.length, k = pairs.length + 1;
 
   /* Rows on the map are those with a cluster, in their order; only they have a runner-up and deciding features. */
@@ -68,5 +68,5 @@ onmf.rows = (() => {
     return counts[best] ? classes[best].name : "";
   }
   regroup(k);
-  return { n, k, cluster, sure, length, known, mapped, runnerUp, deciding, day, days, texts, ready, named, merged, merge, nodeOf, heir, leavesOf, addRows, mostly, periods, onMerge: (listener) => listeners.push(listener) };
+  return { n, k, cluster, sure, length, known, group, mapped, runnerUp, deciding, day, days, texts, ready, named, merged, merge, nodeOf, heir, leavesOf, addRows, mostly, periods, onMerge: (listener) => listeners.push(listener) };
 })();

@@ -1,8 +1,8 @@
 "use strict";
 /* The map of the rows. */
 onmf.rows.map = (() => {
-  const { documents, nodes, classes, sure: sureName } = onmf.data;
-  const { sure, known, mapped, runnerUp, texts, named, merged, nodeOf, onMerge } = onmf.rows;
+  const { documents, nodes, classes, groups, sure: sureName } = onmf.data;
+  const { sure, known, group, mapped, runnerUp, texts, named, merged, nodeOf, onMerge } = onmf.rows;
   const { by, bytes } = onmf.explore;
   if (!documents.places || !mapped.length) return null;
   const LABEL = 2; // words in a label
@@ -13,10 +13,12 @@ onmf.rows.map = (() => {
   });
   const groupings = { cluster: clusters() };
   if (known) groupings.class = { title: "Classes", members: Int16Array.from(mapped, (i) => known[i]), groups: classes };
+  if (group) groupings.group = { title: "Groups", members: Int32Array.from(mapped, (i) => group[i]), groups };
 
   function describe(point) {
     const i = mapped[point], lines = [texts.ids[i] ?? "", `Cluster ${named(nodeOf(i))}`];
     if (runnerUp(i) >= 0) lines.push(`${sureName === "margin" ? "Margin" : "Confidence"} ${sure[i].toFixed(3)}; runner-up ${named(runnerUp(i))}`);
+    if (group && group[i] >= 0) lines.push(`Group ${groups[group[i]].name}`);
     if (known && known[i] >= 0) lines.push(`Class ${classes[known[i]].name}`);
     return lines.join("\n");
   }
