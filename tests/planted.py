@@ -132,8 +132,8 @@ FAULTS = [
     Fault(
         "group-of-the-row-before",
         "src/onmf/divergence/groups.py",
-        "entries, codes = sums if whole else sums.astype(X.dtype), xp.asarray(codes)",
-        "entries, codes = sums if whole else sums.astype(X.dtype), xp.roll(xp.asarray(codes), 1)",
+        "entries, codes = sums.astype(kind), xp.asarray(codes)",
+        "entries, codes = sums.astype(kind), xp.roll(xp.asarray(codes), 1)",
         "tests/contract/test_groups.py::test_every_step_is_that_of_the_plain_formula",
     ),
     # backend/

@@ -49,6 +49,21 @@ def step_data(X, own, engine="cpu", smoothing=1e-3, weights=None):
     return InMemory(MADE[engine]().make_block(groups.append(X, groups.codes), divergence, weights))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "largest", "expected"),
+    [("uint8", 255, "uint16"), ("uint16", 9, "uint16"), ("int8", 120, "int16"), ("int64", 1, "int64")],
+)
+def test_columns_of_groups_hold_their_sums_and_widen_rows_no_further(kind, largest, expected, sparse):
+    X = np.full((4, 3), largest, dtype=kind)
+    rows = check_groups([1, 0, 0, 1], relative=False).append(csr_array(X) if sparse else X, np.array([1, 0, 0, 1]))
+    assert rows.dtype == expected
+    sums = 3 * largest * np.array([[0, 1], [1, 0], [1, 0], [0, 1]])
+    np.testing.assert_array_equal(rows.toarray() if sparse else rows, np.hstack([X.astype(np.int64), sums]))
+    if sparse:
+        assert rows.indices.dtype == rows.indptr.dtype == np.int32
+
+
 def test_the_fit_of_fixed_labels_is_the_minimum():
     """To 1e-8, against a numeric minimiser over centroids and multipliers. Group 2 never has the last feature."""
     X, labels, own = made()

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from math import log, log1p
 from typing import Any
 
@@ -447,30 +446,29 @@ class Screening:
         self._fresh: float | None = None
         self._debt = self._largest = 0.0  # the latter bounds the length of a row
         self._useless = len(X) < WORTHWHILE or self._features < 4 * DIRECTIONS
-        # Rows in the order of their sketches, and where those of each group begin.
-        self._order, self._begins = np.empty(0, dtype=np.int32), np.array([0, len(X)])
+        self._groups = np.empty(0, dtype=np.int32)  # (n,) if there are any
         if features is not None and not self._useless:
-            self._order, self._begins = order_of(X[:, features:].argmax(axis=1).astype(np.int32), X.shape[1] - features)
+            self._groups = X[:, features:].argmax(axis=1).astype(np.int32)
 
     def screen(self, B: FloatArray, starts: FloatArray, k: int, sums: FloatArray) -> Label | None:
         """Prepare to label rows by the first k templates, given the last sums; None if sketches are of no use."""
         if self._useless:
             return None
         p, mean = self._features, B[:k].mean(axis=0)
-        grouped = len(self._order) > 0
+        grouped = len(self._groups) > 0
         if self._Q is None or self._debt >= DIRECTIONS:
             fixed = [np.ones(p), sums[:, :p].sum(axis=0)] if grouped else [sums.sum(axis=0)]
             self._Q = directions_of(fixed, B[:k, :p] - mean[:p])
             self._sketch_rows(self._Q)
             self._fresh, self._debt = None, 0.0
-        T = np.empty((1, k, DIRECTIONS + 2), dtype=np.float32)
-        T[0, :, -1] = starts[:k]
-        longest, sketched, apart, inside = screen.sketch_templates(B, mean, self._Q, T[0])
+        T = np.empty((k, DIRECTIONS + 2), dtype=np.float32)
+        T[:, -1] = starts[:k]
+        longest, sketched, apart, inside = screen.sketch_templates(B, mean, self._Q, T)
         offset, moved = float(np.abs(starts).max()), 0.0
+        firsts = np.empty((0, k), dtype=np.float32)
         if grouped:  # |x| = ± √p z_0, so the column of a group moves the first entries of the templates of its rows
             shifts = self._Q[0].sum() * (B[:k, p:] - mean[p:]).T
-            T = np.repeat(T, len(shifts), axis=0)
-            T[:, :, 0] += shifts
+            firsts, T[:, 0] = (T[:, 0] + shifts).astype(np.float32), 1.0
             moved = float(np.abs(shifts).max())
             longest += np.sqrt(p) * float(np.abs(B[:k, p:]).max())
             sketched, apart = sketched + moved, apart + moved
@@ -483,22 +481,16 @@ class Screening:
         slope = 1.01 * (fine + inside + ((DIRECTIONS + 8) * sketched + 4 * moved) * SINGLE)
         least = 1.01 * (8 * SINGLE * offset + TINY * (1 + sketched))
         errors = np.float32(slope), np.float32(least), fine, 8 * DOUBLE * offset + np.finfo(np.float64).tiny
-        given, begins = (self.X, B, starts, k, self._order, self._Z), self._begins
-
-        def label(start: int, stop: int, labels: Array) -> int:
-            ends = [(max(start, first), min(stop, last)) for first, last in pairwise(begins.tolist())]
-            parts = [screen.label_by_sketch(*given, t, errors, *each, labels) for t, each in zip(T, ends, strict=True)]
-            return sum(parts)
-
-        return label
+        given, sketches = (self.X, B, starts, k, self._groups, firsts), (self._Z, T, errors)
+        return lambda start, stop, labels: screen.label_by_sketch(*given, *sketches, start, stop, labels)
 
     def _sketch_rows(self, Q: FloatArray) -> None:
         """Sketch all rows, in the memory of the sketches before."""
         X, (n, p) = self.X, self.X.shape
         if not len(self._Z):
             self._Z = np.empty((DIRECTIONS + 1, n), dtype=np.float32)
-        given, before = (X, Q, self._order, self._Z), np.arange(n + 1) * p
-        self.threads.over_blocks(lambda start, stop: screen.sketch_rows(*given, start, stop), before, DIRECTIONS)
+        before = np.arange(n + 1) * p
+        self.threads.over_blocks(lambda start, stop: screen.sketch_rows(X, Q, self._Z, start, stop), before, DIRECTIONS)
         Z = self._Z
         self._largest = len(Z) * max(float(Z.max()), -float(Z.min()))
 

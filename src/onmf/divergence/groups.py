@@ -115,11 +115,18 @@ def append_groups(X: Any, codes: Array, number: int) -> Any:
     )
     whole = X.dtype.kind in "iu"  # sums of counts may need more bits
     sums = X.sum(axis=1, dtype=np.int64 if whole else np.float64).ravel()
-    entries, codes = sums if whole else sums.astype(X.dtype), xp.asarray(codes)
+    kind = type_of_sums(X.dtype, sums) if whole else X.dtype
+    entries, codes = sums.astype(kind), xp.asarray(codes)
     if hasattr(X, "indptr"):
-        starts = xp.arange(X.shape[0] + 1)
+        codes, starts = codes.astype(X.indices.dtype), xp.arange(X.shape[0] + 1, dtype=X.indptr.dtype)
         columns = getattr(sparse, container)((entries, codes, starts), shape=(X.shape[0], number))
         return sparse.hstack([X, columns], format="csr")
     columns = xp.zeros((len(X), number), dtype=entries.dtype)
     columns[xp.arange(len(X)), codes] = entries
     return xp.hstack([X, columns])
+
+
+def type_of_sums(kind: np.dtype[Any], sums: Array) -> np.dtype[Any]:
+    """The narrowest integers that hold entries of this kind and these sums: the time of a step is that of reading."""
+    largest = int(sums.max()) if len(sums) else 0
+    return np.promote_types(kind, np.min_scalar_type(largest if kind.kind == "u" else -largest))

@@ -258,31 +258,24 @@ def best_of_pairs(indptr: Any, data: Any, rows: Any, clusters: Any, templates: A
 
 
 @jit
-def sketch_rows(X: Any, Q: Any, order: Any, Z: Any, start: int, stop: int) -> None:
-    """Sketch rows start to stop of an array in an order, for orthonormal Q (q, p): Z (q + 1, n), with what is left out.
+def sketch_rows(X: Any, Q: Any, Z: Any, start: int, stop: int) -> None:
+    """Sketch rows start to stop of an array, for orthonormal Q (q, p): Z (q + 1, n), with what is left out.
 
-    Columns after the first p are ignored. The order is empty if it is that of the rows.
+    Columns after the first p are ignored.
     """
     q, p = Q.shape
     none, products = np.zeros(q), np.empty((4, q))
     for first in range(start, stop, 4):
-        a, b = row_at(order, first), row_at(order, min(first + 1, stop - 1))
-        c, d = row_at(order, min(first + 2, stop - 1)), row_at(order, min(first + 3, stop - 1))
+        a, b, c, d = first, min(first + 1, stop - 1), min(first + 2, stop - 1), min(first + 3, stop - 1)
         score_rows(X[a], X[b], X[c], X[d], Q, none, products)
         for r in range(min(4, stop - first)):
-            i, x = first + r, X[row_at(order, first + r), :p]
+            i, x = first + r, X[first + r, :p]
             left = product(x, x)
             rounding = 1e-12 * left
             for j in range(q):
                 Z[j, i] = products[r, j]
                 left -= products[r, j] * products[r, j]
             Z[q, i] = np.float32(np.sqrt(max(left, 0.0) + rounding)) * ROUNDED_UP
-
-
-@jit
-def row_at(order: Any, place: int) -> int:
-    """The row at a place in an order, which is empty if it is that of the rows."""
-    return order[place] if len(order) > 0 else place
 
 
 @jit_any_order
@@ -331,7 +324,8 @@ def label_by_sketch(
     B: Any,
     starts: Any,
     k: int,
-    order: Any,
+    groups: Any,
+    firsts: Any,
     Z: Any,
     T: Any,
     errors: Any,
@@ -339,10 +333,11 @@ def label_by_sketch(
     stop: int,
     labels: Any,
 ) -> int:
-    """Label rows start to stop of an array in an order; how many of them the sketches left open.
+    """Label rows start to stop of an array; how many of them the sketches left open.
 
-    B and starts are as in score_rows, Z (9, n) the sketches of the rows in this order, and T (k, 10) those of the
-    templates, what these leave out, and the offset. Errors are slope and least, of sketches in float32 and of scores in
+    B and starts are as in score_rows, Z (9, n) the sketches of the rows, and T (k, 10) those of the templates, what
+    these leave out, and the offset. If the rows have groups (n,), the first entries of T are 1, and firsts (groups, k)
+    stand for them; both are empty otherwise. Errors are slope and least, of sketches in float32 and of scores in
     float64.
     """
     slope, least, fine_slope, fine_least = errors
@@ -357,13 +352,18 @@ def label_by_sketch(
                 room[j * BLOCK_ROWS + r] = Z[j, first + r]
         start_bounds(room, slope, least)
         for c in range(k):
+            if len(groups) > 0:
+                for r in range(m):
+                    room[r] = firsts[np.uintp(groups[first + r]), c] * Z[0, first + r]
             update_bounds(room, c, T[c])
         for r in range(m):
-            i = row_at(order, first + r)
+            i = first + r
             labels[i] = np.int32(room[LEADER + r])
             if room[SECOND_UPPER + r] < room[LOWER + r]:
                 continue
             n_open += 1
+            if len(groups) > 0:
+                room[r], across[0] = Z[0, i], firsts[groups[i]]
             upper_bounds(room, r, across, bounds)
             winner, lead = best_candidate(X[i], B, starts, bounds, room[LOWER + r])
             labels[i] = winner
