@@ -96,15 +96,16 @@ class Fitting:
         shares, m = prior / prior.sum(), np.ascontiguousarray(sums[:, p:])
         tiles = -(-p // kernel.TILE)
         (k, number), before = m.shape, np.arange(tiles + 1)
-        v, sizes, lengths = np.empty((tiles, k, number)), np.empty((tiles, k)), np.empty((tiles, number))
+        v, lengths = np.empty((tiles, k, number)), np.empty((tiles, number))
         work, last = 4 * k * number * kernel.TILE, np.inf
         A = m if self.ratios is None else divide(m, self.ratios)
         for done in range(1, rounds + 1):
-            given = W, s, v, sizes, lengths, sums, totals, prior, shares, filled, A, np.ascontiguousarray(A.T)
+            given = W, s, v, lengths, sums, totals, prior, shares, filled, A, np.ascontiguousarray(A.T)
             self.threads.over_blocks(partial(kernel.fit_tiles, *given), before, work)
-            mean, size = lengths.sum(axis=0) / p, sizes.sum(axis=0)[:, None]
+            mean, ratios = lengths.sum(axis=0) / p, v.sum(axis=0)
+            size = matrix_product(ratios, shares[:, None])  # as long as Σ_b π_b s_bj = 1
             s /= mean[:, None]
-            ratios = v.sum(axis=0) / mean / size
+            ratios = ratios / mean / size
             A = divide(m, ratios * size)
             if done % CHECKED == 0:
                 value = self.grouping.objective(sums, divide(W[:, :p], size), s, ratios)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .jit import jit_dividing as jit
-from .lanes import WIDTH, add_products, load, total, zeros
+from .lanes import WIDTH, add_products, load, repeat, store, total, zeros
 
-TILE = 512  # features that are fitted together; they stay in the cache
+TILE = 256  # features that are fitted together; they stay in the cache
 
 
 @jit
@@ -19,7 +19,6 @@ def fit_tiles(
     W: Any,  # IN/OUT (k, p or more) centroids
     s: Any,  # IN/OUT (groups, p)
     v: Any,  # OUT (tiles, k, groups)
-    sizes: Any,  # OUT (tiles, k) sums of the centroids
     lengths: Any,  # OUT (tiles, groups) sums of the multipliers
     sums: Any,  # IN (k, p or more) S
     totals: Any,  # IN (groups, p) T
@@ -36,7 +35,7 @@ def fit_tiles(
     w_kj = S_kj / Σ_b A_kb s_bj, then s_bj = (T_bj + τ_b) / (Σ_k A_kb w_kj + τ_b).
     """
     (k, groups), p = A.shape, s.shape[1]
-    room, gauge, ones = np.empty(TILE), np.empty(TILE), np.ones((1, TILE))
+    room, gauge, ones = np.empty(TILE), np.empty(TILE), np.ones(TILE)
     for tile in range(start, stop):
         first, last = tile * TILE, min((tile + 1) * TILE, p)
         for c in range(k):
@@ -48,36 +47,39 @@ def fit_tiles(
             weighted_sum(AT[b], W, first, last, prior[b], room)
             divide(totals[b, first:last], prior[b], room, s[b, first:last])
             add_weighted(shares[b], s[b, first:last], gauge)
+        divide(ones, 0.0, gauge, room)
         for b in range(groups):
-            divide(s[b, first:last], 0.0, gauge, s[b, first:last])
-            products(s, b, ones, first, last, 0, lengths[tile, b : b + 1])
+            multiply(s[b, first:last], room)
+        products(ones[: last - first], s, first, lengths[tile])
         for c in range(k):
             if filled[c]:
                 multiply(W[c, first:last], gauge)
-            products(W, c, ones, first, last, 0, sizes[tile, c : c + 1])
-            products(W, c, s, first, last, first, v[tile, c])
+            products(W[c, first:last], s, first, v[tile, c])
 
 
 @jit
 def weighted_sum(weights: Any, rows: Any, first: int, last: int, start: float, out: Any) -> None:
     """Write start + Σ_b weights_b rows_bj to the beginning of ``out``, for features first to last."""
-    n = len(weights)
-    out[:] = start
-    for b in range(0, n - 3, 4):
-        x0, x1, x2, x3 = rows[b, first:last], rows[b + 1, first:last], rows[b + 2, first:last], rows[b + 3, first:last]
-        add_four(weights[b], x0, weights[b + 1], x1, weights[b + 2], x2, weights[b + 3], x3, out)
-    for b in range(n - n % 4, n):
-        add_weighted(weights[b], rows[b, first:last], out)
+    p, size = rows.shape[1], last - first
+    whole = size - size % (4 * WIDTH)
+    for j in range(0, whole, 4 * WIDTH):
+        s0 = s1 = s2 = s3 = repeat(start)
+        for b in range(len(weights)):
+            w, y = repeat(weights[b]), b * p + first + j
+            s0, s1 = add_products(s0, w, load(rows, y)), add_products(s1, w, load(rows, y + WIDTH))
+            s2 = add_products(s2, w, load(rows, y + 2 * WIDTH))
+            s3 = add_products(s3, w, load(rows, y + 3 * WIDTH))
+        store(s0, out, j)
+        store(s1, out, j + WIDTH)
+        store(s2, out, j + 2 * WIDTH)
+        store(s3, out, j + 3 * WIDTH)
+    for j in range(whole, size):
+        out[j] = start
+        for b in range(len(weights)):
+            out[j] += weights[b] * rows[b, first + j]
 
 
 # The compiler vectorises loops over contiguous vectors, from their first entry on.
-
-
-@jit
-def add_four(w0: float, x0: Any, w1: float, x1: Any, w2: float, x2: Any, w3: float, x3: Any, out: Any) -> None:
-    """Add four weighted vectors to the beginning of ``out``."""
-    for j in range(len(x0)):
-        out[j] += (w0 * x0[j] + w1 * x1[j]) + (w2 * x2[j] + w3 * x3[j])
 
 
 @jit
@@ -102,19 +104,18 @@ def multiply(x: Any, y: Any) -> None:
 
 
 @jit
-def products(X: Any, i: int, Y: Any, first: int, last: int, begin: int, out: Any) -> None:
-    """The inner products of features first to last of row i of X with the rows of Y, from column ``begin`` on."""
-    n, x, p = len(Y), i * X.shape[1] + first, Y.shape[1]
-    size = last - first
+def products(x: Any, Y: Any, first: int, out: Any) -> None:
+    """The inner products of x with the rows of Y, from feature ``first`` on."""
+    n, p, size = len(Y), Y.shape[1], len(x)
     whole = size - size % WIDTH
     for h in range(0, n, 4):  # four rows at once
         h1, h2, h3 = min(h + 1, n - 1), min(h + 2, n - 1), min(h + 3, n - 1)
         s0 = s1 = s2 = s3 = zeros()
         for j in range(0, whole, WIDTH):
-            xj, y = load(X, x + j), begin + j
+            xj, y = load(x, j), first + j
             s0, s1 = add_products(s0, xj, load(Y, h * p + y)), add_products(s1, xj, load(Y, h1 * p + y))
             s2, s3 = add_products(s2, xj, load(Y, h2 * p + y)), add_products(s3, xj, load(Y, h3 * p + y))
         out[h], out[h1], out[h2], out[h3] = total(s0), total(s1), total(s2), total(s3)
     for j in range(whole, size):
         for h in range(n):
-            out[h] += X[i, first + j] * Y[h, begin + j]
+            out[h] += x[j] * Y[h, first + j]

@@ -36,6 +36,14 @@ def _zeros(context: Any) -> Any:
     return LANES(), lambda context, builder, signature, arguments: ir.Constant(VECTOR, [0.0] * WIDTH)
 
 
+def _repeat(context: Any, x: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), arguments[0], INT(0))
+        return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(INT, WIDTH), [0] * WIDTH))
+
+    return LANES(types.float64), generate
+
+
 def _load(context: Any, array: Any, start: Any) -> Any:
     number = array.dtype
 
@@ -48,6 +56,15 @@ def _load(context: Any, array: Any, start: Any) -> Any:
         return values if number.bitwidth == 64 else builder.fpext(values, VECTOR)
 
     return LANES(array, start), generate
+
+
+def _store(context: Any, lanes: Any, array: Any, start: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(context.make_array(array)(context, builder, arguments[1]).data, [arguments[2]])
+        builder.store(arguments[0], builder.bitcast(place, VECTOR.as_pointer()), align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(lanes, array, start), generate
 
 
 def _add_products(context: Any, sums: Any, x: Any, y: Any) -> Any:
@@ -72,8 +89,12 @@ def _total(context: Any, sums: Any) -> Any:
 
 zeros: Any = intrinsic(_zeros)
 """``zeros()``: eight zeros."""
+repeat: Any = intrinsic(_repeat)
+"""``repeat(x)``: a number eight times."""
 load: Any = intrinsic(_load)
 """``load(array, start)``: eight entries of a contiguous array of any numbers, from ``start`` on."""
+store: Any = intrinsic(_store)
+"""``store(lanes, array, start)``: write them to a contiguous array of float64, from ``start`` on."""
 add_products: Any = intrinsic(_add_products)
 """``add_products(sums, x, y)``: sums + x · y, lane by lane."""
 total: Any = intrinsic(_total)
