@@ -208,7 +208,7 @@ def test_clusters_do_not_follow_the_groups(found, frame):
     plain = onmf.table.cluster(found.table.__class__(found.table.X, found.table.rows, found.table.features), K)
     assert adjusted_rand_score(frame["kind"], plain.labels) < 0.8
     assert found.comparison.ari > 0.95
-    assert found.how == "a vote of 24 runs with 2 groups"
+    assert found.how == "the best of 10 random starts and of clusters without groups, with 2 groups"
     assert found.groups == LABS
     expected = pd.crosstab(found.labels, np.array(found.table.groups)).to_numpy()
     assert np.array_equal(found.composition, expected)
@@ -303,12 +303,24 @@ def test_what_is_refused(found):
 
 def test_parameters_of_the_fit(found):
     quick = onmf.table.cluster(found.table, K, quick=True)
-    assert quick.how == "a single run with 2 groups"
+    assert quick.how == "the best of 1 random start and of clusters without groups, with 2 groups"
     assert quick.model.n_init == 1
     ten = onmf.table.cluster(found.table, K, init="random-partition")
     assert ten.how == "the best of 10 runs with 2 groups"
     expected = ONMF(K, random_state=0).fit(found.table.X, groups=found.table.groups)
     assert ten.model.reconstruction_err_ == expected.reconstruction_err_
+
+
+def test_texts_begin_from_clusters_without_groups():
+    """Random partitions are a poor start for texts: the clusters without groups end at a lower objective."""
+    docs = onmf.datasets.load_docstrings()
+    groups = np.array(["a", "b"])[np.random.default_rng(0).integers(2, size=len(docs.y))].tolist()
+    table = onmf.door.Table(docs.X, [str(i) for i in range(len(docs.y))], list(docs.words), groups=groups)
+    found = onmf.table.cluster(table, 13)
+    alone = ONMF(13, random_state=0).fit(docs.X, groups=groups)
+    assert found.model.reconstruction_err_ < 0.95 * alone.reconstruction_err_
+    assert np.isfinite(found.confidence).all()
+    assert np.median(found.confidence) > 0.5
 
 
 def test_clusters_of_single_groups_are_noted():
@@ -423,7 +435,7 @@ def test_the_commands(adata, tmp_path):
     paths, out = [tmp_path / f"{lab}.h5ad" for lab in LABS], tmp_path / "out"
     ran = command("cells", *paths, "-k", K, "--labels", "kind", "--out", out, "--corrected")
     assert ran.returncode == 0, ran.stderr
-    assert "a vote of 24 runs with 2 groups" in ran.stdout
+    assert "the best of 10 random starts and of clusters without groups, with 2 groups" in ran.stdout
     written = anndata.read_h5ad(out / "cells.h5ad")
     assert written.obs["group"].tolist() == sorted(adata.obs["lab"])
     assert written.layers["onmf_corrected"].shape == (N, P)

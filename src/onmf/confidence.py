@@ -87,18 +87,20 @@ def calibrate_model(
     model: ONMF,
     X: Any,
     labels: Array,
-    again: Callable[[ONMF, Any], Sequence[Array]] | None = None,
+    again: Callable[..., Sequence[Array]] | None = None,
     groups: Any = None,
 ) -> Calibration:
     """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
 
-    At most :data:`CALIBRATION_ROWS` of the rows, evenly spaced, are used. ``again(model, rows)`` returns their labels
-    in each of the other fits; by default :func:`refit`, with the parameters of the model from random partitions.
+    At most :data:`CALIBRATION_ROWS` of the rows, evenly spaced, are used. ``again(model, rows)``, or with groups
+    ``again(model, rows, groups)``, returns their labels in each of the other fits; by default :func:`refit`, with the
+    parameters of the model from random partitions.
     """
     some = evenly_spaced(len(labels))
     rows, own = X[some], None if groups is None else groups[some]
-    again = again or (lambda model, rows: [run.labels for run in refit(model, rows, groups=own)])
-    voted = list(map(to_host, again(model, rows))) if 1 < len(model.cluster_centers_) <= len(some) else []
+    again = again or (lambda model, rows, groups=None: [run.labels for run in refit(model, rows, groups=groups)])
+    given = (model, rows) if own is None else (model, rows, own)
+    voted = list(map(to_host, again(*given))) if 1 < len(model.cluster_centers_) <= len(some) else []
     return calibrate(log_chances(model, rows, own), labels[some], voted)
 
 

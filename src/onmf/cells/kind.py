@@ -526,7 +526,7 @@ def cluster(
     groups : str or sequence, optional
         The batch, sample or donor of each cell: a column of ``adata.obs``, or a label for each cell. Each group
         multiplies every gene by a factor of its own, which is fitted, too, so that clusters do not follow the groups.
-        Genes are then chosen by their deviance within the groups, and the counts are clustered by a vote of many runs.
+        Genes are then chosen by their deviance within the groups, and the counts are clustered.
     n_top_genes : int or None, default=2000
         Number of genes to cluster by, those of the highest deviance; None for all genes.
     key_added : str, default="onmf"

@@ -27,7 +27,7 @@ from .clusters import Clusters, Progress, Table
 from .groups import IGNORED, groups_of_new
 from .join import join_tables, names_of_files
 from .votes import Fit as Fit
-from .votes import Views, fit_by_vote, fit_plainly
+from .votes import Views, fit_by_vote, fit_plainly, fit_with_groups
 
 READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
 BATCH = 10_000  # Rows that are assigned at a time
@@ -206,10 +206,14 @@ class Kind:
     ) -> Fit:
         """Cluster the rows: by a vote of many runs, unless the parameters or the size of the data say otherwise."""
         X, engine, groups = rows.X, rows.engine, rows.groups
-        if engine is None:
-            fit = fit_by_vote(X, n_clusters, parameters, progress, announce, self.views, groups)
-        else:  # a vote needs all rows in memory
-            fit = fit_plainly(X, n_clusters, parameters, groups, engine)
+
+        def plain() -> Fit:
+            if engine is None:
+                say = announce if groups is None else (lambda sentence: None)
+                return fit_by_vote(X, n_clusters, parameters, progress, say, self.views)
+            return fit_plainly(X, n_clusters, parameters, engine)  # a vote needs all rows in memory
+
+        fit = plain() if groups is None else fit_with_groups(X, n_clusters, parameters, groups, plain, engine)
         number_by_size(fit.model, X, engine)
         return fit
 

@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
 
+from onmf.backend import to_host
+from onmf.confidence import refit
 from onmf.divergence import Array, get_divergence
 from onmf.estimator import ONMF, fit_model, settings_of
+from onmf.fit.starts import from_sums
+from onmf.naming import so_many
 
 RUNS = 24  # Runs that vote
 FEWEST = 9  # Runs behind a vote at least. Fewer are hardly better than a single run.
@@ -41,7 +48,7 @@ class Fit:
     X: Any  # what it was fitted on
     how: str = ""  # what was done, such as "a vote of 24 runs"; empty for a single run, which its iterations describe
     voted: bool = False  # whether runs voted on the labels, so that they are not those of the assignment rule
-    refit: Callable[[ONMF, Any], Sequence[Array]] | None = None  # as in Views
+    refit: Callable[..., Sequence[Array]] | None = None  # as in Views; with groups, these come last
     trials: tuple[Array, list[Array]] | None = None  # some rows, and their labels in runs made anyway; replaces refit
     groups: Array | None = None  # of the rows of X, if the model was fitted with several
     notes: list[str] = field(default_factory=list)
@@ -53,17 +60,46 @@ class Fit:
             self.how = f"{self.how or 'a single run'} with {len(np.unique(self.groups))} groups"
 
 
-def fit_plainly(
-    X: Any, n_clusters: int, parameters: Mapping[str, Any], groups: Array | None = None, engine: Any = None
+def fit_plainly(X: Any, n_clusters: int, parameters: Mapping[str, Any], engine: Any = None) -> Fit:
+    """Cluster counts as :class:`onmf.ONMF` does with these parameters; ``quick`` is no parameter of it."""
+    model = ONMF(n_clusters, **{name: value for name, value in parameters.items() if name != "quick"})
+    return Fit(model.fit(X) if engine is None else fit_model(model, X, engine=engine), X)
+
+
+def fit_with_groups(
+    X: Any, n_clusters: int, parameters: Mapping[str, Any], groups: Array, plain: Callable[[], Fit], engine: Any = None
 ) -> Fit:
-    """Cluster counts as :class:`onmf.ONMF` does with these parameters; a true ``quick`` means a single run."""
-    given = dict(parameters)
-    if given.pop("quick", False) and groups is not None:  # without groups, it is the default
+    """Cluster counts with groups, from random partitions and from clusters without groups; the best objective is kept.
+
+    Strong effects of groups keep a run that begins from clusters without groups where it is. Where the effects are
+    weak, as in texts, such a run ends far better than those from random partitions. ``plain`` finds these clusters. A
+    start or a number of starts among the parameters replaces all this; with ``quick`` one random partition is enough.
+    """
+    given = {name: value for name, value in parameters.items() if name not in ("quick", "n_consensus")}
+    if parameters.get("quick"):
         given["n_init"] = 1
-    model = ONMF(n_clusters, **given)
-    model = model.fit(X, groups=groups) if engine is None else fit_model(model, X, groups=groups, engine=engine)
-    runs = 1 if groups is None else len(settings_of(model, grouped=True).seeds)
-    return Fit(model, X, f"the best of {runs} runs" if runs > 1 else "", groups=groups)
+    model = fit_model(ONMF(n_clusters, **given), X, groups=groups, engine=engine)
+    runs = len(settings_of(model, grouped=True).seeds)
+    if any(name in parameters for name in GIVEN):
+        return Fit(model, X, f"the best of {runs} runs" if runs > 1 else "", groups=groups)
+    first = plain()
+    other = fit_model(clone(model), X, groups=groups, engine=engine, init=to_host(first.model.cluster_centers_))
+    how = f"the best of {so_many(runs, 'random start')} and of clusters without groups,"
+    if model.reconstruction_err_ <= other.reconstruction_err_:
+        return Fit(model, X, how, groups=groups)
+    return Fit(other, X, how, refit=partial(_refit_with_groups, first), groups=groups)
+
+
+def _refit_with_groups(first: Fit, model: ONMF, X: Any, groups: Array) -> list[Array]:
+    """The labels of rows in independent runs without groups, each of which goes on with groups."""
+    again = first.refit or (lambda model, X: [run.labels for run in refit(model, X)])
+    found = []
+    for labels in map(to_host, again(first.model, X)):
+        k = model.n_clusters
+        members = csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))), shape=(k, len(labels)))
+        start = from_sums(np.asarray((members @ X).todense() if issparse(X) else members @ X, dtype=np.float64))
+        found.append(fit_model(clone(model), X, groups=groups, init=start).labels_)
+    return found
 
 
 def fit_by_vote(
@@ -73,39 +109,32 @@ def fit_by_vote(
     progress: Callable[[float], None],
     announce: Callable[[str], None],
     views: Views | None = None,
-    groups: Array | None = None,
 ) -> Fit:
     """Cluster counts by a vote of as many runs as their number and the divergence allow.
 
     A start, a number of starts or a refinement among the ``parameters`` of :class:`onmf.ONMF`, or a true ``quick``,
     replaces the vote; ``n_consensus`` is the number of runs that vote. ``progress`` is called with the share of the
     runs that are done, and ``announce``, before the fit, with a sentence that says what it does. The ``views`` are for
-    counts under Kullback–Leibler without groups.
+    counts under Kullback–Leibler.
     """
     given = dict(parameters)
-    if given.get("quick") or any(name in given for name in GIVEN):
-        return fit_plainly(X, n_clusters, given, groups)
-    given.pop("quick", None)
+    if given.pop("quick", False) or any(name in given for name in GIVEN):
+        return fit_plainly(X, n_clusters, given)
     divergence = get_divergence(given.get("beta_loss", "kullback-leibler"))
     asked = given.pop("n_consensus", None)
-    searches = divergence.moves is not None and groups is None
+    searches = divergence.moves is not None
     seconds = (SECONDS if searches else SECONDS_WITHOUT_SEARCH) * max(X.nnz, 1) * n_clusters
     step = 3 if views is None else views.number
     runs = asked or min(RUNS, int(PATIENCE / seconds) // step * step)
     searched = given | {"refine": "local-search"} if searches else given
     if asked is None and runs < FEWEST:
-        how, start = "a single run from the paper's start", {}
-        if groups is not None:
-            how, start = f"the best of {max(runs, 1)} runs", {"n_init": max(runs, 1)}
-        elif searches:
-            how, start = "a single run with a local search", {"init": "bisection"}
+        how = "a single run with a local search" if searches else "a single run from the paper's start"
         announce(f"This is {how}, since the data are large.")
-        return Fit(ONMF(n_clusters, **searched | start).fit(X, groups=groups), X, how, groups=groups)
+        return Fit(ONMF(n_clusters, **searched | ({"init": "bisection"} if searches else {})).fit(X), X, how)
     how = f"a vote of {runs} runs"
-    if groups is not None or views is None or divergence != get_divergence("kullback-leibler"):
+    if views is None or divergence != get_divergence("kullback-leibler"):
         announce(f"The clusters are {how}.")
-        model = ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs})
-        return Fit(model.fit(X, groups=groups), X, how, True, groups=groups)
+        return Fit(ONMF(n_clusters, **searched | {"init": "consensus", "n_consensus": runs}).fit(X), X, how, True)
     given.pop("beta_loss", None)
     how += f" in {views.number} views of the {views.noun}"
     announce(f"The clusters are {how}.")
