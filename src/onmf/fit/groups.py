@@ -119,9 +119,12 @@ class Fitting:
 class GroupSteps(Steps):
     """The steps of a run over rows with groups: centroids and multipliers are fitted together."""
 
-    def __init__(self, inner: Steps, data: Data) -> None:
+    def __init__(self, inner: Steps, data: Data, effects: FloatArray | None = None) -> None:
         self.inner, self.grouping = inner, data.grouping
         self.fitting = Fitting(data.grouping, data.backend.threads)
+        if effects is not None:
+            w = data.grouping.divergence.normalise(to_host(inner.centroids))[:, : data.grouping.divergence.features]
+            self.fitting.effects, self.fitting.ratios = effects.copy(), products(w, effects)
         self._sums: FloatArray | None = None  # of the last step
         self._ended = False  # whether the last fit went to the end
 
@@ -191,6 +194,14 @@ def fields_in_groups(data: Data, w: FloatArray, s: FloatArray, m: FloatArray, no
         "group_effects": s,
         "group_counts": m,
     }
+
+
+def centroids_in_groups(data: Data, centroids: FloatArray, effects: FloatArray) -> FloatArray:
+    """Centroids with the columns of groups that have these multipliers. → (k, p + groups)"""
+    divergence = data.divergence
+    assert isinstance(divergence, GroupedKullbackLeibler)
+    w = divergence.normalise(centroids)[:, : divergence.features]
+    return divergence.with_groups(w, products(w, effects))
 
 
 def products(w: FloatArray, s: FloatArray) -> FloatArray:

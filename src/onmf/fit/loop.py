@@ -18,7 +18,7 @@ from onmf.data import Data, Part
 from onmf.divergence import FloatArray
 
 from .describe import own_loss
-from .groups import GroupSteps
+from .groups import GroupSteps, centroids_in_groups
 from .starts import rows_at
 
 
@@ -50,6 +50,7 @@ class Alternation:
 def alternate(
     data: Data,
     centroids: FloatArray,
+    effects: FloatArray | None = None,
     *,
     max_iter: int = 100,
     tol: float = 1e-6,
@@ -57,12 +58,15 @@ def alternate(
 ) -> Alternation:
     """Alternate between assignment and centroids until H does not change any more, from centroids that are overwritten.
 
+    If rows have groups, ``effects`` are their first multipliers; by default these are 1.
+
     The loop stops when ‖H − H_prev‖_F < tol and the share of rows that moved is not above it (a row far smaller than
     the others hardly shows in H), and always when nothing changes any more. ``watch`` is called after each iteration
     with what it did and its centroids, which the next one overwrites; a true result stops the loop.
     """
-    steps = data.steps(data.divergence.initial_centroids(centroids))
-    grouped = None if data.grouping is None else GroupSteps(steps, data)
+    first = data.divergence.initial_centroids(centroids)
+    steps = data.steps(first if effects is None else centroids_in_groups(data, centroids, effects))
+    grouped = None if data.grouping is None else GroupSteps(steps, data, effects)
     steps = grouped or steps
     previous: StepSums | None = None
     iterations: list[Iteration] = []

@@ -143,7 +143,7 @@ def runs(
         if easier is not None and not seed.given:  # begin where a loop with an easier divergence ends
             ended = alternate(data.with_divergence(easier), centroids, max_iter=plan.max_iter, tol=plan.tol)
             centroids = to_host(ended.centroids)
-        ended = alternate(data, centroids, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
+        ended = alternate(data, centroids, seed.effects, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
         clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
         for method in searches:

@@ -39,6 +39,7 @@ class Seeds:
     rows: Array | None = None  # indices of the centroids in X; None if they are not rows
     agreement: Agreement | None = None  # of the runs behind a consensus
     given: bool = False  # whether a user gave the centroids, so that the run begins there and nowhere else
+    effects: FloatArray | None = None  # (groups, p) first multipliers of groups; None if these are 1
 
 
 def seeds_from_rows(data: Data, rows: list[int], k: int, centroids: FloatArray) -> Seeds:

@@ -80,9 +80,9 @@ def whole_folder(path: Path, *, force: bool = False, ours: Collection[str] = ())
     """Write a folder whole or not at all: it gets its name if the block succeeds and is removed if it fails.
 
     The folder must not exist, or must be empty. With ``force``, an old folder is replaced if it holds only files that
-    match the names in ``ours``, which are patterns as in a shell. A symbolic link stays a link that points to the
-    folder. If another program creates or changes the folder meanwhile, that folder is left as it is. The new one gets
-    another name, and the error says which.
+    match the names in ``ours``, which are patterns as in a shell; ``*/NAME`` is a file in a folder inside. A symbolic
+    link stays a link that points to the folder. If another program creates or changes the folder meanwhile, that folder
+    is left as it is. The new one gets another name, and the error says which.
     """
     path = Path(os.path.realpath(path))
     if path.is_symlink():
@@ -111,7 +111,7 @@ def whole_folder(path: Path, *, force: bool = False, ours: Collection[str] = ())
             raise busy
         new.old_inode = inode if filled else None
         yield new.path
-        for entry in filter(Path.is_file, new.path.iterdir()):
+        for entry in filter(Path.is_file, new.path.rglob("*")):
             with entry.open("rb+") as file:
                 _flush(file.fileno())
         new.rename_folder()
@@ -265,9 +265,22 @@ def _entries_of_others(folder: Path, ours: Collection[str]) -> list[str]:
     return [
         name
         for name in sorted(os.listdir(folder))
-        if not TEMPORARY.fullmatch(name)
-        and ((folder / name).is_dir() or not any(fnmatchcase(name, pattern) for pattern in ours))
+        if not TEMPORARY.fullmatch(name) and not all(_is_ours(file, ours) for file in _files_of(folder, name))
     ]
+
+
+def _files_of(folder: Path, name: str) -> list[str]:
+    """The name of a file, or those in a folder as ``FOLDER/NAME``. An empty folder, or a link, is ``FOLDER/``."""
+    path = folder / name
+    if not path.is_dir():
+        return [name]
+    inside = [] if path.is_symlink() else sorted(path.iterdir())
+    return [f"{name}/{file.name}{'/' * file.is_dir()}" for file in inside] or [f"{name}/"]
+
+
+def _is_ours(file: str, ours: Collection[str]) -> bool:
+    """Whether a pattern matches the name of a file. No ``*`` stands for a ``/``."""
+    return any(file.count("/") == pattern.count("/") and fnmatchcase(file, pattern) for pattern in ours)
 
 
 def _rename_new(source: Path, target: Path) -> None:
