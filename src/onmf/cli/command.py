@@ -244,7 +244,7 @@ def tell_result(clusters: Clusters, given: dict[str, Any], **facts: Any) -> None
     if out is None:
         say("nothing was saved: --out DIR writes tables, a model and a report.")
     else:
-        names = sorted({file.name for file in out.iterdir()} & set(files_of(kind)))
+        names = sorted(file.name + "/" * file.is_dir() for file in out.iterdir())
         tell("", f"Written to {out}: {', '.join(names)}")
 
 

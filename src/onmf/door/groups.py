@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,15 +88,21 @@ def groups_of_new(model: ONMF, table: Table) -> tuple[Array | None, list[str]]:
 def with_new_groups(model: ONMF, table: Table, kind: Kind) -> ONMF:
     """A copy of a model that also knows the groups of new rows, whose factors are estimated from these rows."""
     require(model.group_effects_ is not None, "The model has no groups, so there are no factors to estimate.")
+    model = copy(model)
+    for name, rows in kind.new_groups(model, table):
+        model.estimate_group(rows, name=name)
+    return model
+
+
+def rows_of_new_groups(model: ONMF, table: Table, X: Any) -> Iterator[tuple[str, Any]]:
+    """The groups that a model does not know, and their rows; ``X`` are the rows with the features of the model."""
     require(table.groups is not None, "Estimating the factors of new groups needs groups: name their column (--group).")
-    model, (X, _) = copy(model), kind.match(model, table)
     groups = np.array([name or "" for name in table.groups or []], dtype=object)
     for name in sorted(set(groups) - {"", *map(str, model.groups_)}):
         inside = groups == name
         parts = [csr_array(X[i : i + BATCH])[inside[i : i + BATCH]] for i in range(0, X.shape[0], BATCH)]
         rows = csr_array(vstack(parts, format="csr"))
-        model.estimate_group(rows[np.flatnonzero(rows.sum(axis=1))], name=name)
-    return model
+        yield name, rows[np.flatnonzero(rows.sum(axis=1))]
 
 
 def composition(clusters: Clusters) -> Array:

@@ -6,7 +6,7 @@ are clustered and how, how a cluster is named, and what is written besides the s
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -24,7 +24,7 @@ from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
 from .clusters import Clusters, Progress, Table
-from .groups import IGNORED, groups_of_new
+from .groups import IGNORED, groups_of_new, rows_of_new_groups
 from .join import join_tables, names_of_files
 from .votes import Fit as Fit
 from .votes import Views, fit_by_vote, fit_plainly, fit_with_groups
@@ -216,6 +216,10 @@ class Kind:
         fit = plain() if groups is None else fit_with_groups(X, n_clusters, parameters, groups, plain, engine)
         number_by_size(fit.model, X, engine)
         return fit
+
+    def new_groups(self, model: ONMF, table: Table) -> Iterator[tuple[str, Any]]:
+        """The groups of new rows that a model does not know, and their rows, with the features of the model."""
+        return rows_of_new_groups(model, table, self.match(model, table)[0])
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
         """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""

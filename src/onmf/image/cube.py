@@ -196,7 +196,8 @@ class Cube:
         return f"<Cube {self.name}: {lines} lines × {samples} samples × {bands} bands{bad}, {self.data.dtype}>"
 
     # What a Table has: the pixels are rows, the used bands features.
-    groups = dates = None
+    groups: ClassVar[Any] = None
+    dates = None
     notes: ClassVar[list[str]] = []
 
     @property
@@ -270,19 +271,29 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.uint8) if dtype == np.bool_ else dtype.newbyteorder("=")
 
 
+def type_of_product(cube: Cube, factor: float) -> np.dtype[Any]:
+    """The type of the values of a cube times a factor: their own type if it is 1, else floats of 32 or 64 bits."""
+    own = native(np.dtype(cube.data.dtype))
+    return own if factor == 1 else np.result_type(own, np.float32)
+
+
 class Pixels:
     """The pixels of a cube that have data, in the order of its lines. A call yields them in blocks, as ``fit`` expects.
 
     The other pixels are unassigned: those that the mask excludes, that have NaN, infinity or the ignore value in a used
     band, or that are zero in all used bands. The constructor finds them in one pass over the cube: ``inside`` says
-    which pixels are rows, ``sizes`` how many are in each block, and ``negatives`` counts their negative values.
+    which pixels are rows, ``sizes`` how many are in each block, and ``negatives`` counts their negative values. Rows
+    are the stored values times ``factor``.
     """
 
     in_blocks = False  # whether they are read block by block in every iteration
 
-    def __init__(self, cube: Cube, divergence: Divergence, negatives: Negatives, progress: Progress) -> None:
+    def __init__(
+        self, cube: Cube, divergence: Divergence, negatives: Negatives, progress: Progress, factor: float = 1.0
+    ) -> None:
         require(negatives in ("refuse", "clip"), f"negatives={negatives!r} is not allowed: use 'refuse' or 'clip'.")
-        self.cube, self.clipped, self.dtype = cube, negatives == "clip", native(np.dtype(cube.data.dtype))
+        self.cube, self.clipped, self.factor = cube, negatives == "clip", factor
+        self.dtype = type_of_product(cube, factor)
         lines, samples, _ = cube.shape
         used = int(np.count_nonzero(cube.good_bands))
         depth = max(1, BLOCK // (samples * used * self.dtype.itemsize))
@@ -370,7 +381,7 @@ class Pixels:
         rows = part.reshape(-1, part.shape[2]) if inside.all() else part[inside]
         if self.clipped and self.negatives:
             np.maximum(rows, 0, out=rows)
-        return rows
+        return rows if self.factor == 1 else rows.astype(self.dtype) * self.dtype.type(self.factor)
 
     def array(self) -> Array:
         """Read all rows into memory."""

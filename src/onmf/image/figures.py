@@ -25,6 +25,7 @@ EXPECTED = {
 
 BATCH = 1 << 23  # values to read at a time from a file that is slow to open
 SIDE = 1000  # longest side of a picture, in pixels; larger images are subsampled
+UNCHANGED_COLOUR = "#d9dde1"  # of pixels in a map of changes
 MAX_NAMES = 20  # most clusters to name in a legend; the largest ones are named
 
 WAVELENGTHS = {

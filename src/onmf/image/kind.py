@@ -1,6 +1,6 @@
 """Images as a kind of data: their options, the result, how pixels are clustered, and what their model files hold."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -8,23 +8,34 @@ from typing import Any, cast
 
 import numpy as np
 
-from onmf.confidence import Calibration, calibration_rules
+from onmf.confidence import Calibration, calibration_rules, evenly_spaced
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_table
-from onmf.door.kind import Fit, Rows
+from onmf.door.kind import Fit, Rows, take_rows
 from onmf.door.run import check_kind
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, fit_model, is_auto
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
-from onmf.naming import number_by_size
+from onmf.naming import number_by_size, so_many
 from onmf.select import IMAGE_CRITERIA, Range, Selection
 from onmf.warn import import_optional
 
 from . import figures
 from .cube import NANOMETRES, Cube, Negatives, Pixels, in_nanometres
 from .files import read
-from .fit import choose_n_clusters, fit_blocks, measure
+from .fit import START_SAMPLE, choose_n_clusters, fit_blocks, fit_scenes, measure
 from .materials import Comparison, Truth, compare, names_of_spectra, read_truth
+from .scenes import (
+    Change,
+    ScenePixels,
+    Scenes,
+    are_apart,
+    changes_between,
+    measure_scenes,
+    scene_of,
+    stack,
+    summary_of_scenes,
+)
 
 IN_MEMORY = 512 << 20  # Bytes of pixels up to which they are clustered in memory
 
@@ -43,6 +54,13 @@ def parse_bands(value: str) -> list[int]:
         bands += range(int(first) - 1, int(last))
     return bands
 
+
+FILES = (
+    *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
+    *("confidence.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
+    *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
+)
+"""Names of the files of a scene."""
 
 OPTIONS = (
     Option("truth", "Compare with known endmembers or a label map.", Path | None, None, "FILE", reading=True),
@@ -83,6 +101,9 @@ class ImageClusters(Clusters):
     A pixel is about ``scales[line, sample] * spectra[labels[line, sample]]``. Its arrays by row are maps of the shape
     (lines, samples), and the scale of a pixel is its brightness, 1 being the mean of its cluster.
 
+    Several scenes lie below each other in these maps, and ``spectra`` are the spectra that they share. ``scenes`` has a
+    result for each, with its own spectra: the shared ones times the factors of the scene, ``model.group_effects_``.
+
     Attributes
     ----------
     spectra : (clusters, used bands) array
@@ -91,12 +112,39 @@ class ImageClusters(Clusters):
         Divergence of each pixel from its scaled spectrum, per unit of the pixel; NaN for pixels that are unassigned.
     negatives : {"refuse", "clip"}
         How negative values were treated.
+    scene_spectra : (scenes, clusters, used bands) array or None
+        Those of each scene, if there are several.
     """
 
     table: Cube  # type: ignore[assignment]  # it has what a table has
     spectra: FloatArray = field(kw_only=True)
     residuals: Array = field(kw_only=True)
     negatives: Negatives = "refuse"
+    scene_spectra: FloatArray | None = None
+
+    @cached_property
+    def scenes(self) -> list["ImageClusters"]:
+        """A result for each scene; a list of this one if it is the only one."""
+        cube = self.cube
+        if not isinstance(cube, Scenes) or self.scene_spectra is None:
+            return [self]
+        maps = ("labels", "scales", "residuals", "margins", "confidence", "runners_up")
+        return [
+            replace(
+                self,
+                table=scene,
+                spectra=spectra,
+                scene_spectra=None,
+                **{name: getattr(self, name)[place] for name in maps},
+            )
+            for scene, place, spectra in zip(cube.scenes, cube.places, self.scene_spectra, strict=True)
+        ]
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """What changed from each scene to the next, if they have the same shape."""
+        labels = [scene.labels for scene in self.scenes]
+        return changes_between(labels, [scene.cube.name for scene in self.scenes], self.n_clusters)
 
     @property
     def cube(self) -> Cube:
@@ -124,7 +172,7 @@ class ImageClusters(Clusters):
 
     def predict(self, cube: Any, *, estimate_groups: bool = False, progress: Progress | None = None) -> Any:
         """Map another image of the same sensor; see :func:`onmf.image.predict`."""
-        return predict(self, cube, progress=progress)
+        return predict(self, cube, estimate_groups=estimate_groups, progress=progress)
 
     plot_map, plot_spectra = figures.plot_map, figures.plot_spectra
 
@@ -169,20 +217,19 @@ class ImageKind(Kind):
         "onmf image scene.hdr -k 4 --negatives clip --out materials",
         "onmf image scene.mat --variable Y -k auto --truth endmembers.mat --out materials",
         "onmf image scene.tif -k 6 --mask land.tif --drop-bands 1-3,104-110 --out materials",
+        "onmf image may.hdr july.hdr -k 5 --out season",
     )
-    argument, argument_help = "FILE", "ENVI (header or data), GeoTIFF, MATLAB, npy or npz file."
+    argument = "FILE"
+    argument_help = "ENVI (header or data), GeoTIFF, MATLAB, npy or npz file; several are scenes of one sensor."
     row, feature, cluster = "pixel", "band", "material"
     known_by = "truth"
+    several = True
     first = 1  # 0 means no data in a map
     criteria = IMAGE_CRITERIA
     options = OPTIONS
     not_in_predict = ("truth", "drop_bands", "keep_bad_bands")
     without = ("quick",)
-    files = (
-        *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
-        *("confidence.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
-        *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
-    )
+    files = (*FILES, "changes.csv", *(f"*/{name}" for name in (*FILES, "change.tif", "change.tif.aux.xml")))
     listed = ("map.tif", "map.img", "spectra.csv", "spectra.sli", "map.png")
     packages: Mapping[str, str] = {"rasterio": "image"}
     report_packages: Mapping[str, str] = {"jinja2": "report", "matplotlib": "report"}
@@ -241,9 +288,20 @@ class ImageKind(Kind):
             return cube
         return replace(cube, truth=truth if isinstance(truth, Truth) else read_truth(truth, cube.shape))
 
+    def read_all(self, paths: Any, progress: Progress | None, *, truth: Any = None, **options: Any) -> Any:
+        if not isinstance(paths, list | tuple):
+            return self.read(paths, progress, truth=truth, **options)
+        truths = truth if isinstance(truth, list | tuple) else [truth] * len(paths)
+        require(len(paths), "There is no image to read: give at least one.")
+        require(len(truths) == len(paths), f"truth has {len(truths)} entries for {len(paths)} scenes: give as many.")
+        cubes = [self.read(path, progress, truth=own, **options) for path, own in zip(paths, truths, strict=True)]
+        return cubes[0] if len(cubes) == 1 else stack(cubes, paths)
+
     def prepare(self, table: Any, parameters: dict[str, Any], progress: Progress, **options: Any) -> Rows:
         divergence = get_divergence(parameters.get("beta_loss", "kullback-leibler"), parameters.get("smoothing", 1e-3))
-        pixels = Pixels(table, divergence, options["negatives"], progress)
+        pixels = (ScenePixels if isinstance(table, Scenes) else Pixels)(
+            table, divergence, options["negatives"], progress
+        )
         size = pixels.shape[0] * pixels.shape[1] * pixels.dtype.itemsize
         pixels.in_blocks = size > IN_MEMORY if options["blocks"] is None else options["blocks"]
         return Rows(pixels, np.flatnonzero(pixels.inside.ravel()), pixels.notes())
@@ -251,7 +309,7 @@ class ImageKind(Kind):
     def choose(
         self, rows: Rows, span: Range, parameters: Mapping[str, Any], progress: Callable[[float], None]
     ) -> Selection:
-        return choose_n_clusters(rows.X, span, ONMF(8, **parameters), progress)
+        return choose_n_clusters(rows.X, span, ONMF(8, **parameters), progress, rows.groups)
 
     def fit(
         self,
@@ -262,34 +320,54 @@ class ImageKind(Kind):
         announce: Callable[[str], None],
     ) -> Fit:
         pixels: Any = rows.X
-        model = ONMF(n_clusters, **parameters)
-        engine, notes = None, []
+        model, engine = ONMF(n_clusters, **parameters), None
+        fit = Fit(model, pixels, groups=rows.groups)
         if pixels.in_blocks:
             engine = in_blocks(model.engine, model.n_threads, lambda name, share: progress(share))
-            notes.append(fit_blocks(model, pixels, engine))
         else:
-            pixels = pixels.array()
-            model.fit(pixels)
+            fit.X = pixels = pixels.array()
+        if rows.groups is not None and is_auto(model.init):
+            some, runs = fit_scenes(model, pixels, rows.groups, engine)
+            fit.trials = (some, runs[: len(runs) // 2]) if len(runs) > 1 else None  # the others may follow the scenes
+            fit.how = f"the best of {so_many(len(runs), 'start')} with {so_many(len(model.groups_), 'scene')}"
+            if len(some) < pixels.shape[0]:
+                fit.notes.append(f"The start comes from {len(some):,} pixels, equally many of each scene.")
+            if engine is not None:
+                fit.notes.append(f"The pixels were read in {len(rows.X.sizes)} blocks.")
+        elif engine is not None:
+            fit.notes.append(fit_blocks(model, pixels, engine, rows.groups))
+        else:
+            fit_model(model, pixels, groups=rows.groups)
         number_by_size(model, pixels, engine)
-        return Fit(model, pixels, notes=notes)
+        return fit
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
-        found = measure(fit.model, rows.X, fit.model.labels_, calibration)
+        way: Any = measure_scenes if isinstance(rows.X, ScenePixels) else measure
+        found = way(fit.model, rows.X, fit.model.labels_, calibration)
         return found | {"negatives": "clip" if rows.X.clipped else "refuse"}
 
     def assigned(
         self, model: ONMF, table: Any, calibration: Calibration | None, progress: Progress
     ) -> tuple[dict[str, Any], list[str]]:
         extra = model.extra_
+        require(not isinstance(table, Scenes), "These are several scenes: predict one after the other.")
         cube = match_bands(table, extra)
+        scene, about_scene = scene_of(model, cube)
         pixels = Pixels(cube, model.divergence_, extra["negatives"], progress)
-        found = measure(model, pixels, None, calibration)
+        found = measure(model, pixels, None, calibration, scene) | {"negatives": extra["negatives"], "table": cube}
+        if model.group_effects_ is not None:
+            return found, pixels.notes() + about_scene
         spectra = np.asarray(extra["spectra"])
         # Brightness is relative to the model's clusters, so that two images can be compared.
         own = divide((found["spectra"] * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
         factors = np.append(own, np.nan)[found["labels"]].astype(np.float32)
-        found |= {"spectra": spectra, "scales": found["scales"] * factors, "negatives": extra["negatives"]}
-        return found | {"table": cube}, pixels.notes()
+        return found | {"spectra": spectra, "scales": found["scales"] * factors}, pixels.notes()
+
+    def new_groups(self, model: ONMF, table: Any) -> Iterator[tuple[str, Any]]:
+        if not scene_of(model, table)[0]:
+            cube = match_bands(table, model.extra_)
+            pixels = Pixels(cube, model.divergence_, model.extra_["negatives"], lambda name, share: None)
+            yield cube.name, take_rows(pixels, evenly_spaced(pixels.shape[0], START_SAMPLE))
 
     def names(self, clusters: Any) -> list[str]:
         names = names_of_spectra(clusters.spectra, clusters.sizes, clusters.cube.nanometres)
@@ -302,10 +380,15 @@ class ImageKind(Kind):
 
     def summary(self, clusters: Any) -> dict[str, Any]:
         lines, samples, bands = clusters.cube.shape
+        if len(clusters.scenes) > 1:
+            return summary_of_scenes(clusters)
         return {"lines": lines, "samples": samples, "n_bands": bands, "n_bands_used": clusters.spectra.shape[1]}
 
     def headline(self, clusters: Any) -> str:
         lines, samples = clusters.labels.shape
+        if len(clusters.scenes) > 1:
+            pixels = sum(scene.labels.size for scene in clusters.scenes)
+            return f"{len(clusters.scenes)} scenes, {pixels:,} pixels, {clusters.spectra.shape[1]} bands"
         return f"{lines:,} × {samples:,} pixels, {clusters.spectra.shape[1]} bands"
 
     def write(self, clusters: Any, folder: Path) -> None:
@@ -326,10 +409,9 @@ def match_bands(cube: Cube, extra: Mapping[str, Any]) -> Cube:
     if "wavelengths" in extra and cube.wavelengths is not None:
         theirs = in_nanometres(np.asarray(extra["wavelengths"]), extra["wavelength_unit"])[good]
         ours: Any = matched.nanometres
-        apart, gap = np.abs(ours - theirs), np.median(np.abs(np.diff(theirs))) if len(theirs) > 1 else 1.0
-        band = int(np.argmax(apart))
+        band = int(np.argmax(np.abs(ours - theirs)))
         require(
-            apart[band] <= 0.5 * gap,
+            not are_apart(ours, theirs).any(),
             f"{cube.source} has other bands than the model: used band {band} lies at {ours[band]:.1f} nm, and at "
             f"{theirs[band]:.1f} nm in the model. Resample the image to the bands of the model.",
         )
@@ -363,12 +445,13 @@ def cluster(
     progress: Progress | None = None,
     **parameters: Any,
 ) -> ImageClusters:
-    """Cluster the pixels of a hyperspectral image by their spectra.
+    """Cluster the pixels of a hyperspectral image by their spectra, or those of several scenes together.
 
     Parameters
     ----------
-    cube : Cube, path, array or xarray.DataArray
-        The image; anything but a :class:`Cube` is read by :func:`read`.
+    cube : Cube, path, array or xarray.DataArray, or a list of them
+        The image; anything but a :class:`Cube` is read by :func:`read`. A list is several scenes of one sensor: their
+        materials are the same, and each scene multiplies each band by a factor of its own, for its light.
     n_clusters : int or "auto", default="auto"
         Number of clusters. ``"auto"`` takes the number beyond which more clusters do not describe the spectra better.
     k_min, k_max : int, optional
@@ -379,7 +462,8 @@ def cluster(
     negatives : {"refuse", "clip"}, default="refuse"
         What to do with values below zero if the divergence takes none: refuse the image, or set them to zero.
     truth : Truth or path, optional
-        Known endmembers, or a label map. Clusters are then named and compared.
+        Known endmembers, or a label map. Clusters are then named and compared. For several scenes also a list, with one
+        for each or None.
     in_memory : bool or None, default=None
         Whether the pixels are read at once, or in blocks in every iteration. The default is blocks above 512 MB. With
         blocks, the start is found on 100,000 pixels, evenly spread.
@@ -402,10 +486,18 @@ def cluster(
     <ImageClusters of array: 20 × 30 pixels, 50 bands, 3 clusters>
     >>> found.spectra.shape
     (3, 50)
+
+    Two scenes:
+
+    >>> both = onmf.image.cluster([scene.X.reshape(20, 30, 50), scene.X.reshape(20, 30, 50)[::-1]], 3)
+    >>> both
+    <ImageClusters of scene 1, scene 2: 2 scenes, 1,200 pixels, 50 bands, 3 clusters>
+    >>> both.scenes[1].labels.shape
+    (20, 30)
     """
     found = cluster_table(
         IMAGE,
-        IMAGE.read(cube, progress, truth=truth),
+        IMAGE.read_all(cube, progress, truth=truth),
         n_clusters,
         k_min=k_min,
         k_max=k_max,
@@ -418,7 +510,12 @@ def cluster(
 
 
 def predict(
-    model: ONMF | ImageClusters, cube: Any, *, negatives: Negatives | None = None, progress: Progress | None = None
+    model: ONMF | ImageClusters,
+    cube: Any,
+    *,
+    negatives: Negatives | None = None,
+    estimate_groups: bool = False,
+    progress: Progress | None = None,
 ) -> ImageClusters:
     """Map another image of the same sensor with the clusters of a model.
 
@@ -430,17 +527,22 @@ def predict(
         The image. Its bands must be those that the model was fitted on; wavelengths are compared if both have them.
     negatives : {"refuse", "clip"}, optional
         As in :func:`cluster`; by default as for the model.
+    estimate_groups : bool, default=False
+        For a model of several scenes: whether the factors of an image that is none of them are estimated from its
+        pixels. By default they are 1. An image that is called like one of the scenes has the factors of that scene.
     progress : callable, optional
         As in :func:`cluster`.
 
     Returns
     -------
     ImageClusters
-        With the spectra of the model.
+        With the spectra of the model; for a model of several scenes with those in the light of this image.
     """
     fitted = model.model if isinstance(model, ImageClusters) else model
     check_kind(fitted, IMAGE)
     if negatives is not None:
         fitted = fitted.to_cpu()
         fitted.extra_ = fitted.extra_ | {"negatives": negatives}
-    return cast(ImageClusters, predict_table(fitted, cast(Any, read(cube)), kind=IMAGE, progress=progress))
+    table: Any = read(cube)
+    found = predict_table(fitted, table, kind=IMAGE, estimate_groups=estimate_groups, progress=progress)
+    return cast(ImageClusters, found)

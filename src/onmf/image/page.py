@@ -17,15 +17,16 @@ except ImportError as error:
 from onmf.divergence import Array, divide
 from onmf.door import Progress
 from onmf.plot import DISTINCT, parts_of
-from onmf.report.page import base64_array, clusters_page, packed
+from onmf.report.page import base64_array, clusters_page, coloured, packed
 
-from .figures import Composite, axis, composite, thinned
+from .figures import SIDE, UNCHANGED_COLOUR, Composite, axis, composite, thinned
 from .kind import ImageClusters
 from .materials import Comparison, Truth
 
 SPECTRA = 4_000_000  # approximate bytes of pixel spectra in a page; larger images are subsampled
 COLOUR_MAP = "viridis"  # its lightness grows steadily, so that no eye depends on the hue
 LOSSLESS = 300_000  # pixels up to which the image is stored without loss, and maps of numbers in 255 shades
+CHANGES = 20  # Kinds of change in a table; changes.csv has all
 COARSE = 4  # In larger maps, only every so many shades are used: a third of the bytes less, and no eye sees it
 RIGHT, WRONG = "#aeb6bd", "#d55e00"  # colours of the map of errors
 
@@ -37,6 +38,8 @@ def image_page(found: ImageClusters, *, title: str | None = None, progress: Prog
     subsampled, and the page says so.
     """
     (progress or (lambda name, share: None))("Drawing the maps", None)
+    if len(found.scenes) > 1:
+        return _scenes_page(found, title)
     cube, model, palette = found.cube, found.model, found.colours()
     (lines, samples, bands), used = cube.shape, found.spectra.shape[1]
     x, label = axis(cube)
@@ -56,7 +59,7 @@ def image_page(found: ImageClusters, *, title: str | None = None, progress: Prog
                 "at": x[cube.good_bands],
                 "axis": label,
                 "gaps": np.flatnonzero(np.diff(np.flatnonzero(cube.good_bands)) > 1) + 1,
-                "spectra": [[float(f"{value:.6g}") for value in spectrum] for spectrum in found.spectra],
+                "spectra": _rounded(found.spectra),
                 "transform": cube.transform,
                 "step": picture.step,
                 "labels": packed(labels.astype("<i2").tobytes()),
@@ -82,6 +85,83 @@ def image_page(found: ImageClusters, *, title: str | None = None, progress: Prog
             f"{model.n_iter_} iterations; {model.stop_reason_.replace('max_iter', 'stopped at the maximum number')}."
         ),
     )
+
+
+def _scenes_page(found: ImageClusters, title: str | None) -> str:
+    """The report on several scenes: their maps, shared spectra, factors, and what changed."""
+    names, palette, scenes, bands = found.names, found.colours(), found.scenes, found.cube.good_bands
+    lights = coloured([scene.cube.name for scene in scenes])
+    x, label = axis(found.cube)
+    effects = dict(zip(found.groups, found.model.group_effects_, strict=True))
+    changed = {change.after: change for change in found.changes}
+    step = max(-(-max(scene.labels.shape) // SIDE) for scene in scenes)
+    shown = []
+    for scene, light in zip(scenes, lights, strict=True):
+        picture, (lines, samples) = composite(scene.cube, scene.labels >= 0), scene.labels.shape
+        maps = [
+            _map(
+                "clusters", "Clusters", "one colour for each cluster", _indexed(scene.labels[::step, ::step], palette)
+            ),
+            _map("image", "Image", picture.title, _photograph(picture.picture, picture.picture.min(axis=2) < 255)),
+        ]
+        if scene.cube.name in changed:
+            change = changed[scene.cube.name]
+            colours = [UNCHANGED_COLOUR, *(palette[after] for _, after in change.pairs)]
+            text = f"changed since {change.before}, in the colour of the new cluster; the others are grey"
+            maps.append(_map("change", "Change", text, _indexed(change.map[::step, ::step].astype(int) - 1, colours)))
+        shown.append(light | {"lines": lines, "samples": samples, "maps": maps})
+    counts = np.stack([scene.sizes for scene in scenes], axis=1)
+    shares = divide(counts.astype(np.float64), np.broadcast_to(counts.sum(axis=0), counts.shape))
+    both = zip(names, palette, found.sizes.tolist(), counts.tolist(), shares.tolist(), strict=True)
+    return clusters_page(
+        found,
+        "image_scenes.html",
+        title=title or f"Materials of {found.cube.name}",
+        script=("lines.js", "image_scenes.js"),
+        data={
+            "at": x[bands],
+            "axis": label,
+            "gaps": np.flatnonzero(np.diff(np.flatnonzero(bands)) > 1) + 1,
+            "names": names,
+            "colours": palette,
+            "spectra": _rounded(found.spectra),
+            "scenes": [
+                light | {"spectra": _rounded(scene.spectra), "factors": _rounded([effects[light["name"]]])[0]}
+                for light, scene in zip(lights, scenes, strict=True)
+            ],
+        },
+        facts=[
+            ("Scenes", str(len(scenes))),
+            ("Pixels", f"{sum(scene.labels.size for scene in scenes):,}"),
+            ("Bands", f"{int(bands.sum())} of {len(bands)}" if not bands.all() else str(len(bands))),
+            ("Clusters", str(found.n_clusters)),
+            *([] if found.comparison is None else found.comparison.facts()),
+        ],
+        clusters=list(zip(names, palette, strict=True)),
+        scenes=shown,
+        rows=[
+            {"name": name, "colour": colour, "size": size, "scenes": list(zip(own, share, strict=True))}
+            for name, colour, size, own, share in both
+        ],
+        changes=[
+            {
+                "before": change.before,
+                "after": change.after,
+                "share": change.share,
+                "rows": [
+                    (*pair, n := int(change.pixels[pair]), n / change.pixels.sum()) for pair in change.pairs[:CHANGES]
+                ],
+                "more": max(len(change.pairs) - CHANGES, 0),
+            }
+            for change in found.changes
+        ],
+        map_step=_ordinal(step),
+    )
+
+
+def _rounded(curves: Any) -> list[list[float]]:
+    """Curves with six digits, which no eye tells from all."""
+    return [[float(f"{value:.6g}") for value in curve] for curve in curves]
 
 
 def _ordinal(step: int) -> str | None:

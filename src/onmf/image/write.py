@@ -14,29 +14,32 @@ except ImportError as error:
     raise ImportError("GeoTIFF files need rasterio: pip install 'onmf[image]'") from error
 
 from onmf.divergence import Array
+from onmf.door.write import files_of, write_table
 from onmf.io.csv_file import csv_line
 from onmf.plot import parts_of, pyplot
 
 from .cube import Cube, Transform
+from .figures import UNCHANGED_COLOUR
 from .files import spectral
 from .kind import IMAGE, ImageClusters
+from .scenes import changes_table, folders_of
 
 
 def write_files(clusters: ImageClusters, folder: Path) -> None:
-    """Write maps, spectra and figures into a folder. In the maps, clusters count from 1, and 0 is unassigned.
+    """Write maps, spectra and figures into a folder, or those of several scenes into a folder for each.
 
-    The colour table is that of the figures. Names of classes are in the metadata of a GeoTIFF (``CLASS_1`` and so on)
-    and, for GDAL and QGIS, in a file beside it.
+    In the maps, clusters count from 1, and 0 is unassigned. The colour table is that of the figures. Names of classes
+    are in the metadata of a GeoTIFF (``CLASS_1`` and so on) and, for GDAL and QGIS, in a file beside it.
     """
+    if len(clusters.scenes) > 1:
+        _write_scenes(clusters, folder)
+        return
     cube, dtype = clusters.cube, np.uint8 if clusters.n_clusters < 256 else np.uint16
     names = ["unassigned", *clusters.names]
     shades = [(0, 0, 0), *map(parts_of, clusters.colours())]
-    listed = "".join(f"<Category>{escape(name)}</Category>" for name in names)
-    inner = f'<PAMRasterBand band="1"><CategoryNames>{listed}</CategoryNames></PAMRasterBand>'
     labels, runners_up = ((values + IMAGE.first).astype(dtype) for values in (clusters.labels, clusters.runners_up))
     for name, values, text in (("map", labels, "cluster"), ("runner_up", runners_up, "runner-up")):
-        _write_raster(folder / f"{name}.tif", cube, values, text, list(zip(names, shades, strict=True)))
-        (folder / f"{name}.tif.aux.xml").write_text(f"<PAMDataset>{inner}</PAMDataset>\n", "utf-8")
+        _write_classes(folder / f"{name}.tif", cube, values, text, names, shades)
     for name in ("scales", "residuals", "margins", "confidence"):
         _write_raster(folder / f"{name}.tif", cube, getattr(clusters, name).astype(np.float32, copy=False), name)
     metadata: dict[str, Any] = {"description": f"Clusters of {cube.name}", "data ignore value": 0}
@@ -59,6 +62,31 @@ def write_files(clusters: ImageClusters, folder: Path) -> None:
         for ending in ("png", "svg"):
             ax.figure.savefig(folder / f"{name}.{ending}", dpi=150)
         pyplot().close(ax.figure)
+
+
+def _write_scenes(clusters: ImageClusters, folder: Path) -> None:
+    """Write the files of each scene into a folder of its own, and what changed since the scene before."""
+    cube: Any = clusters.cube
+    folders = dict(zip(cube.names, folders_of(cube.names, [*files_of(IMAGE)]), strict=True))
+    for name, scene in zip(cube.names, clusters.scenes, strict=True):
+        (folder / folders[name]).mkdir()
+        write_files(scene, folder / folders[name])
+    colours = [*map(parts_of, clusters.colours())]
+    for change in clusters.changes:
+        names = ["unassigned", "unchanged", *(" to ".join(clusters.names[k] for k in pair) for pair in change.pairs)]
+        shades = [(0, 0, 0), parts_of(UNCHANGED_COLOUR), *(colours[after] for _, after in change.pairs)]
+        later = cube.scenes[cube.names.index(change.after)]
+        _write_classes(folder / folders[change.after] / "change.tif", later, change.map, "change", names, shades)
+    if clusters.changes:
+        write_table(folder / "changes.csv", [changes_table(clusters)])
+
+
+def _write_classes(path: Path, cube: Cube, values: Array, text: str, names: list[str], shades: list[Any]) -> None:
+    """Write a map of classes as GeoTIFF, and the names of the classes beside it."""
+    _write_raster(path, cube, values, text, list(zip(names, shades, strict=True)))
+    listed = "".join(f"<Category>{escape(name)}</Category>" for name in names)
+    inner = f'<PAMRasterBand band="1"><CategoryNames>{listed}</CategoryNames></PAMRasterBand>'
+    path.with_name(f"{path.name}.aux.xml").write_text(f"<PAMDataset>{inner}</PAMDataset>\n", "utf-8")
 
 
 def _write_raster(path: Path, cube: Cube, values: Array, text: str, classes: Sequence[tuple[str, Any]] = ()) -> None:
