@@ -157,7 +157,7 @@ CLAIMS = [
     ),
     Claim(
         "README.md",
-        "with an adjusted Rand index of {} instead of {}. [How]",
+        "with an adjusted Rand index of {} instead of {}. For files",
         lambda: (
             number(table("groups/results.md", "| batches |")["two protocols"][name])
             for name in ("KL with groups", "KL")
