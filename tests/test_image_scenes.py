@@ -99,7 +99,7 @@ def test_labels_are_those_of_predict(found, tmp_path):
         for scene in found.scenes:
             again = predict(model, scene.cube)
             assert_same_maps(again, scene)
-            assert f"The image is taken as the scene {scene.cube.name}, as it is called." in again.notes
+            assert f"The factors of the bands are those of the scene {scene.cube.name}." in again.notes
     rows = np.concatenate([scene.cube.data.reshape(-1, BANDS) for scene in found.scenes])
     names = np.repeat([scene.cube.name for scene in found.scenes], 1200)
     assert np.array_equal(found.model.predict(rows, groups=names), found.labels.ravel())
@@ -288,7 +288,7 @@ def test_the_command(made, tmp_path):
             assert names[f"CLASS_{row['value']}"] == f"{row['from_name']} to {row['to_name']}"
     # another image of the sensor, and one of the scenes
     mapped = command("predict", out / "model.onmf", paths[1], "--out", tmp_path / "july")
-    assert "The image is taken as the scene july, as it is called." in mapped.stdout
+    assert "The factors of the bands are those of the scene july." in mapped.stdout
     with rasterio.open(tmp_path / "july" / "map.tif") as file:
         assert np.array_equal(file.read(1), after)
     # --force replaces folders of scenes, and nothing that is not ours

@@ -206,7 +206,7 @@ def scene_of(model: ONMF, cube: Cube) -> tuple[str, list[str]]:
     path = f"/{Path(cube.source).absolute().with_suffix('').as_posix()}"
     name = next((name for name in known if name == cube.name or path.endswith(f"/{name}")), "")
     if name:
-        return name, [f"The image is taken as the scene {name}, as it is called."]
+        return name, [f"The factors of the bands are those of the scene {name}."]
     return "", [
         f"The model has factors for the scenes {some(known)}, and {cube.name} is none of them: the factors are 1. "
         "Estimate them from its pixels (--estimate-groups, in Python estimate_groups=True)."
