@@ -208,10 +208,10 @@ def test_batches_with_and_without_groups(tmp_path, capsys, monkeypatch):
     records = json.loads((tmp_path / "results.json").read_text())
     cases = [(record["composition"], record["sd"]) for record in records if record["contender"] == "groups"]
     assert cases == [(composition, sd) for composition in groups.COMPOSITIONS for sd in groups.EFFECTS]
-    assert {record["contender"] for record in records} == {"plain", "groups", "kmeans", "leiden", "classes"}
+    assert {record["contender"] for record in records} == {"plain", "groups", "door", "kmeans", "leiden", "classes"}
     assert all(min(record["ari"]) > 0.9 for record in records if record["contender"] == "groups")
     assert (tmp_path / "results.png").stat().st_size > 5000
-    assert "| needless groups, at random | +0.000 |" in (tmp_path / "results.md").read_text()
+    assert "| needless groups, at random | KL with groups | +0.000 |" in (tmp_path / "results.md").read_text()
 
 
 def test_made_batches():
