@@ -20,7 +20,7 @@ from onmf import interrupt
 from onmf.backend import Backend, on_gpu, to_host
 from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.data import Data, Engine
-from onmf.data.groups import Groups, check_groups, known_groups
+from onmf.data.groups import Groups, check_groups, check_same_type, known_groups, names_of_groups
 from onmf.data.intake import in_parts, prepare_data
 from onmf.data.validate import check_container, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence, number
@@ -190,9 +190,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         sample_weight : (n,) array, optional
             Weight of each row; a row of weight 2 counts as two equal rows.
         groups : (n,) array of labels, optional
-            The batch, source or scene that each row is from. Each group multiplies every feature by a factor of its
-            own, which is fitted, too, so that clusters do not follow the groups. For Kullback–Leibler. (The splitters
-            of scikit-learn call something else groups: rows that must not be divided between training and test.)
+            The batch, source or scene that each row is from: texts, whole numbers or booleans, all of one type. Each
+            group multiplies every feature by a factor of its own, which is fitted, too, so that clusters do not follow
+            the groups. For Kullback–Leibler. (The splitters of scikit-learn call something else groups: rows that must
+            not be divided between training and test.)
 
         Returns
         -------
@@ -429,8 +430,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         ----------
         X : (n, n_features) array, sparse matrix or frame
             Rows of that group, of as many clusters as there are.
-        name : str or int, optional
-            Label of the group. The model then knows it: ``groups_`` and ``group_effects_`` have one more entry.
+        name : str, int or bool, optional
+            Label of the group, of the type of the others. The model then knows it: ``groups_`` and ``group_effects_``
+            have one more entry.
         sample_weight : (n,) array, optional
             Weight of each row.
 
@@ -440,13 +442,15 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         require(self.group_effects_ is not None, "The model was fitted without groups: fit it with groups= first.")
-        if name is not None and name in self.groups_.tolist():
-            raise ValueError(f"name={name!r} is a group that the model knows: give the new one another name.")
+        if name is not None:
+            check_same_type([name], self.groups_, f"name={name!r}")
+            if name in self.groups_.tolist():
+                raise ValueError(f"name={name!r} is a group that the model knows: give the new one another name.")
         one = Groups(np.array([0]), np.zeros(1, dtype=np.int32), factors=np.ones(1))
         _, data = prepare_data(self, X, self.divergence_, sample_weight, groups=one, warn=True)
         found = estimate_effects(data, self.divergence_.normalise(to_host(self.cluster_centers_)))
         if name is not None:
-            names = np.array([*self.groups_.tolist(), name], dtype=object)  # labels may be of another type
+            names = names_of_groups([*self.groups_.tolist(), name])
             effects = np.vstack([to_host(self.group_effects_), found])
             clustering = replace(self.clustering_, groups=names, group_effects=effects)
             adopt_clustering(self, clustering, self.engine_, self.divergence_)

@@ -261,6 +261,33 @@ def test_saved_and_loaded(tmp_path):
     assert np.array_equal(loaded.predict(X, groups=names), model.labels_)
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint64", "bool", "str", "object"])
+def test_labels_keep_their_type(kind, tmp_path):
+    """In a file, after a new group, and in batches; those of another type are refused."""
+    X, _, own = made(seed=1)
+    labels = (own == 1 if kind == "bool" else own).astype(kind)
+    model = ONMF(K, random_state=0).partial_fit(X, groups=labels)
+    assert model.groups_.dtype.kind == {"bool": "b", "str": "U"}.get(kind, "i")
+    model.save(tmp_path / "model.onmf")
+    loaded = onmf.load(tmp_path / "model.onmf")
+    assert (loaded.groups_.dtype, loaded.groups_.tolist()) == (model.groups_.dtype, model.groups_.tolist())
+    before, other = model.groups_.tolist(), "z" if kind != "str" else 7
+    for name, use in (
+        ("name=", lambda: loaded.estimate_group(X, name=other)),
+        ("groups", lambda: loaded.partial_fit(X, groups=[other] * len(X))),
+        ("groups", lambda: loaded.predict(X, groups=[other] * len(X))),
+    ):
+        with pytest.raises(ValueError, match=f"{name}.* as labels, and the model has .*: give labels of that type"):
+            use()
+    assert loaded.groups_.tolist() == before
+    if kind != "bool":
+        new = "z" if kind == "str" else 9
+        loaded.estimate_group(X, name=new)
+        assert loaded.groups_.dtype.kind == model.groups_.dtype.kind
+        loaded.save(tmp_path / "model.onmf")
+        assert onmf.load(tmp_path / "model.onmf").groups_.tolist() == [*before, new]
+
+
 def test_clusters_that_share_no_group_with_others_are_said():
     X = np.kron(np.eye(2), np.full((20, 6), 5)) + np.random.default_rng(0).poisson(1, (40, 12)) * 0
     start = np.array([[1.0] * 6 + [1e-3] * 6, [1e-3] * 6 + [1.0] * 6])
@@ -275,7 +302,19 @@ def test_clusters_that_share_no_group_with_others_are_said():
         ({}, [[0, 1]] * 90, "groups has 2 dimensions: give one label for each row"),
         ({}, [0.0, np.nan] * 45, r"groups\[1\] is missing, the first of 45: every row needs a group"),
         ({}, ["a", None, "b"] * 30, r"groups\[1\] is missing, the first of 30"),
-        ({}, ["a", 1] * 45, "groups has labels of several types"),
+        ({}, ["a", 1] * 45, "groups has labels of type int and str, and labels are texts, whole numbers or booleans"),
+        ({}, [1, True] * 45, "labels of type bool and int"),
+        ({}, [0.0, 1.0] * 45, "labels of type float, .* all of one type: turn them into texts"),
+        ({}, [b"a", b"b"] * 45, "labels of type bytes"),
+        ({}, np.array(["2024-05-01", "2024-07-01"] * 45, dtype="datetime64[ns]"), "labels of type datetime64"),
+        ({}, pd.Series(pd.to_timedelta([1, 2] * 45, unit="h")), "labels of type timedelta64"),
+        ({}, [[0], [0, 1]] * 45, "labels of type list"),
+        ({}, [0, 2**64] * 45, "groups has whole numbers of more than 64 bits"),
+        ({}, "lab", "groups is 'lab': give a list or an array with one label for each row"),
+        ({}, iter([0, 1] * 45), "groups is <list_iterator"),
+        ({}, ["a", np.nan, "b"] * 30, r"groups\[1\] is missing, the first of 30"),
+        ({}, [1, pd.NA, 2] * 30, r"groups\[1\] is missing, the first of 30"),
+        ({}, np.ma.array(["a", "b"] * 45, mask=[0, 1] * 45), r"groups\[1\] is missing, the first of 45"),
         ({"beta_loss": "frobenius"}, [0, 1] * 45, "groups= is for Kullback–Leibler, and beta_loss is frobenius"),
         ({"refine": "local-search"}, [0, 1] * 45, "cannot be combined with groups"),
         ({"init": "snpa"}, [0, 1] * 45, "begins from clusters that belong to one group each"),
@@ -284,8 +323,6 @@ def test_clusters_that_share_no_group_with_others_are_said():
 def test_refusals(parameters, groups, message):
     X, _, _ = made(90)
     X = np.vstack([X, X])[:90]
-    if len(groups) == 90 and isinstance(groups[0], str):
-        groups = np.array(groups, dtype=object)
     with pytest.raises(ValueError, match=message):
         ONMF(K, **parameters).fit(X, groups=groups)
 

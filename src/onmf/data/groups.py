@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler
 from onmf.divergence.groups import GroupedKullbackLeibler, append_groups
-from onmf.io.rules import require
+from onmf.io.rules import abbreviate, require
 from onmf.warn import warn
 
 from .validate import unwrap_xarray
 
 SMOOTHING = 0.01  # of templates with groups, relative to the mean share of a feature, unless it is given
+
+NOUNS: dict[type, str] = {str: "texts", bool: "booleans", int: "whole numbers"}  # what labels may be
 
 
 @dataclass(frozen=True)
@@ -85,38 +88,95 @@ class Groups:
         return [self.over(n, int(end) - n) for n, end in zip(sizes, ends, strict=True)]
 
 
-def read_groups(groups: Any) -> tuple[Array, list[int] | None]:
-    """The labels of groups as an array, and the rows of each partition of a Dask collection."""
+def read_groups(groups: Any) -> tuple[list[Any], list[int] | None]:
+    """The labels of groups, and the rows of each partition of a Dask collection."""
     groups, sizes = unwrap_xarray(groups), None
     if hasattr(groups, "__dask_graph__"):
         import dask
 
-        parts = dask.compute(*np.ravel(groups.to_delayed()))
-        groups, sizes = np.concatenate([np.asarray(part) for part in parts]), [len(part) for part in parts]
-    values = np.asarray(groups)
+        parts = [_labels(part) for part in dask.compute(*np.ravel(groups.to_delayed()))]
+        labels, sizes = [label for part in parts for label in part], [len(part) for part in parts]
+    else:
+        labels = _labels(groups)
+    type_of_labels(labels)
+    return labels, sizes
+
+
+def _labels(groups: Any) -> list[Any]:
+    """Labels as they are: an array of texts and numbers would have them all as texts."""
+    if isinstance(groups, np.ma.MaskedArray):
+        groups = groups.tolist()  # with None for what is masked
+    values = np.asarray(groups) if hasattr(groups, "dtype") else np.array(groups, dtype=object)
+    if values.ndim == 0:
+        raise ValueError(f"groups is {abbreviate(groups)}: give a list or an array with one label for each row.")
     require(values.ndim == 1, f"groups has {values.ndim} dimensions: give one label for each row.")
-    missing = [i for i, value in enumerate(values.tolist()) if value is None or _is_missing(value)]
-    if missing:
+    return list(values) if values.dtype.kind in "mM" else values.tolist()  # times would become numbers
+
+
+def type_of_labels(labels: Collection[Any], what: str = "groups") -> type:
+    """Whether labels are texts, whole numbers or booleans; others, and several types, are refused."""
+    types = set(map(type, labels))
+    found = {_kind_of(each) for each in types}
+    if object in found:
+        missing = [i for i, label in enumerate(labels) if _is_missing(label)]
+        if missing:
+            raise ValueError(
+                f"{what}[{missing[0]}] is missing, the first of {len(missing)}: every row needs a group. Give those "
+                "rows a label of their own, or leave them out."
+            )
+    if object in found or len(found) > 1:
         raise ValueError(
-            f"groups[{missing[0]}] is missing, the first of {len(missing)}: every row needs a group. Give those rows a "
-            "label of their own, or leave them out."
+            f"{what} has labels of type {' and '.join(sorted(each.__name__ for each in types))}, and labels are texts, "
+            "whole numbers or booleans, all of one type: turn them into texts."
         )
-    return values, sizes
+    return found.pop() if found else str
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether a label is NaN, NaT or pandas' NA."""
-    return type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+def _kind_of(own: type) -> type:
+    """The type of the labels of a class: a key of ``NOUNS``, or ``object`` if they are refused."""
+    if issubclass(own, str):
+        return str
+    if issubclass(own, bool | np.bool_):
+        return bool
+    return int if issubclass(own, int | np.integer) and not issubclass(own, np.timedelta64) else object
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA."""
+    is_nan = isinstance(label, float | np.floating | np.datetime64 | np.timedelta64) and bool(label != label)
+    return label is None or is_nan or type(label).__name__ in ("NAType", "NaTType")
+
+
+def names_of_groups(names: list[Any]) -> Array:
+    """Labels of one type as an array."""
+    kind = type_of_labels(names)
+    try:
+        return np.array(names, dtype=np.int64 if kind is int else kind)
+    except OverflowError:
+        raise ValueError("groups has whole numbers of more than 64 bits as labels: turn them into texts.") from None
+
+
+def check_same_type(labels: Collection[Any], names: Array, what: str = "groups") -> None:
+    """Refuse labels of another type than those of the groups of a model."""
+    kind, own = type_of_labels(labels, what), type_of_labels(names.tolist())
+    if kind is not own:
+        raise ValueError(
+            f"{what} has {NOUNS[kind]} as labels, and the model has {NOUNS[own]}, {_some(names.tolist())}: give labels "
+            "of that type."
+        )
 
 
 def check_groups(groups: Any, relative: bool) -> Groups:
     """The groups of the rows of a fit; ``relative`` says whether their smoothing is."""
-    values, sizes = read_groups(groups)
-    try:
-        names, codes = np.unique(values, return_inverse=True)
-    except TypeError as error:
-        raise ValueError("groups has labels of several types: make them all texts, or all numbers.") from error
-    return Groups(names, codes.astype(np.int32), sizes, relative=relative)
+    labels, sizes = read_groups(groups)
+    names = sorted(set(labels))
+    return Groups(names_of_groups(names), _codes(labels, names), sizes, relative=relative)
+
+
+def _codes(labels: list[Any], names: list[Any]) -> Array:
+    """The place of each label among the names; their number if it is none of them. → (n,) int32"""
+    places = {name: code for code, name in enumerate(names)}
+    return np.array([places.get(label, len(places)) for label in labels], dtype=np.int32)
 
 
 def known_groups(groups: Any, names: Array, factors: FloatArray) -> Groups:
@@ -128,10 +188,10 @@ def known_groups(groups: Any, names: Array, factors: FloatArray) -> Groups:
             UserWarning,
         )
         return Groups(names, np.full(1, len(names), dtype=np.int32), None, factors)
-    values, sizes = read_groups(groups)
-    known = {name: code for code, name in enumerate(names.tolist())}
-    codes = np.array([known.get(value, len(names)) for value in values.tolist()], dtype=np.int32)
-    strangers = sorted({str(value) for value in values[codes == len(names)].tolist()})
+    labels, sizes = read_groups(groups)
+    check_same_type(labels, names)
+    codes = _codes(labels, names.tolist())
+    strangers = sorted({str(labels[i]) for i in np.flatnonzero(codes == len(names))})
     if strangers:
         warn(
             f"The model does not know the group{'s' * (len(strangers) > 1)} {_some(strangers)}: their multipliers are "

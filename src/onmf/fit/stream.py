@@ -20,7 +20,7 @@ import numpy as np
 
 from onmf.backend import COUNTED, Block, CentroidEntries, CurvedBlock, StepSums, table_of, to_host, update_centroids
 from onmf.data import Data
-from onmf.data.groups import Groups
+from onmf.data.groups import Groups, check_same_type, names_of_groups
 from onmf.divergence import Array, FloatArray, divide
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.io.rules import require
@@ -60,11 +60,13 @@ class KnownGroups:
 
     def joined(self, others: Array) -> "KnownGroups":
         """These groups and others, whose multipliers are 1 so far."""
+        check_same_type(others.tolist(), self.names)
         known = self.names.tolist()
         new = [name for name in others.tolist() if name not in known]
         more = np.ones((len(new), self.effects.shape[1]))
-        names = np.array([*known, *new], dtype=object) if new else self.names
-        return KnownGroups(names, np.vstack([self.effects, more]), np.vstack([self.totals, 0.0 * more]))
+        return KnownGroups(
+            names_of_groups([*known, *new]), np.vstack([self.effects, more]), np.vstack([self.totals, 0.0 * more])
+        )
 
 
 @dataclass

@@ -32,6 +32,7 @@ from onmf._version import __version__
 from onmf.backend import Backend
 from onmf.data import NAMES as ENGINES
 from onmf.data import Engine
+from onmf.data.groups import names_of_groups
 from onmf.divergence import NAMES as DIVERGENCES
 from onmf.divergence import Array, Bregman, Convex, Divergence
 from onmf.divergence.consistency import check_consistent
@@ -328,8 +329,9 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
         fitted,
     )
     groups, effects = fitted.get("groups"), arrays.get("group_effects")
-    labels = groups is None or (all(isinstance(name, str | int) for name in groups) and len(set(groups)) == len(groups))
-    require(labels and len(groups or ()) == (0 if effects is None else len(effects)), "its groups do not match")
+    group_names = None if groups is None else names_of_groups(groups)
+    different = groups is None or len(set(groups)) == len(groups)
+    require(different and len(groups or ()) == (0 if effects is None else len(effects)), "its groups do not match")
     require(effects is None or bool((effects > 0).all()), "its multipliers of groups are not positive")
     require(fitted["agreement"] is None or "agreement" in arrays, "'agreement' is missing")
     check(dict.fromkeys(metadata["provenance"], rules.STRING), metadata["provenance"], "provenance ")
@@ -343,7 +345,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
         **{name: fitted[name] for name in NUMBERS} | {"objective": float(fitted["objective"])},
         history=_named(arrays, "history."),
         parameters=parameters,
-        groups=None if groups is None else np.array(groups),
+        groups=group_names,
         agreement=None if fitted["agreement"] is None else Agreement(float(fitted["agreement"]), arrays["agreement"]),
     )
     extra = {"kind": metadata["kind"], **extra}
