@@ -446,7 +446,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             check_same_type([name], self.groups_, f"name={name!r}")
             if name in self.groups_.tolist():
                 raise ValueError(f"name={name!r} is a group that the model knows: give the new one another name.")
-        one = Groups(np.array([0]), np.zeros(1, dtype=np.int32), factors=np.ones(1))
+        one = Groups(np.array([0]), np.array(0, dtype=np.int32), factors=np.ones(1))
         _, data = prepare_data(self, X, self.divergence_, sample_weight, groups=one, warn=True)
         found = estimate_effects(data, self.divergence_.normalise(to_host(self.cluster_centers_)))
         if name is not None:

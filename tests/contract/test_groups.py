@@ -158,6 +158,17 @@ def test_every_place_gives_the_same_bits():
         assert np.asarray(H.sum(axis=1)).ravel() == pytest.approx(expected.scales_)
 
 
+@pytest.mark.parametrize("labels", [1, 119, 121])
+def test_every_place_refuses_another_number_of_labels(labels):
+    X, _, own = made(120)
+    X, own = np.vstack([X, X])[:120], np.concatenate([own, own])
+    model = ONMF(K, random_state=0, n_init=1).fit(X, groups=own[:120])
+    for _, rows, _ in places(X, own[:120]):
+        for method in (model.predict, model.score, model.fit):
+            with pytest.raises(ValueError, match=f"groups has {labels} labels, but X has (120|more) rows"):
+                method(rows, groups=own[:labels])
+
+
 @pytest.mark.parametrize("engine", OTHERS)
 def test_every_backend_finds_the_clusters_of_the_reference(engine):
     X, _, own = made(150, sd=0.4)

@@ -28,8 +28,8 @@ class Groups:
     ----------
     names : (groups,) array
         The labels of the groups, sorted.
-    codes : (n,) array of int
-        The place of each row's group among them.
+    codes : (n,) array of int, or array without dimensions
+        The place of each row's group among them, or that of all rows.
     sizes : list of int or None
         The rows of each partition, if the labels came as a Dask collection.
     factors : (groups,) array or None
@@ -63,16 +63,18 @@ class Groups:
         return append_groups(rows, codes, len(self))
 
     def over(self, n: int, first: int = 0) -> Array:
-        """The codes of n of the rows, from the first on; a single code is that of all rows."""
-        if len(self.codes) == 1 and self.factors is not None:
-            return np.full(n, self.codes[0])
-        return self.codes[first : first + n]
+        """The codes of n of the rows, from the first on."""
+        if not self.codes.ndim:
+            return np.full(n, self.codes)
+        own = self.codes[first : first + n]
+        require(len(own) == n, f"groups has {self.codes.size} labels, but X has more rows: give one for each row.")
+        return own
 
     def check_length(self, n: int) -> None:
         """Refuse labels for another number of rows."""
         require(
-            len(self.over(n)) == n and len(self.codes) <= n,
-            f"groups has {len(self.codes)} labels, but X has {n} rows: give one for each row.",
+            self.codes.size == n or not self.codes.ndim,
+            f"groups has {self.codes.size} labels, but X has {n} rows: give one for each row.",
         )
 
     def in_parts(self, sizes: list[int] | None) -> list[Array]:
@@ -187,7 +189,7 @@ def known_groups(groups: Any, names: Array, factors: FloatArray) -> Groups:
             "their multipliers are 1. Pass groups=.",
             UserWarning,
         )
-        return Groups(names, np.full(1, len(names), dtype=np.int32), None, factors)
+        return Groups(names, np.array(len(names), dtype=np.int32), None, factors)
     labels, sizes = read_groups(groups)
     check_same_type(labels, names)
     codes = _codes(labels, names.tolist())

@@ -442,6 +442,8 @@ class InBlocks(InParts):
         require(number, "X has no rows: the callable returned no batches.")
         if np.ndim(source.weights) and first != len(source.weights):
             raise ValueError(f"sample_weight has {len(source.weights)} entries, but X has {first} rows.")
+        if source.groups is not None:
+            source.groups.check_length(first)
 
     def _name_pass(self, function: Callable[..., Any]) -> str:
         """What a pass that runs this function does."""

@@ -207,7 +207,7 @@ def measure(
         known = model.groups_.tolist()
         sizes = sizes_in_groups(normal, model.group_effects_)
         code = known.index(scene) if scene in known else len(known)
-        groups = Groups(model.groups_, np.array([code]), factors=sizes.min(axis=0))
+        groups = Groups(model.groups_, np.array(code), factors=sizes.min(axis=0))
         divergence = groups.divergence(plain, normal.shape[1])
         centroids = divergence.with_groups(normal, sizes)
         if scene in known:
