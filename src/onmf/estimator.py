@@ -248,6 +248,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         known: Stream | None = getattr(self, "_stream", None)
         divergence = get_divergence(self.beta_loss, self.smoothing)
         own = None if groups is None else check_groups(groups, has_relative_smoothing(self))
+        if own is not None:
+            check_divergence_for_groups(divergence)
         if own is not None and not hasattr(self, "cluster_centers_"):
             check_for_groups(self, start_of(self, grouped=True), divergence)
             fit_model(self, X, sample_weight, groups=groups)
@@ -418,7 +420,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         C = to_host(self.divergence_.smooth(self.cluster_centers_, at_least=describe.MIN_SMOOTHING))
         data, centroids = new_rows(self, X, sample_weight, groups=groups, centroids=C)
         losses, weights = data.total(describe.total_loss, centroids)
-        if self.group_effects_ is not None:
+        if isinstance(data.divergence, GroupedKullbackLeibler):
             losses -= gain_of_groups(data, to_host(self.group_effects_))
         return -float(losses / weights)
 
@@ -442,6 +444,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         require(self.group_effects_ is not None, "The model was fitted without groups: fit it with groups= first.")
+        check_divergence_for_groups(self.divergence_)
         if name is not None:
             check_same_type([name], self.groups_, f"name={name!r}")
             if name in self.groups_.tolist():
@@ -617,13 +620,15 @@ def new_rows(
     """New rows as an engine holds them, and the centroids of a model, or others, in the form that goes with them."""
     check_is_fitted(model)
     centroids = model.cluster_centers_ if centroids is None else centroids
-    known = None
-    if model.group_effects_ is not None:
+    known, number = None, len(model.groups_) if model.group_effects_ is not None else 0
+    require(number or groups is None, "The model was fitted without groups, and has no multipliers: leave groups out.")
+    if number > 1 or groups is not None:
         sizes = sizes_in_groups(model.divergence_.normalise(to_host(centroids)), to_host(model.group_effects_))
         known = known_groups(groups, model.groups_, sizes.min(axis=0))
-    elif groups is not None:
-        raise ValueError("The model was fitted without groups, and has no multipliers: leave groups out.")
-    _, data = prepare_data(model, X, model.divergence_, sample_weight, groups=known, engine=engine, warn=warn)
+    several = known if number > 1 else None  # one group is none
+    _, data = prepare_data(model, X, model.divergence_, sample_weight, groups=several, engine=engine, warn=warn)
+    if known is not None and several is None and data.shape[0]:  # Dask may not know yet how many rows there are
+        known.check_length(data.shape[0])
     if isinstance(data.divergence, GroupedKullbackLeibler):
         centroids = data.divergence.with_groups(to_host(centroids), sizes)
     features = centroids.shape[1]
@@ -811,12 +816,17 @@ def check_for_parts(refine: Any, init: Any) -> None:
 ROW_STARTS = ("snpa", "++", "random", "bisection")  # rows, or clusters of single rows, each of one group
 
 
-def check_for_groups(model: Any, init: Any, divergence: Divergence) -> None:
-    """Refuse parameters that cannot be combined with groups."""
+def check_divergence_for_groups(divergence: Divergence) -> None:
+    """Refuse divergences that have no multipliers of groups."""
     if type(divergence) is not KullbackLeibler:
         raise ValueError(
             f"groups= is for Kullback–Leibler, and beta_loss is {divergence.name}: use beta_loss='kullback-leibler'."
         )
+
+
+def check_for_groups(model: Any, init: Any, divergence: Divergence) -> None:
+    """Refuse parameters that cannot be combined with groups."""
+    check_divergence_for_groups(divergence)
     if model.refine is not None:
         raise ValueError(
             f"refine={model.refine!r} cannot be combined with groups: use refine=None and more runs, n_init."

@@ -218,6 +218,25 @@ def test_one_group_is_the_plain_model():
     assert np.array_equal(one.group_effects_, np.ones((1, P)))
 
 
+@pytest.mark.parametrize("divergence", ["kullback-leibler", "frobenius", "bernoulli", "negative-binomial"])
+def test_one_group_assigns_new_rows_as_the_plain_model_does(divergence):
+    X, _, _ = made()
+    X = np.minimum(X, 1) if divergence == "bernoulli" else X
+    plain = ONMF(K, beta_loss=divergence).fit(X)
+    one = ONMF(K, beta_loss=divergence).fit(X, groups=["a"] * len(X))
+    for _, rows, _ in places(X, np.zeros(len(X))):
+        assert np.array_equal(np.asarray(one.predict(rows, groups=["a"] * len(X))), plain.predict(X))
+        assert np.array_equal(np.asarray(one.predict(rows)), plain.predict(X))
+    assert one.score(X, groups=["a"] * len(X)) == plain.score(X)
+    assert np.array_equal(one.predict_proba(X, groups=["a"] * len(X)), plain.predict_proba(X))
+    with pytest.raises(ValueError, match="groups has 1 labels, but X has 90 rows"):
+        one.predict(X, groups=["a"])
+    if divergence != "kullback-leibler":
+        for use in (lambda: one.estimate_group(X), lambda: one.partial_fit(X, groups=["a"] * len(X))):
+            with pytest.raises(ValueError, match=f"groups= is for Kullback–Leibler, and beta_loss is {divergence}"):
+                use()
+
+
 def test_weights_are_repeated_rows():
     X, _, own = made(120)
     w = np.random.default_rng(4).integers(1, 4, len(X))
