@@ -365,6 +365,27 @@ def test_a_group_without_counts_has_multipliers_of_one():
     assert np.isfinite(model.reconstruction_err_)
 
 
+@pytest.mark.filterwarnings("ignore:.*rows of X are zero everywhere", "ignore:Only . of . clusters hold rows")
+@pytest.mark.filterwarnings("ignore:The clusters of some groups")
+@pytest.mark.parametrize("form", [np.array, csr_array])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_rows_of_zeros_have_multipliers_of_one(method, form):
+    own, X = [0, 1] * 10, np.zeros((20, P))
+    model = getattr(ONMF(K, random_state=0), method)(form(X), groups=own)
+    assert np.array_equal(model.group_effects_, np.ones((2, P)))
+    assert np.array_equal(model.scales_, np.zeros(20))
+    assert model.predict(form(X), groups=own).tolist() == model.labels_.tolist()
+    assert np.array_equal(model.estimate_group(form(X)), np.ones(P))
+    X[0] = np.arange(P)
+    model = getattr(ONMF(K, random_state=0), method)(form(X), groups=own)  # two clusters have no counts
+    assert np.isfinite(model.group_effects_).all()
+    assert np.isfinite(model.cluster_centers_).all()
+    model = ONMF(K, random_state=0).fit(made()[0], groups=made()[2])
+    before = model.group_effects_.copy()
+    model.partial_fit(form(X[1:3]), groups=[0, 1])
+    assert np.array_equal(model.group_effects_, before)
+
+
 @pytest.mark.usefixtures("capsys")
 def test_the_objective_never_rises_by_much():
     """Smoothing, and a single round in each iteration, may raise it a little; never by a percent."""

@@ -68,7 +68,7 @@ class Grouping:
     def prior(self) -> FloatArray:
         """τ_b → (groups,)"""
         counts = self.totals.sum(axis=1)
-        return np.maximum(PRIOR * len(counts) * counts / counts.sum(), LEAST_PRIOR)
+        return np.maximum(divide(PRIOR * len(counts) * counts, counts.sum()), LEAST_PRIOR)
 
     def objective(self, sums: FloatArray, w: FloatArray, s: FloatArray, v: FloatArray) -> float:
         """The objective less the constants of the rows."""
@@ -105,7 +105,8 @@ class Fitting:
             mean, ratios = lengths.sum(axis=0) / p, v.sum(axis=0)
             size = matrix_product(ratios, shares[:, None])  # as long as Σ_b π_b s_bj = 1
             s /= mean[:, None]
-            ratios = ratios / mean / size
+            ratios = divide(ratios / mean, size)
+            ratios[size[:, 0] == 0] = 1.0
             A = divide(m, ratios * size)
             if done % CHECKED == 0:
                 value = self.grouping.objective(sums, divide(W[:, :p], size), s, ratios)
@@ -205,8 +206,10 @@ def centroids_in_groups(data: Data, centroids: FloatArray, effects: FloatArray) 
 
 
 def products(w: FloatArray, s: FloatArray) -> FloatArray:
-    """⟨w_k, s_b⟩ → (k, groups)"""
-    return np.stack([(w * each).sum(axis=1) for each in s], axis=1)
+    """⟨w_k, s_b⟩, and 1 for centroids of zeros: their templates have equal entries. → (k, groups)"""
+    found = np.stack([(w * each).sum(axis=1) for each in s], axis=1)
+    found[~w.any(axis=1)] = 1.0
+    return found
 
 
 def estimate_effects(data: Data, w: FloatArray) -> FloatArray:

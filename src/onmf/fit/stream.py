@@ -174,6 +174,9 @@ def _learn_groups(stream: Stream, data: Data, share: float, totals: FloatArray) 
     p = divergence.features
     known = replace(known, totals=np.maximum(share * known.totals + totals[:, :p], 0.0))
     here = np.flatnonzero(known.totals.any(axis=1))
+    stream.groups = known
+    if not len(here):
+        return
     fitting = Fitting(Grouping(divergence, known.totals[here]), data.backend.threads, known.effects[here])
     fitting.ratios = products(divergence.normalise(stream.centroids)[:, :p], fitting.effects)
     columns = np.append(np.arange(p), p + here)
