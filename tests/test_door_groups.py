@@ -92,6 +92,34 @@ def test_groups_in_a_column(name, frame, tmp_path):
     assert sorted(table.features) == sorted(frame.columns[1:-2])
 
 
+@pytest.mark.parametrize("hole", ["", None, np.nan])
+def test_rows_without_a_group_are_refused_alike(hole, frame, adata, tmp_path, monkeypatch):
+    """In tables, cells and documents, whatever the format says instead."""
+    monkeypatch.chdir(tmp_path)
+    labs = pd.Series([*frame["lab"][2:], hole, hole], dtype=object)
+    table = frame.drop(columns="kind").assign(lab=labs)
+    entries = table.melt(["who", "lab"], var_name="what", value_name="n")
+    texts = pd.DataFrame({"text": [f"tea cup {i}" for i in range(N)], "lab": labs})
+    cells = anndata.AnnData(adata.X, pd.DataFrame({"lab": labs.tolist()}, adata.obs_names), adata.var)
+    for name, each in (("a", table), ("long", entries), ("texts", texts)):
+        each.to_csv(f"{name}.csv", index=False)
+        each.to_parquet(f"{name}.parquet")
+    asked = []
+    for end in (".csv", ".parquet"):
+        asked.append(lambda end=end: onmf.table.cluster(onmf.table.read(f"a{end}", groups="lab"), K))
+        long = {"row": "who", "column": "what", "count": "n", "groups": "lab"}
+        asked.append(lambda end=end, long=long: onmf.table.cluster(onmf.table.read(f"long{end}", **long), K))
+        asked.append(lambda end=end: onmf.text.cluster(onmf.text.read(f"texts{end}", groups="lab"), K))
+    asked.append(lambda: onmf.text.cluster(onmf.text.read(texts, groups="lab"), K))
+    asked.append(lambda: onmf.cells.cluster(cells, K, groups="lab"))
+    for cluster in asked:
+        with pytest.raises(ValueError, match=r"2 \w+ of 240 without a group, such as .*: give every one a group"):
+            cluster()
+    ran = command("documents", "texts.csv", "-k", K, "--group", "lab")
+    assert ran.returncode == 2
+    assert "2 documents of 240 without a group" in ran.stderr
+
+
 def test_a_column_may_be_both_class_and_group(frame, tmp_path):
     frame.drop(columns="kind").to_csv(tmp_path / "a.csv", index=False)
     table = onmf.table.read(tmp_path / "a.csv", labels="lab", groups="lab")

@@ -89,7 +89,7 @@ def read_wide(path: Path, asked: Sequence[str] = ()) -> Draft:
                     for name in asked:
                         if name in header[1:]:
                             values = found.setdefault(name, [])
-                            values += [_label(value) for value in _pop(frame, header, name)]
+                            values += [label_of(value) for value in _pop(frame, header, name)]
                 parts.append(as_counts(_numbers(frame, header if named else None)))
     except Exception as error:  # pandas and gzip raise many kinds of errors for damaged files
         raise ValueError(f"{path} cannot be read as a table of counts: {str(error).strip()}") from error
@@ -154,9 +154,12 @@ def first_line(file: IO[bytes]) -> tuple[list[str], str]:
         csv.field_size_limit(limit)
 
 
-def _label(value: Any) -> str | None:
-    """A class as text. Whole floats lose their point: a column of integers has them if one is missing."""
-    if value != value:
+def label_of(value: Any) -> str | None:
+    """A class or a group as text, None if it is missing.
+
+    Whole floats lose their point: a column of integers has them if one is missing.
+    """
+    if value is None or value != value:
         return None
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 

@@ -36,7 +36,7 @@ def check_groups_of(
     if table.groups is None:
         return None, []
     named = [table.groups[i] for i in index.tolist()]
-    lacking = [i for i, name in zip(index.tolist(), named, strict=True) if name is None]
+    lacking = [i for i, name in zip(index.tolist(), named, strict=True) if not name]
     if lacking:
         raise ValueError(
             f"{so_many(len(lacking), row)} of {len(named):,} without a group, such as {table.rows[lacking[0]]}: give "

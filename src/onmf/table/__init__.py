@@ -18,6 +18,7 @@ from onmf.door.files import (
     asked_for,
     first_line,
     head_of,
+    label_of,
     listed,
     names_of,
     read_npz,
@@ -125,13 +126,13 @@ def _read_long(path: Path, row: str, column: str, count: str | None, asked: Sequ
     found = {}
     for name in asked:
         if name in frame:
-            several = frame[name].astype(str).groupby(i).unique()
+            several = frame[name].map(label_of).astype(object).groupby(i).unique()
             if (wrong := np.flatnonzero(several.str.len() > 1)).size:
+                values = listed(list(map(str, several[wrong[0]])))
                 raise ValueError(
-                    f"{path} has {listed(several[wrong[0]].tolist())} in the column {name!r} for {rows[wrong[0]]!r}: a "
-                    "row needs one value."
+                    f"{path} has {values} in the column {name!r} for {rows[wrong[0]]!r}: a row needs one value."
                 )
-            found[name] = [each[0] for each in several]
+            found[name] = [label_of(each[0]) for each in several]
     others = [str(name) for name in frame if name not in (row, column, count)]
     return Draft(as_counts(X), rows.tolist(), features.tolist(), "the table", found, others)
 
@@ -140,7 +141,7 @@ def _read_parquet(path: Path, asked: Sequence[str]) -> Draft:
     """Read a wide table: the first column that is not of numbers names the rows."""
     frame = _frame(path, True)
     texts = [name for name in frame if frame[name].dtype.kind not in "buif"]
-    found = {name: [str(value) or None for value in frame.pop(name)] for name in asked if name in frame}
+    found = {name: list(map(label_of, frame.pop(name))) for name in asked if name in frame}
     names = next((frame.pop(name).astype(str).tolist() for name in texts if name not in found), None)
     if others := [name for name in texts if name in frame]:
         raise ValueError(
