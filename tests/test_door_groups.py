@@ -411,6 +411,14 @@ def test_multipliers_of_all_genes_are_those_of_the_model_where_it_has_them(cells
     assert cells.by_group.effects == pytest.approx(cells.model.group_effects_, rel=1e-4)
 
 
+def test_the_report_says_how_cells_with_groups_were_clustered(cells, adata, tmp_path):
+    cells.report(tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "by orthogonal nonnegative matrix factorization. The map" in page, "there is no local search with groups"
+    onmf.cells.cluster(adata.copy(), K).report(tmp_path / "b.html")
+    assert "factorization with local search. The map" in (tmp_path / "b.html").read_text("utf-8")
+
+
 def test_genes_are_chosen_within_groups(adata):
     """A gene that only tells the groups apart is not clustered by, though its counts deviate most."""
     counts = adata.X.toarray()

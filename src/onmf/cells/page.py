@@ -104,7 +104,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         n_genes=len(clustering.table.symbols_or_genes),
         map_method=clustering.map_method or "a method that was not recorded",
         view=clustering.view,
-        searched=(divergence.warm_start or divergence).moves is not None,
+        searched=clustering.model.group_effects_ is None and (divergence.warm_start or divergence).moves is not None,
         doubtful=DOUBTFUL,
     )
 
