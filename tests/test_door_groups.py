@@ -300,10 +300,50 @@ def test_new_rows(found, tmp_path):
     assert estimated.comparison is None
     assert np.array_equal(estimated.labels, found.labels)
     assert np.abs(estimated.margins - found.margins).max() < 0.5 * np.abs(ignored.margins - found.margins).max()
-    assert "the groups none, Kyiv: the" in onmf.table.predict(model, new([None, *kyiv[1:]])).notes[0]
+    holes = new([None, "", *kyiv[2:]])
+    lacking, strange = onmf.table.predict(model, holes).notes
+    assert lacking == "2 rows of 240 without a group, such as r0: the factors are 1. Give every one a group."
+    assert strange.startswith("The model does not know the group Kyiv: the factors are 1.")
+    assert onmf.table.predict(model, holes, estimate_groups=True).notes == [lacking], "no advice that was followed"
+    zeros = new(["Nuuk", *table.groups[1:]])
+    zeros.X = csr_array(np.where(np.arange(N)[:, None] == 0, 0, table.X.toarray()))
+    with pytest.warns(UserWarning, match="1 of 1 rows of X are zero everywhere"):
+        assert not any("Nuuk" in note for note in onmf.table.predict(model, zeros, estimate_groups=True).notes)
     plain = onmf.table.cluster(new(), K, quick=True)
     with pytest.raises(ValueError, match="The model has no groups, so there are no factors to estimate"):
         plain.predict(table, estimate_groups=True)
+
+
+def test_a_new_file_is_a_new_group(frame, adata, tmp_path):
+    """Of a model that was made from several files, as a scene is of one made from several images."""
+    labs = {lab: tmp_path / f"{lab}.csv" for lab in LABS}
+    for lab, path in labs.items():
+        frame[frame["lab"] == lab].drop(columns=["kind", "lab"]).to_csv(path, index=False)
+        adata[adata.obs["lab"] == lab].copy().write_h5ad(path.with_suffix(".h5ad"))
+    for kind, end in ((onmf.table, ".csv"), (onmf.cells, ".h5ad")):
+        paths = [path.with_suffix(end) for path in labs.values()]
+        model = kind.cluster(kind.read(paths), K).model
+        own = kind.predict(model, kind.read(paths[0]), estimate_groups=True)
+        assert own.notes == ["All rows are taken as the group Bern, as their file is called."], "nothing to estimate"
+        new = paths[0].rename(tmp_path / f"Kyiv{end}")
+        (without,) = kind.predict(model, kind.read(new)).notes
+        assert without.endswith(
+            "or estimate the factors of the file (--estimate-groups, in Python estimate_groups=True)."
+        )
+        found = kind.predict(model, kind.read(new), estimate_groups=True)
+        assert found.groups == [*LABS, "Kyiv"]
+        assert found.notes == ["All rows are taken as the group Kyiv, as their file is called."]
+        assert adjusted_rand_score(found.labels, own.labels) > 0.95
+        model.save(tmp_path / f"{end}.onmf")
+        ran = command(
+            "predict", tmp_path / f"{end}.onmf", new, "--estimate-groups", "--out", tmp_path / f"{end}-new.csv"
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "All rows are taken as the group Kyiv" in ran.stderr
+    table = kind.read(new)
+    table.source = ""
+    with pytest.raises(ValueError, match="Estimating the factors of new groups needs groups: name their column"):
+        kind.predict(model, table, estimate_groups=True)
 
 
 def test_what_is_refused(found):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,27 +62,41 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
 
 
-def groups_of_new(model: ONMF, table: Table) -> tuple[Array | None, list[str]]:
+def groups_of_new(model: ONMF, table: Table, kind: Kind) -> tuple[Array | None, list[str]]:
     """The groups of new rows, None if the model has none; and notes on groups that it does not know."""
     if model.group_effects_ is None:
         return None, []
     known, n = [str(name) for name in model.groups_], table.X.shape[0]
+    estimate = "(--estimate-groups, in Python estimate_groups=True)"
     if table.groups is None:
-        name = Path(table.source).stem
-        if name in known:
+        name = group_of_file(known, table.source)
+        if name:
             return np.full(n, name, dtype=object), [f"All rows are taken as the group {name}, as their file is called."]
+        instead = f", or estimate the factors of the file {estimate}" if kind.several and table.source else ""
         return np.full(n, "", dtype=object), [
             f"The model has factors for the groups {some(known)}, and the new rows have no groups: their factors are "
-            "1. Name their column (--group, in Python groups=)."
+            f"1. Name their column (--group, in Python groups=){instead}."
         ]
-    groups = np.array([name or "" for name in table.groups], dtype=object)
-    strangers = sorted(set(groups) - set(known))
-    noun, unknown = f"group{'s' * (len(strangers) > 1)}", some([name or "none" for name in strangers])
-    note = (
-        f"The model does not know the {noun} {unknown}: the factors are 1. Estimate them from the rows "
-        "(--estimate-groups, in Python estimate_groups=True)."
-    )
-    return groups, [note] if strangers else []
+    groups, notes = np.array([name or "" for name in table.groups], dtype=object), []
+    lacking, strangers = np.flatnonzero(groups == ""), sorted(set(groups) - {"", *known})
+    if len(lacking):
+        notes.append(
+            f"{kind.so_many(len(lacking))} of {n:,} without a group, such as {table.rows[int(lacking[0])]}: the "
+            "factors are 1. Give every one a group."
+        )
+    if strangers:
+        notes.append(
+            f"The model does not know the group{'s' * (len(strangers) > 1)} {some(strangers)}: the factors are 1. "
+            f"Estimate them from the rows {estimate}."
+        )
+    return groups, notes
+
+
+def group_of_file(known: Iterable[str], source: str) -> str:
+    """The group of a model that is called like a file, by its name or its path; empty if there is none."""
+    path = Path(source).absolute()
+    paths = [f"/{each.as_posix()}" for each in (path.with_suffix(""), path)] if path.name and source else []
+    return next((name for name in known if any(each.endswith(f"/{name}") for each in paths)), "")
 
 
 def with_new_groups(model: ONMF, table: Table, kind: Kind) -> ONMF:
@@ -94,15 +108,25 @@ def with_new_groups(model: ONMF, table: Table, kind: Kind) -> ONMF:
     return model
 
 
-def rows_of_new_groups(model: ONMF, table: Table, X: Any) -> Iterator[tuple[str, Any]]:
-    """The groups that a model does not know, and their rows; ``X`` are the rows with the features of the model."""
-    require(table.groups is not None, "Estimating the factors of new groups needs groups: name their column (--group).")
-    groups = np.array([name or "" for name in table.groups or []], dtype=object)
-    for name in sorted(set(groups) - {"", *map(str, model.groups_)}):
+def rows_of_new_groups(model: ONMF, table: Table, X: Any, kind: Kind) -> Iterator[tuple[str, Any]]:
+    """The groups that a model does not know, and their rows; ``X`` are the rows with the features of the model.
+
+    Without groups, all rows are of the one that is called like their file, if files of this kind may be groups.
+    """
+    known, names = [str(name) for name in model.groups_], table.groups
+    if names is None:
+        require(
+            kind.several and table.source,
+            "Estimating the factors of new groups needs groups: name their column (--group, in Python groups=).",
+        )
+        names = [group_of_file(known, table.source) or Path(table.source).stem] * X.shape[0]
+    groups = np.array([name or "" for name in names], dtype=object)
+    for name in sorted(set(groups) - {"", *known}):
         inside = groups == name
         parts = [csr_array(X[i : i + BATCH])[inside[i : i + BATCH]] for i in range(0, X.shape[0], BATCH)]
         rows = csr_array(vstack(parts, format="csr"))
-        yield name, rows[np.flatnonzero(rows.sum(axis=1))]
+        filled = np.flatnonzero(rows.sum(axis=1))
+        yield name, rows[filled] if len(filled) else rows
 
 
 def composition(clusters: Clusters) -> Array:

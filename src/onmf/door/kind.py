@@ -219,7 +219,7 @@ class Kind:
 
     def new_groups(self, model: ONMF, table: Table) -> Iterator[tuple[str, Any]]:
         """The groups of new rows that a model does not know, and their rows, with the features of the model."""
-        return rows_of_new_groups(model, table, self.match(model, table)[0])
+        return rows_of_new_groups(model, table, self.match(model, table)[0], self)
 
     def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
         """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""
@@ -234,7 +234,7 @@ class Kind:
         """The same for new rows, which are assigned to the clusters of a model; and notes."""
         X, notes = self.match(model, table)
         n = X.shape[0]
-        groups, about_groups = groups_of_new(model, table)
+        groups, about_groups = groups_of_new(model, table, self)
         notes += about_groups
         labels, following = np.full((2, n), -1, dtype=np.int32)
         scales, margins, sure = np.full((3, n), np.nan)

@@ -13,7 +13,7 @@ import numpy as np
 from onmf.confidence import Calibration
 from onmf.divergence import Array, Divergence, FloatArray, divide
 from onmf.door import Progress
-from onmf.door.groups import some
+from onmf.door.groups import group_of_file, some
 from onmf.door.join import names_of_files
 from onmf.door.write import Columns
 from onmf.estimator import ONMF
@@ -203,8 +203,7 @@ def scene_of(model: ONMF, cube: Cube) -> tuple[str, list[str]]:
     if model.group_effects_ is None:
         return "", []
     known = [str(name) for name in model.groups_]
-    path = f"/{Path(cube.source).absolute().with_suffix('').as_posix()}"
-    name = next((name for name in known if name == cube.name or path.endswith(f"/{name}")), "")
+    name = cube.name if cube.name in known else group_of_file(known, cube.source)
     if name:
         return name, [f"The factors of the bands are those of the scene {name}."]
     return "", [
