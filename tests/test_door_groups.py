@@ -126,6 +126,19 @@ def test_a_column_may_be_both_class_and_group(frame, tmp_path):
     assert table.classes == table.groups == frame["lab"].tolist()
 
 
+@pytest.mark.parametrize("end", [".csv", ".parquet"])
+def test_a_column_that_is_not_there(end, frame, tmp_path):
+    """It is named, and not the column of texts that nobody asked for."""
+    path = tmp_path / f"a{end}"
+    frame.to_csv(path, index=False) if end == ".csv" else frame.to_parquet(path)
+    for read in (onmf.table.read, onmf.cells.read)[: 1 + (end == ".csv")]:
+        with pytest.raises(ValueError, match=r"has no column 'nope': it has .*'f1'"):
+            read(path, groups="nope")
+    ran = command("table", path, "-k", K, "--group", "nope")
+    assert ran.returncode == 2
+    assert "has no column 'nope'" in ran.stderr
+
+
 def test_a_long_table_whose_rows_have_two_groups(tmp_path):
     (tmp_path / "a.csv").write_text("who,what,lab\nann,x,Bern\nann,y,Oslo\nbob,x,Oslo\n")
     with pytest.raises(ValueError, match="has 'Bern', 'Oslo' in the column 'lab' for 'ann': a row needs one value"):

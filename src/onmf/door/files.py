@@ -85,6 +85,8 @@ def read_wide(path: Path, asked: Sequence[str] = ()) -> Draft:
                         f"its first line has {len(header)} entries, but the next one has {frame.shape[1]}."
                     )
                 if named:
+                    if not parts:
+                        check_columns("it", asked, header[1:])
                     rows += frame.pop(0).tolist()
                     for name in asked:
                         if name in header[1:]:
@@ -177,6 +179,16 @@ def add_columns(
 def asked_for(labels: str | None, groups: str | None) -> list[str]:
     """The columns to look for in a file."""
     return list(dict.fromkeys(name for name in (labels, groups) if name is not None))
+
+
+def check_columns(table: str | Path, asked: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse a column that a table lacks, unless it is one of another table."""
+    for name in asked:
+        require(
+            name in columns or ":" in name,
+            f"{table} has no column {name!r}: it has {listed(columns, 5)}. One in a table of its own is named as "
+            "FILE.csv:COLUMN.",
+        )
 
 
 def _find_column(

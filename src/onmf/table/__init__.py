@@ -16,6 +16,7 @@ from onmf.door.files import (
     Draft,
     add_columns,
     asked_for,
+    check_columns,
     first_line,
     head_of,
     label_of,
@@ -140,6 +141,7 @@ def _read_long(path: Path, row: str, column: str, count: str | None, asked: Sequ
 def _read_parquet(path: Path, asked: Sequence[str]) -> Draft:
     """Read a wide table: the first column that is not of numbers names the rows."""
     frame = _frame(path, True)
+    check_columns(path, asked, list(map(str, frame)))
     texts = [name for name in frame if frame[name].dtype.kind not in "buif"]
     found = {name: list(map(label_of, frame.pop(name))) for name in asked if name in frame}
     names = next((frame.pop(name).astype(str).tolist() for name in texts if name not in found), None)
