@@ -10,7 +10,7 @@ import numpy as np
 
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler
 from onmf.divergence.groups import GroupedKullbackLeibler, append_groups
-from onmf.io.rules import abbreviate, require
+from onmf.io.rules import abbreviate, require, some_names
 from onmf.warn import warn
 
 from .validate import unwrap_xarray
@@ -163,8 +163,8 @@ def check_same_type(labels: Collection[Any], names: Array, what: str = "groups")
     kind, own = type_of_labels(labels, what), type_of_labels(names.tolist())
     if kind is not own:
         raise ValueError(
-            f"{what} has {NOUNS[kind]} as labels, and the model has {NOUNS[own]}, {_some(names.tolist())}: give labels "
-            "of that type."
+            f"{what} has {NOUNS[kind]} as labels, and the model has {NOUNS[own]}, {some_names(names.tolist())}: give "
+            "labels of that type."
         )
 
 
@@ -185,8 +185,8 @@ def known_groups(groups: Any, names: Array, factors: FloatArray) -> Groups:
     """The groups of new rows among the names that a model knows; for others, and without any, multipliers are 1."""
     if groups is None:
         warn(
-            f"The model has multipliers for the groups {_some(names.tolist())}, and these rows come without groups: "
-            "their multipliers are 1. Pass groups=.",
+            f"The model has multipliers for the groups {some_names(names.tolist())}, and these rows come without "
+            "groups: their multipliers are 1. Pass groups=.",
             UserWarning,
         )
         return Groups(names, np.array(len(names), dtype=np.int32), None, factors)
@@ -196,13 +196,8 @@ def known_groups(groups: Any, names: Array, factors: FloatArray) -> Groups:
     strangers = sorted({str(labels[i]) for i in np.flatnonzero(codes == len(names))})
     if strangers:
         warn(
-            f"The model does not know the group{'s' * (len(strangers) > 1)} {_some(strangers)}: their multipliers are "
-            "1. estimate_group() finds those of a new group.",
+            f"The model does not know the group{'s' * (len(strangers) > 1)} {some_names(strangers)}: their multipliers "
+            "are 1. estimate_group() finds those of a new group.",
             UserWarning,
         )
     return Groups(names, codes, sizes, factors)
-
-
-def _some(names: list[Any]) -> str:
-    """The first few names."""
-    return ", ".join(map(str, names[:5])) + (", …" if len(names) > 5 else "")

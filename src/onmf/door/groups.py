@@ -14,7 +14,7 @@ from onmf.backend import to_host
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.estimator import ONMF, check_for_groups, start_of
 from onmf.functions import xlogy
-from onmf.io.rules import require
+from onmf.io.rules import require, some_names
 from onmf.naming import numbers, so_many
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .kind import Kind
     from .write import Columns
 
-SHOWN = 5  # groups in a sentence; the others are counted
 BATCH = 10_000  # rows that are matched at a time
 TELLING = 100  # features of each group in the file
 IGNORED = "The model (does not know the group|has multipliers for the groups)"  # warnings that notes replace
@@ -49,17 +48,12 @@ def check_groups_of(
     alone = [str(name) for name in names[sizes == 1]]
     require(
         2 * len(alone) <= len(names),
-        f"{len(alone):,} of the {len(names):,} groups have a single {row}, such as {some(alone)}: a group needs many, "
-        "of several clusters. Is this the right column?",
+        f"{len(alone):,} of the {len(names):,} groups have a single {row}, such as {some_names(alone)}: a group needs "
+        "many, of several clusters. Is this the right column?",
     )
     model = ONMF(8, **{name: value for name, value in parameters.items() if name != "quick"})
     check_for_groups(model, start_of(model, grouped=True), get_divergence(model.beta_loss, model.smoothing))
     return groups, []
-
-
-def some(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
 
 
 def groups_of_new(model: ONMF, table: Table, kind: Kind) -> tuple[Array | None, list[str]]:
@@ -74,8 +68,8 @@ def groups_of_new(model: ONMF, table: Table, kind: Kind) -> tuple[Array | None, 
             return np.full(n, name, dtype=object), [f"All rows are taken as the group {name}, as their file is called."]
         instead = f", or estimate the factors of the file {estimate}" if kind.several and table.source else ""
         return np.full(n, "", dtype=object), [
-            f"The model has factors for the groups {some(known)}, and the new rows have no groups: their factors are "
-            f"1. Name their column (--group, in Python groups=){instead}."
+            f"The model has factors for the groups {some_names(known)}, and the new rows have no groups: their factors "
+            f"are 1. Name their column (--group, in Python groups=){instead}."
         ]
     groups, notes = np.array([name or "" for name in table.groups], dtype=object), []
     lacking, strangers = np.flatnonzero(groups == ""), sorted(set(groups) - {"", *known})
@@ -86,8 +80,8 @@ def groups_of_new(model: ONMF, table: Table, kind: Kind) -> tuple[Array | None, 
         )
     if strangers:
         notes.append(
-            f"The model does not know the group{'s' * (len(strangers) > 1)} {some(strangers)}: the factors are 1. "
-            f"Estimate them from the rows {estimate}."
+            f"The model does not know the group{'s' * (len(strangers) > 1)} {some_names(strangers)}: the factors are "
+            f"1. Estimate them from the rows {estimate}."
         )
     return groups, notes
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse, vstack
 
 from onmf.datasets.readers import as_counts
 from onmf.divergence import Array
-from onmf.io.rules import require
+from onmf.io.rules import require, some_names
 
 from .clusters import Table
 
@@ -34,7 +34,7 @@ def names_of_files(paths: Sequence[str | Path]) -> list[str]:
 
 def join_tables(tables: Sequence[T], paths: Sequence[str | Path], feature: str) -> T:
     """The rows of several tables below each other, with the features that all of them have, matched by name."""
-    from .kind import best_match, some_names
+    from .kind import best_match
 
     names, first = names_of_files(paths), tables[0]
     places = np.stack([best_match(first.namings, table.namings) for table in tables])

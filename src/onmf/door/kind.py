@@ -19,7 +19,7 @@ from onmf.backend import to_host
 from onmf.confidence import Calibration, calibration_rules, confidence_of, log_chances
 from onmf.divergence import Array
 from onmf.estimator import ONMF
-from onmf.io.rules import Rule, optional, strings
+from onmf.io.rules import Rule, optional, some_names, strings
 from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
@@ -31,7 +31,6 @@ from .votes import Views, fit_by_vote, fit_plainly, fit_with_groups
 
 READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
 BATCH = 10_000  # Rows that are assigned at a time
-SHOWN = 5  # Names in a sentence; the others are counted
 MEASURES = ("labels", "scales", "margins", "confidence", "runners_up")  # What a result says about each row
 
 
@@ -358,11 +357,6 @@ def match_features(
             f"{some_names(theirs[0], 3)}: are they named as those of the model?"
         )
     return Columns(table.X, best, missing, transform), notes if missing else []
-
-
-def some_names(names: Sequence[str], most: int = SHOWN) -> str:
-    """The first few names, and how many more there are."""
-    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def take_rows(X: Any, index: Array) -> Any:

@@ -31,6 +31,7 @@ from onmf.data import Data, Part
 from onmf.divergence import Array, FloatArray, divide
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.functions import log, matrix_product, xlogy
+from onmf.io.rules import some_names
 
 from .describe import Clustering
 
@@ -287,7 +288,7 @@ def apart(clustering: Clustering) -> str | None:
     parts = np.unique(which[:k][counts.any(axis=1)])
     if len(parts) == 1:
         return None
-    some = "; ".join(", ".join(map(str, names[which[k:] == part])) for part in parts)
+    some = some_names([some_names(names[which[k:] == part]) for part in parts], between="; ")
     return (
         f"The clusters of some groups hold no rows of the others ({some}): nothing tells there what is due to the "
         "group and what to the cluster. Ask for fewer clusters, or leave groups out."

@@ -13,11 +13,11 @@ import numpy as np
 from onmf.confidence import Calibration
 from onmf.divergence import Array, Divergence, FloatArray, divide
 from onmf.door import Progress
-from onmf.door.groups import group_of_file, some
+from onmf.door.groups import group_of_file
 from onmf.door.join import names_of_files
 from onmf.door.write import Columns
 from onmf.estimator import ONMF
-from onmf.io.rules import require
+from onmf.io.rules import require, some_names
 from onmf.naming import distinct
 
 from .cube import Cube, Lines, Negatives, Pixels, in_nanometres, type_of_product
@@ -145,8 +145,8 @@ def _truth_of(cubes: Sequence[Cube], names: Sequence[str]) -> Truth | None:
     for name, other in known[1:]:
         require(
             other.materials == truth.materials,
-            f"The truth of {first} has the materials {some(truth.materials)}, and that of {name} has "
-            f"{some(other.materials)}: give the same materials, in the same order.",
+            f"The truth of {first} has the materials {some_names(truth.materials)}, and that of {name} has "
+            f"{some_names(other.materials)}: give the same materials, in the same order.",
         )
     if all(labels is None for labels in maps):
         return truth
@@ -207,8 +207,8 @@ def scene_of(model: ONMF, cube: Cube) -> tuple[str, list[str]]:
     if name:
         return name, [f"The factors of the bands are those of the scene {name}."]
     return "", [
-        f"The model has factors for the scenes {some(known)}, and {cube.name} is none of them: the factors are 1. "
-        "Estimate them from its pixels (--estimate-groups, in Python estimate_groups=True)."
+        f"The model has factors for the scenes {some_names(known)}, and {cube.name} is none of them: the factors are "
+        "1. Estimate them from its pixels (--estimate-groups, in Python estimate_groups=True)."
     ]
 
 

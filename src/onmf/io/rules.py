@@ -112,6 +112,11 @@ def is_array(value: Any, kinds: str) -> bool:
     return is_one and (value.dtype.kind != "f" or bool((np.abs(value) < 1e100).all()))
 
 
+def some_names(names: Any, most: int = 5, between: str = ", ") -> str:
+    """The first few names of a sequence or an array, and how many more there are."""
+    return between.join(map(str, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def abbreviate(value: Any) -> str:
     """A value for an error message, cut to 60 characters."""
     if isinstance(value, np.ndarray):

@@ -25,9 +25,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, Self, cast
 
 from onmf.door.files import listed
-from onmf.door.kind import some_names
 from onmf.io.limits import Bounded, check_growth
-from onmf.io.rules import require
+from onmf.io.rules import require, some_names
 from onmf.naming import so_many
 from onmf.warn import import_optional
 

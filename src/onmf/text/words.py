@@ -20,11 +20,10 @@ from onmf.datasets.count import count_words, make_vectorizer
 from onmf.datasets.pieces import NAMES, SHARDS, Shards, open_shards
 from onmf.divergence import Array
 from onmf.door import Progress, Table
-from onmf.door.kind import some_names
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
 from onmf.io.model_file import check_parts
-from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, require, strings
+from onmf.io.rules import FLAG, Rule, either, integer, json_object, one_of, optional, require, some_names, strings
 from onmf.naming import so_many
 
 from .files import Texts, damaged, read
