@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import anndata
@@ -283,6 +284,36 @@ def test_the_files(found, tmp_path):
     with pytest.raises(FileExistsError):
         found.save(tmp_path / "out", report=False)
     found.save(tmp_path / "out", report=False, force=True)
+
+
+def test_the_report_of_many_groups(found, tmp_path):
+    """They are rows of the table; the features are those of the groups that differ most."""
+    table, many = found.table, [f"{lab} {i % 20}" for i, lab in enumerate(found.table.groups)]
+    again = onmf.table.cluster(table.__class__(table.X, table.rows, table.features, groups=many), K, quick=True)
+    again.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    shown = page[page.index('id="group-table"') : page.index("What each group has more and less of")]
+    assert shown.count('<th scope="row"') == len(again.groups) > 30
+    assert shown.count('<th scope="col"') == K
+    for b in np.flatnonzero(again.composition.sum(axis=0)):
+        row = shown[shown.index(f">{again.groups[b]}</th>") :]
+        counts = re.findall(r">([\d,]+)</td>", row[: row.index("</tr>")])
+        assert list(map(int, counts)) == again.composition[:, b].tolist()
+    section = page[page.index("What each group has more and less of") :]
+    assert section[: section.index("</section>")].count('<div class="card">') == 12
+    assert (
+        f"The 12 groups that differ most are shown; group_features.csv has the other {len(again.groups) - 12}" in page
+    )
+
+
+def test_factors_that_round_to_one_are_not_in_the_report(tmp_path):
+    X = np.random.default_rng(0).poisson(np.repeat([[90, 40, 60], [20, 80, 60]], 200, axis=0))
+    rows, groups = [f"r{i}" for i in range(400)], ["a", "b"] * 200
+    found = onmf.table.cluster(onmf.door.Table(csr_array(X), rows, ["x", "y", "z"], groups=groups), 2, quick=True)
+    found.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "× 1<" not in page
+    assert page.count("All factors are about 1.") == 2
 
 
 def test_new_rows(found, tmp_path):

@@ -22,6 +22,7 @@ import numpy as np
 from onmf._version import __version__
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Clusters
+from onmf.door.groups import group_contributions
 from onmf.estimator import start_of
 from onmf.naming import numbers, so_many
 from onmf.plot import distinct_colours
@@ -30,6 +31,7 @@ from onmf.select import COLUMNS, Selection
 UNKNOWN = 65535  # Code of an unknown share; known ones are coded from 0 to 65,534
 WIDTH, HEIGHT = 320, 170  # Size of a chart
 MOST_GROUPS = 60  # groups in a page; the largest ones are shown
+MOST_TOLD = 12  # those whose features are listed: the ones that differ most
 TELLING, FEATURES = 100, 8  # features of a group that are looked at, and those of each side that are shown
 LEFT, RIGHT, ABOVE, BELOW = 66, 14, 10, 24  # Margins of a chart, for its numbers
 
@@ -199,19 +201,29 @@ def groups_parts(found: Clusters) -> dict[str, Any] | None:
     sizes = counts.sum(axis=0)
     shown = np.sort(np.argsort(-sizes, kind="stable")[:MOST_GROUPS])
     shown, tops = shown[sizes[shown] > 0], found.group_features(TELLING)
+    differences = group_contributions(found.model).sum(axis=1)[shown]
+    told = shown[np.sort(np.argsort(-differences, kind="stable")[:MOST_TOLD])]
     factors = [
-        [(feature, f"{factor:.2g}", factor > 1) for feature, factor in tops[found.groups[b]].items()] for b in shown
+        [(feature, f"{factor:.2g}", factor > 1) for feature, factor in tops[found.groups[b]].items()] for b in told
     ]
     shares = divide(counts.astype(np.float64), np.broadcast_to(sizes, counts.shape))
     numbered = zip(numbers(found.kind, found.n_clusters), found.names, strict=True)
-    more, less = ([[each[:2] for each in some if each[2] == above][:FEATURES] for some in factors] for above in (1, 0))
-    return heat(counts[:, shown], shares[:, shown]) | {
+    more, less = (
+        [
+            [(feature, factor) for feature, factor, up in some if up == above and factor != "1"][:FEATURES]
+            for some in factors
+        ]
+        for above in (True, False)
+    )
+    return heat(counts[:, shown].T, shares[:, shown].T) | {
         "rows": found.kind.rows_of(2),
         "feature": found.kind.feature,
         "clusters": [f"{number}: {name}" for number, name in numbered],
         "shown": [found.groups[b] for b in shown],
         "sizes": sizes[shown].tolist(),
         "left_out": int(np.count_nonzero(sizes)) - len(shown),
+        "told": [(found.groups[b], int(sizes[b])) for b in told],
+        "untold": int(np.count_nonzero(sizes)) - len(told),
         "more": more,
         "less": less,
     }
