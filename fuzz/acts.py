@@ -309,7 +309,7 @@ def functions(stage: Stage, case: Any) -> None:
         f"onmf.snpa(X, {case.k})",
         f"onmf.kl_onmf(X, {case.k}).scales",
         f"onmf.fro_onmf(X, {case.k}).scales",
-        f"onmf.select_n_clusters(X, [1, {case.k}], n_splits=2, n_init=2, random_state=0, max_iter=20).held_out",
+        f"onmf.select_n_clusters(X, k_max={case.k}, n_splits=2, false_alarms=0.5, random_state=0).agreement",
     )[case.seed % 4]
     result = stage.after(line, lambda value: not_finite(line.partition("(")[0], value, ""))
     if result is not None and not case.data.sound and not structure_is_sound(stage.names["X"]):

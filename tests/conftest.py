@@ -245,6 +245,16 @@ def make_counts(rng, n=60, p=24, k=3):
     return np.array([rng.multinomial(length, profiles[label]) for length, label in zip(lengths, y, strict=True)]), y
 
 
+def make_nested_counts(seed=0):
+    """Counts of 2 groups, each of 3 clusters, each of 3 parts, which differ little. → (360, 150), (360, 3) labels"""
+    rng = np.random.default_rng(seed)
+    profiles = [rng.dirichlet(np.full(150, 0.2), size=size) for size in (2, 6, 18)]
+    part = np.repeat(np.arange(18), 20)
+    levels = np.stack([part // 9, part // 3, part], axis=1)
+    shares = sum(w * own[level] for w, own, level in zip((0.5, 0.38, 0.12), profiles, levels.T, strict=True))
+    return np.array([rng.multinomial(200, share) for share in shares]), levels
+
+
 PATIENCE = 300_000
 """Time limit of a browser action in milliseconds, generous for busy machines."""
 

@@ -323,12 +323,34 @@ FAULTS = [
         "alone[new] = xlogy(S[new], S[new])",
         "tests/test_hierarchy.py::test_every_merge_is_the_cheapest",
     ),
+    # select/
     Fault(
-        "most-clusters-instead-of-the-fewest",
-        "src/onmf/select.py",
-        "best = int(np.flatnonzero(values >= self.enough)[0])",
-        "best = int(np.flatnonzero(values >= self.enough)[-1])",
-        "tests/test_select.py::test_the_fewest_clusters_that_predict_as_well_as_the_best",
+        "clusters-without-structure",
+        "src/onmf/select/choose.py",
+        "levels = {} if as_good else",
+        "levels = {} if as_good > len(chance) else",
+        "tests/test_door.py::TestNumber::test_data_without_structure",
+    ),
+    Fault(
+        "found-among-the-rows-that-were-seen",
+        "src/onmf/select/halves.py",
+        "zip((~inside, inside), pair, strict=True)",
+        "zip((inside, ~inside), pair, strict=True)",
+        "tests/test_door.py::TestNumber::test_it_is_chosen_on_some_of_the_rows",
+    ),
+    Fault(
+        "always-the-medium-level",
+        "src/onmf/door/run.py",
+        "n_clusters = selection.number_at(n_clusters)",
+        "n_clusters = selection.n_clusters",
+        "tests/test_door.py::test_levels",
+    ),
+    Fault(
+        "chance-depends-on-the-unit",
+        "src/onmf/select/chance.py",
+        "np.maximum(LEAST * self.high, 1e-300)",
+        "LEAST",
+        "tests/test_sound.py::TestParameters::test_the_unit_does_not_choose_the_number_of_clusters",
     ),
     # datasets/
     Fault(

@@ -104,7 +104,7 @@ def views(X, k, **options):
 
 def selected(X, **options):
     chosen = select_n_clusters(X, random_state=0, **options)
-    return chosen.n_clusters, chosen.information, chosen.held_out, chosen.objective
+    return chosen.n_clusters, chosen.agreement, chosen.chance, *(level.labels for level in chosen.levels)
 
 
 def stream(X):
@@ -146,7 +146,7 @@ MADE = {
     "blocks": lambda: fitted(blocks(SCENE), 4),
     "batches": lambda: stream(COUNTS),
     "groups": lambda: [grouped(SPARSE), grouped(COUNTS), grouped(blocks(COUNTS))],
-    "number of clusters": lambda: selected(made_counts(200, 60, 3), n_splits=2, n_init=2),
+    "number of clusters": lambda: selected(made_counts(200, 60, 3), n_splits=2),
     "cells": lambda: cells(made_counts(300, 120, 4, seed=2), "auto", k_max=6),
     "table": lambda: table(COUNTS, 6),
     "image": lambda: image(SCENE, (50, 100), "auto"),

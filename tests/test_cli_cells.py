@@ -315,21 +315,19 @@ def test_auto_chooses_a_number_and_shows_how(file, tmp_path):
     ran = command("cells", file, "-k", "auto", "--quick", "--no-report", "--out", tmp_path / "out")
     assert ran.returncode == 0, ran.stderr
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    number = len(summary["clusters"])
-    assert 2 <= number <= 5
+    assert len(summary["clusters"]) == 3
     choice = summary["selection"]
-    assert (choice["n_clusters"], choice["criterion"], choice["n_rows"]) == (number, "held-out", 150)
+    assert (choice["n_clusters"], choice["n_rows"]) == (3, 150)
     tried = [row["n_clusters"] for row in choice["tried"]]
-    assert tried == [2, 3, 4, 5, 6, 7, 8, 10, 12, 14]
-    assert f"{number} clusters were chosen by held-out, of 2 to 14." in ran.stdout
-    lines = ran.stdout.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("clusters ") and "held-out" in line)
-    shown = [line.split() for line in lines[start + 1 : start + 1 + len(tried)]]
-    assert [int(words[0]) for words in shown] == tried
-    assert [words[0] for words in shown if words[-1] == "chosen"] == [str(number)]
+    assert tried == list(range(2, 16))
+    assert "3 clusters were chosen of 2 to 15: halves of the cells agree on them to 0.9" in ran.stdout
+    assert [row["n_clusters"] for row in choice["tried"] if row["level"] == "medium"] == [3]
     kept = anndata.read_h5ad(tmp_path / "out" / "cells.h5ad").uns["onmf"]["selection"]
     assert kept["n_clusters"].tolist() == tried
-    assert kept["held_out"].tolist() == [row["held_out"] for row in choice["tried"]]
+    for column in ("agreement", "chance"):
+        assert kept[column].tolist() == [row[column] for row in choice["tried"]]
+    assert kept["level"].tolist() == [row["level"] for row in choice["tried"]]
+    assert "medium" in kept["level"]
 
 
 def test_help_names_every_format():

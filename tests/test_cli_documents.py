@@ -144,7 +144,6 @@ def test_shards(docstrings, tmp_path):
     assert onmf("documents", *options, "--shards", tmp_path / "shards", "--force").exit_code == 0
     for arguments, message in (
         (("--shards", tmp_path / "a" / "b", "--out", tmp_path / "a"), "one folder contains the other"),
-        (("--shards", tmp_path / "a", "-k", "auto"), "(-k auto) needs all counts in memory"),
         (("--shards", tmp_path / "a", "--refine", "local-search"), "refine='local-search' needs all rows in memory"),
     ):
         done = command("documents", *options, *arguments)
@@ -297,10 +296,6 @@ def test_options_reach_the_vectorizer_and_the_estimator(docstrings, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["-k", "auto", "--criterion", "elbow"],
-            "--criterion elbow is not known: use information, held-out, stability ",
-        ),
         (["-k", "auto", "--k-min", 6, "--k-max", 5], "--k-max 5 is less than --k-min 6"),
         (["-k", "auto", "--k-min", 0], "--k-min"),
     ],
@@ -320,14 +315,12 @@ def test_auto_and_characters(tmp_path):
     result = json.loads(done.stdout)
     assert result["n_clusters"] == 2
     selection = result["selection"]
-    assert [row["n_clusters"] for row in selection["tried"]] == [2, 3, 4, 6]
-    assert (selection["n_clusters"], selection["criterion"], selection["n_rows"]) == (2, "information", 30)
-    done = onmf("documents", tmp_path / "a.txt", "-k", "auto", "--seed", 0, "--k-min", 3, "--k-max", 5,
-                "--criterion", "stability")  # fmt: skip
-    assert "clusters were chosen by stability, of 3 to 5." in done.output
-    table = done.output[done.output.index("clusters  information") :].splitlines()
-    assert [line.split()[0] for line in table[1:4]] == ["3", "4", "5"]
-    assert sum("← chosen" in line for line in table) == 1
+    assert [row["n_clusters"] for row in selection["tried"]] == [2, 3]
+    assert (selection["n_clusters"], selection["n_rows"]) == (2, 30)
+    assert selection["draws_without_structure"] >= 4
+    assert selection["as_good"] == 0
+    done = onmf("documents", tmp_path / "a.txt", "-k", "auto", "--seed", 0, "--k-min", 3, "--k-max", 5)
+    assert "3 clusters were chosen of 3 to 5: halves of the documents agree on them to 0." in done.output
     done = onmf("documents", tmp_path / "a.txt", "-k", 2, "--analyzer", "char", "--ngrams", "2-3")
     assert done.exit_code == 0, done.output
 

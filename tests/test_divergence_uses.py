@@ -35,9 +35,13 @@ def test_the_benchmark_runs(tmp_path, monkeypatch):
     assert len(lines) == 2 + len(divergences.DIVERGENCES)
 
 
-def test_the_number_of_clusters_by_the_negative_binomial():
+@pytest.mark.parametrize("beta_loss", ["negative-binomial", "bernoulli"])
+def test_the_number_of_clusters_by_another_divergence(beta_loss):
     X = make_counts(300, 200, 4, overlap=0.2, random_state=0).X
-    chosen = select_n_clusters(X, range(2, 7), beta_loss="negative-binomial", n_splits=2, random_state=0)
+    if beta_loss == "bernoulli":
+        rng = np.random.default_rng(0)
+        X = rng.random((200, 60)) < rng.random((4, 60))[np.arange(200) % 4]
+    chosen = select_n_clusters(X, k_max=12, beta_loss=beta_loss, n_splits=2, random_state=0)
     assert chosen.n_clusters == 4
 
 
@@ -45,18 +49,17 @@ def test_the_number_of_clusters_by_the_negative_binomial():
 def test_the_number_is_chosen_by_the_divergence_of_the_fit(kind, monkeypatch):
     asked = []
 
-    def select(X, *args, beta_loss, **options):
+    def select(X, *, beta_loss, **options):
         asked.append(beta_loss)
-        return select_n_clusters(X, range(2, 4), **options | {"k_min": 2, "n_splits": 1})
+        return select_n_clusters(X, **options | {"k_min": 2, "k_max": 3, "n_splits": 1})
 
     made = make_counts(60, 40, 3, overlap=0.1, random_state=0)
+    monkeypatch.setattr("onmf.door.kind.select_n_clusters", select)
     if kind == "documents":
-        monkeypatch.setattr("onmf.door.kind.select_n_clusters", select)
         texts = [" ".join(np.repeat([f"w{chr(97 + j)}" for j in range(20)], row[:20])) for row in made.X.toarray()]
         onmf.text.cluster(texts, "auto", beta_loss="negative-binomial", quick=True)
     else:
         anndata = pytest.importorskip("anndata")
-        monkeypatch.setattr("onmf.cells.kind.select_n_clusters", select)
         onmf.cells.cluster(anndata.AnnData(made.X), "auto", beta_loss="negative-binomial")
     assert asked == ["negative-binomial"]
 

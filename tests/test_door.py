@@ -9,9 +9,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 import onmf
-from conftest import command
+from conftest import command, make_nested_counts
 from onmf.cli import app
 from onmf.cli.command import SHARED, parsed
 from onmf.datasets import make_counts, make_scene
@@ -23,41 +24,43 @@ from onmf.kinds import KINDS, get_kind
 
 K = 3
 MADE = make_counts(60, 30, K, length=80, random_state=0)
+COUNTS = MADE.X.toarray()
+SCENE = make_scene(6, 10, 20, K, random_state=1).X
 CLASSES = [f"type {label}" for label in MADE.y]
 
 
-def write_csv(path, names):
-    """Write the made counts, and a last row of zeros."""
-    rows = [["name", *names], *([f"r{i}", *row] for i, row in enumerate(MADE.X.toarray())), ["r60"] + 30 * [0]]
+def write_csv(path, names, X):
+    """Write counts, and a last row of zeros."""
+    rows = [["name", *names], *([f"r{i}", *row] for i, row in enumerate(X)), ["r60"] + 30 * [0]]
     path.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
     kinds = [f"r{i},{name}" for i, name in enumerate([*CLASSES, "type 0"])]
     path.with_name("classes.csv").write_text("\n".join(["name,kind", *kinds]) + "\n")
     return path
 
 
-def documents(folder):
+def documents(folder, X=COUNTS):
     words = [f"w{chr(97 + j // 26)}{chr(97 + j % 26)}" for j in range(30)]
-    texts = [" ".join(np.repeat(words, row)) for row in MADE.X.toarray()]
+    texts = [" ".join(np.repeat(words, row)) for row in X]
     rows = zip([*texts, "..."], [*CLASSES, "type 0"], strict=True)
     lines = [json.dumps({"id": f"r{i}", "text": text, "kind": kind}) for i, (text, kind) in enumerate(rows)]
     (folder / "texts.jsonl").write_text("\n".join(lines))
     return folder / "texts.jsonl", {"labels": "kind"}
 
 
-def image(folder):
-    X = make_scene(6, 10, 20, K, random_state=1).X.reshape(6, 10, 20)
+def image(folder, X=SCENE):
+    X = X.reshape(6, 10, -1).copy()
     X[5, 9] = 0
     np.save(folder / "scene.npy", X)
     return folder / "scene.npy", {"ignore_value": 0.0}
 
 
-def cells(folder):
-    path = write_csv(folder / "cells.csv", [f"GENE{j}" for j in range(30)])
+def cells(folder, X=COUNTS):
+    path = write_csv(folder / "cells.csv", [f"GENE{j}" for j in range(30)], X)
     return path, {"labels": f"{folder / 'classes.csv'}:kind", "orientation": "cells-in-rows"}
 
 
-def table(folder):
-    path = write_csv(folder / "table.csv", [f"feature {j}" for j in range(30)])
+def table(folder, X=COUNTS):
+    path = write_csv(folder / "table.csv", [f"feature {j}" for j in range(30)], X)
     return path, {"labels": f"{folder / 'classes.csv'}:kind"}
 
 
@@ -99,9 +102,9 @@ def open_door(tmp_path_factory):
     return cluster
 
 
-def arguments(name, folder):
+def arguments(name, folder, *X):
     """The file of a kind, and its options as the command takes them."""
-    path, given = DOORS[name](folder)
+    path, given = DOORS[name](folder, *X)
     flags = {option.name: option.flags or (f"--{option.name.replace('_', '-')}",) for option in get_kind(name).options}
     return [path, *(part for key, value in given.items() for part in (flags[key][0], value))]
 
@@ -132,6 +135,7 @@ class TestResult:
         assert len(set(found.names)) == K
         assert isinstance(found.fitted, str)
         assert found.selection is None
+        assert np.isnan(found.finding()).tolist() == [True] * K, "nothing was halved"
         assert found.missing == []
         assert found.calibration is not None
         assert [len(top) for top in found.distinctive(2)] == [2] * K
@@ -264,6 +268,7 @@ class TestFiles:
         found, out = saved
         clusters = read_csv(out / "clusters.csv")
         assert list(clusters[0])[:3] == CLUSTER_COLUMNS
+        assert "found" not in clusters[0], "the number was given"
         assert [int(row["cluster"]) for row in clusters] == list(range(found.kind.first, found.kind.first + K))
         assert [row["name"] for row in clusters] == found.names
         assert [int(row["size"]) for row in clusters] == found.sizes.tolist()
@@ -418,7 +423,7 @@ class TestCommand:
 
     def test_refusals_before_reading(self, name, tmp_path):
         for options, message in (
-            (("-k", "many"), "-k many is not a number of clusters: use a whole number, at least 1, or auto."),
+            (("-k", "many"), "use a whole number, at least 1, or auto, coarse or fine."),
             (
                 ("-k", 3, "--k-max", 5),
                 "--k-max 5 is about choosing the number of clusters, but -k 3 gives it: use -k auto.",
@@ -426,11 +431,90 @@ class TestCommand:
             (("-k", 3, "--init", "best"), "init='best' is not allowed"),
             (("-k", 3, "--divergence", "manhattan"), "--divergence manhattan is not a divergence: use one of"),
             (("-k", 3, "--format", "xls"), "--format xls is not known: use csv or parquet."),
-            (("-k", "auto", "--criterion", "elbow"), "--criterion elbow is not known: use "),
         ):
             ran = command(name, tmp_path / "nowhere", *options)
             assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
             assert message in ran.stderr
+
+
+def shares_of_halves(selection, labels):
+    """The share of halves that have a cluster with more than half in common, for each label, by sets of rows."""
+    halves, own = selection.halves, [set() for _ in range(labels.max() + 1)]
+    for i, row in enumerate(selection.rows):
+        own[labels[row]].add(i)
+    known = [[] for _ in own]
+    for inside, pair in zip(halves.inside, halves.labels, strict=True):
+        for unseen, clusterings in zip((~inside, inside), pair, strict=True):
+            seen = set(np.flatnonzero(unseen))
+            theirs = [set(np.flatnonzero(labels == k)) & seen for labels in clusterings for k in np.unique(labels)]
+            for shares, rows_of in zip(known, own, strict=True):
+                if mine := rows_of & seen:
+                    shares.append(any(2 * len(mine & other) > len(mine | other) for other in theirs))
+    return [np.mean(shares) for shares in known]
+
+
+@every_kind
+class TestNumber:
+    def test_it_is_chosen_on_some_of_the_rows(self, open_door, name, tmp_path, monkeypatch):
+        kind, _, rows, options = open_door.read(name)
+        monkeypatch.setattr(type(kind), "rows_to_choose", 50)
+        found = cluster_table(kind, rows, "auto", options=options, k_max=6)
+        assert found.n_clusters == found.selection.n_clusters == K
+        assert (found.selection.n_rows, found.selection.n_total) == (50, found.labels.size - 1)
+        labels = found.labels[found.labels >= 0]
+        assert found.finding().tolist() == pytest.approx(shares_of_halves(found.selection, labels))
+        first = labels == 0  # the largest one is split into parts that some halves take for the whole
+        split = np.where(first & (np.cumsum(first) > 0.45 * first.sum()), K, labels)
+        shares = shares_of_halves(found.selection, split)
+        assert found.selection.finding(split, np.eye(K + 1)).tolist() == pytest.approx(shares)
+        assert found.finding().min() > 0.5
+        assert found.finding([[True] * K, [False] * K])[0] == 1
+        assert np.isnan(found.finding([[False] * K])[0])
+        note = f"halves of 50 of the {found.labels.size - 1} {kind.rows_of(2)} agree on them to "
+        assert sum(sentence.startswith(f"{K} clusters were chosen of 2 to 6: {note}") for sentence in found.notes) == 1
+        found.save(tmp_path / "out", report=False)
+        written = [float(row["found"]) for row in read_csv(tmp_path / "out" / "clusters.csv")]
+        assert written == pytest.approx(found.finding(), abs=1e-3)
+
+    def test_data_without_structure(self, name, tmp_path):
+        rng = np.random.default_rng(0)
+        X = rng.poisson(np.outer(rng.uniform(40, 160, 60), rng.dirichlet(np.full(30, 5.0))))
+        ran = command(name, *arguments(name, tmp_path, X), "-k", "auto", "--out", tmp_path / "out")
+        assert ran.returncode == 0, ran.stderr
+        summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+        selection, kind = summary["selection"], get_kind(name)
+        assert (summary["n_clusters"], selection["n_clusters"], selection["levels"]) == (1, 1, [])
+        assert 0 < selection["as_good"] <= selection["draws_without_structure"]
+        sentence = f"No clusters were found: halves of the {kind.rows_of(2)} agree no better than those of "
+        assert sentence in ran.stdout
+        (row,) = read_csv(tmp_path / "out" / "clusters.csv")
+        assert (row["size"], row["found"]) == (str(59 + (name != "image")), ""), "all rows are no cluster to be found"
+        page = (tmp_path / "out" / "report.html").read_text("utf-8")
+        assert "<b>No clusters were found</b>" in page
+
+
+def test_levels(tmp_path):
+    X, levels = make_nested_counts()
+    rows = [["name", *(f"f{j}" for j in range(X.shape[1]))], *([f"r{i}", *row] for i, row in enumerate(X))]
+    (tmp_path / "table.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    numbers = {}
+    for asked, name in (("auto", "medium"), ("coarse", "coarse"), ("fine", "fine")):
+        out = tmp_path / asked
+        ran = command("table", tmp_path / "table.csv", "-k", asked, "--quick", "--no-report", "--out", out)
+        assert ran.returncode == 0, ran.stderr
+        summary = json.loads((out / "summary.json").read_text("utf-8"))
+        numbers = {level["name"]: level["n_clusters"] for level in summary["selection"]["levels"]}
+        assert list(numbers) == ["coarse", "medium", "fine"]
+        assert summary["n_clusters"] == numbers[name]
+        assert summary["selection"]["n_clusters"] == numbers["medium"], "whichever level was taken"
+        others = ", ".join(f"{k} ({level})" for level, k in numbers.items() if level != name)
+        assert f"{numbers[name]} clusters were chosen of 2 to 36: halves of the rows agree on them to " in ran.stdout
+        assert f"; also: {others}.\n" in ran.stdout
+        labels = [int(row["cluster"]) for row in read_csv(out / "assignments.csv")]
+        if name != "fine":
+            assert len(read_csv(out / "clusters.csv")) == len(set(levels[:, 0 if name == "coarse" else 1]))
+            assert adjusted_rand_score(levels[:, 0 if name == "coarse" else 1], labels) == 1
+    assert 6 < numbers["fine"] <= 18
 
 
 def parameters_of(name):

@@ -8,8 +8,10 @@ from html import unescape
 import numpy as np
 import pytest
 
-from conftest import PATIENCE, until
+import onmf
+from conftest import PATIENCE, make_nested_counts, until
 from onmf.datasets import docstring_texts
+from onmf.door import Table
 from onmf.hierarchy import merge_clusters
 from onmf.report import embed, render_page, rows_page
 from onmf.report.rows import SCRIPTS
@@ -82,6 +84,12 @@ def show_section(page, section, parts, number):
     page.wait_for_function(
         "([parts, number]) => document.querySelectorAll(parts).length === number", arg=[parts, number]
     )
+
+
+def cells_of(page, table):
+    """The texts of the cells of a table, row by row."""
+    script = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    return page.locator(f"{table} tbody tr").evaluate_all(script)
 
 
 class TestInTheBrowser:
@@ -412,23 +420,59 @@ def test_the_header_says_how_the_clusters_were_made():
     assert "2 clusters, β = 0.5, start snpa</p>" in rows_page(cluster(texts, 2, quick=True, beta_loss=0.5))
 
 
-def test_how_the_number_of_clusters_was_chosen(visit, report):
-    rng = np.random.default_rng(0)
-    words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]
-    found = cluster([" ".join(rng.choice(words[i % 3], 30)) for i in range(60)], "auto", random_state=0)
+def test_how_many_clusters_there_are(visit, report):
+    X, levels = make_nested_counts()
+    names = [[f"{noun}{i}" for i in range(number)] for noun, number in zip(("row", "word"), X.shape, strict=True)]
+    found = onmf.table.cluster(Table(X, *names), "auto", quick=True)
+    selection, numbers = found.selection, {level.name: level.n_clusters for level in found.selection.levels}
+    assert list(numbers) == ["coarse", "medium", "fine"]
     page = visit(rows_page(found))
-    charts = page.locator("#number svg")
-    assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
-        *("information", "stability", "held-out", "objective")
-    ]
-    tried = len(found.selection.candidates)
-    assert [chart.locator("circle").count() for chart in charts.all()] == 4 * [tried]
-    assert charts.first.locator("text.chosen").text_content() == "3"
-    assert charts.first.locator("circle.chosen title").text_content().startswith("3 clusters: ")
+    said = page.inner_text("#number p >> nth=0")
+    assert said.startswith("2 coarse (agreement 1.00), 6 medium (agreement 1.00), ")
+    assert said.endswith(f"{numbers['fine']} fine (agreement {selection.levels[2].agreement:.2f}). This page shows 6.")
+
+    drawing, tried = page.locator("#number svg"), len(selection.numbers)
+    assert drawing.locator("circle").count() == tried
+    assert drawing.locator("line.choice").count() == 3
+    marked = [dot.text_content() for dot in drawing.locator("circle.level title").all()]
+    assert [text.split(":")[0] for text in marked] == [f"{k} clusters" for k in numbers.values()]
+    assert [text.split()[-1] for text in marked] == [f"({name})" for name in numbers]
+    assert [text.text_content() for text in drawing.locator("text.level").all()] == [*map(str, numbers.values())]
+    curves = [line.get_attribute("points").split() for line in drawing.locator("polyline").all()]
+    assert [len(points) for points in curves] == [tried, tried], "counts without structure and the data"
+    lower, higher = ([float(point.split(",")[1]) for point in points] for points in curves)
+    differ = np.array(lower) - higher  # downwards
+    assert differ == pytest.approx(differ[0] * (gap := selection.agreement - selection.chance) / gap[0], abs=0.3)
     page.click("#number summary")
-    assert page.locator("#tried tbody tr").count() == tried
-    assert page.inner_text("#tried tr.chosen td:first-child") == "3"
-    assert "3 clusters were chosen by information" in page.inner_text("#overview")
+    rows = cells_of(page, "#tried")
+    assert [[int(row[0]), *map(float, row[1:3]), row[3]] for row in rows] == [
+        [row["n_clusters"], round(row["agreement"], 3), round(row["chance"], 3), row["level"]]
+        for row in selection.table()
+    ]
+    assert page.locator("#tried tr.level").count() == 3
+
+    rows = cells_of(page, "#splits")
+    clusters = [int(row[1].partition(":")[0]) - 1 for row in rows]
+    assert sorted(clusters) == list(range(6))
+    groups = [levels[found.labels == k, 0] for k in clusters]
+    assert [len(set(group)) for group in groups] == [1] * 6
+    letters = ["AB"[int(group[0] != groups[0][0])] for group in groups]
+    assert [row[0] for row in rows] == letters == ["A"] * 3 + ["B"] * 3, "the two groups, with three clusters each"
+    assert [row[2] for row in rows] == ["100%"] * 6
+    assert sum(row[3].count("%") - 1 for row in rows if row[3]) >= numbers["fine"] - 6 - 1
+    assert all(98 <= sum(int(part.strip(" %")) for part in row[3].split("+")) <= 102 for row in rows if row[3])
+
+    marks = page.locator("#levels option").all()
+    assert [(mark.get_attribute("value"), mark.get_attribute("label")) for mark in marks] == [
+        *(("2", "coarse"), ("6", "medium"))
+    ]
+    assert page.get_attribute("#level", "list") == "levels"
+    page.locator("#level").fill("2")
+    page.wait_for_function("onmf.rows.merged.left === 2")
+    assert page.inner_text("#level-text").startswith("2 of 6 clusters, the coarse level; ")
+    page.locator("#level").fill("3")
+    page.wait_for_function("onmf.rows.merged.left === 3")
+    assert page.inner_text("#level-text").startswith("3 of 6 clusters; ")
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert 'id="number"' not in report, "the number was given"

@@ -443,16 +443,16 @@ def test_comparison_and_notes_appear_only_if_known(result):
     assert list(pictures(page)) == KEYS[:5]
 
 
-def test_how_the_number_of_clusters_was_chosen(visit, result):
+def test_how_many_clusters_there_are(visit, result):
     assert 'id="number"' not in image_page(result), "the number was given"
     found = cluster(result.cube, "auto")
     page = visit(image_page(found), viewport=WIDE)
-    charts = page.locator("#number svg")
-    assert [chart.get_attribute("data-criterion") for chart in charts.all()] == [
-        *("objective", "information", "stability", "held-out")
-    ]
-    assert charts.first.locator("text.chosen").text_content() == str(len(found.spectra)) == "3"
-    assert "3 clusters were chosen by objective" in page.inner_text("#overview")
+    levels = {level.name: level.n_clusters for level in found.selection.levels}
+    assert levels["medium"] == len(found.spectra) == 3
+    marked = page.locator("#number svg text.level").all()
+    assert [text.text_content() for text in marked] == [*map(str, levels.values())]
+    assert page.locator("#splits tbody tr").count() == 3
+    assert "3 clusters were chosen of 2 to " in page.inner_text("#overview")
 
 
 @pytest.mark.skipif(DATA is None, reason="ONMF_DATA is not set: the paper's data are not at hand")

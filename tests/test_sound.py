@@ -142,7 +142,7 @@ class TestStructure:
             lambda X: kl_onmf(X, 2),
             lambda X: kl_onmf(np.eye(4), 4, init=X),
             lambda X: snpa(X, 2),
-            lambda X: select_n_clusters(X, [2], random_state=0),
+            select_n_clusters,
         ):
             with pytest.raises(ValueError, match=message):
                 use(make())
@@ -319,9 +319,23 @@ class TestParameters:
             with pytest.raises(ValueError, match="X has 3 features, but cluster_centers_ has 2: fit the model again"):
                 door(np.eye(3))
 
-    def test_counts_that_cannot_be_halved(self):
-        with pytest.raises(ValueError, match="counts beyond 2\\*\\*53 are not exact"):
-            select_n_clusters(np.array([[2**64 - 1], [2**53 + 1]], dtype=np.uint64), [1], random_state=0)
+    @pytest.mark.parametrize("unit", [2.0**-40, 2.0**70])
+    def test_the_unit_does_not_choose_the_number_of_clusters(self, unit):
+        rng = np.random.default_rng(0)
+        X = np.outer(rng.uniform(1, 3, 60), rng.dirichlet(np.ones(20))) * rng.gamma(50, 1 / 50, (60, 20))
+        one, other = (select_n_clusters(A, random_state=0) for A in (X, unit * X))
+        assert other.n_clusters == 1
+        assert other.agreement == pytest.approx(one.agreement)
+        assert other.chance == pytest.approx(one.chance)
+
+    def test_counts_without_structure_may_have_hardly_any_rows(self):
+        assert select_n_clusters(np.eye(6), random_state=0).n_clusters == 1
+
+    def test_sums_of_large_counts_do_not_wrap_around(self):
+        X = np.random.default_rng(0).integers(1, 4, (60, 10)) * 2**61
+        whole, floats = (select_n_clusters(A, random_state=0) for A in (X, X.astype(float)))
+        assert whole.n_clusters == 1
+        assert np.array_equal(whole.chance, floats.chance)
 
     def test_an_infinite_loss_of_a_row(self):
         A = np.array([[0, 0, 1, 1], [5e-324, 1, 1, 3], [1, 0, 2**53, 0]])[[0, 1, 2, 2, 0, 1, 0, 2]]

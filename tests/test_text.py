@@ -44,7 +44,7 @@ from onmf.report import rows_page
 from onmf.text import Text, cluster, count, files, make_vectorizer, predict, read, stop_words
 from onmf.text.decode import decode, drop_encoded, is_binary, repair, strip_headers
 from onmf.text.files import LARGEST_DOCUMENT, _open_file, decompressed
-from onmf.text.kind import reading_of
+from onmf.text.kind import DocumentKind, reading_of
 
 TEXTS = {
     "tea/one.txt": "green tea and black tea",
@@ -999,8 +999,6 @@ class TestClusters:
             raise AssertionError("the documents were read")
             yield
 
-        with pytest.raises(ValueError, match=r"auto.* needs all counts in memory"):
-            cluster(never(), "auto", shards=tmp_path)
         for options in ({"refine": "local-search"}, {"init": "bisection"}, {"init": "consensus"}):
             with pytest.raises(ValueError, match="needs all rows in memory"):
                 cluster(never(), 2, shards=tmp_path, **options)
@@ -1012,6 +1010,20 @@ class TestClusters:
             cluster(never(), 2, shards=tmp_path, vectorizer=TfidfVectorizer())
         with pytest.raises(ValueError, match="force=True replaces a folder of shards, and none is named"):
             cluster(never(), 2, force=True)
+
+    def test_the_number_is_chosen_from_shards(self, tmp_path, monkeypatch):
+        rng = np.random.default_rng(0)
+        words = [["tea", "leaf", "cup", "pot"], ["cow", "milk", "grass", "farm"], ["code", "bug", "loop", "test"]]
+        texts = ["...", *(" ".join(rng.choice(words[i % 3], 30)) for i in range(60))]
+        monkeypatch.setattr("onmf.datasets.count.CHARACTERS", 1000)
+        monkeypatch.setattr(DocumentKind, "rows_to_choose", 50)
+        whole, parts = cluster(texts, "auto", quick=True), cluster(texts, "auto", shards=tmp_path / "shards")
+        assert len(list((tmp_path / "shards").glob("shard-*.npz"))) > 3
+        assert whole.n_clusters == parts.n_clusters == 3
+        assert whole.selection.n_rows == 50
+        assert whole.selection.record() == parts.selection.record()
+        for one, other in ((whole.labels, parts.labels), (whole.finding(), parts.finding())):
+            assert np.array_equal(one, other)
 
     def test_shards_with_engines(self, tmp_path):
         texts = ["tea tea", "milk", "green tea", "cold milk"]

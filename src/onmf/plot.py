@@ -142,7 +142,7 @@ def pyplot() -> Any:
 
 
 def plot_selection(selection: Selection) -> Any:
-    """Plot the criteria against the number of clusters, and mark the choice of each.
+    """Plot how well halves of the rows agree against the number of clusters, and mark the levels.
 
     Parameters
     ----------
@@ -150,30 +150,26 @@ def plot_selection(selection: Selection) -> Any:
 
     Returns
     -------
-    array of matplotlib.axes.Axes
-        One for each criterion that is known; the one that chooses comes first.
+    matplotlib.axes.Axes
     """
-    curves = {
-        "information": ("information that two halves share, bits", selection.information, selection.information_error),
-        "held-out": ("log-likelihood of a held-out count", selection.held_out, selection.held_out_error),
-        "stability": ("stability (adjusted mutual information)", selection.stability, None),
-        "objective": ("objective (lower is better)", selection.objective, None),
-        "bic": ("BIC (lower is better)", selection.bic, None),
-    }
-    chosen = selection.chosen
-    known = sorted((name for name in curves if name in chosen), key=lambda name: name != selection.criterion)
-    _, axes = pyplot().subplots(1, len(known), figsize=(3.5 * len(known), 3.0), layout="constrained")
-    for ax, name in zip(axes, known, strict=True):
-        title, values, error = curves[name]
-        ax.plot(selection.candidates, values, color=BAR, marker="o", markersize=3)
-        if error is not None:
-            ax.fill_between(selection.candidates, values - error, values + error, color=BAR, alpha=0.15, linewidth=0)
-        ax.axvline(chosen[name], color=FAINT, linestyle=":", linewidth=1)
-        ax.set_title(f"{title}: {chosen[name]}", fontsize=9, color=INK)
-        ax.set_xlabel("clusters", fontsize=8, color=INK)
-        ax.tick_params(labelsize=8, colors=INK)
-        ax.spines[["top", "right"]].set_visible(False)
-    return axes
+    _, ax = pyplot().subplots(figsize=(5.0, 3.2), layout="constrained")
+    numbers, error = selection.numbers, np.nan_to_num(selection.agreement_error)
+    ax.plot(numbers, selection.agreement, color=BAR, marker="o", markersize=3, label="the data")
+    low, high = selection.agreement - error, selection.agreement + error
+    ax.fill_between(numbers, low, high, color=BAR, alpha=0.15, linewidth=0)
+    if np.isfinite(selection.chance).any():
+        ax.plot(numbers, selection.chance, color=FAINT, linestyle="--", label="without structure")
+        ax.legend(fontsize=8, frameon=False)
+    for level in selection.levels:
+        ax.axvline(level.n_clusters, color=FAINT, linestyle=":", linewidth=1)
+        ax.text(level.n_clusters, 1.02, f" {level.n_clusters} {level.name}", fontsize=8, color=INK, ha="center")
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda k, _: f"{k:g}")
+    ax.set_xlabel("clusters", fontsize=8, color=INK)
+    ax.set_ylabel("agreement of halves", fontsize=8, color=INK)
+    ax.tick_params(labelsize=8, colors=INK)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 DISTINCT = (

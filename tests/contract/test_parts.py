@@ -398,7 +398,7 @@ class TestRefusals:
         X = in_parts(engine, counts[0], [30, 30])
         for use, name in (
             (lambda: snpa(X, 3), "snpa"),
-            (lambda: select_n_clusters(X, [2]), "select_n_clusters"),
+            (lambda: select_n_clusters(X), "select_n_clusters"),
             (lambda: ONMF(3, refine="local-search").fit(X), "refine='local-search'"),
             (lambda: ONMF(3, init="bisection").fit(X), "init='bisection'"),
             (lambda: ONMF(3, init="consensus").fit(X), "init='consensus'"),

@@ -101,8 +101,9 @@ def write_results(
     }
     if result.selection is not None:
         table = result.selection.table()
+        kinds = {"n_clusters": int, "level": object}
         about["selection"] = {
-            name: np.array([row[name] for row in table], dtype=int if name == "n_clusters" else float)  # None is NaN
+            name: np.array([row[name] for row in table], dtype=kinds.get(name, float))  # None is NaN
             for name in table[0]
         }
     of_pairs, layers = {key: result.profiles.T.copy()}, {}

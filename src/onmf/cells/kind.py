@@ -24,7 +24,6 @@ from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
 from onmf.io.rules import Rule, number, one_of, optional, require, strings
 from onmf.naming import number_by_size, order_by_size
-from onmf.select import CRITERIA, Range, Selection, select_n_clusters
 
 from .anndata import PSEUDOBULK, cells_of, groups_in, write_h5ad, write_markers, write_pseudobulk, write_results
 from .counts import check_counts
@@ -59,8 +58,6 @@ BEFORE_SEARCH = 20  # iterations of a run before its local search, which goes on
 AFTER_BISECTION = 1  # the same for a run that starts from a bisection, in which rows were moved one by one already
 MOST_CELLS = 50_000  # number of cells, chosen at random, on which runs start if there are more
 TRIED, TRIED_PER_CLUSTER = 5_000, 30  # cells, chosen at random, on which the views are tried; more for many clusters
-AUTO = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 30)  # numbers of clusters to choose from
-AUTO_CELLS, AUTO_GENES = 2_000, 1_000  # cells and genes from which the number of clusters is chosen
 CLEARLY, CLEARLY_FROM_SAME_RUN = 0.5, 0.1
 """Nats by which a cell's counts must be more likely for the logarithms to replace the counts, and for the negative
 binomial to replace Kullback–Leibler. Other seeds lead to other runs, and change the first difference by up to 0.4; they
@@ -262,7 +259,7 @@ class CellKind(Kind):
     several = True
     row, feature = "cell", "gene"
     first = 0  # as scanpy and Seurat count, whose clusters stand beside ours in the same file
-    criteria = ("held-out", *(name for name in CRITERIA if name != "held-out"))
+    rows_to_choose = 2_400
     options = OPTIONS
     files = ("markers.csv", "cells.h5ad", *PSEUDOBULK)
     listed = ("markers.csv", "cells.h5ad")
@@ -320,7 +317,7 @@ class CellKind(Kind):
         most = p if n_top_genes is None else n_top_genes
         names = _views(view, parameters)
         check_numbers(min_genes=min_genes, min_cells=min_cells, n_top_genes=most)
-        _model(AUTO[0], X.shape[0], **parameters)  # refuses parameters before the genes are chosen
+        _model(2, X.shape[0], **parameters)  # refuses parameters before the genes are chosen
         progress("Choosing genes", None)
         genes_per_cell = np.concatenate([np.diff(batch.indptr) for batch in as_csr(X)])
         inside = genes_per_cell >= min_genes
@@ -360,28 +357,8 @@ class CellKind(Kind):
             corrected=corrected,
         )
 
-    def choose(self, rows: Any, span: Range, parameters: Mapping[str, Any], progress: Share) -> Selection:
-        """Choose the smallest number of clusters whose held-out likelihood is within one standard error of the best."""
-        n = rows.X.shape[0]
-        require(n >= 4, f"n_clusters='auto' needs at least 4 cells, and there are {n}: give a number of clusters.")
-        some = _some(n, AUTO_CELLS, rows.rng)
-        sample, groups = csr_array(rows.X[some]), None if rows.groups is None else rows.groups[some]
-        low, high = span.k_min or AUTO[0], span.k_max or max(span.k_min or 2, 2, n // 10)
-        selection = select_n_clusters(
-            csr_array(sample[:, top_genes(rows.deviance[rows.columns], AUTO_GENES)]),
-            [k for k in AUTO if low <= k <= high] or [low],
-            criterion=span.criterion or ("held-out" if groups is None else "information"),
-            n_splits=1 if groups is None else 3,
-            n_init=2 if groups is None else None,
-            groups=groups,
-            halves="counts",  # as measured for cells
-            n_rows=None,
-            beta_loss=parameters.get("beta_loss", "kullback-leibler"),
-            random_state=int(rows.rng.integers(2**31)),
-            n_threads=parameters.get("n_threads"),
-            progress=progress,
-        )
-        return replace(selection, n_total=n, fewest=selection.criterion == "held-out")
+    def rows_to_cluster(self, rows: Any, some: Array) -> Any:
+        return rows.values(next(iter(rows.views)), csr_array(take_rows(rows.X, some)))
 
     def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
         """Try the views, on some of the cells if there are many, and cluster all cells in the one that was chosen."""
@@ -478,7 +455,6 @@ def cluster(
     *,
     k_min: int | None = None,
     k_max: int | None = None,
-    criterion: str | None = None,
     layer: str | None = None,
     groups: Any = None,
     n_top_genes: int | None = N_TOP_GENES,
@@ -511,17 +487,15 @@ def cluster(
           ``obs[key_added + "_scale"]``: the scale of the cell.
         - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.
         - ``varm[key_added]``: the share of each gene in the counts of each cluster, genes × clusters.
-        - ``uns[key_added]``: parameters, view, objective, and with ``n_clusters="auto"`` the criteria for each number
+        - ``uns[key_added]``: parameters, view, objective, and with ``n_clusters="auto"`` the agreement for each number
           that was tried (``pandas.DataFrame(adata.uns["onmf"]["selection"])``). With groups, their names and the number
           of cells of each in each cluster (``adata.uns["onmf"]["groups"]``).
           ``varm[key_added + "_group_effects"]``: the multiplier of each gene in each group, genes × groups.
           ``uns[key_added + "_markers"]``: marker genes, as ``scanpy.get.rank_genes_groups_df`` reads them.
-    n_clusters : int or "auto"
-        Number of clusters. ``"auto"`` takes the smallest number that predicts held-out counts nearly as well as the
-        best one.
-    k_min, k_max, criterion
-        Numbers from which ``"auto"`` chooses, and what it chooses by: ``"held-out"`` (default), ``"information"``,
-        ``"stability"`` or ``"bic"``.
+    n_clusters : int, "auto", "coarse" or "fine"
+        Number of clusters. :func:`onmf.select_n_clusters` finds up to three levels: ``"auto"`` takes the medium one.
+    k_min, k_max
+        As in :func:`onmf.select_n_clusters`.
     layer : str, optional
         Layer of an AnnData object with the counts; by default ``adata.X``.
     groups : str or sequence, optional
@@ -584,7 +558,6 @@ def cluster(
         n_clusters,
         k_min=k_min,
         k_max=k_max,
-        criterion=criterion,
         options=options | {"view": view, "n_markers": n_markers},
         progress=progress,
         quick=quick,

@@ -21,17 +21,17 @@ from onmf.door.write import FORMATS, files_of, summary, write_files
 from onmf.io.files import whole_folder
 from onmf.kernels.jit import compiled_before
 from onmf.naming import so_many
-from onmf.select import Range
+from onmf.select import AUTO, Range
 from onmf.warn import warn
 
 from .common import aligned, check_installed, command, fail, say, tell, tell_json, visible, working
 
 
 def parse_clusters(k: str) -> int | str:
-    """Parse ``-k``: a number of clusters, or ``"auto"``."""
-    if k != "auto" and (not k.isdecimal() or int(k) < 1):
-        raise ValueError("is not a number of clusters: use a whole number, at least 1, or auto.")
-    return k if k == "auto" else int(k)
+    """Parse ``-k``: a number of clusters, or the name of a level."""
+    if k not in AUTO and (not k.isdecimal() or int(k) < 1):
+        raise ValueError("is not a number of clusters: use a whole number, at least 1, or auto, coarse or fine.")
+    return k if k in AUTO else int(k)
 
 
 def parse_divergence(value: str) -> str | float:
@@ -60,8 +60,9 @@ NUMBER = partial(Option, type=int | None, metavar="NUMBER", group=CLUSTERING, le
 
 SHARED = (
     Option(
-        *("n_clusters", "Number of clusters, or auto to have it chosen.", str, inspect.Parameter.empty, "NUMBER|auto"),
-        *("", ("-k", "--clusters"), parse_clusters),
+        "n_clusters",
+        "Number of clusters; auto chooses the medium one of up to three levels, coarse and fine the others.",
+        *(str, inspect.Parameter.empty, "NUMBER|auto|coarse|fine", "", ("-k", "--clusters"), parse_clusters),
     ),
     WRITTEN("out", "Write the files into this folder.", Path | None, None, "DIR"),
     FORCE,
@@ -70,7 +71,6 @@ SHARED = (
     WRITTEN("title", "Title of the report.", metavar="TEXT"),
     NUMBER("k_min", "Smallest number that -k auto may choose."),
     NUMBER("k_max", "Largest number that -k auto may choose."),
-    FITTED("criterion", "What -k auto chooses by: {criteria}. All are shown.", metavar="NAME"),
     FITTED(
         "divergence",
         "How far a row is from a cluster: kullback-leibler (for counts), negative-binomial (for counts that vary "
@@ -150,7 +150,7 @@ def add_command(kind: Kind) -> None:
     options = {option.name: option for option in (*SHARED, *kind.options) if option.name not in kind.without}
     each: Any = typer.Argument(metavar=f"{kind.argument}{' ...' * kind.several}", help=kind.argument_help)
     paths = argument("paths", Annotated[list[str] if kind.several else str, each])
-    words = {"criteria": ", ".join(kind.criteria), "smoothing": f"{kind.smoothing:g}"}
+    words = {"smoothing": f"{kind.smoothing:g}"}
 
     def run(paths: str | list[str], **given: Any) -> None:
         run_command(kind, paths, {name: parsed(options[name], value) for name, value in given.items()})
@@ -168,8 +168,8 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
     """Read, cluster, write and print."""
     began = perf_counter()
     quiet, n_clusters = given["quiet"], given["n_clusters"]
-    span = Range(given["k_min"], given["k_max"], given["criterion"])
-    _check_range(n_clusters, span, kind)
+    span = Range(given["k_min"], given["k_max"])
+    _check_range(n_clusters, span)
     for name in ("init", "n_init", "refine", "n_consensus") if given.get("quick") else ():
         if given.get(name) is not None:
             fail(f"--quick means one run: leave out --{name.replace('_', '-')}, or --quick.")
@@ -213,14 +213,12 @@ def target_folder(kind: Kind, given: dict[str, Any]) -> AbstractContextManager[P
     return whole_folder(given["out"], force=given["force"], ours=files_of(kind))
 
 
-def _check_range(n_clusters: int | str, span: Range, kind: Kind) -> None:
-    """Refuse ``--k-min``, ``--k-max`` and ``--criterion`` that cannot be right."""
+def _check_range(n_clusters: int | str, span: Range) -> None:
+    """Refuse ``--k-min`` and ``--k-max`` that cannot be right."""
     for name, value in span._asdict().items():
-        if value is not None and n_clusters != "auto":
+        if value is not None and not isinstance(n_clusters, str):
             flag = f"--{name.replace('_', '-')} {value}"
             fail(f"{flag} is about choosing the number of clusters, but -k {n_clusters} gives it: use -k auto.")
-    if span.criterion is not None and span.criterion not in kind.criteria:
-        fail(f"--criterion {span.criterion} is not known: use {', '.join(kind.criteria[:-1])} or {kind.criteria[-1]}.")
     if span.k_min is not None and span.k_max is not None and span.k_max < span.k_min:
         fail(f"--k-max {span.k_max} is less than --k-min {span.k_min}: nothing is left to choose from.")
 
@@ -233,8 +231,6 @@ def tell_result(clusters: Clusters, given: dict[str, Any], **facts: Any) -> None
     if given["as_json"] or given["quiet"]:
         return
     tell(f"{kind.headline(clusters)}, {so_many(clusters.n_clusters, kind.cluster)}: {clusters.fitted}", *clusters.notes)
-    if clusters.selection is not None:
-        tell("", *clusters.selection.lines())
     tell("")
     by_cluster = (clusters.confidence[clusters.labels == k] for k in range(clusters.n_clusters))
     medians = [float(np.median(sure)) if sure.size else np.nan for sure in by_cluster]

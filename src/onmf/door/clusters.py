@@ -156,6 +156,21 @@ class Clusters:
         """Number of rows in each cluster. → (clusters,)"""
         return np.bincount(self.labels[self.labels >= 0].ravel(), minlength=self.n_clusters)
 
+    def finding(self, unions: Array | None = None) -> FloatArray:
+        """How real clusters are: the share of halves of the rows, clustered by themselves, that find each of them.
+
+        NaN if the number of clusters was given, not chosen: nothing was halved then. NaN also if there are no clusters.
+
+        Parameters
+        ----------
+        unions : (m, clusters) array of bool, optional
+            Which clusters belong to each of some unions; by default each cluster by itself.
+        """
+        sets = np.eye(self.n_clusters, dtype=bool) if unions is None else unions
+        if self.selection is None or not self.selection.levels:
+            return np.full(len(sets), np.nan)
+        return self.selection.finding(self.labels[self.labels >= 0], sets)
+
     @property
     def unassigned(self) -> list[str]:
         """Names of the rows that have no cluster."""

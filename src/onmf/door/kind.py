@@ -16,12 +16,12 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from onmf.backend import to_host
-from onmf.confidence import Calibration, calibration_rules, confidence_of, log_chances
+from onmf.confidence import Calibration, calibration_rules, confidence_of, evenly_spaced, log_chances
 from onmf.divergence import Array
 from onmf.estimator import ONMF
-from onmf.io.rules import Rule, optional, some_names, strings
+from onmf.io.rules import Rule, optional, require, some_names, strings
 from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
-from onmf.select import CRITERIA, Range, Selection, select_n_clusters
+from onmf.select import Range, Selection, select_n_clusters
 
 from .clusters import Clusters, Progress, Table
 from .groups import IGNORED, groups_of_new, rows_of_new_groups
@@ -89,7 +89,7 @@ class Kind:
     known_by = "labels"  #: the parameter that reads known classes
     several = False  #: whether its command takes several files
     first = 0  #: number of the first cluster in what people read; in Python clusters count from 0
-    criteria: tuple[str, ...] = CRITERIA  #: what ``n_clusters="auto"`` may choose by, the default first
+    rows_to_choose: int = 16_000  #: rows, at most, on which the number of clusters is chosen
     views: Views | None = None  #: ways to weigh the rows, whose runs vote together; None for the counts alone
     options: tuple[Option, ...] = ()  #: of its command, besides the shared ones
     not_in_predict: tuple[str, ...] = ()  #: options about reading that ``onmf predict`` does not have
@@ -181,19 +181,25 @@ class Kind:
     def choose(
         self, rows: Rows, span: Range, parameters: Mapping[str, Any], progress: Callable[[float], None]
     ) -> Selection:
-        """Choose the number of clusters."""
-        n = len(rows.index)
-        if n < 2 * (span.k_min or 2):
-            raise ValueError(f"{n} {self.rows_of(n)} are too few to choose n_clusters: give a number.")
-        return select_n_clusters(
-            rows.X,
-            criterion=span.criterion or self.criteria[0],
-            k_min=span.k_min or 2,
+        """Choose the number of clusters, on some rows if there are many."""
+        n = rows.X.shape[0]
+        require(n >= 4, f"{self.so_many(n)} are too few to choose n_clusters: give a number.")
+        some = evenly_spaced(n, self.rows_to_choose)
+        known = ("beta_loss", "random_state", "n_threads")
+        selection = select_n_clusters(
+            self.rows_to_cluster(rows, some),
+            k_min=span.k_min or 1,
             k_max=span.k_max,
-            groups=rows.groups,
+            groups=None if rows.groups is None else rows.groups[some],
+            smoothing=parameters.get("smoothing", self.smoothing),
             progress=progress,
-            **{name: parameters[name] for name in ("beta_loss", "random_state", "n_threads") if name in parameters},
+            **{name: parameters[name] for name in known if name in parameters},
         )
+        return replace(selection, rows=some[selection.rows], n_total=n)
+
+    def rows_to_cluster(self, rows: Rows, some: Array) -> Any:
+        """Some of the rows, as the fit clusters them."""
+        return take_rows(rows.X, some)
 
     def fit(
         self,

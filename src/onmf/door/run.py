@@ -38,9 +38,9 @@ SLIVER = 0.001  # Share of the rows below which a cluster is a sliver
 
 def check_request(kind: Kind, n_clusters: int | str, span: Range, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that cannot be right, before anything is read."""
-    span.check(n_clusters, kind.criteria)
+    span.check(n_clusters)
     known = {name: value for name, value in parameters.items() if name != "quick"}
-    check_parameters(ONMF(8 if n_clusters == "auto" else n_clusters, **known))  # type: ignore[arg-type]
+    check_parameters(ONMF(8 if isinstance(n_clusters, str) else n_clusters, **known))
 
 
 @interrupt.heeding
@@ -51,7 +51,6 @@ def cluster_table(
     *,
     k_min: int | None = None,
     k_max: int | None = None,
-    criterion: str | None = None,
     options: Mapping[str, Any] | None = None,
     announce: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -59,11 +58,12 @@ def cluster_table(
 ) -> Clusters:
     """Cluster the rows of a table, with the options of its kind and the parameters of :class:`onmf.ONMF`.
 
-    ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max`` by the criterion. ``announce`` is called before
-    the fit with a sentence that says what it does, ``progress`` with the name of a step and the share of it that is
-    done. The seed is 0 by default; ``quick=True`` makes a single run.
+    ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max``, that of the medium level; ``"coarse"`` and
+    ``"fine"`` take those of the other levels. ``announce`` is called before the fit with a sentence that says what it
+    does, ``progress`` with the name of a step and the share of it that is done. The seed is 0 by default, and
+    ``quick=True`` makes a single run.
     """
-    span = Range(k_min, k_max, criterion)
+    span = Range(k_min, k_max)
     parameters = {"random_state": 0} | parameters  # the same rows give the same clusters
     check_request(kind, n_clusters, span, parameters)
     report = progress or (lambda name, share: None)
@@ -72,12 +72,11 @@ def cluster_table(
     selection, notes = None, [*table.notes, *rows.notes]
     rows.groups, about_groups = check_groups_of(table, rows.index, kind.row, parameters)
     notes += about_groups
-    if n_clusters == "auto":
+    if isinstance(n_clusters, str):
         report("Choosing the number of clusters", 0.0)
         selection = kind.choose(rows, span, parameters, partial(report, "Choosing the number of clusters"))
-        n_clusters = selection.n_clusters
-        notes += selection.notes(kind.rows_of(2))
-    assert not isinstance(n_clusters, str), "checked above"
+        n_clusters = selection.number_at(n_clusters)
+        notes += selection.notes(kind.rows_of(2), n_clusters)
     if n_clusters > n:
         others = f" ({kind.so_many(total - n)} more cannot be clustered)" if n < total else ""
         raise ValueError(f"{n_clusters} clusters of {kind.so_many(n)}{others} are not possible: ask for at most {n}.")

@@ -107,6 +107,7 @@ def clusters_table(clusters: Clusters) -> Columns:
         "cluster": list(numbers(clusters.kind, clusters.n_clusters)),
         "name": clusters.names,
         "size": clusters.sizes.tolist(),
+        **({} if clusters.selection is None else {"found": _rounded(clusters.finding(), 3)}),
         **clusters.kind.cluster_columns(clusters),
     }
     table = getattr(clusters.comparison, "table", None)

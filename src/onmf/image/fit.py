@@ -1,7 +1,5 @@
-"""How pixels are clustered: the number of clusters, the fit of pixels that are read in blocks, and the maps."""
+"""How pixels are clustered: the fit of pixels that are read in blocks or come from several scenes, and the maps."""
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from onmf.fit.describe import margins
 from onmf.fit.groups import sizes_in_groups
 from onmf.fit.starts import Seeds
 from onmf.io.rules import require
-from onmf.select import Range, Selection, Work, check_range, reproduced, try_numbers
 
 from .cube import Pixels
 
@@ -29,94 +26,8 @@ START_SAMPLE = 100_000  # pixels, evenly spread, on which the start of a larger 
 SCENES_SAMPLE = 20_000  # pixels, equally many of each scene, on which the start of several scenes is found
 SCENE_STARTS = 20  # fits of these
 LEAST_SHARE = 1e-3  # of the mean of all bands, added to the mean profile of a scene
-CHOICE_SAMPLE = 2_000  # pixels, evenly spread, on which the number of clusters is chosen
-MAX_CLUSTERS = 12  # largest number to try by default, if the objective chooses
-MIN_GAIN = 0.1  # fraction of the objective that one more cluster must remove
-SPLITS = 2  # how often the pixels are halved
 
 WithOffsets = tuple[FloatArray, FloatArray | None]  # Templates, and their offsets if there are any
-
-
-def choose_n_clusters(
-    pixels: Pixels, span: Range, model: ONMF, progress: Callable[[float], None], groups: Array | None = None
-) -> Selection:
-    """Choose the number of clusters, with the divergence, the smoothing, the seed and the threads of a model.
-
-    Pixels of one material differ by more than photon noise, so halves of the pixels agree on shades of it, and a
-    likelihood would always prefer more clusters. The objective itself falls in large steps while each new cluster is a
-    material, and in small steps after that. So the default is the number after which neither of the next two lowers the
-    objective by a tenth. The other criteria are as in :func:`onmf.select_n_clusters`. ``groups`` are the
-    scenes of the pixels.
-    """
-    some = spread(pixels.shape[0], CHOICE_SAMPLE, groups)
-    rows, scenes = take_rows(pixels, some), None if groups is None else groups[some]
-    n, k_min, criterion = len(rows), span.k_min or 1, span.criterion or "objective"
-    require(n >= 2, f"{n} pixels are too few to choose the number of clusters: give a number.")
-    most = check_range(k_min, span.k_max, n)
-    if criterion == "objective" and span.k_max is None:
-        most = max(min(MAX_CLUSTERS, most), k_min)
-    rng = np.random.default_rng(0)
-    splits = [rng.permutation(n) % 2 == 0 for _ in range(SPLITS)]
-    plain = ONMF(
-        beta_loss=model.beta_loss,
-        smoothing=model.smoothing,
-        init="++" if scenes is None else "auto",
-        n_init=5,
-        random_state=0 if model.random_state is None else model.random_state,
-        n_threads=model.n_threads,
-    )
-    work = Work(1, progress)
-    trials: dict[int, dict[str, Any]] = {}
-
-    def own(inside: Any) -> dict[str, Any]:
-        return {"X": rows[inside]} if scenes is None else {"X": rows[inside], "groups": scenes[inside]}
-
-    def fit(inside: Any, k: int) -> ONMF:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # runs that did not converge still show how far the objective falls
-            model = clone(plain).set_params(n_clusters=k)
-            if scenes is not None:
-                return min(fits_of_scenes(model, rows[inside], scenes[inside]), key=lambda fit: fit.reconstruction_err_)
-            return model.fit(rows[inside])
-
-    whole = slice(None)
-
-    def score(k: int) -> float:
-        compared, held_out = [], []
-        for inside in splits:
-            halves = [(fit(half, k), ~half) for half in (inside, ~inside)]
-            compared.append(reproduced(*(half.predict(**own(whole)) for half, _ in halves)))
-            held_out += [half.score(**own(others)) for half, others in halves]
-        information, stability = np.array(compared).T
-        trials[k] = {
-            "objective": fit(whole, k).reconstruction_err_,
-            "information": information,
-            "stability": stability if k > 1 else np.full(SPLITS, np.nan),  # one cluster is always reproduced
-            "held_out": held_out,
-        }
-        work.advance(k)
-        return float(Selection.of({k: trials[k]}).values(criterion)[0])
-
-    bend = _bend(score, k_min, most, work) if criterion == "objective" else None
-    if bend is None:
-        try_numbers(score, k_min, most, work.plan)
-    return Selection.of(trials, criterion=criterion, n_rows=n, n_total=pixels.shape[0], bend=bend)
-
-
-def _bend(score: Callable[[int], float], k_min: int, k_max: int, work: Work) -> int:
-    """The number after which neither of the next two lowers the objective, which is −score, by a tenth."""
-    last, chosen = np.inf, k_min
-    work.plan([k_min, k_min + 1, k_min + 2])
-    for k in range(k_min, k_max + 1):
-        if k > k_min + 2:
-            work.plan([k])
-        value = -score(k)
-        if value <= (1 - MIN_GAIN) * last:
-            chosen = k
-        last = min(last, value)
-        if last <= 0 or k >= chosen + 2:
-            break
-    return chosen
 
 
 def fit_blocks(model: ONMF, pixels: Pixels, engine: Any, groups: Array | None = None) -> str:

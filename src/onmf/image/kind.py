@@ -17,13 +17,12 @@ from onmf.door.run import check_kind
 from onmf.estimator import ONMF, fit_model, is_auto
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
 from onmf.naming import number_by_size, so_many
-from onmf.select import IMAGE_CRITERIA, Range, Selection
 from onmf.warn import import_optional
 
 from . import figures
 from .cube import NANOMETRES, Cube, Negatives, Pixels, in_nanometres
 from .files import read
-from .fit import START_SAMPLE, choose_n_clusters, fit_blocks, fit_scenes, measure
+from .fit import START_SAMPLE, fit_blocks, fit_scenes, measure
 from .materials import Comparison, Truth, compare, names_of_spectra, read_truth
 from .scenes import (
     Change,
@@ -225,7 +224,7 @@ class ImageKind(Kind):
     known_by = "truth"
     several = True
     first = 1  # 0 means no data in a map
-    criteria = IMAGE_CRITERIA
+    rows_to_choose = 2_400
     options = OPTIONS
     not_in_predict = ("truth", "drop_bands", "keep_bad_bands")
     without = ("quick",)
@@ -305,11 +304,6 @@ class ImageKind(Kind):
         size = pixels.shape[0] * pixels.shape[1] * pixels.dtype.itemsize
         pixels.in_blocks = size > IN_MEMORY if options["blocks"] is None else options["blocks"]
         return Rows(pixels, np.flatnonzero(pixels.inside.ravel()), pixels.notes())
-
-    def choose(
-        self, rows: Rows, span: Range, parameters: Mapping[str, Any], progress: Callable[[float], None]
-    ) -> Selection:
-        return choose_n_clusters(rows.X, span, ONMF(8, **parameters), progress, rows.groups)
 
     def fit(
         self,
@@ -438,7 +432,6 @@ def cluster(
     *,
     k_min: int | None = None,
     k_max: int | None = None,
-    criterion: str | None = None,
     negatives: Negatives = "refuse",
     truth: Any = None,
     in_memory: bool | None = None,
@@ -452,13 +445,10 @@ def cluster(
     cube : Cube, path, array or xarray.DataArray, or a list of them
         The image; anything but a :class:`Cube` is read by :func:`read`. A list is several scenes of one sensor: their
         materials are the same, and each scene multiplies each band by a factor of its own, for its light.
-    n_clusters : int or "auto", default="auto"
-        Number of clusters. ``"auto"`` takes the number beyond which more clusters do not describe the spectra better.
+    n_clusters : int, "auto", "coarse" or "fine", default="auto"
+        Number of clusters. :func:`onmf.select_n_clusters` finds up to three levels: ``"auto"`` takes the medium one.
     k_min, k_max : int, optional
-        Smallest and largest number that ``"auto"`` may choose.
-    criterion : {"objective", "information", "held-out", "stability"}, optional
-        What ``"auto"`` chooses by: how fast the objective falls (default), or a criterion of
-        :func:`onmf.select_n_clusters`.
+        As in :func:`onmf.select_n_clusters`.
     negatives : {"refuse", "clip"}, default="refuse"
         What to do with values below zero if the divergence takes none: refuse the image, or set them to zero.
     truth : Truth or path, optional
@@ -501,7 +491,6 @@ def cluster(
         n_clusters,
         k_min=k_min,
         k_max=k_max,
-        criterion=criterion,
         options={"negatives": negatives, "blocks": None if in_memory is None else not in_memory},
         progress=progress,
         **parameters,

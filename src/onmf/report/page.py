@@ -26,7 +26,7 @@ from onmf.door.groups import group_contributions
 from onmf.estimator import start_of
 from onmf.naming import numbers, so_many
 from onmf.plot import distinct_colours
-from onmf.select import COLUMNS, Selection
+from onmf.select import Selection
 
 UNKNOWN = 65535  # Code of an unknown share; known ones are coded from 0 to 65,534
 WIDTH, HEIGHT = 320, 170  # Size of a chart
@@ -34,14 +34,7 @@ MOST_GROUPS = 60  # groups in a page; the largest ones are shown
 MOST_TOLD = 12  # those whose features are listed: the ones that differ most
 TELLING, FEATURES = 100, 8  # features of a group that are looked at, and those of each side that are shown
 LEFT, RIGHT, ABOVE, BELOW = 66, 14, 10, 24  # Margins of a chart, for its numbers
-
-TITLES = {
-    "information": "Information in both halves, bits",
-    "stability": "Stability: the share that is reproduced",
-    "held-out": "Fit of held-out data",
-    "objective": "Objective (lower is better)",
-    "bic": "BIC (lower is better)",
-}
+LEAST_PART = 0.01  # of a cluster, that is listed among the finer clusters that it splits into
 
 
 def render_page(
@@ -113,7 +106,7 @@ def clusters_page(found: Clusters, template: str, **parts: Any) -> str:
         template,
         subtitle=f"{so_many(found.n_clusters, 'cluster')}, {divergence}, {found.how or run}",
         notes=found.notes,
-        selection=selection_parts(found.selection),
+        selection=selection_parts(found),
         groups=groups_parts(found),
         **parts,
     )
@@ -229,57 +222,67 @@ def groups_parts(found: Clusters) -> dict[str, Any] | None:
     }
 
 
-def selection_parts(selection: Selection | None) -> dict[str, Any] | None:
-    """What ``selection.html`` shows: a chart of each criterion, the one that chose first, and a table."""
+def selection_parts(found: Clusters) -> dict[str, Any] | None:
+    """What ``selection.html`` shows: the agreement of halves, a table of it, and how the levels split."""
+    selection = found.selection
     if selection is None:
         return None
-    known = [name for name, column in COLUMNS.items() if np.isfinite(getattr(selection, column)).any()]
-    drawn = sorted(known, key=lambda name: name != selection.criterion)
-    marks = {selection.n_clusters: "chosen"} | dict.fromkeys(selection.runners_up, "runner-up")
-    rows = [
-        {
-            "number": k,
-            "mark": marks.get(k, ""),
-            "values": [_written(float(getattr(selection, COLUMNS[name])[i])) for name in known],
-        }
-        for i, k in enumerate(selection.candidates.tolist())
+    numbers = selection.numbers.tolist()
+    marks = {level.n_clusters: level.name for level in selection.levels}
+    low, high = min(0.0, float(selection.agreement.min())), max(1.0, float(selection.agreement.max()))
+    x = _scaled(np.log2(selection.numbers), np.log2(numbers[0]), np.log2(numbers[-1]), LEFT, WIDTH - RIGHT)
+    heights = partial(_scaled, low=low, high=high, first=HEIGHT - BELOW, last=ABOVE)
+    dots = [
+        {"x": a, "y": b, "number": k, "mark": marks.get(k, ""), "value": _written(value)}
+        for a, b, k, value in zip(x, heights(selection.agreement), numbers, selection.agreement.tolist(), strict=True)
     ]
+    chance = zip(x, heights(selection.chance), strict=True) if np.isfinite(selection.chance).all() else ()
+    ticks = (0.0, 0.5, 1.0)
     return {
-        "charts": [_chart(selection, name, marks) for name in drawn if name != "bic" or name == selection.criterion],
-        "names": known,
-        "rows": rows,
-        "fewest": selection.fewest,
+        "dots": dots,
+        "labels": _apart(dots),
+        "chance": " ".join(f"{a},{b}" for a, b in chance),
+        "rules": [{"y": at, "text": f"{value:g}"} for value, at in zip(ticks, heights(np.array(ticks)), strict=True)],
+        "rows": selection.table(),
+        "levels": selection.levels,
+        "draws": so_many(selection.draws, "draw"),
+        "taken": found.n_clusters,
+        "splits": _splits(found, selection),
         "left": LEFT,
         "width": WIDTH,
         "height": HEIGHT,
     }
 
 
-def _chart(selection: Selection, name: str, marks: dict[int, str]) -> dict[str, Any]:
-    """Return one curve, in the units of the chart."""
-    values: FloatArray = getattr(selection, COLUMNS[name])
-    finite = np.isfinite(values)
-    numbers, values = selection.candidates[finite], values[finite]
-    low, high = float(values.min()), float(values.max())
-    room = 0.06 * (high - low) or 1.0
-    x = _scaled(np.log2(numbers), np.log2(numbers[0]), np.log2(numbers[-1]), LEFT, WIDTH - RIGHT)
-    heights = partial(_scaled, low=low - room, high=high + room, first=HEIGHT - BELOW, last=ABOVE)
-    dots = [
-        {"x": a, "y": b, "number": k, "mark": marks.get(k, ""), "value": _written(value)}
-        for a, b, k, value in zip(x, heights(values), numbers.tolist(), values.tolist(), strict=True)
-    ]
-    enough = [] if name != "held-out" or selection.enough is None else [max(selection.enough, low)]
-    ends = np.unique([low, high])
-    return {
-        "key": name,
-        "title": TITLES[name],
-        "path": " ".join(f"{dot['x']},{dot['y']}" for dot in dots),
-        "dots": dots,
-        "labels": _apart(dots),
-        "levels": [{"y": at, "text": f"{value:,.3g}"} for value, at in zip(ends, heights(ends), strict=True)],
-        "enough": heights(np.array(enough)),
-        "chosen": next((dot["x"] for dot in dots if dot["mark"] == "chosen"), None),
-    }
+def _splits(found: Clusters, selection: Selection) -> list[dict[str, Any]]:
+    """For each cluster the share of halves that find it, its coarser cluster, and the finer ones that it splits into.
+
+    A cluster belongs to the coarser one with most of its rows, and a finer one to the cluster with most of its own.
+    """
+    k, own = found.n_clusters, found.labels[found.labels >= 0][selection.rows]
+    tables = {}
+    for level in selection.levels:
+        tables[level.name] = np.zeros((k, level.n_clusters))
+        np.add.at(tables[level.name], (own, level.labels), 1)
+    coarser = [each for each in selection.levels if each.n_clusters < k]
+    finer = [each for each in selection.levels if each.n_clusters > k]
+    above = tables[coarser[-1].name].argmax(axis=1) if coarser else None
+    below = tables[finer[0].name] if finer else np.zeros((k, 0))
+    parents = below.argmax(axis=0)
+    numbered = zip(numbers(found.kind, k), found.names, found.finding().tolist(), strict=True)
+    rows = []
+    for c, (number, name, share) in enumerate(numbered):
+        shares = np.sort(below[c, parents == c])[::-1] / max(below[c].sum(), 1)
+        parts = [f"{share:.0%}" for share in shares if share >= LEAST_PART]
+        rows.append(
+            {
+                "cluster": f"{number}: {name}",
+                "found": "" if math.isnan(share) else f"{share:.0%}",
+                "above": "" if above is None else chr(ord("A") + int(above[c]) % 26),
+                "parts": " + ".join(parts) if len(parts) > 1 else "",
+            }
+        )
+    return sorted(rows, key=lambda row: str(row["above"]))
 
 
 def _scaled(values: FloatArray, low: float, high: float, first: float, last: float) -> list[float]:
@@ -288,9 +291,9 @@ def _scaled(values: FloatArray, low: float, high: float, first: float, last: flo
 
 
 def _apart(dots: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the dots whose numbers fit under the axis: the choice first, then from left to right."""
+    """Return the dots whose numbers fit under the axis: the levels first, then from left to right."""
     placed: list[dict[str, Any]] = []
-    for dot in sorted(dots, key=lambda dot: (dot["mark"] != "chosen", dot["mark"] == "", dot["x"])):
+    for dot in sorted(dots, key=lambda dot: (dot["mark"] == "", dot["x"])):
         if all(abs(dot["x"] - other["x"]) >= 22 for other in placed):
             placed.append(dot)
     return placed

@@ -228,7 +228,8 @@ def tree_of_clusters(found: Clusters) -> dict[str, Any]:
     """Return the clusters and their merges as the scripts read them.
 
     ``nodes`` are the clusters of the model, then the cluster that each merge makes; ``pairs`` the nodes of each merge;
-    ``costs`` how much each raises the objective; ``lost`` the share of the information that is lost after each.
+    ``costs`` how much each raises the objective; ``lost`` the share of the information that is lost after each. Each
+    node has the share of halves that find it, if this is known.
     """
     k = found.n_clusters
     sums = sum_clusters(found.counts, found.labels[found.labels >= 0], k)
@@ -255,6 +256,9 @@ def tree_of_clusters(found: Clusters) -> dict[str, Any]:
             "frequent": list(_top(merged[-1], found.features)),
         }
         nodes.append(node | _described(words))
+    unions = np.array([np.isin(np.arange(k), own) for own in leaves])
+    for described, share in zip(nodes, found.finding(unions).tolist(), strict=True):
+        described["found"] = share if np.isfinite(share) else None
     return {
         "nodes": nodes,
         "pairs": tree.pairs,

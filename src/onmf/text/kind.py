@@ -229,10 +229,6 @@ class DocumentKind(Kind):
         shards = options["shards"]
         if shards is None:
             return
-        require(
-            n_clusters != "auto",
-            "n_clusters='auto' (-k auto) needs all counts in memory: give a number, or leave out shards.",
-        )
         check_for_parts(parameters.get("refine"), parameters.get("init", "snpa"))
         in_blocks(parameters.get("engine", "auto"), parameters.get("n_threads"))  # refuses an unsuitable engine
         if out is not None:
@@ -305,7 +301,6 @@ def cluster(
     *,
     k_min: int | None = None,
     k_max: int | None = None,
-    criterion: str | None = None,
     vectorizer: CountVectorizer | None = None,
     automatic: bool | None = None,
     shards: str | os.PathLike[str] | None = None,
@@ -322,13 +317,13 @@ def cluster(
     texts : iterable of Text or str, or Documents
         Documents, for instance from :func:`read`. They are read once and not kept. Or their counts, from
         :func:`count`.
-    n_clusters : int or "auto", default=8
-        Number of clusters; ``"auto"`` chooses it with :func:`onmf.select_n_clusters`, which takes many fits.
-    k_min, k_max, criterion
-        As in :func:`onmf.select_n_clusters`, for ``n_clusters="auto"``.
+    n_clusters : int, "auto", "coarse" or "fine", default=8
+        Number of clusters. :func:`onmf.select_n_clusters` finds up to three levels: ``"auto"`` takes the medium one.
+    k_min, k_max
+        As in :func:`onmf.select_n_clusters`.
     vectorizer, automatic, shards, force
         As in :func:`count`. With ``shards``, the fit reads one shard at a time, and the clusters are the same;
-        ``n_clusters="auto"``, ``refine`` and ``init="consensus"`` need all counts in memory.
+        ``refine`` and ``init="consensus"`` need all counts in memory.
     quick : bool, default=False
         Whether to run once, from the paper's start. By default, the size of the corpus decides: 24 runs in three views
         of the words vote on the clusters (see :func:`consensus_of_views`), fewer for a large corpus, and one run with a
@@ -355,14 +350,14 @@ def cluster(
     >>> [list(words) for words in result.distinctive(1)]
     [['tea'], ['milk']]
     """
-    check_request(DOCUMENTS, n_clusters, Range(k_min, k_max, criterion), parameters)
+    check_request(DOCUMENTS, n_clusters, Range(k_min, k_max), parameters)
     DOCUMENTS.check_options({"shards": shards}, None, n_clusters, parameters)
     if not isinstance(texts, Documents):
         if progress is not None:
             progress("Counting words", None)
         texts = count(texts, vectorizer, automatic=automatic, shards=shards, force=force, progress=progress)
     parameters |= {"announce": announce, "progress": progress} | ({"quick": True} if quick else {})
-    found = cluster_table(DOCUMENTS, texts, n_clusters, k_min=k_min, k_max=k_max, criterion=criterion, **parameters)
+    found = cluster_table(DOCUMENTS, texts, n_clusters, k_min=k_min, k_max=k_max, **parameters)
     return cast(DocumentClusters, found)
 
 

@@ -6,12 +6,14 @@
   const { by, whenSeen } = onmf.explore;
   if (k < 2) return;
   const ROW = 22, HEAD = 36, slider = by("level"), area = by("dendrogram");
+  const levels = new Map([...by("levels").options].map((option) => [Number(option.value), `, the ${option.label} level`]));
+  const halves = (node) => (nodes[node].found === null ? "" : `\nfound by ${percent(nodes[node].found)} of the halves`);
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
   function tell() {
     const done = k - merged.left;
     by("level-text").textContent = done
-      ? `${merged.left} of ${k} clusters; ${percent(lost[done - 1])} of the information lost. Last merge: ${named(pairs[done - 1][0])} and ${named(pairs[done - 1][1])}`
+      ? `${merged.left} of ${k} clusters${levels.get(merged.left) ?? ""}; ${percent(lost[done - 1])} of the information lost. Last merge: ${named(pairs[done - 1][0])} and ${named(pairs[done - 1][1])}`
       : `${k} clusters, as found`;
     slider.value = merged.left;
     slider.setAttribute("aria-valuetext", `${merged.left} clusters`);
@@ -58,7 +60,7 @@
     const at = new Array(2 * k - 1), letters = Math.floor(names / 7.4);
     rows.forEach((leaf, row) => {
       at[leaf] = [x(0), HEAD + (row + 0.5) * ROW];
-      const text = named(leaf), label = svg("text", { x: 14, y: at[leaf][1], tip: text }, drawing);
+      const text = named(leaf), label = svg("text", { x: 14, y: at[leaf][1], tip: text + halves(leaf) }, drawing);
       label.textContent = text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
       svg("rect", { x: 0, y: at[leaf][1] - 5, width: 10, height: 10, rx: 2, fill: nodes[merged.owner[leaf]].colour }, drawing);
     });
@@ -71,7 +73,7 @@
     svg("line", { class: "cut", x1: cut, x2: cut, y1: HEAD, y2: height }, drawing);
     pairs.forEach(([a, b], t) => {
       const joint = svg("circle", { cx: at[k + t][0], cy: at[k + t][1], r: 4.5, class: t < done ? "merged" : "", colour: nodes[k + t].colour,
-        tip: `${named(a)}\nand ${named(b)}\nmerge at a cost of ${Number(costs[t].toPrecision(4)).toLocaleString("en")} in the objective; ${percent(lost[t])} of the information is then lost, and ${k - t - 1} ${k - t - 1 === 1 ? "cluster is" : "clusters are"} left` }, drawing);
+        tip: `${named(a)}\nand ${named(b)}\nmerge at a cost of ${Number(costs[t].toPrecision(4)).toLocaleString("en")} in the objective; ${percent(lost[t])} of the information is then lost, and ${k - t - 1} ${k - t - 1 === 1 ? "cluster is" : "clusters are"} left${halves(k + t)}` }, drawing);
       joint.dataset.left = k - t - 1;
     });
     area.replaceChildren(drawing);
