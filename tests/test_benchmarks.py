@@ -108,20 +108,42 @@ def test_every_part_of_speed_runs(tmp_path, capsys):
 
 
 def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(number, "BURSTS", {"none": None, "strong": 30.0})
-    arguments = ["number", "--parts", "made", "--numbers", "3", "--seeds", "1", "--out", str(tmp_path)]
+    """Each part but the times, small. A second run measures nothing again."""
+    small = {"BURSTS": {"none": None}, "ROWS": 20, "CLUSTERS": 6, "OWN": (0.5,), "SIZES": (60,)}
+    small |= {"WIDTHS": {"dense": (20, 200.0)}, "STRUCTURELESS": {"Poisson": (0.0, None)}}
+    for name, value in small.items():
+        monkeypatch.setattr(number, name, value)
+    parts = [part for part in number.KEYS if part != "seconds"]
+    arguments = ["number", "--parts", *parts, "--numbers", "3", "--seeds", "1", "--draws", "1"]
+    arguments += ["--sets", "made-3", "made-5", "--out", str(tmp_path)]
     main(arguments)
-    cells = json.loads((tmp_path / "results.json").read_text())
-    assert [(cell["unequal"], cell["bursts"], cell["chosen"]) for cell in cells] == [
-        (False, "none", 3),
-        (False, "strong", 3),
-        (True, "none", 3),
-        (True, "strong", 3),
-    ]
-    assert "exact or off by one in 100% of the cases" in (tmp_path / "number.md").read_text()
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert [(record["unequal"], record["levels"]["medium"]) for record in found["made"]] == [(False, 3), (True, 3)]
+    assert number.GROUPS in found["nested"][0]["levels"].values()
+    assert found["nothing"][0]["levels"] == {}
+    sets = [(record["set"], record["share"], record["levels"]["medium"]) for record in found["sets"]]
+    assert sets == [("made-3", "whole", 3), ("made-5", "whole", 5), ("made-3", "half", 2), ("made-5", "half", 2)]
+    assert [record.get("held_out") for record in found["sets"]] == [2, 2, None, None]
+    text = (tmp_path / "number.md").read_text()
+    assert "Clusters were found in 0 of 1 draws; 0 are allowed: ✓" in text
     main(arguments)
-    assert json.loads((tmp_path / "results.json").read_text()) == cells, "nothing is measured again"
-    assert "| 3 | 1 to 4 | strong | 3 |" in capsys.readouterr().out
+    assert json.loads((tmp_path / "results.json").read_text()) == found
+    assert "and exact or off by one in 100% of 2 cases" in capsys.readouterr().out
+
+
+def test_sets_are_restricted_to_some_of_their_classes():
+    assert number.subsets(4, "whole", 3) == [[0, 1, 2, 3]]
+    assert number.subsets(3, "quarter", 3) == []
+    assert sorted(number.subsets(3, "half", 5)) == [[0, 1], [0, 2], [1, 2]]
+    drawn = number.subsets(20, "quarter", 3)
+    assert [len(set(some)) for some in drawn] == [5, 5, 5]
+    assert drawn[:2] == number.subsets(20, "quarter", 2)
+
+
+def test_constants_in_hindsight():
+    assert number.within([2, 3, 9], 3, 1.5).tolist() == [True, True, False]
+    assert number.best_constants(np.array([2, 10, 50]), 3, 1.5) == ((2, 7, 34), 1.0)
+    assert number.best_constants(np.array([2, 4, 50]), 1, 2.0) == ((2,), pytest.approx(2 / 3))
 
 
 def test_what_follows_the_votes_is_judged_by_held_out_words():
