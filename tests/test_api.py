@@ -42,7 +42,7 @@ LAYERS = [
     ("io.model_file",),
     ("estimator",),
     ("metrics", "hierarchy", "naming"),
-    ("plot", "confidence"),
+    ("plot", "confidence", "surprise"),
     ("select", "paper", "datasets"),
     ("door",),
     ("report",),

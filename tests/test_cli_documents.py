@@ -23,6 +23,7 @@ from onmf.io.model_file import read_model, write_model
 from onmf.text import make_vectorizer, read
 
 WRITTEN = ["assignments.csv", "clusters.csv", "model.onmf", "report.html", "summary.json"]
+COLUMNS = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "surprise", "label"]
 NEWSGROUPS = Path(DATA or ".", "text", "20_newsgroups_19997.tar.xz")
 
 
@@ -92,7 +93,7 @@ def test_ten_files(ten, tmp_path):
     assert "vote of 24 runs" in done.stderr
     assert sorted(os.listdir(tmp_path / "out")) == WRITTEN
     assigned = rows(tmp_path / "out" / "assignments.csv")
-    assert list(assigned[0]) == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
+    assert list(assigned[0]) == COLUMNS
     assert {row["label"]: row["cluster"] for row in assigned} in ({"milk": "1", "tea": "2"}, {"milk": "2", "tea": "1"})
     assert all(float(row["scale"]) > 0 and float(row["margin"]) > 0 for row in assigned)
     assert all(0 < float(row["confidence"]) <= 1 and row["runner_up"] != row["cluster"] for row in assigned)
@@ -122,7 +123,7 @@ def test_json_quiet_and_parquet(ten, tmp_path):
     assert (result["n_documents"], result["n_clusters"], result["comparison"]["accuracy"]) == (10, 2, 1.0)
     assert "vote of 24 runs in 3 views of the words. --quick runs once" in done.stderr
     table = pyarrow.parquet.read_table(out / "assignments.parquet")
-    assert table.column_names == ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "label"]
+    assert table.column_names == COLUMNS
     assert table.num_rows == 10
     done = onmf("documents", ten, "-k", 2, "--quiet")
     assert (done.stdout, done.stderr) == ("", "")

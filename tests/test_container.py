@@ -121,7 +121,7 @@ class Payload:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (edit(format_version=2, onmf_version="9.1"), r"written by a newer onmf \(9\.1, format 2\).*upgrade onmf"),
+        (edit(format_version=3, onmf_version="9.1"), r"written by a newer onmf \(9\.1, format 3\).*upgrade onmf"),
         (edit(format_version="1"), "does not state its format version"),
         (edit(format_version=True), "does not state its format version"),
         (edit(format="another thing"), r"is not an onmf model: it is a zip file without a metadata"),

@@ -67,7 +67,7 @@ def table(folder, X=COUNTS):
 DOORS = {"documents": documents, "image": image, "cells": cells, "table": table}
 """For each kind, what writes a file whose last row cannot be clustered, and the options that read it."""
 
-COLUMNS = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin"]
+COLUMNS = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "surprise"]
 CLUSTER_COLUMNS = ["cluster", "name", "size"]
 SHARED_KEYS = [
     *("onmf", "kind", "source", "n_clusters", "unassigned", "fit", "n_iter", "stop_reason", "objective"),
@@ -275,7 +275,7 @@ class TestFiles:
         if name == "image":
             return
         rows = read_csv(out / "assignments.csv")
-        assert list(rows[0])[:7] == COLUMNS
+        assert list(rows[0])[:8] == COLUMNS
         assert list(rows[0])[-1] == "label"
         assert [row["id"] for row in rows] == list(found.table.rows)
         assert [row["cluster"] for row in rows[:-1]] == [str(k + found.kind.first) for k in found.labels[:-1]]
@@ -409,7 +409,7 @@ class TestCommand:
         if name == "image":
             assert [key for key in found if key in SHARED_KEYS] == SHARED_KEYS
         else:
-            assert list(found[0])[:7] == COLUMNS
+            assert list(found[0])[:8] == COLUMNS
             assert found[-1]["cluster"] is None
             assert "Compared with 3 classes (60 " in ran.stderr
 

@@ -19,7 +19,7 @@ TEXTS = [
 ]
 
 
-SHARED = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin"]
+SHARED = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "surprise"]
 
 
 @pytest.fixture(scope="module")

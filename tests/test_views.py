@@ -124,7 +124,7 @@ class TestBursts:
         X = csr_array(np.kron(np.eye(2), np.full((20, 5), 2.0)))
         block = CpuBackend(n_threads=1).make_block(X, KullbackLeibler())
         labels = np.repeat([0, 1, 1], [17, 3, 20]).astype(np.int32)
-        found, history = reassign(block, labels, 2)
+        found, history, _ = reassign(block, labels, 2)
         assert found.tolist() == [0] * 20 + [1] * 20
         assert history["moved"].tolist() == [3, 0]
 
@@ -142,7 +142,7 @@ class TestBursts:
         assert reassign(alike, start, 2)[0].tolist() == start.tolist()
         X = csr_array([[4.0, 1, 0], [4, 1, 0], [1, 4, 0], [1, 4, 0], [0, 3, 5]])
         weighed = CpuBackend(n_threads=1).make_block(X, KullbackLeibler(), np.array([1.0, 1, 1, 1, 0]))
-        labels, _ = reassign(weighed, np.array([0, 0, 1, 1, 0], dtype=np.int32), 2)
+        labels, *_ = reassign(weighed, np.array([0, 0, 1, 1, 0], dtype=np.int32), 2)
         assert labels.tolist() == [0, 0, 1, 1, 1]
 
 

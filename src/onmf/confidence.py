@@ -53,14 +53,23 @@ class Calibration:
     low: FloatArray  # (k,) confidence of rows that fit a cluster badly (p = 0)
     high: FloatArray  # (k,) and well (p = 1)
 
-    def apply(self, chances: FloatArray, labels: Array) -> tuple[FloatArray, Array]:
-        """The confidence of each row in its cluster, and its best other cluster, -1 if there is none. → 2 × (n,)"""
-        rows = np.arange(len(labels))
-        confidence = self.low[labels] + (self.high - self.low)[labels] * _probability(chances, labels, self.temperature)
-        others = chances.copy()
-        others[rows, labels] = -np.inf
-        runners_up = others.argmax(axis=1).astype(np.int32)
-        runners_up[np.isneginf(others[rows, runners_up])] = -1  # without smoothing, a cluster can be impossible
+    def apply(self, chances: FloatArray, labels: Array, clusters: Array | None = None) -> tuple[FloatArray, Array]:
+        """The confidence of each row in its cluster, and its best other cluster, -1 if there is none. → 2 × (n,)
+
+        ``labels`` are the centroids of the rows, and ``clusters`` those of the centroids, if several may share one.
+        """
+        rows, others = np.arange(len(labels)), chances.copy()
+        if clusters is None:
+            others[rows, labels] = -np.inf
+            probability = _probability(chances, labels, self.temperature)
+        else:
+            same = clusters == clusters[labels][:, None]
+            others[same | (clusters < 0)] = -np.inf
+            probability = _shares(chances, self.temperature, same).sum(axis=1)
+        confidence = self.low[labels] + (self.high - self.low)[labels] * probability
+        best = others.argmax(axis=1).astype(np.int32)
+        runners_up = best if clusters is None else clusters[best].astype(np.int32)
+        runners_up[np.isneginf(others[rows, best])] = -1  # without smoothing, a cluster can be impossible
         return confidence, runners_up
 
     def parts(self) -> dict[str, Any]:
@@ -92,16 +101,26 @@ def calibrate_model(
 ) -> Calibration:
     """Fit rows again from other random starts, and calibrate the confidence of a model by these fits.
 
-    At most :data:`CALIBRATION_ROWS` of the rows, evenly spaced, are used. ``again(model, rows)``, or with groups
-    ``again(model, rows, groups)``, returns their labels in each of the other fits; by default :func:`refit`, with the
-    parameters of the model from random partitions.
+    At most :data:`CALIBRATION_ROWS` of the rows, evenly spaced, are used; ``again`` as in :func:`votes_for`.
     """
     some = evenly_spaced(len(labels))
     rows, own = X[some], None if groups is None else groups[some]
+    return calibrate(log_chances(model, rows, own), labels[some], votes_for(model, rows, again, own))
+
+
+@interrupt.heeding
+def votes_for(
+    model: ONMF, rows: Any, again: Callable[..., Sequence[Array]] | None = None, groups: Any = None
+) -> list[Array]:
+    """The labels of some rows of a fit in fits from other random starts.
+
+    ``again(model, rows)``, or with groups ``again(model, rows, groups)``, returns them; by default :func:`refit`, with
+    the parameters of the model from random partitions.
+    """
+    if not 1 < len(model.cluster_centers_) <= rows.shape[0]:
+        return []
     again = again or (lambda model, rows, groups=None: [run.labels for run in refit(model, rows, groups=groups)])
-    given = (model, rows) if own is None else (model, rows, own)
-    voted = list(map(to_host, again(*given))) if 1 < len(model.cluster_centers_) <= len(some) else []
-    return calibrate(log_chances(model, rows, own), labels[some], voted)
+    return list(map(to_host, again(model, rows) if groups is None else again(model, rows, groups)))
 
 
 def evenly_spaced(n: int, most: int = CALIBRATION_ROWS) -> Array:
@@ -148,20 +167,25 @@ def chances_by_row(part: Part, centroids: FloatArray) -> tuple[FloatArray]:
 def confidence_of(
     model: ONMF, X: Any, labels: Array, calibration: Calibration, groups: Any = None
 ) -> tuple[FloatArray, Array]:
-    """The confidence of rows in their clusters, and their best other clusters, -1 if there is none. → 2 × (n,)"""
+    """The confidence of rows in their clusters, and their best other clusters, -1 if there is none. → 2 × (n,)
+
+    ``labels`` are the centroids of the rows.
+    """
     data, centroids = new_rows(model, X, groups=groups, engine=_engine(model, X))
-    confidence, runners_up = data.map_rows(confidence_by_row, centroids, calibration, labels=labels)
-    return to_host(confidence), to_host(runners_up)
+    found = data.map_rows(confidence_by_row, centroids, calibration, model.clusters_, labels=labels)
+    return to_host(found[0]), to_host(found[1])
 
 
-def confidence_by_row(part: Part, centroids: FloatArray, calibration: Calibration, labels: Array) -> tuple[Array, ...]:
+def confidence_by_row(
+    part: Part, centroids: FloatArray, calibration: Calibration, clusters: Array | None, labels: Array
+) -> tuple[Array, ...]:
     """The confidence of the rows of a part in their clusters, and their best other clusters. → 2 × (n,)"""
     block, labels, n = part.block, to_host(labels), len(part.block)
     confidence, runners_up = np.empty(n), np.empty(n, dtype=np.int32)
     for start in range(0, n, ROWS_AT_A_TIME):
         rows = np.arange(start, min(start + ROWS_AT_A_TIME, n))
         losses = losses_of(block if len(rows) == n else block.subset(rows), centroids)
-        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses), labels[rows])
+        confidence[rows], runners_up[rows] = calibration.apply(-to_host(losses), labels[rows], clusters)
     return confidence, runners_up
 
 
@@ -208,10 +232,16 @@ def _engine(model: ONMF, X: Any) -> Engine | Backend | None:
 
 def _probability(chances: FloatArray, labels: Array, temperature: float) -> FloatArray:
     """The probability of each row's cluster. → (n,)"""
+    return _shares(chances, temperature)[np.arange(len(labels)), labels]
+
+
+def _shares(chances: FloatArray, temperature: float, these: Array | None = None) -> FloatArray:
+    """The probabilities of the clusters of each row, 0 for those that are not among ``these`` (n, k). → (n, k)"""
     behind = chances - chances.max(axis=1, keepdims=True)
     with np.errstate(over="ignore"):  # −∞ is right then
         shares = exp(behind / temperature)
-    return shares[np.arange(len(labels)), labels] / shares.sum(axis=1)
+    totals = shares.sum(axis=1, keepdims=True)
+    return (shares if these is None else np.where(these, shares, 0.0)) / totals
 
 
 def _lines(probability: FloatArray, together: FloatArray, labels: Array, k: int) -> tuple[FloatArray, FloatArray]:

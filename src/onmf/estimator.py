@@ -101,6 +101,9 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Scale of each row. Within a cluster their squares sum to one, unless the size of centroids means something.
     cluster_centers_, components_ : (n_clusters, n_features) array
         Centroids, at the size that goes with the normalised scales: the paper's Wᵀ.
+    clusters_ : (n_centroids,) array of int or None
+        In the model of a result that was edited: the cluster of each centroid, -1 for one that was set aside. Clusters
+        that were merged share one, and :meth:`predict` gives it; memberships have a column for each centroid.
     n_iter_, n_sweeps_ : int
         Iterations of the run that was kept, and sweeps of its local search.
     reconstruction_err_ : float
@@ -141,6 +144,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     divergence_: Divergence
     groups_: Any = None  # if the fit had no groups
     group_effects_: Any = None
+    clusters_: Any = None  # if no clusters were edited
 
     def __init__(
         self,
@@ -311,7 +315,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         -------
         labels : (n,) array of int
         """
-        return self._map_rows(X, groups, describe.best_labels)[0]
+        return self._map_rows(X, groups, describe.best_labels, self.clusters_)[0]
 
     def predict_proba(self, X: Any, temperature: float = 1.0, groups: Any = None) -> FloatArray:
         """The probability of each cluster for each row of ``X``, under the likelihood that belongs to the divergence.
@@ -335,7 +339,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         if not 0 < number(temperature) < np.inf:
             raise ValueError(f"temperature={temperature!r} is not allowed: it must be a number greater than 0.")
-        return self._map_rows(X, groups, describe.probabilities, float(temperature))[0]
+        return self._map_rows(X, groups, describe.probabilities, float(temperature), self.clusters_)[0]
 
     def transform(self, X: Any, groups: Any = None) -> Any:
         """The scale of each row of ``X`` in the column of its cluster: one nonzero per row.
@@ -366,7 +370,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Assigned
             ``labels`` as of :meth:`predict`, ``scales`` as of :meth:`transform`, and ``margins`` as in ``margins_``.
         """
-        return Assigned(*self._map_rows(X, groups, describe.labels_scales_and_margins))
+        return Assigned(*self._map_rows(X, groups, describe.assigned, self.clusters_))
 
     def inverse_transform(self, X: Any) -> Any:
         """The rows that memberships stand for: ``X @ cluster_centers_``, with multipliers of 1 if there are groups.
@@ -479,16 +483,19 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         """
         check_is_fitted(self)
         require(is_integer(n) and n >= 1, f"n={n!r} is not allowed: n must be an integer, at least 1.")
-        centroids = to_host(self.cluster_centers_)
+        numbers, centroids, masses = self.clustering_.by_cluster()
         p = centroids.shape[1]
         known = getattr(self, "feature_names_in_", [f"x{j}" for j in range(p)])
         names = [str(name) for name in (known if feature_names is None else feature_names)]
         require(len(names) == p, f"feature_names has {len(names)} names, but the model has {p} features.")
         require(len(set(names)) == p, "feature_names holds the same name twice: give every feature its own name.")
-        weights = describe.distinctiveness(centroids, to_host(self.clustering_.masses))
+        weights = describe.distinctiveness(centroids, masses)
         sizes = np.abs(weights) if (centroids < 0).any() else weights
-        tops = np.argsort(-sizes, axis=1, kind="stable")[:, :n]
-        return [{names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE} for k, top in enumerate(tops)]
+        found: list[dict[str, float]] = [{} for _ in range(int(numbers.max(initial=-1)) + 1)]
+        for k, cluster in enumerate(numbers):
+            top = np.argsort(-sizes[k], kind="stable")[:n]
+            found[cluster] = {names[j]: float(weights[k, j]) for j in top if sizes[k, j] > NEGLIGIBLE}
+        return found
 
     @interrupt.heeding
     def _map_rows(self, X: Any, groups: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
@@ -599,9 +606,11 @@ def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence
     model.cluster_centers_, model.reconstruction_err_ = clustering.centroids, clustering.objective
     names = (
         *("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement"),
-        *("groups", "group_effects"),
+        *("groups", "group_effects", "clusters"),
     )
     model.__dict__.update({f"{name}_": getattr(clustering, name) for name in names})
+    if clustering.clusters is not None:
+        model.labels_ = clustering.clusters[clustering.labels]
     if clustering.stop_reason == "batch":  # the objective is that of the last batch alone
         del model.reconstruction_err_
     return model

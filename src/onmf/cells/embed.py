@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from onmf.backend.threads import available_cores
 from onmf.divergence import Array, FloatArray, divide
-from onmf.door.kind import take_rows
+from onmf.door.settle import take_rows
 from onmf.naming import so_many
 from onmf.plot import FEW, Progress, first_two, tsne
 

@@ -13,12 +13,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from onmf.backend import to_host
-from onmf.confidence import TEMPERATURES, Calibration, calibration_rules, every_run
+from onmf.confidence import TEMPERATURES, every_run
 from onmf.data import get_engine
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
 from onmf.door.groups import check_groups_of
-from onmf.door.kind import CLUSTERING, GROUPS, OUTPUT, Fit, Rows, match_features, take_rows
+from onmf.door.kind import CLUSTERING, GROUPS, OUTPUT, Fit, Rows, match_features
+from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
@@ -277,7 +278,7 @@ class CellKind(Kind):
             "symbols": optional(strings(p)),
             "names": strings(k),
             "view": one_of(*NAMES),
-            **calibration_rules(k),
+            **standards_rules(k),
             "temperature": number(*TEMPERATURES),
         }
 
@@ -414,9 +415,9 @@ class CellKind(Kind):
         return match_features(table, ours, self, partial(transform, extra["view"]))
 
     def assigned(
-        self, model: ONMF, table: Any, calibration: Calibration | None, progress: Progress
+        self, model: ONMF, table: Any, standards: Standards, progress: Progress
     ) -> tuple[dict[str, Any], list[str]]:
-        found, notes = super().assigned(model, table, calibration, progress)
+        found, notes = super().assigned(model, table, standards, progress)
         return found | {"view": model.extra_["view"]}, notes
 
     def row_columns(self, clusters: Any, part: slice) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import typer
 from onmf.divergence import get_divergence
 from onmf.door import Clusters, check_request, cluster_table
 from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
+from onmf.door.settle import check_shares
 from onmf.door.write import FORMATS, files_of, summary, write_files
 from onmf.io.files import whole_folder
 from onmf.kernels.jit import compiled_before
@@ -57,6 +58,16 @@ JSON = Option("as_json", "Print the result as one JSON document.", bool, False, 
 WRITTEN = partial(Option, group=OUTPUT)
 FITTED = partial(Option, group=CLUSTERING)
 NUMBER = partial(Option, type=int | None, metavar="NUMBER", group=CLUSTERING, least=1)
+SHARE = partial(Option, type=float | None, metavar="SHARE", group=CLUSTERING, least=0.0)
+
+UNASSIGNED = (
+    SHARE(
+        "unassigned",
+        "Leave rows unassigned that fit nowhere: those as unusual as this share of the rows like them, such as 0.01.",
+    ),
+    SHARE("min_confidence", "Leave rows of a lower confidence unassigned."),
+)
+"""Options about rows that get no cluster."""
 
 SHARED = (
     Option(
@@ -96,6 +107,7 @@ SHARED = (
         *(float | None, None, "NUMBER"),
         least=0.0,
     ),
+    *UNASSIGNED,
     FITTED("seed", "Seed of the random numbers: the same seed gives the same clusters.", int, 0, "NUMBER", least=0),
     NUMBER("threads", "Number of threads; by default one for each core."),
     QUIET,
@@ -177,6 +189,7 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
     parameters |= {"beta_loss": given["divergence"], "random_state": given["seed"]}
     parameters |= {} if given["threads"] is None else {"n_threads": given["threads"]}
     check_request(kind, n_clusters, span, parameters)
+    check_shares(**{option.name: given[option.name] for option in UNASSIGNED})
     own = {option.name: given[option.name] for option in kind.options}
     kind.check_options(own, given["out"], n_clusters, parameters)
     with target_folder(kind, given) as folder, working(quiet) as step:
@@ -189,6 +202,7 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
             kind.read_all(paths, step, force=given["force"], **reading),
             n_clusters,
             **span._asdict(),
+            **{option.name: given[option.name] for option in UNASSIGNED},
             options=own,
             announce=lambda line: None if quiet else say(line + (HINT if "vote" in line else "")),
             progress=step,

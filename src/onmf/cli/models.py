@@ -23,6 +23,7 @@ from .command import (
     FORCE,
     JSON,
     QUIET,
+    UNASSIGNED,
     argument,
     parameter,
     parsed,
@@ -43,9 +44,9 @@ ARTICLES = {"image": "of an image", "matrix": "of a matrix", "table": "of a tabl
 
 PREDICT = """Assign new data to the clusters of a model.
 
-Prints a table in CSV with a line for each row: the number and the name of its cluster, how sure that is, and the
-runner-up. A row that has none of the model's words or genes gets no cluster. With known classes (--labels), the
-clusters are compared with them. An image is mapped into the folder of --out instead.
+Prints a table in CSV with a line for each row: the number and the name of its cluster, how sure that is, the
+runner-up, and how unusual the row is. A row that has none of the model's words or genes gets no cluster. With known
+classes (--labels), the clusters are compared with them. An image is mapped into the folder of --out instead.
 
 For example:
 
@@ -62,6 +63,7 @@ OWN = (
         "out", "Write to this .csv or .parquet file; for an image, into this folder.", Path | None, None, "FILE", ""
     ),
     FORCE,
+    *(replace(option, group="", help=f"{option.help} By default as for the model.") for option in UNASSIGNED),
     Option(
         "estimate_groups",
         "Estimate the factors of groups that the model does not know, from their rows. By default they are 1.",
@@ -106,7 +108,10 @@ def predict(model: Path, path: str, **given: Any) -> None:
         step("Reading")
         table = kind.read_new(fitted, path, step, **reading)
         step("Assigning")
-        found = predict_table(fitted, table, kind=kind, estimate_groups=given["estimate_groups"], progress=step)
+        shares = {option.name: given[option.name] for option in UNASSIGNED}
+        found = predict_table(
+            fitted, table, kind=kind, estimate_groups=given["estimate_groups"], **shares, progress=step
+        )
         if folder is not None:
             write_files(found, folder, progress=step)
     if kind.assignments:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler
 from onmf.divergence.groups import GroupedKullbackLeibler, append_groups
@@ -201,3 +202,11 @@ def known_groups(groups: Any, names: Array, factors: FloatArray) -> Groups:
             UserWarning,
         )
     return Groups(names, codes, sizes, factors)
+
+
+def divide_by_effects(rows: Any, effects: FloatArray, codes: Array) -> Any:
+    """Rows in memory, each divided by the multipliers (groups, p) of its group."""
+    if not issparse(rows):
+        return rows / effects[codes]
+    own = np.repeat(codes, np.diff(rows.indptr))
+    return csr_array((rows.data / effects[own, rows.indices], rows.indices, rows.indptr), shape=rows.shape)

@@ -26,10 +26,12 @@ from onmf.select import Selection
 from onmf.warn import import_optional
 
 from .groups import composition, group_contributions
+from .settle import Standards
 from .write import assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
-    from .kind import Kind
+    from .kind import Kind, Rows
+    from .votes import Fit
 
 Progress = Callable[[str, float | None], None]
 """Called with the name of a step and the share of it that is done, None if that is not known."""
@@ -102,9 +104,12 @@ class Clusters:
     table : Table
         The rows that were clustered, with their names and known classes.
     model : ONMF
-        The fitted model; its rows are those that have a cluster.
+        The fitted model; its rows are those that took part.
     labels : (n,) array of int
         Cluster of each row; -1 for rows that are unassigned.
+    templates : (n,) array of int
+        The centroid of the model that each row was assigned to, -1 for rows that took no part. Without edits these are
+        the clusters, also of rows that are unassigned because they are unusual or not sure.
     scales : (n,) array
         Scale of each row; NaN for rows that are unassigned.
     margins : (n,) array
@@ -112,14 +117,18 @@ class Clusters:
     confidence : (n,) array
         How sure the cluster is: a row at 0.8 is with the rows of its cluster in about 80 % of independent fits. NaN for
         rows that are unassigned, and if the model has no calibration.
+    surprise : (n,) array
+        How unusual the row is among rows of its cluster and size: the share of such rows that are as unusual. NaN for
+        rows that took no part, and if the model does not know.
     runners_up : (n,) array of int
-        The best other cluster of each row; -1 if there is none.
+        The best other cluster of each row; -1 if there is none. Of a row that is left unassigned, the cluster that it
+        would have.
     names : list of str
         A short name of each cluster.
     notes : list of str
         What a reader should know before trusting the clusters.
-    calibration : Calibration or None
-        How ``confidence`` follows from losses; None for a model that has none.
+    standards : Standards
+        How ``confidence`` and ``surprise`` follow from losses, and which rows they leave unassigned.
     selection : Selection or None
         How the number of clusters was chosen; None if it was given.
     how : str
@@ -128,23 +137,34 @@ class Clusters:
         Share of the rows that would be in another cluster without smoothing; None if there is none.
     missing : list of str
         Features of the model that new rows do not have, and that count as 0.
+    fit, fitted_rows : Fit and Rows, or None
+        The fit, and the rows that took part in it as they were clustered; None for new rows.
     """
 
     kind: Kind
     table: Table
     model: ONMF
     labels: Array
+    templates: Array
     scales: FloatArray
     margins: FloatArray
     confidence: FloatArray
+    surprise: FloatArray
     runners_up: Array
     names: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    calibration: Calibration | None = None
+    standards: Standards = field(default_factory=Standards)
     selection: Selection | None = None
     how: str = ""
     moved_without_smoothing: float | None = None
     missing: list[str] = field(default_factory=list)
+    fit: Fit | None = None
+    fitted_rows: Rows | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How ``confidence`` follows from losses; None for a model that does not say."""
+        return self.standards.calibration
 
     @property
     def n_clusters(self) -> int:
@@ -169,7 +189,7 @@ class Clusters:
         sets = np.eye(self.n_clusters, dtype=bool) if unions is None else unions
         if self.selection is None or not self.selection.levels:
             return np.full(len(sets), np.nan)
-        return self.selection.finding(self.labels[self.labels >= 0], sets)
+        return self.selection.finding(self.labels[self.templates >= 0], sets)
 
     @property
     def unassigned(self) -> list[str]:
@@ -256,8 +276,7 @@ class Clusters:
 
     def entries(self) -> dict[str, Any]:
         """What the model file has besides the model."""
-        calibration = {} if self.calibration is None else self.calibration.parts()
-        return {"kind": self.kind.name, "names": self.names, **calibration, **self.kind.entries(self)}
+        return {"kind": self.kind.name, "names": self.names, **self.standards.parts(), **self.kind.entries(self)}
 
     def predict(self, table: Table, *, estimate_groups: bool = False, progress: Progress | None = None) -> Clusters:
         """Assign the rows of another table to these clusters.

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from onmf.backend import to_host
-from onmf.confidence import Calibration, calibration_rules, confidence_of, evenly_spaced, log_chances
-from onmf.divergence import Array
-from onmf.estimator import ONMF
+from onmf.confidence import confidence_of, evenly_spaced, log_chances
+from onmf.divergence import Array, FloatArray
+from onmf.estimator import ONMF, new_rows
+from onmf.fit.describe import labels_scales_and_margins
 from onmf.io.rules import Rule, optional, require, some_names, strings
 from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
 from onmf.select import Range, Selection, select_n_clusters
@@ -26,12 +27,12 @@ from onmf.select import Range, Selection, select_n_clusters
 from .clusters import Clusters, Progress, Table
 from .groups import IGNORED, groups_of_new, rows_of_new_groups
 from .join import join_tables, names_of_files
+from .settle import BATCH, Standards, batches, margins_by_chances, standards_rules, surprise_in, take_rows
 from .votes import Fit as Fit
 from .votes import Views, fit_by_vote, fit_plainly, fit_with_groups
 
 READING, CLUSTERING, OUTPUT = "Reading", "Clustering", "Output"  # Groups of options in the help of a command
-BATCH = 10_000  # Rows that are assigned at a time
-MEASURES = ("labels", "scales", "margins", "confidence", "runners_up")  # What a result says about each row
+MEASURES = ("templates", "scales", "margins", "confidence", "runners_up", "surprise")  # What a result says of each row
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Kind:
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
         """A rule for each entry of ``extra``, for k clusters and p features. Entries without a rule are not checked."""
-        return {"names": optional(strings(k)), "features": optional(strings(p)), **calibration_rules(k)}
+        return {"names": optional(strings(k)), "features": optional(strings(p)), **standards_rules(k)}
 
     def check(self, extra: Mapping[str, Any]) -> None:
         """Refuse entries that contradict each other."""
@@ -226,23 +227,63 @@ class Kind:
         """The groups of new rows that a model does not know, and their rows, with the features of the model."""
         return rows_of_new_groups(model, table, self.match(model, table)[0], self)
 
-    def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
-        """Label, scale, margin, confidence and runner-up of each of the n rows of the table."""
-        model = fit.model
-        labels, scales, margins = map(to_host, (model.labels_, model.scales_, model.margins_))
-        found = (labels, scales, margins, *confidence_of(model, fit.X, labels, calibration, fit.groups))
-        return {name: spread_out(values, rows.index, n) for name, values in zip(MEASURES, found, strict=True)}
+    def rule(self, model: ONMF) -> Callable[[Any], FloatArray] | None:
+        """The rule by which rows are assigned, if it is not the losses of the model.
+
+        It takes rows in memory, and returns log-probabilities of the centroids, up to a number for each row (n, k).
+        """
+        return None
+
+    def judge(
+        self, model: ONMF, X: Any, standards: Standards, groups: Any = None, templates: Array | None = None
+    ) -> tuple[Array, ...]:
+        """Template, scale, margin, confidence and runner-up of rows in memory. → 5 × (n,)
+
+        The template of a row is the number of its centroid, which the rule decides unless it is known.
+        """
+        clusters, rule = model.clusters_, self.rule(model)
+        chances = None if rule is None else rule(X)
+        if chances is not None and templates is None:
+            templates = chances.argmax(axis=1).astype(np.int32)
+        data, centroids = new_rows(model, X, groups=groups)
+        found = data.map_rows(labels_scales_and_margins, centroids, clusters, labels=templates)
+        templates, scales, margins = map(to_host, found)
+        assert templates is not None
+        if chances is not None:
+            margins = margins_by_chances(chances, templates, clusters) / np.asarray(X.sum(axis=1)).ravel()
+        if standards.calibration is None:
+            return templates, scales, margins, np.full(X.shape[0], np.nan), np.full(X.shape[0], -1, dtype=np.int32)
+        chances = log_chances(model, X, groups) if chances is None else chances
+        return templates, scales, margins, *standards.calibration.apply(chances, templates, clusters)
+
+    def measured(self, fit: Fit, rows: Rows, standards: Standards, surprise: FloatArray, n: int) -> dict[str, Any]:
+        """The same for each of the n rows of the table, and how unusual it is, from a fit of some of them."""
+        model, found = fit.model, []
+        templates = to_host(model.clustering_.labels)
+        if model.clusters_ is None and self.rule(model) is None:
+            assert standards.calibration is not None, "a fit has one"
+            sure = confidence_of(model, fit.X, templates, standards.calibration, fit.groups)
+            found = [templates, to_host(model.scales_), to_host(model.margins_), *sure]
+        else:
+            for start, batch in batches(fit.X):
+                at = slice(start, start + batch.shape[0])
+                own = None if fit.groups is None else fit.groups[at]
+                found.append(self.judge(model, batch, standards, own, templates[at]))
+            found = [np.concatenate(each) for each in zip(*found, strict=True)]
+        return {
+            name: spread_out(values, rows.index, n) for name, values in zip(MEASURES, [*found, surprise], strict=True)
+        }
 
     def assigned(
-        self, model: ONMF, table: Table, calibration: Calibration | None, progress: Progress
+        self, model: ONMF, table: Table, standards: Standards, progress: Progress
     ) -> tuple[dict[str, Any], list[str]]:
-        """The same for new rows, which are assigned to the clusters of a model; and notes."""
+        """The same for new rows, and how unusual each is; and notes."""
         X, notes = self.match(model, table)
         n = X.shape[0]
         groups, about_groups = groups_of_new(model, table, self)
         notes += about_groups
-        labels, following = np.full((2, n), -1, dtype=np.int32)
-        scales, margins, sure = np.full((3, n), np.nan)
+        templates, following = np.full((2, n), -1, dtype=np.int32)
+        scales, margins, sure, surprise = np.full((4, n), np.nan)
         for start in range(0, n, BATCH):
             batch = X[start : start + BATCH]
             filled = np.flatnonzero(batch.sum(axis=1))
@@ -251,14 +292,15 @@ class Kind:
                 own = None if groups is None else groups[at]
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=IGNORED)
-                    labels[at], scales[at], margins[at] = map(to_host, model.assign(values, groups=own))
-                    if calibration is not None:
-                        sure[at], following[at] = calibration.apply(log_chances(model, values, own), labels[at])
+                    judged = self.judge(model, values, standards, own)
+                templates[at], scales[at], margins[at], sure[at], following[at] = judged
+                surprise[at] = surprise_in(model, values, standards.usual, templates[at], own)
             progress("Assigning", min(start + BATCH, n) / n)
-        notes += self.unassigned(table, np.flatnonzero(labels < 0), f"any of the model's {self.feature}s")
+        notes += self.unassigned(table, np.flatnonzero(templates < 0), f"any of the model's {self.feature}s")
         if groups is not None and table.groups is None and groups.any():
             table = replace(table, groups=groups.tolist())
-        found: dict[str, Any] = dict(zip(MEASURES, (labels, scales, margins, sure, following), strict=True))
+        measures = (templates, scales, margins, sure, following, surprise)
+        found: dict[str, Any] = dict(zip(MEASURES, measures, strict=True))
         found["table"] = table
         if isinstance(X, Columns):
             found["missing"] = X.missing
@@ -363,18 +405,6 @@ def match_features(
             f"{some_names(theirs[0], 3)}: are they named as those of the model?"
         )
     return Columns(table.X, best, missing, transform), notes if missing else []
-
-
-def take_rows(X: Any, index: Array) -> Any:
-    """Some rows, in rising order, of a matrix in memory or in blocks; one block is in memory at a time."""
-    if not hasattr(X, "block"):
-        return X if len(index) == X.shape[0] else X[index]
-    starts = np.cumsum([0, *X.sizes[:-1]])
-    inside = zip(starts, np.split(index, np.searchsorted(index, starts[1:])), strict=True)
-    parts = [X.block(number)[some - start] for number, (start, some) in enumerate(inside) if len(some)]
-    if parts and isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return csr_array(vstack([csr_array((0, X.shape[1])), *parts], format="csr"))
 
 
 def spread_out(values: Array, index: Array, n: int) -> Array:

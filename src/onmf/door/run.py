@@ -13,7 +13,7 @@ import numpy as np
 
 from onmf import interrupt
 from onmf.backend import to_host
-from onmf.confidence import Calibration, calibrate, calibrate_model, calibration_of, evenly_spaced, log_chances
+from onmf.confidence import Calibration, calibrate, evenly_spaced, log_chances, votes_for
 from onmf.divergence import KullbackLeibler
 from onmf.estimator import ONMF, check_parameters
 from onmf.fit.groups import apart
@@ -24,7 +24,9 @@ from onmf.select import Range
 
 from .clusters import Clusters, Progress, Table
 from .groups import check_groups_of, with_new_groups
-from .kind import Fit, Kind, take_rows
+from .kind import Fit, Kind
+from .settle import Standards, check_shares, learn_from, settled, standards_of, take_rows
+from .votes import end_with_rule
 
 UNSEEN = 1e-10  # Added to a centroid of sum 1, so that a feature that a cluster lacks costs much, but not infinity
 MOVED = 0.03  # Share of rows that smoothing puts elsewhere, from which on a note says so
@@ -51,6 +53,8 @@ def cluster_table(
     *,
     k_min: int | None = None,
     k_max: int | None = None,
+    unassigned: float | None = None,
+    min_confidence: float | None = None,
     options: Mapping[str, Any] | None = None,
     announce: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -59,11 +63,12 @@ def cluster_table(
     """Cluster the rows of a table, with the options of its kind and the parameters of :class:`onmf.ONMF`.
 
     ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max``, that of the medium level; ``"coarse"`` and
-    ``"fine"`` take those of the other levels. ``announce`` is called before the fit with a sentence that says what it
-    does, ``progress`` with the name of a step and the share of it that is done. The seed is 0 by default, and
-    ``quick=True`` makes a single run.
+    ``"fine"`` take those of the other levels. Rows that are as unusual as the share ``unassigned`` of the rows like
+    them get no cluster, nor do rows of a lower confidence than ``min_confidence``; the model keeps both. ``announce``
+    is called before the fit with a sentence that says what it does, ``progress`` with the name of a step and the share
+    of it that is done. The seed is 0 by default, and ``quick=True`` makes a single run.
     """
-    span = Range(k_min, k_max)
+    span, shares = Range(k_min, k_max), check_shares(unassigned=unassigned, min_confidence=min_confidence)
     parameters = {"random_state": 0} | parameters  # the same rows give the same clusters
     check_request(kind, n_clusters, span, parameters)
     report = progress or (lambda name, share: None)
@@ -84,33 +89,41 @@ def cluster_table(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The clusters of some groups hold no rows")  # said in a note
         fit = kind.fit(rows, n_clusters, parameters, partial(report, "Clustering"), announce or (lambda sentence: None))
+    if fit.model.refine is not None and kind.rule(fit.model) is None:
+        end_with_rule(fit, "smoothing" in parameters, rows.engine)
     report("Measuring confidence", None)
-    calibration = _calibrate(fit)
+    usual, surprise = learn_from(fit.model, fit.X, fit.groups, rows.engine)
+    standards = Standards(_calibrate(kind, fit), usual, **shares)
     moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
+    measures: dict[str, Any] = kind.measured(fit, rows, standards, surprise, total)
     clusters = kind.result(
         kind=kind,
         table=table,
         model=fit.model,
-        **kind.measured(fit, rows, calibration, total),
+        **settled(measures, fit.model.clusters_, standards),
         notes=[*notes, *fit.notes, *_doubts(kind, fit, moved)],
-        calibration=calibration,
+        standards=standards,
         selection=selection,
         how=fit.how,
         moved_without_smoothing=moved,
+        fit=fit,
+        fitted_rows=rows,
     )
+    clusters.notes += left_out(clusters)
     kind.describe(clusters, rows, fit, report)
     fit.model.extra_ = clusters.entries()
     return clusters
 
 
-def _calibrate(fit: Fit) -> Calibration:
+def _calibrate(kind: Kind, fit: Fit) -> Calibration:
     """Learn from other runs how sure the labels are: from runs that were made anyway, or from new ones."""
     labels = to_host(fit.model.labels_)
-    some, voted = fit.trials or (evenly_spaced(len(labels)), [])
+    some, voted = fit.trials or (evenly_spaced(len(labels)), None)
     rows, groups = take_rows(fit.X, some), None if fit.groups is None else fit.groups[some]
-    if fit.trials is not None:
-        return calibrate(log_chances(fit.model, rows, groups), labels[some], voted)
-    return calibrate_model(fit.model, rows, labels[some], fit.refit, groups)
+    rule = kind.rule(fit.model)
+    chances = log_chances(fit.model, rows, groups) if rule is None else rule(rows)
+    voted = votes_for(fit.model, rows, fit.refit, groups) if voted is None else voted
+    return calibrate(chances, labels[some], voted)
 
 
 def moved_without_smoothing(model: ONMF, X: Any) -> float | None:
@@ -155,6 +168,8 @@ def predict_table(
     *,
     kind: Kind | None = None,
     estimate_groups: bool = False,
+    unassigned: float | None = None,
+    min_confidence: float | None = None,
     progress: Progress | None = None,
 ) -> Clusters:
     """Assign the rows of a table to the clusters of a model.
@@ -170,6 +185,8 @@ def predict_table(
     estimate_groups : bool, default=False
         For a model with groups: whether the multipliers of groups that it does not know are estimated from their rows.
         By default they are 1.
+    unassigned, min_confidence : float, optional
+        When a row gets no cluster, as in :func:`cluster_table`; by default as for the model.
     progress : callable, optional
         As in :func:`cluster_table`.
 
@@ -178,12 +195,27 @@ def predict_table(
     Clusters
     """
     kind = check_kind(model, kind)
-    calibration = calibration_of(getattr(model, "extra_", {}), len(model.cluster_centers_))
+    shares = check_shares(unassigned=unassigned, min_confidence=min_confidence)
+    standards = standards_of(getattr(model, "extra_", {}) | shares, len(model.cluster_centers_))
     if estimate_groups:
         model = with_new_groups(model, table, kind)
-    found, notes = kind.assigned(model, table, calibration, progress or (lambda name, share: None))
+    found, notes = kind.assigned(model, table, standards, progress or (lambda name, share: None))
     given: dict[str, Any] = {"table": table, "names": names_of_model(model), "notes": [*table.notes, *notes]}
-    return kind.result(kind=kind, model=model, calibration=calibration, **given | found)
+    given |= found | settled(found, model.clusters_, standards)
+    clusters = kind.result(kind=kind, model=model, standards=standards, **given)
+    clusters.notes += left_out(clusters)
+    return clusters
+
+
+def left_out(clusters: Clusters) -> list[str]:
+    """A note on the rows that the standards leave unassigned; none if there are no such rows."""
+    standards, kind = clusters.standards, clusters.kind
+    n = int(np.count_nonzero((clusters.labels < 0) & (clusters.runners_up >= 0) & (clusters.templates >= 0)))
+    why = [
+        *([f"as unusual as {standards.unassigned:.3g} of those like them"] if standards.unassigned else []),
+        *([f"of a confidence below {standards.min_confidence:.3g}"] if standards.min_confidence else []),
+    ]
+    return [f"{kind.so_many(n)} left unassigned: {' or '.join(why)}."] if n and why else []
 
 
 def check_kind(model: ONMF, kind: Kind | None) -> Kind:

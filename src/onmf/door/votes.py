@@ -1,7 +1,7 @@
 """How much work the rows get: as many runs as a person is willing to wait for, which vote on the clusters."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,10 +11,11 @@ from sklearn.base import clone
 
 from onmf.backend import to_host
 from onmf.confidence import refit
-from onmf.divergence import Array, get_divergence
-from onmf.estimator import ONMF, fit_model, settings_of
+from onmf.divergence import Array, KullbackLeibler, get_divergence
+from onmf.estimator import ONMF, adopt_clustering, fit_model, settings_of
 from onmf.fit.starts import from_sums
-from onmf.naming import so_many
+from onmf.naming import number_by_size, so_many
+from onmf.surprise import SMOOTHING
 
 RUNS = 24  # Runs that vote
 FEWEST = 9  # Runs behind a vote at least. Fewer are hardly better than a single run.
@@ -100,6 +101,23 @@ def _refit_with_groups(first: Fit, model: ONMF, X: Any, groups: Array) -> list[A
         start = from_sums(np.asarray((members @ X).todense() if issparse(X) else members @ X, dtype=np.float64))
         found.append(fit_model(clone(model), X, groups=groups, init=start).labels_)
     return found
+
+
+def end_with_rule(fit: Fit, smooth: bool, engine: Any = None) -> None:
+    """Let a fit that moved single rows go on with the loop, so that the assignment rule gives its labels.
+
+    A local search lowers the exact objective. Without ``smooth``, templates are hardly smoothed in the loop, and in the
+    model: then the loop moves next to no row.
+    """
+    model, before = fit.model, fit.model.clustering_
+    plain = clone(model).set_params(refine=None, n_init=1)
+    if not smooth and isinstance(model.divergence_, KullbackLeibler):
+        plain.set_params(beta_loss="kullback-leibler", smoothing=SMOOTHING / model.n_features_in_)
+    fit_model(plain, fit.X, engine=engine, init=to_host(before.centroids))
+    kept = {name: getattr(before, name) for name in ("parameters", "init_rows", "n_sweeps", "agreement")}
+    kept["n_iter"] = before.n_iter + plain.n_iter_
+    adopt_clustering(model, replace(plain.clustering_, **kept), model.engine_, plain.divergence_)
+    number_by_size(model, fit.X, engine)
 
 
 def fit_by_vote(

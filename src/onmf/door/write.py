@@ -90,6 +90,7 @@ def assignments(clusters: Clusters) -> Iterator[Columns]:
             "runner_up": [None if k < 0 else k + kind.first for k in clusters.runners_up[part].tolist()],
             "scale": _rounded(clusters.scales[part], 6),
             "margin": _rounded(clusters.margins[part], 6),
+            "surprise": _rounded(clusters.surprise[part], 4),
             **kind.row_columns(clusters, part),
             **({} if table.groups is None else {"group": table.groups[part]}),
             **({} if table.classes is None else {"label": table.classes[part]}),

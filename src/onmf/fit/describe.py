@@ -74,6 +74,8 @@ class Clustering:
     groups: Array | None = None  #: labels of the groups of the rows, if they have any
     group_effects: FloatArray | None = None  #: (groups, p) factor by which each group multiplies each feature
     group_counts: FloatArray | None = None  #: (k, groups) sums of the rows of each group in each cluster
+    #: (k,) the cluster of each centroid after clusters were edited, -1 for one set aside; None: each has its own.
+    clusters: Array | None = None
 
     def reordered(self, order: Array) -> Clustering:
         """The same clusters in another order: the new cluster k is the old cluster ``order[k]``."""
@@ -87,6 +89,18 @@ class Clustering:
             init_rows=None if self.init_rows is None else self.init_rows[order],
             group_counts=None if self.group_counts is None else self.group_counts[order],
         )
+
+    def by_cluster(self) -> tuple[Array, FloatArray, FloatArray]:
+        """The clusters that there are, and on the host the centroid and the mass of each: of its centroids together."""
+        centroids, masses = to_host(self.centroids), to_host(self.masses)
+        if self.clusters is None:
+            return np.arange(len(centroids)), centroids, masses
+        inside = np.flatnonzero(self.clusters >= 0)
+        numbers, place = np.unique(self.clusters[inside], return_inverse=True)
+        members = np.zeros((len(numbers), len(centroids)))
+        members[place, inside] = masses[inside]
+        totals = members.sum(axis=1)
+        return numbers, matrix_product(divide(members, totals[:, None]), centroids), totals
 
     @property
     def W(self) -> FloatArray:
@@ -137,16 +151,26 @@ def last_labels(part: Part, norms: FloatArray) -> tuple[Array, FloatArray]:
     return labels, scales / to_device(norms)[labels]
 
 
-def best_labels(part: Part, centroids: FloatArray) -> tuple[Array]:
-    """The cluster of each row of a part. → (n,)"""
-    return (part.run.labels_from(centroids),)
+def best_labels(part: Part, centroids: FloatArray, clusters: Array | None = None) -> tuple[Array]:
+    """The cluster of each row of a part; ``clusters`` are those of the centroids, if several may share one. → (n,)"""
+    return (clusters_of(part, part.run.labels_from(centroids), clusters),)
 
 
-def labels_and_scales(part: Part, centroids: FloatArray) -> tuple[Array, FloatArray]:
-    """Cluster of each row of a part, and its scale for centroids of this size. → 2 × (n,)"""
+def clusters_of(part: Part, labels: Array, clusters: Array | None) -> Array:
+    """The clusters of rows whose centroids are known. → (n,)"""
+    return labels if clusters is None else part.block.backend.to_device(clusters)[labels]
+
+
+def labels_and_scales(part: Part, centroids: FloatArray, labels: Array | None = None) -> tuple[Array, FloatArray]:
+    """Cluster of each row of a part, the best one unless it is given, and its scale for its centroid. → 2 × (n,)"""
     block = part.block
     centroids = block.backend.to_device(centroids)
-    labels, scales, _ = block.assign(block.prepare(centroids))
+    templates = block.prepare(centroids)
+    if labels is None:
+        labels, scales, _ = block.assign(templates)
+    else:
+        labels = block.backend.to_device(labels)
+        scales = block.own_scales(templates, labels, block.own_and_next(templates, labels)[0])
     return labels, divide(scales, block.divergence.sizes_of_rows(centroids, labels, block.terms))
 
 
@@ -158,10 +182,30 @@ def margins_of(part: Part, centroids: FloatArray, labels: Array) -> tuple[FloatA
     return (margins(block.divergence, own, following, block.terms),)
 
 
-def labels_scales_and_margins(part: Part, centroids: FloatArray) -> tuple[Array, FloatArray, FloatArray]:
-    """Cluster, scale and margin of each row of a part. → 3 × (n,)"""
-    labels, scales = labels_and_scales(part, centroids)
-    return labels, scales, *margins_of(part, centroids, labels)
+def labels_scales_and_margins(
+    part: Part, centroids: FloatArray, clusters: Array | None = None, labels: Array | None = None
+) -> tuple[Array, FloatArray, FloatArray]:
+    """Centroid, scale and margin of each row of a part; of the best one unless ``labels`` are given. → 3 × (n,)
+
+    ``clusters`` are those of the centroids, if several may share one: the margin is that to the best one of another.
+    """
+    block = part.block
+    labels, scales = labels_and_scales(part, centroids, labels)
+    if clusters is None:
+        return labels, scales, *margins_of(part, centroids, labels)
+    losses, rows = to_host(losses_of(block, centroids)), np.arange(len(block))
+    own, at = losses[rows, to_host(labels)], clusters[to_host(labels)]
+    others = np.where(at[:, None] == clusters, np.inf, losses).min(axis=1, initial=np.inf)
+    sizes = to_host(block.divergence.row_size(block.terms))
+    with np.errstate(invalid="ignore"):
+        difference = np.where(np.isposinf(own) & np.isposinf(others), 0.0, others - own)
+    return labels, scales, np.where(sizes > 0, divide(difference, sizes), 0.0)
+
+
+def assigned(part: Part, centroids: FloatArray, clusters: Array | None = None) -> tuple[Array, FloatArray, FloatArray]:
+    """The same with the cluster of each row. → 3 × (n,)"""
+    labels, scales, margins = labels_scales_and_margins(part, centroids, clusters)
+    return clusters_of(part, labels, clusters), scales, margins
 
 
 def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None = None) -> FloatArray:
@@ -177,11 +221,17 @@ def losses_of(block: Block, centroids: FloatArray, divergence: Divergence | None
     return losses
 
 
-def probabilities(part: Part, centroids: FloatArray, temperature: float) -> tuple[FloatArray]:
-    """The probability of each cluster for each row of a part. → (n, k)"""
+def probabilities(
+    part: Part, centroids: FloatArray, temperature: float, clusters: Array | None = None
+) -> tuple[FloatArray]:
+    """The probability of each cluster for each row of a part. → (n, clusters)"""
     losses = losses_of(part.block, centroids)
     chances = exp((losses.min(axis=1, keepdims=True) - losses) / temperature)
-    return (chances / chances.sum(axis=1, keepdims=True),)
+    chances = chances / chances.sum(axis=1, keepdims=True)
+    if clusters is None:
+        return (chances,)
+    members = clusters[:, None] == np.arange(clusters.max(initial=-1) + 1)
+    return (chances @ part.block.backend.to_device(members.astype(np.float64)),)
 
 
 def own_loss(part: Part, centroids: FloatArray) -> float:

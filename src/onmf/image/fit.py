@@ -11,11 +11,11 @@ from onmf.data import Blocks, Part, Source, get_engine
 from onmf.data.groups import Groups
 from onmf.data.intake import with_groups
 from onmf.divergence import Array, FloatArray, divide
-from onmf.door.kind import take_rows
 from onmf.door.run import UNSEEN
+from onmf.door.settle import Standards, surprise_in, take_rows
 from onmf.estimator import ONMF, fit_model, start_of
 from onmf.fit import snpa
-from onmf.fit.describe import margins
+from onmf.fit.describe import labels_scales_and_margins, margins
 from onmf.fit.groups import sizes_in_groups
 from onmf.fit.starts import Seeds
 from onmf.io.rules import require
@@ -104,9 +104,16 @@ def _start_from(fitted: ONMF) -> Seeds:
 
 
 def measure(
-    model: ONMF, pixels: Pixels, labels: Array | None, calibration: Calibration | None, scene: str = ""
+    model: ONMF,
+    pixels: Pixels,
+    labels: Array | None,
+    standards: Standards,
+    surprise: Array | None = None,
+    scene: str = "",
 ) -> dict[str, Any]:
     """The maps and spectra of a fitted model, in one pass over the pixels; without labels, pixels are assigned.
+
+    How unusual each pixel is takes another pass, unless it is known.
 
     If the model has groups, ``scene`` is that of the pixels, and their spectra are those in its light. The multipliers
     of a scene that the model does not know are 1.
@@ -139,20 +146,24 @@ def measure(
         source = with_groups(source, groups, pixels.sizes, pixels.shape[1])
     rows = Blocks(get_engine(model.engine, None, model.n_threads).backend, None).open(source, divergence)
     labels, scales, residuals, distances, sure, following = rows.map_rows(
-        _measure_part, *templates, centroids, calibration, labels=labels
+        _measure_part, *templates, centroids, standards.calibration, model.clusters_, labels=labels
     )
     compact = np.int16 if k < 2**15 else np.int32
     labels = labels.astype(compact)
+    if surprise is None:
+        own = None if groups is None else np.full(len(labels), scene)
+        surprise = surprise_in(model, pixels, standards.usual, labels, own)
     totals, counts = np.bincount(labels, weights=scales, minlength=k), np.bincount(labels, minlength=k)
     mean = divide(totals.astype(np.float64), counts.astype(np.float64))
     unit = mean.astype(np.float32)
     scales /= np.where(unit > 0, unit, np.float32(1.0))[labels]
     usual = 1.0 if groups is None else float(totals.sum()) / len(labels)  # not every material is in every scene
     return {
-        "labels": pixels.image(labels, -1),
+        "templates": pixels.image(labels, -1),
         "scales": pixels.image(scales, np.nan),
         "margins": pixels.image(distances, np.nan),
         "confidence": pixels.image(sure, np.nan),
+        "surprise": pixels.image(surprise.astype(np.float32), np.nan),
         "runners_up": pixels.image(following.astype(compact), -1),
         "residuals": pixels.image(residuals, np.nan),
         "spectra": normal * np.where(mean > 0, mean, usual)[:, None] * (pixels.cube.scale / pixels.factor),
@@ -165,18 +176,23 @@ def _measure_part(
     exact: WithOffsets,
     centroids: FloatArray,
     calibration: Calibration | None,
+    clusters: Array | None,
     labels: Array | None = None,
 ) -> tuple[Array, ...]:
-    """Label, scale, residual (from ``exact``), margin, confidence and runner-up of each pixel. → 6 × (n,)"""
+    """Template, scale, residual (from ``exact``), margin, confidence and runner-up of each pixel. → 6 × (n,)"""
     block, divergence = part.block, part.block.divergence
     prepared = block.prepare_templates(*templates)
     labels = block.assign(prepared).labels if labels is None else block.backend.to_device(labels).astype(np.int32)
     own, following = block.own_and_next(prepared, labels)
     best, _ = block.own_and_next(block.prepare_templates(*exact), labels)
     residuals = np.maximum(divide(block.losses(best), divergence.row_size(block.terms)), 0.0)
-    measured = (block.own_scales(prepared, labels, own), residuals, margins(divergence, own, following, block.terms))
+    if clusters is None:
+        distances = margins(divergence, own, following, block.terms)
+    else:
+        distances = labels_scales_and_margins(part, centroids, clusters, labels)[2]
+    measured = (block.own_scales(prepared, labels, own), residuals, distances)
     if calibration is None:
         sure, others = np.full(len(block), np.nan), np.full(len(block), -1, dtype=np.int32)
     else:
-        sure, others = confidence_by_row(part, centroids, calibration, labels)
+        sure, others = confidence_by_row(part, centroids, calibration, clusters, labels)
     return labels, *(values.astype(np.float32) for values in (*measured, sure)), others

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from onmf.confidence import Calibration, calibration_rules, evenly_spaced
+from onmf.confidence import evenly_spaced
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_table
-from onmf.door.kind import Fit, Rows, take_rows
+from onmf.door.kind import Fit, Rows
 from onmf.door.run import check_kind
+from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model, is_auto
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
 from onmf.naming import number_by_size, so_many
@@ -60,6 +61,8 @@ FILES = (
     *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
 )
 """Names of the files of a scene."""
+
+MAPS = ("labels", "scales", "residuals", "margins", "confidence", "surprise", "runners_up")  # of a scene
 
 OPTIONS = (
     Option("truth", "Compare with known endmembers or a label map.", Path | None, None, "FILE", reading=True),
@@ -127,7 +130,7 @@ class ImageClusters(Clusters):
         cube = self.cube
         if not isinstance(cube, Scenes) or self.scene_spectra is None:
             return [self]
-        maps = ("labels", "scales", "residuals", "margins", "confidence", "runners_up")
+        maps = (*MAPS, "templates")
         return [
             replace(
                 self,
@@ -200,8 +203,7 @@ class ImageClusters(Clusters):
         if self.wavelengths is not None:
             attributes = {"units": self.cube.wavelength_unit} if self.cube.wavelength_unit else {}
             coords["wavelength"] = ("band", self.wavelengths, attributes)
-        maps = ("labels", "scales", "residuals", "margins", "confidence", "runners_up")
-        variables: dict[str, Any] = {name: (("y", "x"), getattr(self, name)) for name in maps}
+        variables: dict[str, Any] = {name: (("y", "x"), getattr(self, name)) for name in MAPS}
         variables["spectra"] = (("cluster", "band"), self.spectra)
         about = {"source": self.cube.source, "crs_wkt": self.cube.crs}
         return xarray.Dataset(variables, coords, {key: text for key, text in about.items() if text is not None})
@@ -251,7 +253,7 @@ class ImageKind(Kind):
             "image": optional(STRING),
             "wavelengths": optional(Rule(lambda a: is_array(a, "fiu") and a.ndim == 1, "a number for each band")),
             "wavelength_unit": optional(either(NULL, STRING)),
-            **calibration_rules(k),
+            **standards_rules(k),
         }
 
     def check(self, extra: Mapping[str, Any]) -> None:
@@ -335,26 +337,26 @@ class ImageKind(Kind):
         number_by_size(model, pixels, engine)
         return fit
 
-    def measured(self, fit: Fit, rows: Rows, calibration: Calibration, n: int) -> dict[str, Any]:
+    def measured(self, fit: Fit, rows: Rows, standards: Standards, surprise: Array, n: int) -> dict[str, Any]:
         way: Any = measure_scenes if isinstance(rows.X, ScenePixels) else measure
-        found = way(fit.model, rows.X, fit.model.labels_, calibration)
+        found = way(fit.model, rows.X, fit.model.clustering_.labels, standards, surprise)
         return found | {"negatives": "clip" if rows.X.clipped else "refuse"}
 
     def assigned(
-        self, model: ONMF, table: Any, calibration: Calibration | None, progress: Progress
+        self, model: ONMF, table: Any, standards: Standards, progress: Progress
     ) -> tuple[dict[str, Any], list[str]]:
         extra = model.extra_
         require(not isinstance(table, Scenes), "These are several scenes: predict one after the other.")
         cube = match_bands(table, extra)
         scene, about_scene = scene_of(model, cube)
         pixels = Pixels(cube, model.divergence_, extra["negatives"], progress)
-        found = measure(model, pixels, None, calibration, scene) | {"negatives": extra["negatives"], "table": cube}
+        found = measure(model, pixels, None, standards, scene=scene) | {"negatives": extra["negatives"], "table": cube}
         if model.group_effects_ is not None:
             return found, pixels.notes() + about_scene
         spectra = np.asarray(extra["spectra"])
         # Brightness is relative to the model's clusters, so that two images can be compared.
         own = divide((found["spectra"] * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
-        factors = np.append(own, np.nan)[found["labels"]].astype(np.float32)
+        factors = np.append(own, np.nan)[found["templates"]].astype(np.float32)
         return found | {"spectra": spectra, "scales": found["scales"] * factors}, pixels.notes()
 
     def new_groups(self, model: ONMF, table: Any) -> Iterator[tuple[str, Any]]:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onmf.confidence import Calibration
 from onmf.divergence import Array, Divergence, FloatArray, divide
 from onmf.door import Progress
 from onmf.door.groups import group_of_file
 from onmf.door.join import names_of_files
+from onmf.door.settle import Standards
 from onmf.door.write import Columns
 from onmf.estimator import ONMF
 from onmf.io.rules import require, some_names
@@ -179,19 +179,23 @@ class ScenePixels(Pixels):
         return [f"{part.cube.name}: {note}" for part in self.parts for note in part.notes()]
 
 
-def measure_scenes(model: ONMF, pixels: ScenePixels, labels: Array, calibration: Calibration) -> dict[str, Any]:
+def measure_scenes(
+    model: ONMF, pixels: ScenePixels, labels: Array, standards: Standards, surprise: Array
+) -> dict[str, Any]:
     """The maps of all scenes as one, the spectra that they share, and those of each in its own light."""
     cube: Any = pixels.cube
-    own = np.split(labels, np.cumsum([part.shape[0] for part in pixels.parts])[:-1])
+    ends = np.cumsum([part.shape[0] for part in pixels.parts])[:-1]
+    own, unusual = np.split(labels, ends), np.split(surprise, ends)
     found = [
-        measure(model, part, some, calibration, part.cube.name) for part, some in zip(pixels.parts, own, strict=True)
+        measure(model, part, some, standards, each, part.cube.name)
+        for part, some, each in zip(pixels.parts, own, unusual, strict=True)
     ]
     spectra = np.stack([each.pop("spectra") for each in found])
     # A material is as bright as its pixels in all scenes are on average.
     counts = np.stack([np.bincount(some, minlength=spectra.shape[1]) for some in own])
     levels = divide((counts * spectra.sum(axis=2)).sum(axis=0), counts.sum(axis=0).astype(np.float64))
     shared = model.divergence_.normalise(model.cluster_centers_) * levels[:, None]
-    whole = ("labels", "runners_up")
+    whole = ("templates", "runners_up")
     maps = {
         name: cube.put_together([each[name] for each in found], -1 if name in whole else np.nan) for name in found[0]
     }

@@ -44,16 +44,17 @@ from .files import write_whole
 from .limits import npy_header
 from .rules import abbreviate, check, require
 
-FORMAT, VERSION = "an onmf model", 1
+FORMAT, VERSION = "an onmf model", 2  # files without edited clusters are of version 1, which older ones read
 
 METADATA = "metadata.json"
 is_member = re.compile(r"(arrays/[A-Za-z0-9_.-]{1,80}\.npy|parts/[A-Za-z0-9_.-]{1,80}\.json)").fullmatch
 MOST_MEMBERS = 1000
 LARGEST_METADATA = 1 << 24
+MOST_CLUSTERS = 1 << 16  # numbers of edited clusters, of which some are gone
 DEEPEST = 100  # levels of nesting that JSON may have; recursion to this depth is safe
 
 # Attributes of a clustering that are arrays of the file, and those that are values in its metadata
-ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows", "group_effects")
+ARRAYS = ("centroids", "masses", "labels", "scales", "margins", "init_rows", "group_effects", "clusters")
 NUMBERS = ("objective", "n_iter", "stop_reason", "n_filled", "n_sweeps")
 
 MATRIX = rules.Rule(lambda value: isinstance(value, np.ndarray) and value.ndim == 2, "a matrix")
@@ -146,7 +147,8 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
     for name in members:
         require(is_member(name), f"{name!r} is not a valid name for a part: use letters, digits, '_', '-' and '.'.")
     listed = {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in members.items()}
-    metadata = {"format": FORMAT, "format_version": VERSION, **metadata, "members": listed}
+    version = 1 if clustering.clusters is None else VERSION
+    metadata = {"format": FORMAT, "format_version": version, **metadata, "members": listed}
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -298,6 +300,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
             "agreement": rules.optional(rules.array(FLOATS, n)),
             "init_rows": rules.optional(rules.array(INTEGERS, k, low=0, high=2**53)),
             "group_effects": rules.optional(rules.array(FLOATS, None, p, low=0)),
+            "clusters": rules.optional(rules.array(INTEGERS, k, low=-1, high=MOST_CLUSTERS - 1)),
             "history.moved": rules.optional(rules.array(FLOATS + INTEGERS, None, low=0, high=2**53)),
         },
         arrays,

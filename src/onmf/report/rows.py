@@ -14,7 +14,7 @@ from onmf.backend import to_host
 from onmf.backend.threads import available_cores
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Clusters, Progress
-from onmf.door.kind import take_rows
+from onmf.door.settle import take_rows
 from onmf.fit.describe import distinctiveness
 from onmf.hierarchy import merge_clusters
 from onmf.naming import numbers as cluster_numbers

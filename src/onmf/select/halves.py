@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 from sklearn.metrics import adjusted_mutual_info_score
 
 from onmf.backend import to_host
+from onmf.data.groups import divide_by_effects
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, fit_model
 from onmf.functions import log, xlogy
@@ -64,10 +64,7 @@ def without_effects(model: ONMF, X: Any, groups: Array, inside: Array, k: int) -
     fitted = grouped.fit(X[inside], groups=groups[inside])
     factors = np.ones((int(groups.max()) + 1, X.shape[1]))
     factors[fitted.groups_] = to_host(fitted.group_effects_)
-    if not issparse(X):
-        return X / factors[groups]
-    own = np.repeat(groups, np.diff(X.indptr))
-    return csr_array((X.data / factors[own, X.indices], X.indices, X.indptr), shape=X.shape)
+    return divide_by_effects(X, factors, groups)
 
 
 def sums_of(fitted: ONMF) -> tuple[FloatArray, FloatArray]:

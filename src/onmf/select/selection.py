@@ -128,7 +128,7 @@ class Selection:
         Parameters
         ----------
         labels : (n_total,) array of int
-            The cluster of each row.
+            The cluster of each row; -1 for none.
         unions : (m, clusters) array of bool
             Which clusters belong to each of some unions; the unit matrix stands for the clusters themselves.
 
@@ -137,7 +137,8 @@ class Selection:
         (m,) array
             NaN for unions without any of the rows that were used.
         """
-        return self.halves.finding(np.asarray(unions, dtype=bool)[:, labels[self.rows]])
+        own = labels[self.rows]
+        return self.halves.finding(np.asarray(unions, dtype=bool)[:, own] & (own >= 0))
 
     def table(self) -> list[dict[str, Any]]:
         """One row for each number of clusters, for ``pandas.DataFrame`` and the like; None where nothing is known."""

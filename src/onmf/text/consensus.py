@@ -84,8 +84,8 @@ def consensus_of_views(
     -------
     ONMF
         A model of the counts under Kullback–Leibler. ``labels_`` are those of the consensus, and the centroids are
-        computed from them. ``predict``, which sees counts only, can put a document of ``X`` elsewhere. ``agreement_``
-        tells how far the runs agree.
+        computed from them. ``predict``, which knows no bursts, can put a document of ``X`` elsewhere;
+        :func:`onmf.text.predict` follows the rule above. ``agreement_`` tells how far the runs agree.
 
     Examples
     --------
@@ -101,11 +101,34 @@ def consensus_of_views(
     for name in ("beta_loss", "n_init", *fixed):
         if name in parameters:
             raise ValueError(f"{name}={parameters[name]!r} is not allowed: a consensus of views has its own.")
-    return fit_model(ONMF(n_clusters, **fixed, **parameters), X, compute=partial(_fit, progress=progress))
+    found: list[Bursts] = []
+    compute = partial(_fit, progress=progress, found=found)
+    model: ONMF = fit_model(ONMF(n_clusters, **fixed, **parameters), X, compute=compute)
+    model.extra_ = {"kind": "matrix", "bursts": list(found[0])}
+    return model
 
 
-def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callable[[float], None] | None) -> Clustering:
-    """Cluster counts by a consensus of views, the largest cluster first."""
+def rule_of_bursts(model: ONMF) -> Callable[[Any], FloatArray] | None:
+    """The rule that settled the labels of a consensus of views; None for another model.
+
+    It takes counts, and returns the logarithms of their probabilities in each cluster, up to a number for each row.
+    """
+    bursts = getattr(model, "extra_", {}).get("bursts")
+    if bursts is None:
+        return None
+    sums = to_host(model.clustering_.masses)[:, None] * to_host(model.cluster_centers_)
+    return lambda X: log_likelihoods(csr_array(X), sums, Bursts(*bursts))
+
+
+def _fit(
+    data: Data,
+    settings: Settings,
+    listener: Listener,
+    *,
+    progress: Callable[[float], None] | None,
+    found: list[Bursts],
+) -> Clustering:
+    """Cluster counts by a consensus of views, the largest cluster first; how words come in bursts is ``found``, too."""
     if not isinstance(data, InMemory):
         raise ValueError("A consensus of views needs all rows in memory, and X comes in parts: use ONMF.")
     k, rng = settings.n_clusters, np.random.default_rng(int(settings.seeds[0]))
@@ -123,7 +146,8 @@ def _fit(data: Data, settings: Settings, listener: Listener, *, progress: Callab
             votes.append(cast_votes(view, k, rng, n_runs=n_runs, plan=settings.plan, listener=listener, done=done))
     listener.begin_run()
     elected, agreement = cluster_votes(block, np.concatenate(votes, axis=1), k, rng, settings.plan)
-    labels, history = reassign(block, elected, k)
+    labels, history, bursts = reassign(block, elected, k)
+    found.append(bursts)
     labels = np.argsort(order_by_size(labels, k)).astype(np.int32)[labels]
     result = Clustering(
         **fields_from_labels(data, labels, from_sums(block.sum_by_label(labels, to_host(block.fixed_weights), k))),
@@ -160,11 +184,12 @@ def independent_runs(model: ONMF, X: csr_array, *, n_runs: int = 9, seed: int = 
     return labels
 
 
-def reassign(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array]]:
+def reassign(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Array], Bursts]:
     """Assign rows of counts to the clusters in which they are most likely, again and again.
 
     A step that would leave a cluster without rows is not taken. The numbers that all clusters share are estimated once,
-    so that the steps do not chase a moving aim. Returns the labels; and the rows that each step moved, and its seconds.
+    so that the steps do not chase a moving aim. Returns the labels; the rows that each step moved, and its seconds; and
+    these numbers.
     """
     X, moved, seconds = csr_array(block.on_host), list[int](), list[float]()
     bursts = estimate(X, block.host_weights, labels, k)
@@ -179,7 +204,7 @@ def reassign(block: Block, labels: Array, k: int) -> tuple[Array, dict[str, Arra
         labels = new.astype(np.int32)
         if moved[-1] <= STOP_SHARE * len(labels):
             break
-    return labels, {"moved": np.array(moved), "seconds": np.array(seconds)}
+    return labels, {"moved": np.array(moved), "seconds": np.array(seconds)}, bursts
 
 
 def estimate(X: csr_array, weights: FloatArray, labels: Array, k: int) -> Bursts:

@@ -15,17 +15,17 @@ from onmf import old_names
 from onmf.data import Blocks, in_blocks
 from onmf.datasets import Shards
 from onmf.datasets.count import make_vectorizer
-from onmf.divergence import Array
+from onmf.divergence import Array, FloatArray
 from onmf.door import Clusters, Kind, Option, Progress, Table, check_request, cluster_table, predict_table
 from onmf.door.kind import Rows
 from onmf.door.run import check_kind
 from onmf.door.votes import Views
 from onmf.estimator import ONMF, check_for_parts
 from onmf.io.limits import read_small
-from onmf.io.rules import FLAG, Rule, json_object, optional, require, strings
+from onmf.io.rules import FLAG, Rule, json_object, number, optional, require, strings
 from onmf.select import Range
 
-from .consensus import VIEWS, consensus_of_views, independent_runs
+from .consensus import VIEWS, consensus_of_views, independent_runs, rule_of_bursts
 from .files import STRIP, Text, Texts, read
 from .words import LONGEST_NGRAM, VECTORIZER, Documents, count, vectorizer_of, vectorizer_options
 
@@ -146,6 +146,11 @@ OPTIONS = (
     WORDS("binary", "Count each word at most once per document.", bool, False),
 )
 
+BURSTS = Rule(
+    lambda value: isinstance(value, list) and len(value) == 2 and all(number(1e-9, 1e9).fits(each) for each in value),
+    "two positive numbers",
+)
+
 COUNTING = ("token_pattern", "min_df", "max_df", "max_features", "analyzer", "lowercase", "strip_accents", "binary")
 """Options that are parameters of the vectorizer under the same name."""
 
@@ -207,6 +212,7 @@ class DocumentKind(Kind):
     def rules(self, k: int, p: int) -> dict[str, Rule]:
         return super().rules(k, p) | {
             "vocabulary": strings(p, distinct=True),
+            "bursts": optional(BURSTS),
             "vectorizer": VECTORIZER,
             # The only entries of "source" that are read from a file; the others are for people.
             "source": optional(json_object({"strip": optional(strings()), "keep_attachments": optional(FLAG)})),
@@ -217,11 +223,16 @@ class DocumentKind(Kind):
 
     def entries(self, clusters: Any) -> dict[str, Any]:
         table: Documents = clusters.table
+        bursts = getattr(clusters.model, "extra_", {}).get("bursts")
         return {
+            **({} if bursts is None else {"bursts": bursts}),
             "vocabulary": [str(word) for word in table.features],
             "vectorizer": vectorizer_options(table.vectorizer),
             "source": {"name": table.source, "strip": list(table.strip), "keep_attachments": table.keep_attachments},
         }
+
+    def rule(self, model: ONMF) -> Callable[[Any], FloatArray] | None:
+        return rule_of_bursts(model)
 
     def check_options(
         self, options: Mapping[str, Any], out: Path | None, n_clusters: int | str, parameters: Mapping[str, Any]

@@ -1,0 +1,164 @@
+"""From centroids to clusters: how sure and how usual each row is, and which rows get no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from onmf.backend import to_host
+from onmf.confidence import Calibration, calibration_of, calibration_rules, evenly_spaced
+from onmf.data.groups import divide_by_effects
+from onmf.divergence import Array, FloatArray
+from onmf.estimator import ONMF, new_rows
+from onmf.io.rules import Rule, number, optional, require
+from onmf.surprise import FEWEST, Usual, learn_usual, surprise_of, usual_of, usual_rules
+
+BATCH = 10_000  # rows that are measured at a time
+SAMPLE = 50_000  # rows of a fit, evenly spread, from which is learnt how unusual rows are
+
+
+@dataclass(frozen=True)
+class Standards:
+    """What rows are judged by, besides the centroids.
+
+    Attributes
+    ----------
+    calibration : Calibration or None
+        How the confidence follows from losses.
+    usual : Usual or None
+        What losses are usual.
+    unassigned : float
+        Rows are left unassigned that are as unusual as this share of the rows like them; 0 for none.
+    min_confidence : float
+        Rows of a lower confidence are left unassigned, too.
+    """
+
+    calibration: Calibration | None = None
+    usual: Usual | None = None
+    unassigned: float = 0.0
+    min_confidence: float = 0.0
+
+    def parts(self) -> dict[str, Any]:
+        """The entries of a model file."""
+        shares = {name: getattr(self, name) for name in SHARES if getattr(self, name)}
+        known = (each.parts() for each in (self.calibration, self.usual) if each is not None)
+        return dict(entry for parts in (*known, shares) for entry in parts.items())
+
+    def leaves_out(self, confidence: Array, surprise: Array) -> Array:
+        """Which rows get no cluster, though they could have one. → (n,) bool"""
+        return (confidence < self.min_confidence) | (surprise <= self.unassigned)
+
+
+SHARES = ("unassigned", "min_confidence")
+
+
+def check_shares(**shares: float | None) -> dict[str, float]:
+    """The shares that are given, by name; refused if they are none."""
+    given = {name: float(value) for name, value in shares.items() if value is not None}
+    for name, value in given.items():
+        require(0 <= value < 1, f"{name}={value:g} is not allowed: it is a share, from 0 to less than 1.")
+    return given
+
+
+def standards_of(parts: Mapping[str, Any], k: int) -> Standards:
+    """The standards in a model file."""
+    return Standards(calibration_of(parts, k), usual_of(parts), *(float(parts.get(name, 0.0)) for name in SHARES))
+
+
+def standards_rules(k: int) -> dict[str, Rule]:
+    """Rules for the entries of a model file."""
+    return {**calibration_rules(k), **usual_rules(k), **dict.fromkeys(SHARES, optional(number(0, 1)))}
+
+
+def learn_from(model: ONMF, X: Any, groups: Array | None = None, engine: Any = None) -> tuple[Usual | None, FloatArray]:
+    """What losses are usual of rows like those of a fit; and how unusual each of these is, NaN if they are too few.
+
+    A row counts among rows that it did not shape, if it is one of those that are learnt from.
+    """
+    n, templates = X.shape[0], to_host(model.clustering_.labels)
+    if n < FEWEST:
+        return None, np.full(n, np.nan)
+    some, whole = evenly_spaced(n, SAMPLE), None
+    if len(some) < n and groups is None:
+        data, centroids = new_rows(model, X, engine=engine)
+        whole = data.steps(centroids.copy()).next().map_arrays(to_host)
+    rows = without_effects(model, take_rows(X, some), None if groups is None else groups[some])
+    usual, among = learn_usual(model, rows, whole)
+    surprise = among if len(some) == n else surprise_in(model, X, usual, templates, groups)
+    surprise[some] = among
+    return usual, surprise
+
+
+def surprise_in(model: ONMF, X: Any, usual: Usual | None, templates: Array, groups: Array | None = None) -> FloatArray:
+    """How unusual rows are whose templates are known; NaN if it is not known what is usual. → (n,)"""
+    found = np.full(X.shape[0], np.nan)
+    if usual is None:
+        return found
+    for start, batch in batches(X):
+        at = slice(start, start + batch.shape[0])
+        rows = without_effects(model, batch, None if groups is None else groups[at])
+        found[at] = surprise_of(model, usual, rows, templates[at])
+    return found
+
+
+def without_effects(model: ONMF, rows: Any, groups: Any) -> Any:
+    """Rows of groups divided by the multipliers of these, which are 1 for a group that the model does not know."""
+    if groups is None or model.group_effects_ is None:
+        return rows
+    effects = np.vstack([to_host(model.group_effects_), np.ones(rows.shape[1])])
+    place = {name: b for b, name in enumerate(model.groups_.tolist())}
+    return divide_by_effects(rows, effects, np.array([place.get(name, -1) for name in np.asarray(groups).tolist()]))
+
+
+def settled(found: Mapping[str, Any], clusters: Array | None, standards: Standards) -> dict[str, Any]:
+    """What is known of rows, and the cluster of each, -1 for rows that get none.
+
+    ``clusters`` are those of the centroids, if several may share one. A row that could have a cluster but gets none
+    keeps it as its runner-up.
+    """
+    templates = found["templates"]
+    labels = templates.copy() if clusters is None else np.append(clusters, -1)[templates].astype(templates.dtype)
+    out = standards.leaves_out(found["confidence"], found["surprise"]) & (labels >= 0)
+    runners_up = np.where(out, labels, found["runners_up"])
+    labels[out] = -1
+    gone = (labels < 0) & (templates >= 0)
+    numbers = {
+        name: np.where(gone, np.nan, found[name]) if gone.any() else found[name] for name in ("scales", "margins")
+    }
+    return {**found, "labels": labels, "runners_up": runners_up, **numbers}
+
+
+def margins_by_chances(chances: FloatArray, templates: Array, clusters: Array | None) -> FloatArray:
+    """How much more likely the cluster of each row is than the best other one, as a difference of logarithms. → (n,)"""
+    rows, others = np.arange(len(templates)), chances.copy()
+    if clusters is None:
+        others[rows, templates] = -np.inf
+    else:
+        others[clusters == clusters[templates][:, None]] = -np.inf
+    return np.asarray(chances[rows, templates] - others.max(axis=1, initial=-np.inf))
+
+
+def batches(X: Any) -> Iterator[tuple[int, Any]]:
+    """Yield rows in turn, with the place of the first: blocks of a matrix on disk, or slices."""
+    if hasattr(X, "block"):
+        starts = np.cumsum([0, *X.sizes[:-1]]).tolist()
+        yield from ((start, X.block(place)) for place, start in enumerate(starts))
+    else:
+        for start in range(0, X.shape[0], BATCH):
+            yield start, X[start : start + BATCH]
+
+
+def take_rows(X: Any, index: Array) -> Any:
+    """Some rows, in rising order, of a matrix in memory or in blocks; one block is in memory at a time."""
+    if not hasattr(X, "block"):
+        return X if len(index) == X.shape[0] else X[index]
+    starts = np.cumsum([0, *X.sizes[:-1]])
+    inside = zip(starts, np.split(index, np.searchsorted(index, starts[1:])), strict=True)
+    parts = [X.block(number)[some - start] for number, (start, some) in enumerate(inside) if len(some)]
+    if parts and isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return csr_array(vstack([csr_array((0, X.shape[1])), *parts], format="csr"))
