@@ -23,33 +23,32 @@ class Hierarchy:
 
     Attributes
     ----------
+    n_clusters : int
+        Number of clusters before the first merge, k.
     pairs : (k − 1, 2) array of int
         The clusters of each merge, in turn. Clusters 0 to k − 1 are those of the model; merge t makes cluster k + t.
     costs : (k − 1,) array
         How much each merge raises the Kullback–Leibler objective.
     """
 
+    n_clusters: int
     pairs: Array
     costs: FloatArray
-
-    @property
-    def n_clusters(self) -> int:
-        """Number of clusters before the first merge."""
-        return len(self.pairs) + 1
 
     def labels(self, n_clusters: int) -> Array:
         """Number each cluster of the model by its own when ``n_clusters`` are left, in order of the first. → (k,)"""
         k = self.n_clusters
-        if not 1 <= n_clusters <= k:
-            raise ValueError(f"n_clusters={n_clusters} is not allowed: it must be between 1 and {k}.")
-        owner = np.arange(2 * k - 1)
+        least = k - len(self.pairs)
+        if not least <= n_clusters <= k:
+            raise ValueError(f"n_clusters={n_clusters} is not allowed: it must be between {least} and {k}.")
+        owner = np.arange(k + len(self.pairs))
         for merge in range(k - n_clusters):
             owner[np.isin(owner, self.pairs[merge])] = k + merge
         _, first, groups = np.unique(owner[:k], return_index=True, return_inverse=True)
         return np.argsort(np.argsort(first))[groups]
 
 
-def merge_clusters(sums: FloatArray) -> Hierarchy:
+def merge_clusters(sums: FloatArray, n_clusters: int = 1) -> Hierarchy:
     """Merge clusters of counts in pairs, always the pair that raises the objective least.
 
     Parameters
@@ -57,6 +56,8 @@ def merge_clusters(sums: FloatArray) -> Hierarchy:
     sums : (k, p) array
         Sum of the rows of each cluster, not negative. With the Kullback–Leibler divergence, a centroid is
         proportional to it.
+    n_clusters : int, default=1
+        How many clusters are left at the end.
 
     Returns
     -------
@@ -74,11 +75,11 @@ def merge_clusters(sums: FloatArray) -> Hierarchy:
     S = np.array(sums, dtype=np.float64)
     if S.ndim != 2 or len(S) == 0 or not np.isfinite(S).all() or (S < 0).any():
         raise ValueError("sums must be a table of finite numbers that are not negative, one row for each cluster.")
-    k = len(S)
-    S = np.concatenate([S, np.zeros((k - 1, S.shape[1]))])
+    k, merges = len(S), max(len(S) - n_clusters, 0)
+    S = np.concatenate([S, np.zeros((merges, S.shape[1]))])
     alone = xlogy(S, S)  # g of each entry
     totals = S.sum(axis=1)
-    costs = np.full((2 * k - 1, 2 * k - 1), np.inf)  # of pairs i < j that are both there
+    costs = np.full((k + merges, k + merges), np.inf)  # of pairs i < j that are both there
 
     def price(i: int, others: Array) -> FloatArray:
         columns = np.flatnonzero(S[i])  # elsewhere the sums do not mix, and cost nothing
@@ -89,8 +90,8 @@ def merge_clusters(sums: FloatArray) -> Hierarchy:
         return np.maximum(apart - shared, 0.0)
 
     there = np.empty(0, dtype=np.int64)
-    pairs, paid = np.empty((k - 1, 2), dtype=np.int64), np.empty(k - 1)
-    for new in range(2 * k - 1):
+    pairs, paid = np.empty((merges, 2), dtype=np.int64), np.empty(merges)
+    for new in range(k + merges):
         if new >= k:  # a merge; those before are the clusters of the model
             i, j = there[list(divmod(np.argmin(costs[np.ix_(there, there)]), len(there)))]
             pairs[new - k], paid[new - k] = (i, j), costs[i, j]
@@ -99,4 +100,4 @@ def merge_clusters(sums: FloatArray) -> Hierarchy:
             there = there[(there != i) & (there != j)]
         costs[there, new] = price(new, there)
         there = np.append(there, new)
-    return Hierarchy(pairs, paid)
+    return Hierarchy(k, pairs, paid)

@@ -10,7 +10,10 @@ from sklearn.metrics import adjusted_mutual_info_score
 from onmf.backend import to_host
 from onmf.data.groups import divide_by_effects
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, fit_model
+from onmf.estimator import ONMF, new_rows
+from onmf.fit import Clustering, Settings, fit
+from onmf.fit.describe import best_labels
+from onmf.fit.restarts import Plan
 from onmf.functions import log, xlogy
 from onmf.hierarchy import merge_clusters
 
@@ -43,17 +46,19 @@ def chain(model: ONMF, X: Any, groups: Array | None, inside: Array, numbers: lis
     """
     if groups is not None:
         X = without_effects(model, X, groups, inside, min(WITH_GROUPS, numbers[-1]))
-    own, others = X[inside], X[~inside]
-    fitted = clone(model).set_params(n_clusters=numbers[-1]).fit(own)
+    first = clone(model).set_params(n_clusters=numbers[-1]).fit(X[inside])
+    clustering = first.clustering_
+    own, _ = new_rows(first, X[inside])
+    others = None if inside.all() else new_rows(first, X[~inside])[0]
     found = np.empty((len(numbers), len(inside)), dtype=np.int16)
     for place in range(len(numbers) - 1, -1, -1):
-        sums, weights = sums_of(fitted)
+        sums, weights = sums_of(clustering)
         if numbers[place] < len(sums):
-            merged = clone(model).set_params(n_clusters=numbers[place], max_iter=MERGED)
-            fitted = fit_model(merged, own, init=merged_start(sums, weights, numbers[place]))
-        found[place, inside] = to_host(fitted.labels_)
-        if others.shape[0]:
-            found[place, ~inside] = to_host(fitted.predict(others))
+            start = merged_start(sums, weights, numbers[place])
+            clustering = fit(own, Settings(numbers[place], start, plan=Plan(MERGED)))
+        found[place, inside] = to_host(clustering.labels)
+        if others is not None:
+            found[place, ~inside] = to_host(others.map_rows(best_labels, clustering.centroids)[0])
         found[place] = np.unique(found[place], return_inverse=True)[1]  # some clusters may have no rows
     return found
 
@@ -67,9 +72,9 @@ def without_effects(model: ONMF, X: Any, groups: Array, inside: Array, k: int) -
     return divide_by_effects(X, factors, groups)
 
 
-def sums_of(fitted: ONMF) -> tuple[FloatArray, FloatArray]:
+def sums_of(clustering: Clustering) -> tuple[FloatArray, FloatArray]:
     """The sums of the rows of the clusters that have any, and of their scales."""
-    labels, scales, centroids = map(to_host, (fitted.labels_, fitted.scales_, fitted.cluster_centers_))
+    labels, scales, centroids = map(to_host, (clustering.labels, clustering.scales, clustering.centroids))
     weights = np.bincount(labels, weights=scales, minlength=len(centroids)).astype(np.float64)
     sums: FloatArray = centroids * weights[:, None]
     filled = sums.any(axis=1)
@@ -78,7 +83,7 @@ def sums_of(fitted: ONMF) -> tuple[FloatArray, FloatArray]:
 
 def merged_start(sums: FloatArray, weights: FloatArray, k: int) -> FloatArray:
     """First centroids of k clusters, which are merged from others."""
-    merged, total, labels = np.zeros((k, sums.shape[1])), np.zeros((k, 1)), merge_clusters(sums).labels(k)
+    merged, total, labels = np.zeros((k, sums.shape[1])), np.zeros((k, 1)), merge_clusters(sums, k).labels(k)
     np.add.at(merged, labels, sums)
     np.add.at(total, labels, weights[:, None])
     return merged / total
