@@ -143,6 +143,23 @@ class TestResult:
         assert found.model.extra_["kind"] == name
         assert found.model.random_state == 0, "the same rows give the same clusters"
 
+    def test_a_namer(self, open_door, name):
+        kind, _, rows, options = open_door.read(name)
+        seen = []
+
+        def namer(features, texts):
+            seen.append((features, texts))
+            return f"number {len(seen)}"
+
+        found = cluster_table(kind, rows, K, options=options, namer=namer)
+        assert found.names == [f"number {k + 1}" for k in range(K)]
+        assert found.model.extra_["names"] == found.names
+        for features, texts in seen:
+            assert features
+            assert len(texts) == 5
+            assert all(isinstance(each, str) and each for each in features + texts)
+        assert kind.own_names(found) == open_door(name).names
+
     def test_rows_without_a_cluster(self, open_door, name):
         found = open_door(name)
         inside = np.ones(found.labels.size, bool)

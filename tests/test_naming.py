@@ -22,6 +22,7 @@ from onmf.naming import (
     read_names,
     rename_clusters,
     renamed,
+    telling_features,
 )
 from onmf.text import cluster
 
@@ -74,6 +75,42 @@ class TestNames:
     def test_endings_do_not_count_as_words(self):
         assert names_from_features([{"file": 3.0, "files": 2.0, "disk": 1.0, "disks": 0.5}]) == ["file, disk"]
 
+    @pytest.mark.parametrize(
+        ("top", "name"),
+        [
+            ({"negative": 3.0, "binomial": 2.9, "negative binomial": 2.5, "mass": 1.0}, "negative binomial, mass"),
+            ({"negative": 9.0, "binomial": 2.9, "negative binomial": 2.5, "mass": 1.0}, "negative, binomial, mass"),
+            ({"green tea": 3.0, "cup": 2.0, "tea": 1.0, "tea green": 0.9}, "green tea, cup"),
+            ({"red": 3.0, "tea": 2.9, "red tea": 2.8, "red tea cup": 2.7}, "red tea cup"),
+            ({"api": 3.0, "array api": 2.9, "api standard": 2.8, "dask": 1.0}, "array api, dask"),
+            ({" the": 3.0, "the": 2.9, "the ": 2.8, "ing": 1.0}, "the, ing"),
+            ({"x10": 3.0, "x1": 2.0, "x100": 1.0}, "x10, x1, x100"),
+            ({"taxon 1": 3.0, "taxon 2": 2.0, "taxon 10": 1.0}, "taxon 1, taxon 2, taxon 10"),
+        ],
+    )
+    def test_no_feature_of_a_name_is_part_of_another(self, top, name):
+        assert names_from_features([top]) == [name]
+
+    def test_features_that_most_clusters_share_make_no_name(self):
+        # The first word is the most frequent one everywhere, and in the first cluster a little more so.
+        X = np.array([[90, 20, 0, 0], [60, 0, 20, 0], [60, 0, 0, 20]]) + np.arange(12).reshape(3, 4) % 2
+        words = ["the", "tea", "milk", "cow"]
+        model = onmf.ONMF(3, init=X / 10.0).fit(X)
+        assert next(iter(model.top_features(4, words)[0])) == "tea"
+        assert "the" in model.top_features(4, words)[0]
+        assert [list(top) for top in telling_features(model, 4, words)] == [["tea"], ["milk"], ["cow"]]
+        assert [list(top) for top in telling_features(onmf.ONMF(1).fit(X), 4, words)] == [[]]
+
+    def test_a_cluster_that_has_nothing_else_keeps_what_is_shared(self):
+        X = np.array([[40, 1, 1], [30, 20, 1], [30, 1, 20]])
+        model = onmf.ONMF(3, init=X / 10.0).fit(X)
+        assert list(telling_features(model, 3, ["the", "tea", "cow"])[0]) == ["the"]
+
+    def test_negative_features_have_names(self):
+        X = np.array([[5.0, -4.0, 0.0], [0.0, 0.0, 3.0]])
+        model = onmf.ONMF(2, beta_loss="cosine").fit(X)
+        assert names_from_features(telling_features(model, 2)) == ["x0, x1", "x2"]
+
     def test_names_are_short_lines_and_differ(self):
         tops = [{"a\nb\x1b[2J": 1.0}, {"x" * 500: 1.0}, {"tea": 1.0}, {"tea": 1.0}, {"tea 2": 1.0}]
         names = names_from_features(tops)
@@ -105,6 +142,45 @@ class TestNames:
             "flat with peak at 1756 nm",
         ]
         assert names_of_spectra(np.zeros((1, 1)), np.array([0]), None) == ["flat"]
+
+
+class TestNamer:
+    TEXTS = ("tea cup tea", "green tea cup", "tea", "cow milk", "fresh milk")
+
+    def test_it_gets_features_and_texts(self):
+        seen = []
+
+        def namer(features, rows):
+            seen.append((features, rows))
+            return f"  {features[0].upper()} "
+
+        found = cluster(self.TEXTS, 2, namer=namer)
+        assert found.names == ["TEA", "MILK"]
+        (features, rows), (_, others) = seen
+        assert features[:2] == ["tea", "cup"]
+        assert set(rows) <= set(self.TEXTS[:3])
+        assert set(others) <= set(self.TEXTS[3:])
+        assert rows
+        assert found.kind.names(found) == found.names, "also after edits"
+        assert names_of_model(found.model) == found.names
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("", "namer= returned names that are not allowed. The name of cluster 1 is empty"),
+            ("x" * 101, "The name of cluster 1 has 101 characters"),
+            ("tea\nmilk", "line breaks"),
+            ("drinks", "Clusters 1 and 2 would both be named 'drinks': names must differ"),
+            (None, "namer= returned None for cluster 1: it must return a text"),
+        ],
+    )
+    def test_names_that_are_refused(self, name, message):
+        with pytest.raises(ValueError, match=message):
+            cluster(self.TEXTS, 2, namer=lambda features, rows: name)
+
+    def test_what_is_no_namer(self):
+        with pytest.raises(ValueError, match="namer='llama' is not allowed: it is a function"):
+            cluster(self.TEXTS, 2, namer="llama")
 
 
 class TestChanges:

@@ -8,17 +8,18 @@ in the model file under ``"names"`` and can be changed.
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import xlogy
 
 from onmf.backend import to_host
 from onmf.data import Engine
-from onmf.divergence import Array
+from onmf.divergence import Array, divide
 from onmf.estimator import ONMF, adopt_clustering, fit_model, load
 from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
@@ -28,6 +29,9 @@ from onmf.kinds import get_kind
 
 CANDIDATES = 10  # features of a cluster from which its name is made
 MAX_NAME_LENGTH = 100  # characters
+SPARE = 5  # times as many features are looked at, since some are left out
+MOST = 2 / 3  # of the weight of its words: an n-gram that has it stands for them
+SHARED = 2 / 3  # share of the clusters over which a feature is spread, from which on it names none of them
 REORDERINGS = 3  # fits at most, if rows that belong to two clusters equally change their cluster with the order
 
 
@@ -67,11 +71,34 @@ def order_by_size(labels: Array, k: int) -> Array:
     return np.argsort(-np.bincount(labels[labels >= 0].ravel(), minlength=k), kind="stable")
 
 
+def telling_features(model: ONMF, n: int, feature_names: Any = None) -> list[dict[str, float]]:
+    """The distinctive features of each cluster that can name it, as :meth:`onmf.ONMF.top_features` returns them.
+
+    Those that most clusters share tell little, however frequent they are, and are left out. With r the share of a
+    feature in each cluster, normalised to sum 1 over the clusters, exp(−Σ r log r) is the number of clusters over which
+    it is spread. A cluster that has no other features keeps them.
+    """
+    tops = model.top_features(SPARE * n, feature_names)
+    _, centroids, _ = model.clustering_.by_cluster()
+    if len(centroids) < 2 or (centroids < 0).any():
+        return [dict(islice(top.items(), n)) for top in tops]
+    shares = divide(centroids, centroids.sum(axis=1, keepdims=True))
+    r = divide(shares, shares.sum(axis=0))
+    spread = np.exp(-xlogy(r, r).sum(axis=0)) / len(centroids)
+    names = getattr(model, "feature_names_in_", None) if feature_names is None else feature_names
+    names = [f"x{j}" for j in range(len(spread))] if names is None else names
+    shared = {str(names[j]) for j in np.flatnonzero(spread >= SHARED)}
+    kept = [{name: weight for name, weight in top.items() if name not in shared} or top for top in tops]
+    return [dict(islice(top.items(), n)) for top in kept]
+
+
 def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3, first: int = 0) -> list[str]:
-    """A short name for each cluster from its distinctive features, as :meth:`onmf.ONMF.top_features` returns them.
+    """A short name for each cluster from its distinctive features, such as :func:`telling_features` returns.
 
     At most ``number`` features make a name. Those that are strongest in this cluster come first: the others do not tell
-    it apart. All names differ. ``first`` is the number of the first cluster, for clusters without features.
+    it apart. No feature of a name is part of another: an n-gram with most of the weight of its words replaces them, as
+    ``negative binomial`` does, and another one does not join them. All names differ. ``first`` is the number of the
+    first cluster, for clusters without features.
     """
     by_weight = sorted((weight, -k, feature) for k, top in enumerate(tops) for feature, weight in top.items())
     strongest = {feature: -k for _, k, feature in by_weight}  # the last one counts; of equal ones, the first cluster
@@ -79,16 +106,48 @@ def names_from_features(tops: Sequence[Mapping[str, float]], *, number: int = 3,
     for k, top in enumerate(tops):
         chosen: list[str] = []
         for feature in sorted(top, key=lambda feature: strongest[feature] != k):  # stable: otherwise by weight
-            if len(chosen) < number and not any(_alike(feature, other) for other in chosen):
+            feature = _longest(feature, top)
+            if len(chosen) < number and not any(_overlap(feature, other, top) for other in chosen):
                 chosen.append(feature)
         names.append(_shortened(", ".join(chosen)) or f"cluster {k + first}")
     return distinct(names)
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether two words differ only in their ending, such as ``file`` and ``files``."""
-    short, long = sorted((one, other), key=len)
-    return len(short) > 2 and len(long) - len(short) < 3 and long.startswith(short)
+def _longest(feature: str, top: Mapping[str, float]) -> str:
+    """The n-gram that nearly stands for a feature and its other words; the feature itself if there is none."""
+    for longer in top:
+        words = set(longer.split())
+        inside = [top[each] for each in top if set(each.split()) < words]
+        if set(feature.split()) < words and top[longer] >= MOST * max(inside):
+            return _longest(longer, top)
+    return feature
+
+
+def _overlap(one: str, other: str, top: Mapping[str, float]) -> bool:
+    """Whether two features say the same: one is part of the other, or both are n-grams with a word that counts alone.
+
+    ``file`` is part of ``files``, and ``tea`` of ``green tea``. No number is part of another, as in ``x1`` and ``x10``.
+    """
+    short, long = sorted((one.strip(), other.strip()), key=len)
+    before, found, after = long.partition(short)
+    letters = len(short) > 2 and found and not any(map(str.isdecimal, before[-1:] + after[:1]))
+    common = set(short.split()) & set(long.split())
+    return bool(letters) or common >= set(short.split()) or any(word in top for word in common)
+
+
+Namer = Callable[[list[str], list[str]], str]
+"""Names a cluster, by features that tell it from the others, the best first, and its most typical rows as texts."""
+
+
+def names_by(namer: Namer, clusters: Iterable[tuple[list[str], list[str]]], first: int = 0) -> list[str]:
+    """Names that a function gives; refused if they are no names, or not different."""
+    given = {number: namer(*what) for number, what in enumerate(clusters, first)}
+    for number, name in given.items():
+        require(isinstance(name, str), f"namer= returned {name!r} for cluster {number}: it must return a text.")
+    try:
+        return _all_different({number: _allowed(number, name) for number, name in given.items()})
+    except ValueError as error:
+        raise ValueError(f"namer= returned names that are not allowed. {error}") from error
 
 
 def _shortened(name: str) -> str:
@@ -122,25 +181,32 @@ def names_of_model(model: ONMF) -> list[str]:
     kind = get_kind(extra["kind"])
     if strings(len(model.cluster_centers_)).fits(extra.get("names")):
         return list(extra["names"])
-    return names_from_features(model.top_features(CANDIDATES, kind.feature_names(extra)), first=kind.first)
+    return names_from_features(telling_features(model, CANDIDATES, kind.feature_names(extra)), first=kind.first)
 
 
 def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) -> list[str]:
     """Change some names, by the numbers of the clusters; refuse names that are not allowed, or not different."""
     result = dict(enumerate(names, first))
-    for number, given in changes.items():
-        name = given.strip()
+    for number, name in changes.items():
         require(number in result, f"There is no cluster {number}: the clusters are {first} to {max(result)}.")
-        of = f"The name of cluster {number}"
-        require(name, f"{of} is empty: give it at least one letter.")
-        require(len(name) <= MAX_NAME_LENGTH, f"{of} has {len(name)} characters: use at most {MAX_NAME_LENGTH}.")
-        require(name.isprintable(), f"{of} has line breaks or control characters: leave them out.")
-        result[number] = name
+        result[number] = _allowed(number, name)
+    return _all_different(result)
+
+
+def _allowed(number: int, given: str) -> str:
+    name, of = given.strip(), f"The name of cluster {number}"
+    require(name, f"{of} is empty: give it at least one letter.")
+    require(len(name) <= MAX_NAME_LENGTH, f"{of} has {len(name)} characters: use at most {MAX_NAME_LENGTH}.")
+    require(name.isprintable(), f"{of} has line breaks or control characters: leave them out.")
+    return name
+
+
+def _all_different(names: Mapping[int, str]) -> list[str]:
     where: dict[str, int] = {}
-    for number, name in result.items():
+    for number, name in names.items():
         other = where.setdefault(name, number)
         require(other == number, f"Clusters {other} and {number} would both be named {name!r}: names must differ.")
-    return list(result.values())
+    return list(names.values())
 
 
 def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) -> list[str]:

@@ -24,7 +24,7 @@ from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
 from onmf.fit.restarts import check_moves
 from onmf.io.rules import Rule, number, one_of, optional, require, strings
-from onmf.naming import number_by_size, order_by_size
+from onmf.naming import CANDIDATES, number_by_size, order_by_size
 
 from .anndata import PSEUDOBULK, cells_of, groups_in, write_h5ad, write_markers, write_pseudobulk, write_results
 from .counts import check_counts
@@ -407,7 +407,13 @@ class CellKind(Kind):
         clusters.genes, clusters.view, clusters.deviance = rows.views[rows.chosen], rows.chosen, rows.deviance
         clusters.corrected = rows.corrected
         clusters.find_markers(rows.n_markers)
-        clusters.names = names_of(clusters.markers, clusters.table.symbols_or_genes)
+        super().describe(clusters, rows, fit, progress)
+
+    def own_names(self, clusters: Any) -> list[str]:
+        return names_of(clusters.markers, clusters.table.symbols_or_genes)
+
+    def telling(self, clusters: Any) -> list[list[str]]:
+        return cast(list[list[str]], clusters.markers.above_zero(clusters.table.symbols_or_genes, CANDIDATES))
 
     def match(self, model: ONMF, table: Any) -> tuple[Any, list[str]]:
         extra = model.extra_
@@ -525,7 +531,7 @@ def cluster(
         Called with the name of a step and the share of it that is done (None if unknown).
     **parameters
         Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), ``n_init`` (4 by default, 2 if there
-        are more than 5,000 cells) or ``n_threads``.
+        are more than 5,000 cells) or ``n_threads``, and of :func:`onmf.door.cluster_table`, such as ``namer``.
 
     Returns
     -------
@@ -566,7 +572,7 @@ def cluster(
     )
     if adata is not None:
         chosen = options | {"n_top_genes": n_top_genes or "all", "groups": groups} | parameters
-        del chosen["corrected"]
+        chosen = {name: value for name, value in chosen.items() if name not in ("corrected", "namer")}
         write_results(adata, result, key_added, layer=layer, parameters=chosen, corrected=corrected)
     return cast(CellClusters, result)
 

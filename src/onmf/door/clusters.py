@@ -19,7 +19,7 @@ from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.io.files import whole_folder
 from onmf.metrics import compare_classes
-from onmf.naming import numbers, so_many
+from onmf.naming import Namer, numbers, so_many
 from onmf.plot import plot_confusion, plot_top_features
 from onmf.plot import table as html_table
 from onmf.select import Selection
@@ -137,6 +137,8 @@ class Clusters:
         Share of the rows that would be in another cluster without smoothing; None if there is none.
     missing : list of str
         Features of the model that new rows do not have, and that count as 0.
+    namer : callable or None
+        What names the clusters, if it is not their features; see :func:`onmf.door.cluster_table`.
     fit, fitted_rows : Fit and Rows, or None
         The fit, and the rows that took part in it as they were clustered; None for new rows.
     """
@@ -158,6 +160,7 @@ class Clusters:
     how: str = ""
     moved_without_smoothing: float | None = None
     missing: list[str] = field(default_factory=list)
+    namer: Namer | None = None
     fit: Fit | None = None
     fitted_rows: Rows | None = None
 

@@ -21,7 +21,7 @@ from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, new_rows
 from onmf.fit.describe import labels_scales_and_margins
 from onmf.io.rules import Rule, optional, require, some_names, strings
-from onmf.naming import CANDIDATES, names_from_features, number_by_size, so_many
+from onmf.naming import CANDIDATES, names_by, names_from_features, number_by_size, so_many, telling_features
 from onmf.select import Range, Selection, select_n_clusters
 
 from .clusters import Clusters, Progress, Table
@@ -313,8 +313,23 @@ class Kind:
         clusters.names = self.names(clusters)
 
     def names(self, clusters: Clusters) -> list[str]:
-        """A short name of each cluster."""
-        return names_from_features(clusters.distinctive(CANDIDATES), first=self.first)
+        """A short name of each cluster: by the namer of the result, if it has one."""
+        if clusters.namer is None:
+            return self.own_names(clusters)
+        typical = ([self.text_of(clusters, int(i)) for i in clusters.typical(k)] for k in range(clusters.n_clusters))
+        return names_by(clusters.namer, zip(self.telling(clusters), typical, strict=True), self.first)
+
+    def own_names(self, clusters: Clusters) -> list[str]:
+        """A short name of each cluster, from what tells it from the others."""
+        return names_from_features(telling_features(clusters.model, CANDIDATES, clusters.features), first=self.first)
+
+    def telling(self, clusters: Clusters) -> list[list[str]]:
+        """Features that tell each cluster from the others, the best first: what a namer gets."""
+        return [list(top) for top in telling_features(clusters.model, CANDIDATES, clusters.features)]
+
+    def text_of(self, clusters: Clusters, row: int) -> str:
+        """A row as text: what a namer gets, by default its name."""
+        return str(clusters.table.rows[row])
 
     # From clusters to files
 

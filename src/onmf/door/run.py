@@ -18,14 +18,15 @@ from onmf.divergence import KullbackLeibler
 from onmf.estimator import ONMF, check_parameters
 from onmf.fit.groups import apart
 from onmf.functions import log
+from onmf.io.rules import require
 from onmf.kinds import get_kind
-from onmf.naming import names_of_model
+from onmf.naming import Namer, names_of_model
 from onmf.select import Range
 
 from .clusters import Clusters, Progress, Table
 from .groups import check_groups_of, with_new_groups
 from .kind import Fit, Kind
-from .settle import Standards, check_shares, learn_from, settled, standards_of, take_rows
+from .settle import SHARES, Standards, check_shares, learn_from, settled, standards_of, take_rows
 from .votes import end_with_rule
 
 UNSEEN = 1e-10  # Added to a centroid of sum 1, so that a feature that a cluster lacks costs much, but not infinity
@@ -41,8 +42,11 @@ SLIVER = 0.001  # Share of the rows below which a cluster is a sliver
 def check_request(kind: Kind, n_clusters: int | str, span: Range, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that cannot be right, before anything is read."""
     span.check(n_clusters)
-    known = {name: value for name, value in parameters.items() if name != "quick"}
+    known = {name: value for name, value in parameters.items() if name not in BEYOND_THE_FIT}
     check_parameters(ONMF(8 if isinstance(n_clusters, str) else n_clusters, **known))
+
+
+BEYOND_THE_FIT = ("quick", "namer", *SHARES)  # parameters of cluster_table that those of a kind pass on
 
 
 @interrupt.heeding
@@ -55,6 +59,7 @@ def cluster_table(
     k_max: int | None = None,
     unassigned: float | None = None,
     min_confidence: float | None = None,
+    namer: Namer | None = None,
     options: Mapping[str, Any] | None = None,
     announce: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -64,13 +69,16 @@ def cluster_table(
 
     ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max``, that of the medium level; ``"coarse"`` and
     ``"fine"`` take those of the other levels. Rows that are as unusual as the share ``unassigned`` of the rows like
-    them get no cluster, nor do rows of a lower confidence than ``min_confidence``; the model keeps both. ``announce``
-    is called before the fit with a sentence that says what it does, ``progress`` with the name of a step and the share
-    of it that is done. The seed is 0 by default, and ``quick=True`` makes a single run.
+    them get no cluster, nor do rows of a lower confidence than ``min_confidence``; the model keeps both. ``namer`` is a
+    function that names a cluster: it gets the features that tell it from the others, the best first, and its most
+    typical rows as texts, such as the beginnings of documents. By default the features make the name. ``announce`` is
+    called before the fit with a sentence that says what it does, ``progress`` with the name of a step and the share of
+    it that is done. The seed is 0 by default, and ``quick=True`` makes a single run.
     """
     span, shares = Range(k_min, k_max), check_shares(unassigned=unassigned, min_confidence=min_confidence)
     parameters = {"random_state": 0} | parameters  # the same rows give the same clusters
     check_request(kind, n_clusters, span, parameters)
+    require(namer is None or callable(namer), f"namer={namer!r} is not allowed: it is a function that returns a name.")
     report = progress or (lambda name, share: None)
     rows = kind.prepare(table, parameters, report, **(options or {}))
     n, total = len(rows.index), len(table.rows)
@@ -106,6 +114,7 @@ def cluster_table(
         selection=selection,
         how=fit.how,
         moved_without_smoothing=moved,
+        namer=namer,
         fit=fit,
         fitted_rows=rows,
     )

@@ -17,7 +17,7 @@ from onmf.door.run import check_kind
 from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model, is_auto
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
-from onmf.naming import number_by_size, so_many
+from onmf.naming import CANDIDATES, number_by_size, so_many
 from onmf.warn import import_optional
 
 from . import figures
@@ -273,14 +273,10 @@ class ImageKind(Kind):
 
     def distinctive(self, model: ONMF, n: int) -> list[str]:
         """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
-        lines, extra = [], model.extra_
-        for top in model.top_features(n, [str(band) for band in np.flatnonzero(extra["good_bands"])]):
-            ranks = {int(band): rank for rank, band in enumerate(top)}
-            bands = np.sort(list(ranks))
-            runs = np.split(bands, np.flatnonzero(np.diff(bands) > 2) + 1)  # a gap of one band is no gap
-            runs.sort(key=lambda run: min((ranks[band] for band in run.tolist()), default=0))
-            lines.append(", ".join(_range(run, extra) for run in runs if len(run)))
-        return lines
+        return [", ".join(top) for top in _bands(model, n, model.extra_)]
+
+    def telling(self, clusters: Any) -> list[list[str]]:
+        return _bands(clusters.model, CANDIDATES, self.entries(clusters))
 
     def read(self, path: Any, progress: Progress | None, *, force: bool = False, **options: Any) -> Any:
         truth = options.pop("truth", None)
@@ -365,7 +361,7 @@ class ImageKind(Kind):
             pixels = Pixels(cube, model.divergence_, model.extra_["negatives"], lambda name, share: None)
             yield cube.name, take_rows(pixels, evenly_spaced(pixels.shape[0], START_SAMPLE))
 
-    def names(self, clusters: Any) -> list[str]:
+    def own_names(self, clusters: Any) -> list[str]:
         names = names_of_spectra(clusters.spectra, clusters.sizes, clusters.cube.nanometres)
         materials = {} if clusters.comparison is None else clusters.comparison.materials
         return [materials.get(k, name) for k, name in enumerate(names)]
@@ -412,6 +408,18 @@ def match_bands(cube: Cube, extra: Mapping[str, Any]) -> Cube:
             f"{theirs[band]:.1f} nm in the model. Resample the image to the bands of the model.",
         )
     return matched
+
+
+def _bands(model: ONMF, n: int, extra: Mapping[str, Any]) -> list[list[str]]:
+    """The n bands that set each material apart, neighbours as one range."""
+    found = []
+    for top in model.top_features(n, [str(band) for band in np.flatnonzero(extra["good_bands"])]):
+        ranks = {int(band): rank for rank, band in enumerate(top)}
+        bands = np.sort(list(ranks))
+        runs = np.split(bands, np.flatnonzero(np.diff(bands) > 2) + 1)  # a gap of one band is no gap
+        runs.sort(key=lambda run: min((ranks[band] for band in run.tolist()), default=0))
+        found.append([_range(run, extra) for run in runs if len(run)])
+    return found
 
 
 def _range(run: Array, extra: Mapping[str, Any]) -> str:
@@ -462,7 +470,8 @@ def cluster(
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
     **parameters
-        Parameters of :class:`onmf.ONMF`, such as ``beta_loss``, ``smoothing`` or ``random_state`` (0 by default).
+        Parameters of :class:`onmf.ONMF`, such as ``beta_loss``, ``smoothing`` or ``random_state`` (0 by default), and
+        of :func:`onmf.door.cluster_table`, such as ``namer``.
 
     Returns
     -------

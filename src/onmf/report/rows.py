@@ -17,6 +17,7 @@ from onmf.door import Clusters, Progress
 from onmf.door.settle import take_rows
 from onmf.fit.describe import distinctiveness
 from onmf.hierarchy import merge_clusters
+from onmf.naming import names_from_features
 from onmf.naming import numbers as cluster_numbers
 from onmf.plot import FEW, distinct_colours, first_two, tsne
 
@@ -28,7 +29,6 @@ MONTHS, YEARS = 72, 120  # Time is divided into months if there are at most so m
 SCRIPTS = ("explore.js", "point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js",
            "rows_tables.js", "rows_table.js")  # fmt: skip
 FEATURES = 10  # Features of each cluster
-NAMED = 3  # Features in the name of a merged cluster
 NUMBERED = 4  # Clusters in the number of a merged cluster, such as 3+7+12
 DECIDING = 8  # Features of each row that are shown
 BATCH = 4096  # Rows that are scored at a time
@@ -271,7 +271,7 @@ def _described(words: dict[str, float]) -> dict[str, Any]:
     """Return the name of a cluster, and its words with the widths of their bars, in percent."""
     largest = max((abs(weight) for weight in words.values()), default=1.0)
     return {
-        "name": ", ".join(list(words)[:NAMED]) or "nothing distinctive",
+        "name": names_from_features([words])[0] if words else "nothing distinctive",
         "words": [(word, round(100 * abs(weight) / largest)) for word, weight in words.items()],
     }
 

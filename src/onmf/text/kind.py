@@ -292,6 +292,9 @@ class DocumentKind(Kind):
             rows.X = replace(table.X, names=None)  # names of shards are for people
         return rows
 
+    def text_of(self, clusters: Any, row: int) -> str:
+        return cast(str, clusters.table.excerpts[row])
+
     def cluster_columns(self, clusters: Any) -> dict[str, Any]:
         return super().cluster_columns(clusters) | {"frequent": [", ".join(words) for words in clusters.frequent(10)]}
 
@@ -345,7 +348,8 @@ def cluster(
     progress : callable, optional
         Called with the name of each step and the share of it that is done, None if that is not known.
     **parameters
-        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default).
+        Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), and of
+        :func:`onmf.door.cluster_table`, such as ``namer``.
 
     Returns
     -------
