@@ -70,7 +70,7 @@ DOORS = {"documents": documents, "image": image, "cells": cells, "table": table}
 COLUMNS = ["id", "cluster", "name", "confidence", "runner_up", "scale", "margin", "surprise"]
 CLUSTER_COLUMNS = ["cluster", "name", "size"]
 SHARED_KEYS = [
-    *("onmf", "kind", "source", "n_clusters", "unassigned", "fit", "n_iter", "stop_reason", "objective"),
+    *("onmf", "kind", "run", "source", "n_clusters", "unassigned", "fit", "n_iter", "stop_reason", "objective"),
     *("moved_without_smoothing", "clusters", "notes", "selection", "comparison"),
 ]
 WRITTEN = {"clusters.csv", "summary.json", "model.onmf", "report.html"}

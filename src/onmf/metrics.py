@@ -85,7 +85,7 @@ class Comparison(Scores):
     ----------
     classes : list of str
     table : (classes, clusters) array of int
-        Rows of each class in each cluster.
+        Rows of each class in each of the clusters that there are.
     matched : dict of int to str
         Class of each cluster, matched one to one.
     """
@@ -111,17 +111,21 @@ class Comparison(Scores):
         return old_names.attribute(self, name, old_names.COMPARISON_ATTRIBUTES)
 
 
-def compare_classes(classes: Sequence[str | None], labels: Array, n_clusters: int) -> Comparison | None:
-    """Compare clusters with known classes; None and negative labels are not known. None if no row has both."""
+def compare_classes(classes: Sequence[str | None], labels: Array, clusters: Array) -> Comparison | None:
+    """Compare clusters, of which the numbers are given, with known classes; None and -1 are not known.
+
+    Returns None if no row has both.
+    """
     both = [i for i, name in enumerate(classes) if name is not None and labels[i] >= 0]
     if not both:
         return None
     names, of_class = np.unique([str(classes[i]) for i in both], return_inverse=True)
-    own = labels[both]
+    own, k = labels[both], len(clusters)
+    codes = of_class * k + np.searchsorted(clusters, own)
     return Comparison(
-        **compare(of_class, own, n_clusters=n_clusters).numbers(),  # type: ignore[arg-type]
+        **compare(of_class, own, n_clusters=k).numbers(),  # type: ignore[arg-type]
         classes=names.tolist(),
-        table=np.bincount(of_class * n_clusters + own, minlength=len(names) * n_clusters).reshape(-1, n_clusters),
+        table=np.bincount(codes, minlength=len(names) * k).reshape(-1, k),
         matched={cluster: str(names[of]) for cluster, of in match_clusters(of_class, own).items()},
     )
 

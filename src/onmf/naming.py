@@ -24,7 +24,7 @@ from onmf.estimator import ONMF, adopt_clustering, fit_model, load
 from onmf.io.csv_file import plain
 from onmf.io.limits import read_small
 from onmf.io.model_file import read_model, write_model
-from onmf.io.rules import require, strings
+from onmf.io.rules import require
 from onmf.kinds import get_kind
 
 CANDIDATES = 10  # features of a cluster from which its name is made
@@ -176,21 +176,30 @@ def names_of_model(model: ONMF) -> list[str]:
     Returns
     -------
     list of str
+        By their numbers; empty for a number without a cluster.
     """
     extra = getattr(model, "extra_", {"kind": "matrix"})
     kind = get_kind(extra["kind"])
-    if strings(len(model.cluster_centers_)).fits(extra.get("names")):
+    if "names" in extra:
         return list(extra["names"])
     return names_from_features(telling_features(model, CANDIDATES, kind.feature_names(extra)), first=kind.first)
 
 
 def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) -> list[str]:
     """Change some names, by the numbers of the clusters; refuse names that are not allowed, or not different."""
-    result = dict(enumerate(names, first))
+    result = {number: name for number, name in enumerate(names, first) if name}
     for number, name in changes.items():
-        require(number in result, f"There is no cluster {number}: the clusters are {first} to {max(result)}.")
+        require(number in result, f"There is no cluster {number}: the clusters are {listed(list(result))}.")
         result[number] = _allowed(number, name)
-    return _all_different(result)
+    _all_different(result)
+    return [result.get(number, "") for number, _ in enumerate(names, first)]
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Numbers in words, such as ``1 to 7 and 9 to 20``."""
+    runs = np.split(np.array(numbers), np.flatnonzero(np.diff(numbers) > 1) + 1)
+    parts = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs if len(run)]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]])) or "none"
 
 
 def _allowed(number: int, given: str) -> str:
@@ -247,8 +256,3 @@ def read_names(path: str | os.PathLike[str]) -> dict[int, str]:
         raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
     require(names, f"{path} has no line with a cluster and its name.")
     return names
-
-
-def numbers(kind: Any, k: int) -> range:
-    """The numbers of k clusters in what people read."""
-    return range(kind.first, kind.first + k)

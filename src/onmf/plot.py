@@ -57,7 +57,7 @@ def plot_top_features(
     """
     tops = model.top_features(n, feature_names)
     k = len(tops)
-    sizes = np.bincount(model.labels_, minlength=k)
+    sizes = np.bincount(model.labels_[model.labels_ >= 0], minlength=k)
     columns = min(columns, k)
     rows = -(-k // columns)
     figure, grid = pyplot().subplots(

@@ -77,8 +77,9 @@ def write_results(
     """Write clusters, how sure they are, genes and markers into an AnnData object. See :func:`onmf.cells.cluster`."""
     import pandas as pd
 
+    result = result.dense
     model, k = result.model, len(result.names)
-    categories = [str(number) for number in range(k)]
+    categories = list(map(str, result.shown_numbers))
     of_cells = {
         key: pd.Categorical.from_codes(result.labels, categories=categories),
         f"{key}_confidence": result.confidence,
@@ -156,7 +157,7 @@ def write_markers(clusters: Any, path: Path) -> None:
     found = clusters.markers.columns(clusters.table.symbols_or_genes, MARKERS)
     shown = len(found["gene"]) // clusters.n_clusters
     columns = {
-        "cluster": [number for number in range(clusters.n_clusters) for _ in range(shown)],
+        "cluster": [number for number in clusters.shown_numbers for _ in range(shown)],
         "name": [name for name in clusters.names for _ in range(shown)],
         "rank": list(range(1, shown + 1)) * clusters.n_clusters,
         "gene": found["gene"].tolist(),

@@ -248,6 +248,9 @@ class Profiles:
     present: FloatArray  # number of cells that have the gene
 
 
+BY_CLUSTER = ("cells", "counts", "logs", "squares", "present")  # attributes of profiles by cluster
+
+
 def profiles_of(X: Any, labels: Array, k: int) -> Profiles:
     """Sum the counts, in one pass over batches of rows; cells of label -1 are in no cluster."""
     n, p = X.shape

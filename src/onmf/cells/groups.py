@@ -14,7 +14,6 @@ from onmf.divergence import Array, FloatArray
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.door.write import Columns
 from onmf.fit.groups import MOST_ROUNDS, Fitting, Grouping
-from onmf.naming import numbers
 
 from .genes import profiles_of
 from .matrix import as_csr
@@ -30,7 +29,7 @@ class ByGroup:
     """
 
     def __init__(self, clusters: Any) -> None:
-        self.clusters, self.names, self.codes = clusters, clusters.groups, clusters.group_codes
+        self.clusters, self.names, self.codes = clusters.dense, clusters.groups, clusters.group_codes
 
     @cached_property
     def _profiles(self) -> Any:
@@ -68,7 +67,7 @@ class ByGroup:
         sums = self._profiles.counts[kept]
         if (sums == np.rint(sums)).all():
             sums = sums.astype(np.int64)
-        shown = [numbers(clusters.kind, clusters.n_clusters)[both // number] for both in kept]
+        shown = [clusters.shown_numbers[both // number] for both in kept]
         groups = [self.names[both % number] for both in kept]
         return sums, {
             "column": [f"cluster{k}_{group}" for k, group in zip(shown, groups, strict=True)],

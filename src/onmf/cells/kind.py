@@ -30,6 +30,7 @@ from .anndata import PSEUDOBULK, cells_of, groups_in, write_h5ad, write_markers,
 from .counts import check_counts
 from .files import Cells, read, setting
 from .genes import (
+    BY_CLUSTER,
     N_MARKERS,
     N_TOP_GENES,
     NAMES,
@@ -165,7 +166,7 @@ class CellClusters(Clusters):
         What was clustered: the counts, or their normalised logarithms.
     markers : Markers
         Marker genes of each cluster.
-    profiles : (clusters, genes) array
+    profiles : (numbers, genes) array
         Share of each gene in the counts of each cluster.
     deviance : (genes,) array
         Deviance of the counts of each gene.
@@ -230,10 +231,21 @@ class CellClusters(Clusters):
 
     def find_markers(self, n_markers: int = N_MARKERS) -> None:
         """Find the marker genes and the profiles of the clusters, and the depths of the cells."""
-        self.sums = profiles_of(self.table.X, self.labels, self.n_clusters)
+        self.sums = profiles_of(self.table.X, self.labels, self.n_numbers)
         self.depths, self.genes_per_cell = self.sums.depths, self.sums.genes_per_cell
         self.markers = markers_of(self.sums, n_markers)
         self.profiles = divide(self.sums.counts, self.sums.counts.sum(axis=1, keepdims=True))
+
+    def _take(self, numbers: Array) -> dict[str, Any]:
+        if self.markers is None:
+            return {}
+        markers = {name: values[numbers] for name, values in vars(self.markers).items()}
+        sums = {name: getattr(self.sums, name)[numbers] for name in BY_CLUSTER}
+        return {
+            "markers": Markers(**markers),
+            "sums": replace(self.sums, **sums),
+            "profiles": self.profiles[numbers],
+        }
 
     def complete(self) -> None:
         """Find what only files and the report need of new cells."""
@@ -276,7 +288,7 @@ class CellKind(Kind):
         return {
             "genes": strings(p, distinct=True),
             "symbols": optional(strings(p)),
-            "names": strings(k),
+            "names": strings(),
             "view": one_of(*NAMES),
             **standards_rules(k),
             "temperature": number(*TEMPERATURES),

@@ -67,7 +67,9 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
             progress=lambda name, share: report(f"Drawing the map: {name}", share),
         )
     report("Writing the report", None)
-    name, named = clustering.table.name, coloured(clustering.names)
+    name, named = clustering.table.name, coloured(clustering.names, clustering.palette)
+    for cluster, number in zip(named, clustering.shown_numbers, strict=True):
+        cluster["number"] = number
     cells = _cells(clustering)
     columns, counts, levels = read_genes(clustering, cells)
     known = Counter(filter(None, clustering.table.classes or []))
@@ -161,7 +163,6 @@ def _table(clustering: CellClusters) -> list[dict[str, Any]]:
         box = 100 * np.clip((np.log(np.maximum(spread, 1e-300)) - low) / width, 0.0, 1.0)
         rows.append(
             {
-                "number": i,
                 "size": size,
                 "share": size / max(int(sizes.sum()), 1),
                 "bar": round(100 * size / max(int(sizes.max()), 1), 1),

@@ -246,7 +246,7 @@ def tell_result(clusters: Clusters, given: dict[str, Any], **facts: Any) -> None
         return
     tell(f"{kind.headline(clusters)}, {so_many(clusters.n_clusters, kind.cluster)}: {clusters.fitted}", *clusters.notes)
     tell("")
-    by_cluster = (clusters.confidence[clusters.labels == k] for k in range(clusters.n_clusters))
+    by_cluster = (clusters.confidence[clusters.labels == k] for k in clusters.numbers)
     medians = [float(np.median(sure)) if sure.size else np.nan for sure in by_cluster]
     tell_table(summary(clusters)["clusters"], kind, medians if np.isfinite(medians).any() else None)
     if clusters.comparison is not None:

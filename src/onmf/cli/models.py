@@ -17,7 +17,7 @@ import onmf
 from onmf.door import Clusters, Option, predict_table
 from onmf.door.write import assignments, csv_lines, records, write_files, write_table
 from onmf.kinds import KINDS, get_kind
-from onmf.naming import names_of_model, numbers, read_names, rename_clusters, so_many
+from onmf.naming import names_of_model, read_names, rename_clusters, so_many
 
 from .command import (
     FORCE,
@@ -183,12 +183,13 @@ def show(
     """
     fitted = onmf.load(model)
     extra, provenance = fitted.extra_, fitted.provenance_
-    kind, k = get_kind(extra["kind"]), len(fitted.cluster_centers_)
+    kind, numbers = get_kind(extra["kind"]), fitted.clustering_.numbers
+    k, names, distinctive = len(numbers), names_of_model(fitted), kind.distinctive(fitted, top)
     columns = {
-        "cluster": numbers(kind, k),
-        "name": names_of_model(fitted),
-        "size": np.bincount(fitted.labels_, minlength=k).tolist(),
-        "distinctive": kind.distinctive(fitted, top),
+        "cluster": (numbers + kind.first).tolist(),
+        "name": [names[number] for number in numbers],
+        "size": [int(np.count_nonzero(fitted.labels_ == number)) for number in numbers],
+        "distinctive": [distinctive[number] for number in numbers],
     }
     rows = list(records([columns]))
     n, p, objective = len(fitted.labels_), fitted.n_features_in_, fitted.clustering_.objective
@@ -237,5 +238,5 @@ def rename(
         fail("Give the number of a cluster and its new name, or a table of names with --from.")
     names = rename_clusters(model, read_names(table) if table is not None else {cluster or 0: name or ""})
     if not quiet:
-        numbered = zip(numbers(get_kind(onmf.load(model).extra_["kind"]), len(names)), names, strict=True)
-        tell(*(f"{number:7}  {new}" for number, new in numbered))
+        numbered = enumerate(names, get_kind(onmf.load(model).extra_["kind"]).first)
+        tell(*(f"{number:7}  {new}" for number, new in numbered if new))

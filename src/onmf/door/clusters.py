@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,11 +19,11 @@ from onmf import old_names
 from onmf.backend import to_host
 from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF
+from onmf.estimator import ONMF, adopt_clustering
 from onmf.io.files import whole_folder
 from onmf.metrics import compare_classes
-from onmf.naming import Namer, numbers, so_many
-from onmf.plot import plot_confusion, plot_top_features
+from onmf.naming import Namer, so_many
+from onmf.plot import distinct_colours, plot_confusion, plot_top_features
 from onmf.plot import table as html_table
 from onmf.select import Selection
 from onmf.warn import import_optional
@@ -97,6 +100,9 @@ class Table:
 class Clusters:
     """Clusters of the rows of a table.
 
+    Clusters have numbers. Merging two or setting one aside leaves a gap, so that the others keep theirs. Lists by
+    cluster are by number: a number without a cluster has the name "" and the size 0.
+
     Attributes
     ----------
     kind : Kind
@@ -106,7 +112,7 @@ class Clusters:
     model : ONMF
         The fitted model; its rows are those that took part.
     labels : (n,) array of int
-        Cluster of each row; -1 for rows that are unassigned.
+        Number of the cluster of each row; -1 for rows that are unassigned.
     templates : (n,) array of int
         The centroid of the model that each row was assigned to, -1 for rows that took no part. Without edits these are
         the clusters, also of rows that are unassigned because they are unusual or not sure.
@@ -163,6 +169,7 @@ class Clusters:
     namer: Namer | None = None
     fit: Fit | None = None
     fitted_rows: Rows | None = None
+    _sparse: Clusters | None = None  # in a dense result, the one with the true numbers
 
     @property
     def calibration(self) -> Calibration | None:
@@ -170,14 +177,72 @@ class Clusters:
         return self.standards.calibration
 
     @property
+    def numbers(self) -> Array:
+        """The numbers of the clusters that there are, rising."""
+        return self.model.clustering_.numbers
+
+    @property
     def n_clusters(self) -> int:
-        """Number of clusters."""
-        return len(self.model.cluster_centers_)
+        """How many clusters there are."""
+        return len(self.numbers)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers were given, also to clusters that are gone: the length of lists by number."""
+        return max(len(self.names), int(self.numbers.max(initial=-1)) + 1)
+
+    @property
+    def shown_numbers(self) -> list[int]:
+        """The numbers of the clusters in what people read, which may count from 1."""
+        numbers = self.numbers if self._sparse is None else self._sparse.numbers
+        return [int(number) + self.kind.first for number in numbers]
+
+    @cached_property
+    def dense(self) -> Self:
+        """The same clusters numbered 0, 1, 2, … for tables and pages, which then have no gaps to care for."""
+        numbers, k = self.numbers, self.n_numbers
+        if len(numbers) == k:
+            return self
+        place = np.full(k + 1, -1, dtype=np.int32)  # that of -1 is the last one
+        place[numbers] = np.arange(len(numbers))
+        model, clusters = copy(self.model), self.model.clusters_
+        adopt_clustering(
+            model, replace(model.clustering_, clusters=place[clusters]), self.model.engine_, self.model.divergence_
+        )
+        return replace(
+            self,
+            model=model,
+            labels=place[self.labels],
+            runners_up=place[self.runners_up],
+            names=[self.names[number] for number in numbers],
+            _sparse=self,
+            **self._take(numbers),
+        )
+
+    @property
+    def palette(self) -> list[str]:
+        """A colour for each cluster in pages, by its number, so that it keeps its colour when others are merged."""
+        shown = [number - self.kind.first for number in self.shown_numbers]
+        every = distinct_colours(max(shown, default=-1) + 1)
+        return [every[number] for number in shown]
+
+    def _take(self, numbers: Array) -> dict[str, Any]:
+        """Further attributes by number, of some of the numbers."""
+        return {}
+
+    @cached_property
+    def run_id(self) -> str:
+        """What tells this result from others: a digest of the labels and the names."""
+        if self._sparse is not None:
+            return self._sparse.run_id
+        digest = sha256(np.ascontiguousarray(self.labels, dtype="<i8").tobytes())
+        digest.update(json.dumps(self.names).encode())
+        return digest.hexdigest()[:16]
 
     @cached_property
     def sizes(self) -> Array:
-        """Number of rows in each cluster. → (clusters,)"""
-        return np.bincount(self.labels[self.labels >= 0].ravel(), minlength=self.n_clusters)
+        """Number of rows in each cluster."""
+        return np.bincount(self.labels[self.labels >= 0].ravel(), minlength=self.n_numbers)
 
     def finding(self, unions: Array | None = None) -> FloatArray:
         """How real clusters are: the share of halves of the rows, clustered by themselves, that find each of them.
@@ -186,10 +251,10 @@ class Clusters:
 
         Parameters
         ----------
-        unions : (m, clusters) array of bool, optional
+        unions : (m, numbers) array of bool, optional
             Which clusters belong to each of some unions; by default each cluster by itself.
         """
-        sets = np.eye(self.n_clusters, dtype=bool) if unions is None else unions
+        sets = np.eye(self.n_numbers, dtype=bool) if unions is None else unions
         if self.selection is None or not self.selection.levels:
             return np.full(len(sets), np.nan)
         return self.selection.finding(self.labels[self.templates >= 0], sets)
@@ -214,7 +279,7 @@ class Clusters:
     def comparison(self) -> Any:
         """The clusters compared with the known classes; None if there are none."""
         classes = self.table.classes
-        return None if classes is None else compare_classes(classes, self.labels, self.n_clusters)
+        return None if classes is None else compare_classes(classes, self.labels, self.numbers)
 
     @property
     def groups(self) -> list[str]:
@@ -229,7 +294,7 @@ class Clusters:
 
     @cached_property
     def composition(self) -> Array:
-        """Number of rows of each group in each cluster. → (clusters, groups)"""
+        """Number of rows of each group in each cluster. → (numbers, groups)"""
         return composition(self)
 
     def group_features(self, n: int = 10) -> dict[str, dict[str, float]]:
@@ -258,12 +323,15 @@ class Clusters:
 
     def distinctive(self, n: int = 10) -> list[dict[str, float]]:
         """The features that set each cluster apart from all rows, with their weights."""
-        return self.model.top_features(n, self.features)
+        found = self.model.top_features(n, self.features)
+        return found + [{}] * (self.n_numbers - len(found))
 
     def frequent(self, n: int = 10) -> list[list[str]]:
         """The most frequent features of each cluster."""
-        C = to_host(self.model.cluster_centers_)
-        return [[str(self.features[j]) for j in np.argsort(-c, kind="stable")[:n] if c[j] > 0] for c in C]
+        found: list[list[str]] = [[] for _ in range(self.n_numbers)]
+        for number, c, _ in zip(*self.model.clustering_.by_cluster(), strict=True):
+            found[number] = [str(self.features[j]) for j in np.argsort(-c, kind="stable")[:n] if c[j] > 0]
+        return found
 
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The rows of a cluster with the largest margins."""
@@ -373,19 +441,20 @@ class Clusters:
 
     def plot_features(self, n: int = 6, *, columns: int = 5) -> Any:
         """Draw the distinctive features of each cluster; see :func:`onmf.plot.plot_top_features`."""
-        titles = [f"{title} ({size:,})" for title, size in zip(self._titles(), self.sizes, strict=True)]
-        return plot_top_features(self.model, n, feature_names=list(self.features), titles=titles, columns=columns)
+        found = self.dense
+        titles = [f"{title} ({size:,})" for title, size in zip(found._titles(), found.sizes, strict=True)]
+        return plot_top_features(found.model, n, feature_names=list(self.features), titles=titles, columns=columns)
 
     def plot_classes(self, ax: Any = None) -> Any:
         """Draw the known classes against the clusters; see :func:`onmf.plot.plot_confusion`."""
-        known, labels = enumerate(self.table.classes or ()), self.labels.ravel()
+        known, labels = enumerate(self.table.classes or ()), self.dense.labels.ravel()
         both = {i: label for i, label in known if label is not None and labels[i] >= 0}
         if not both:
             raise ValueError(f"The {self.kind.rows_of(2)} have no classes: read them with {self.kind.known_by}=.")
-        return plot_confusion(list(both.values()), labels[list(both)], names=self._titles(), ax=ax)
+        return plot_confusion(list(both.values()), labels[list(both)], names=self.dense._titles(), ax=ax)
 
     def _titles(self) -> list[str]:
-        numbered = zip(numbers(self.kind, self.n_clusters), self.names, strict=True)
+        numbered = zip(self.shown_numbers, self.names, strict=True)
         return [f"{number}: {name.split(', ')[0]}" for number, name in numbered]
 
     def __repr__(self) -> str:
@@ -394,7 +463,7 @@ class Clusters:
 
     def _repr_html_(self) -> str:
         shown = dict(islice(clusters_table(self).items(), 4))
-        return html_table(repr(self).strip("<>"), list(shown), zip(*shown.values(), strict=True), self.colours())
+        return html_table(repr(self).strip("<>"), list(shown), zip(*shown.values(), strict=True), self.dense.colours())
 
     def colours(self) -> Sequence[str]:
         """A colour for each cluster, if the kind has a map of them."""

@@ -15,7 +15,7 @@ from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.estimator import ONMF, check_for_groups, start_of
 from onmf.functions import xlogy
 from onmf.io.rules import require, some_names
-from onmf.naming import numbers, so_many
+from onmf.naming import so_many
 
 if TYPE_CHECKING:
     from .clusters import Clusters, Table
@@ -124,8 +124,8 @@ def rows_of_new_groups(model: ONMF, table: Table, X: Any, kind: Kind) -> Iterato
 
 
 def composition(clusters: Clusters) -> Array:
-    """The number of rows of each group in each cluster; 0 if the rows have no groups. → (clusters, groups)"""
-    counts = np.zeros((clusters.n_clusters, len(clusters.groups)), dtype=np.int64)
+    """The number of rows of each group in each cluster; 0 if the rows have no groups. → (numbers, groups)"""
+    counts = np.zeros((clusters.n_numbers, len(clusters.groups)), dtype=np.int64)
     if clusters.groups and clusters.table.groups:
         labels, codes = clusters.labels.ravel(), clusters.group_codes
         inside = (labels >= 0) & (codes >= 0)
@@ -146,12 +146,13 @@ def group_contributions(model: ONMF) -> FloatArray:
 
 def composition_table(clusters: Clusters) -> Columns:
     """A row for each cluster and group: how many rows of the group are in the cluster, and their shares of both."""
+    clusters = clusters.dense
     counts, groups = clusters.composition, clusters.groups
     k = len(counts)
     of_cluster = divide(counts.astype(np.float64), counts.sum(axis=1, keepdims=True))
     of_group = divide(counts.astype(np.float64), np.broadcast_to(counts.sum(axis=0), counts.shape))
     return {
-        "cluster": [each for each in numbers(clusters.kind, k) for _ in groups],
+        "cluster": [each for each in clusters.shown_numbers for _ in groups],
         "name": [name for name in clusters.names for _ in groups],
         "group": groups * k,
         "size": counts.ravel().tolist(),

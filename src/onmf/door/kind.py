@@ -114,7 +114,7 @@ class Kind:
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
         """A rule for each entry of ``extra``, for k clusters and p features. Entries without a rule are not checked."""
-        return {"names": optional(strings(k)), "features": optional(strings(p)), **standards_rules(k)}
+        return {"names": optional(strings()), "features": optional(strings(p)), **standards_rules(k)}
 
     def check(self, extra: Mapping[str, Any]) -> None:
         """Refuse entries that contradict each other."""

@@ -14,7 +14,6 @@ from onmf._version import __version__
 from onmf.io.csv_file import csv_line
 from onmf.io.files import write_whole
 from onmf.kinds import resolve
-from onmf.naming import numbers
 from onmf.warn import import_optional
 
 from .groups import FILES as GROUP_FILES
@@ -45,19 +44,20 @@ def write_files(
     progress: Progress | None = None,
 ) -> None:
     """Write the files of a result into a folder that exists."""
-    clusters.complete()
+    dense = clusters.dense
+    dense.complete()
     if report:
         write_report(clusters, folder / "report.html", title, progress)
     if progress is not None:
         progress("Writing", None)
     write_tables(clusters, folder, format)
-    if clusters.composition.any():
+    if dense.composition.any():
         for name, columns in zip(GROUP_FILES, (composition_table, group_features_table), strict=True):
             write_table(folder / name, [columns(clusters)])
     text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"
     (folder / "summary.json").write_text(text, "utf-8", errors="replace")
     clusters.model.save(folder / "model.onmf", extra=clusters.entries())
-    clusters.kind.write(clusters, folder)
+    clusters.kind.write(dense, folder)
 
 
 def write_tables(clusters: Clusters, folder: Path, format: str = "csv") -> None:
@@ -71,6 +71,7 @@ def write_tables(clusters: Clusters, folder: Path, format: str = "csv") -> None:
 
 def write_report(clusters: Clusters, path: Path, title: str | None = None, progress: Progress | None = None) -> None:
     """Write the report of a result, completely or not at all."""
+    clusters = clusters.dense
     clusters.complete()
     page = resolve(clusters.kind.page)(clusters, title=title, progress=progress).encode("utf-8", errors="replace")
     write_whole(path, lambda file: file.write(page))
@@ -78,16 +79,17 @@ def write_report(clusters: Clusters, path: Path, title: str | None = None, progr
 
 def assignments(clusters: Clusters) -> Iterator[Columns]:
     """Yield the table of rows in parts. Rows that are unassigned have no cluster."""
-    kind, table, n = clusters.kind, clusters.table, len(clusters.labels)
+    clusters = clusters.dense
+    kind, table, n, shown = clusters.kind, clusters.table, len(clusters.labels), clusters.shown_numbers
     for start in range(0, max(n, 1), BATCH):
         part = slice(start, min(start + BATCH, n))
         labels = clusters.labels[part].tolist()
         yield {
             "id": table.rows[part],
-            "cluster": [None if k < 0 else k + kind.first for k in labels],
+            "cluster": [None if k < 0 else shown[k] for k in labels],
             "name": [None if k < 0 else clusters.names[k] for k in labels],
             "confidence": _rounded(clusters.confidence[part], 4),
-            "runner_up": [None if k < 0 else k + kind.first for k in clusters.runners_up[part].tolist()],
+            "runner_up": [None if k < 0 else shown[k] for k in clusters.runners_up[part].tolist()],
             "scale": _rounded(clusters.scales[part], 6),
             "margin": _rounded(clusters.margins[part], 6),
             "surprise": _rounded(clusters.surprise[part], 4),
@@ -104,8 +106,9 @@ def _rounded(values: Any, digits: int) -> list[float | None]:
 
 def clusters_table(clusters: Clusters) -> Columns:
     """The table of clusters; if classes are known, with the most frequent class of each and its share."""
+    clusters = clusters.dense
     columns: Columns = {
-        "cluster": list(numbers(clusters.kind, clusters.n_clusters)),
+        "cluster": clusters.shown_numbers,
         "name": clusters.names,
         "size": clusters.sizes.tolist(),
         **({} if clusters.selection is None else {"found": _rounded(clusters.finding(), 3)}),
@@ -124,10 +127,12 @@ def clusters_table(clusters: Clusters) -> Columns:
 
 def summary(clusters: Clusters) -> dict[str, Any]:
     """The result in numbers, for ``summary.json`` and ``--json``."""
+    clusters = clusters.dense
     model, kind = clusters.model, clusters.kind
     return {
         "onmf": __version__,
         "kind": kind.name,
+        "run": clusters.run_id,
         "source": clusters.table.source,
         f"n_{kind.row}s": int(clusters.labels.size),
         f"n_{kind.feature}s": len(clusters.features),

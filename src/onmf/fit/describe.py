@@ -90,13 +90,20 @@ class Clustering:
             group_counts=None if self.group_counts is None else self.group_counts[order],
         )
 
+    @property
+    def numbers(self) -> Array:
+        """The numbers of the clusters that there are, rising; those that were merged into others leave gaps."""
+        if self.clusters is None:
+            return np.arange(len(self.centroids))
+        return np.unique(self.clusters[self.clusters >= 0])
+
     def by_cluster(self) -> tuple[Array, FloatArray, FloatArray]:
         """The clusters that there are, and on the host the centroid and the mass of each: of its centroids together."""
         centroids, masses = to_host(self.centroids), to_host(self.masses)
         if self.clusters is None:
-            return np.arange(len(centroids)), centroids, masses
-        inside = np.flatnonzero(self.clusters >= 0)
-        numbers, place = np.unique(self.clusters[inside], return_inverse=True)
+            return self.numbers, centroids, masses
+        numbers, inside = self.numbers, np.flatnonzero(self.clusters >= 0)
+        place = np.searchsorted(numbers, self.clusters[inside])
         members = np.zeros((len(numbers), len(centroids)))
         members[place, inside] = masses[inside]
         totals = members.sum(axis=1)

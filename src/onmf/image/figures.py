@@ -99,7 +99,7 @@ def composite(cube: Cube, inside: Array) -> Composite:
 
 def plot_map(clustering: ImageClusters, ax: Any = None) -> Any:
     """Draw the map, with one colour per cluster; unassigned pixels are white."""
-    plt = pyplot()
+    clustering, plt = clustering.dense, pyplot()
     from matplotlib.patches import Patch
 
     lines, samples = clustering.labels.shape
@@ -107,7 +107,7 @@ def plot_map(clustering: ImageClusters, ax: Any = None) -> Any:
     if ax is None:
         width = min(9.0, max(3.5, 5.0 * samples / lines))
         _, ax = plt.subplots(figsize=(width + 1.6, min(9.0, max(2.5, width * lines / samples))), layout="constrained")
-    shades = colours(clustering.names)
+    shades = clustering.colours()
     palette = np.array([*map(parts_of, shades), (255, 255, 255)]) / 255
     ax.imshow(palette[clustering.labels[::step, ::step]], interpolation="nearest", extent=(0, samples, lines, 0))
     sizes = clustering.sizes
@@ -119,13 +119,14 @@ def plot_map(clustering: ImageClusters, ax: Any = None) -> Any:
 
 def plot_spectra(clustering: ImageClusters, ax: Any = None) -> Any:
     """Draw the spectra at the mean brightness of their clusters, against wavelength if it is known."""
+    clustering = clustering.dense
     if ax is None:
         _, ax = pyplot().subplots(figsize=(7.5, 4.0), layout="constrained")
     x, label = axis(clustering.cube)
     values = np.full((len(clustering.spectra), len(clustering.cube.good_bands)), np.nan)
     values[:, clustering.cube.good_bands] = clustering.spectra  # bad bands leave a gap
     listed = np.argsort(-clustering.sizes, kind="stable")[:MAX_NAMES]
-    for k, (spectrum, colour) in enumerate(zip(values, colours(clustering.names), strict=True)):
+    for k, (spectrum, colour) in enumerate(zip(values, clustering.colours(), strict=True)):
         ax.plot(x, spectrum, color=colour, lw=1.6, label=clustering.names[k] if k in listed else None)
     ax.set_xlabel(label, fontsize=9, color=INK, parse_math=False)
     ax.set_ylabel("mean of the cluster", fontsize=9, color=INK)

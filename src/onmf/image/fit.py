@@ -166,7 +166,7 @@ def measure(
         "surprise": pixels.image(surprise.astype(np.float32), np.nan),
         "runners_up": pixels.image(following.astype(compact), -1),
         "residuals": pixels.image(residuals, np.nan),
-        "spectra": normal * np.where(mean > 0, mean, usual)[:, None] * (pixels.cube.scale / pixels.factor),
+        "spectra_of_templates": normal * np.where(mean > 0, mean, usual)[:, None] * (pixels.cube.scale / pixels.factor),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from onmf.backend import to_host
 from onmf.confidence import evenly_spaced
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray, divide, get_divergence
@@ -16,6 +17,7 @@ from onmf.door.kind import Fit, Rows
 from onmf.door.run import check_kind
 from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model, is_auto
+from onmf.functions import matrix_product
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
 from onmf.naming import CANDIDATES, number_by_size, so_many
 from onmf.warn import import_optional
@@ -108,18 +110,20 @@ class ImageClusters(Clusters):
 
     Attributes
     ----------
-    spectra : (clusters, used bands) array
-        Spectrum of each cluster at its mean brightness, in physical units.
+    spectra : (numbers, used bands) array
+        Spectrum of each cluster at its mean brightness, in physical units; 0 for a number without a cluster.
+    spectra_of_templates : (centroids, used bands) array
+        The same for each centroid of the model; those of clusters that were merged differ.
     residuals : (lines, samples) array of float32
         Divergence of each pixel from its scaled spectrum, per unit of the pixel; NaN for pixels that are unassigned.
     negatives : {"refuse", "clip"}
         How negative values were treated.
-    scene_spectra : (scenes, clusters, used bands) array or None
+    scene_spectra : (scenes, centroids, used bands) array or None
         Those of each scene, if there are several.
     """
 
     table: Cube  # type: ignore[assignment]  # it has what a table has
-    spectra: FloatArray = field(kw_only=True)
+    spectra_of_templates: FloatArray = field(kw_only=True)
     residuals: Array = field(kw_only=True)
     negatives: Negatives = "refuse"
     scene_spectra: FloatArray | None = None
@@ -135,7 +139,7 @@ class ImageClusters(Clusters):
             replace(
                 self,
                 table=scene,
-                spectra=spectra,
+                spectra_of_templates=spectra,
                 scene_spectra=None,
                 **{name: getattr(self, name)[place] for name in maps},
             )
@@ -146,7 +150,17 @@ class ImageClusters(Clusters):
     def changes(self) -> list[Change]:
         """What changed from each scene to the next, if they have the same shape."""
         labels = [scene.labels for scene in self.scenes]
-        return changes_between(labels, [scene.cube.name for scene in self.scenes], self.n_clusters)
+        return changes_between(labels, [scene.cube.name for scene in self.scenes], self.n_numbers)
+
+    @cached_property
+    def spectra(self) -> FloatArray:
+        """Spectrum of each cluster: the mean of those of its centroids, weighted by the pixels of the fit."""
+        clusters, spectra = self.model.clusters_, self.spectra_of_templates
+        if clusters is None:
+            return spectra
+        pixels = np.bincount(to_host(self.model.clustering_.labels), minlength=len(spectra)).astype(np.float64)
+        members = np.where(np.arange(self.n_numbers)[:, None] == clusters, pixels, 0.0)
+        return matrix_product(divide(members, members.sum(axis=1, keepdims=True)), spectra)
 
     @property
     def cube(self) -> Cube:
@@ -161,7 +175,9 @@ class ImageClusters(Clusters):
     @cached_property
     def comparison(self) -> Comparison | None:
         """The clusters compared with the truth; None if nothing is known."""
-        return None if self.truth is None else compare(self.truth, self.spectra, self.labels, self.cube.good_bands)
+        if self.truth is None:
+            return None
+        return compare(self.truth, self.spectra, self.labels, self.cube.good_bands, self.numbers)
 
     @property
     def wavelengths(self) -> FloatArray | None:
@@ -170,7 +186,10 @@ class ImageClusters(Clusters):
 
     def colours(self) -> list[str]:
         """A colour for each cluster: the conventional one of its material, or an unused one."""
-        return figures.colours(self.names)
+        if self._sparse is None:
+            return figures.colours(self.names)
+        every = self._sparse.colours()
+        return [every[number] for number in self._sparse.numbers]
 
     def predict(self, cube: Any, *, estimate_groups: bool = False, progress: Progress | None = None) -> Any:
         """Map another image of the same sensor; see :func:`onmf.image.predict`."""
@@ -195,7 +214,8 @@ class ImageClusters(Clusters):
         """
         xarray = import_optional("xarray", "to_xarray needs xarray", "image")
         lines, samples = self.labels.shape
-        coords: dict[str, Any] = {"cluster": self.names}
+        found = self.dense
+        coords: dict[str, Any] = {"cluster": found.names, "number": ("cluster", self.numbers)}
         transform = self.cube.transform
         if transform is not None and transform[1] == transform[3] == 0:
             a, _, c, _, e, f = transform
@@ -204,7 +224,7 @@ class ImageClusters(Clusters):
             attributes = {"units": self.cube.wavelength_unit} if self.cube.wavelength_unit else {}
             coords["wavelength"] = ("band", self.wavelengths, attributes)
         variables: dict[str, Any] = {name: (("y", "x"), getattr(self, name)) for name in MAPS}
-        variables["spectra"] = (("cluster", "band"), self.spectra)
+        variables["spectra"] = (("cluster", "band"), found.spectra)
         about = {"source": self.cube.source, "crs_wkt": self.cube.crs}
         return xarray.Dataset(variables, coords, {key: text for key, text in about.items() if text is not None})
 
@@ -241,7 +261,7 @@ class ImageKind(Kind):
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
         return {
-            "names": strings(k),
+            "names": strings(),
             "spectra": Rule(lambda a: is_array(a, "f") and a.shape == (k, p), "a spectrum for each cluster"),
             "good_bands": Rule(
                 lambda a: (
@@ -268,7 +288,12 @@ class ImageKind(Kind):
         cube: Cube = clusters.cube
         known = {"wavelengths": cube.wavelengths, "wavelength_unit": cube.wavelength_unit}
         good = cube.good_bands.astype(np.uint8)
-        entries = {"spectra": clusters.spectra, "good_bands": good, "negatives": clusters.negatives, "image": cube.name}
+        entries = {
+            "spectra": clusters.spectra_of_templates,
+            "good_bands": good,
+            "negatives": clusters.negatives,
+            "image": cube.name,
+        }
         return entries if cube.wavelengths is None else entries | known
 
     def distinctive(self, model: ONMF, n: int) -> list[str]:
@@ -351,9 +376,9 @@ class ImageKind(Kind):
             return found, pixels.notes() + about_scene
         spectra = np.asarray(extra["spectra"])
         # Brightness is relative to the model's clusters, so that two images can be compared.
-        own = divide((found["spectra"] * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
+        own = divide((found["spectra_of_templates"] * spectra).sum(axis=1), np.square(spectra).sum(axis=1))
         factors = np.append(own, np.nan)[found["templates"]].astype(np.float32)
-        return found | {"spectra": spectra, "scales": found["scales"] * factors}, pixels.notes()
+        return found | {"spectra_of_templates": spectra, "scales": found["scales"] * factors}, pixels.notes()
 
     def new_groups(self, model: ONMF, table: Any) -> Iterator[tuple[str, Any]]:
         if not scene_of(model, table)[0]:
@@ -368,13 +393,18 @@ class ImageKind(Kind):
 
     def cluster_columns(self, clusters: Any) -> dict[str, Any]:
         angles = {} if clusters.comparison is None else clusters.comparison.angles
-        return {"mrsa": [angles.get(k) for k in range(clusters.n_clusters)]} if angles else {}
+        return {"mrsa": [angles.get(k) for k in clusters.numbers.tolist()]} if angles else {}
 
     def summary(self, clusters: Any) -> dict[str, Any]:
         lines, samples, bands = clusters.cube.shape
         if len(clusters.scenes) > 1:
             return summary_of_scenes(clusters)
-        return {"lines": lines, "samples": samples, "n_bands": bands, "n_bands_used": clusters.spectra.shape[1]}
+        return {
+            "lines": lines,
+            "samples": samples,
+            "n_bands": bands,
+            "n_bands_used": clusters.spectra.shape[1],
+        }
 
     def headline(self, clusters: Any) -> str:
         lines, samples = clusters.labels.shape

@@ -7,7 +7,7 @@ units does not tell; :func:`onmf.naming.rename_clusters` gives the right name.
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +216,14 @@ def _read_table(path: Path) -> Truth:
     return Truth(spectra, names=[plain(name.strip()) for name in head[first:]], source=str(path))
 
 
-def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array) -> Comparison:
-    """Compare spectra (k, used bands) and labels (lines, samples; −1 is unassigned) of a clustering with the truth."""
+def compare(
+    truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array, numbers: Array | None = None
+) -> Comparison:
+    """Compare spectra (k, used bands) and labels (lines, samples; −1 is unassigned) of a clustering with the truth.
+
+    ``numbers`` are those of the clusters that there are, if these are fewer than the spectra.
+    """
+    numbers = np.arange(len(spectra)) if numbers is None else numbers
     match, scores, matched, names = None, None, {}, truth.materials
     if truth.spectra is not None:
         true_spectra = truth.spectra[:, good_bands] if truth.spectra.shape[1] == len(good_bands) else truth.spectra
@@ -227,16 +233,17 @@ def compare(truth: Truth, spectra: FloatArray, labels: Array, good_bands: Array)
             f"which {spectra.shape[1]} are used.",
         )
         require(
-            len(true_spectra) <= len(spectra),
-            f"{truth.source} has {len(true_spectra)} materials, too many to match with {len(spectra)} clusters: ask "
+            len(true_spectra) <= len(numbers),
+            f"{truth.source} has {len(true_spectra)} materials, too many to match with {len(numbers)} clusters: ask "
             f"for at least {len(true_spectra)} clusters.",
         )
-        match = match_spectra(true_spectra, spectra)
+        match = match_spectra(true_spectra, spectra[numbers])
+        match = replace(match, permutation=numbers[match.permutation])
         matched = {int(cluster): material for material, cluster in enumerate(match.permutation)}
     known: Any = np.full(labels.shape, -1) if truth.labels is None else truth.labels
     both = (known >= 0) & (labels >= 0)
     if both.any():
-        scores = scores_of(known[both], labels[both], n_clusters=len(spectra))
+        scores = scores_of(known[both], labels[both], n_clusters=len(numbers))
         if match is None:
             pairs = match_clusters(known[both], labels[both]).items()
             matched = {int(cluster): int(material) for cluster, material in pairs}

@@ -112,7 +112,7 @@ def _scenes_page(found: ImageClusters, title: str | None) -> str:
         shown.append(light | {"lines": lines, "samples": samples, "maps": maps})
     counts = np.stack([scene.sizes for scene in scenes], axis=1)
     shares = divide(counts.astype(np.float64), np.broadcast_to(counts.sum(axis=0), counts.shape))
-    both = zip(names, palette, found.sizes.tolist(), counts.tolist(), shares.tolist(), strict=True)
+    both = zip(found.shown_numbers, names, palette, found.sizes.tolist(), counts.tolist(), shares.tolist(), strict=True)
     return clusters_page(
         found,
         "image_scenes.html",
@@ -140,8 +140,9 @@ def _scenes_page(found: ImageClusters, title: str | None) -> str:
         clusters=list(zip(names, palette, strict=True)),
         scenes=shown,
         rows=[
-            {"name": name, "colour": colour, "size": size, "scenes": list(zip(own, share, strict=True))}
-            for name, colour, size, own, share in both
+            {"number": number, "name": name, "colour": colour, "size": size}
+            | {"scenes": list(zip(own, share, strict=True))}
+            for number, name, colour, size, own, share in both
         ],
         changes=[
             {
@@ -186,7 +187,7 @@ def _cards(found: ImageClusters, palette: list[str]) -> list[dict[str, Any]]:
 
     return [
         {
-            "number": k,
+            "number": number,
             "name": found.names[k],
             "colour": palette[k],
             "size": int(sizes[k]),
@@ -196,7 +197,7 @@ def _cards(found: ImageClusters, palette: list[str]) -> list[dict[str, Any]]:
             "margin": mean(found.margins, k),
             "confidence": None if confidence is None else mean(confidence, k),
         }
-        for k in range(len(found.spectra))
+        for k, number in enumerate(found.shown_numbers)
     ]
 
 

@@ -190,7 +190,7 @@ def measure_scenes(
         measure(model, part, some, standards, each, part.cube.name)
         for part, some, each in zip(pixels.parts, own, unusual, strict=True)
     ]
-    spectra = np.stack([each.pop("spectra") for each in found])
+    spectra = np.stack([each.pop("spectra_of_templates") for each in found])
     # A material is as bright as its pixels in all scenes are on average.
     counts = np.stack([np.bincount(some, minlength=spectra.shape[1]) for some in own])
     levels = divide((counts * spectra.sum(axis=2)).sum(axis=0), counts.sum(axis=0).astype(np.float64))
@@ -199,7 +199,7 @@ def measure_scenes(
     maps = {
         name: cube.put_together([each[name] for each in found], -1 if name in whole else np.nan) for name in found[0]
     }
-    return maps | {"spectra": shared, "scene_spectra": spectra}
+    return maps | {"spectra_of_templates": shared, "scene_spectra": spectra}
 
 
 def scene_of(model: ONMF, cube: Cube) -> tuple[str, list[str]]:
@@ -252,12 +252,13 @@ def changes_between(labels: Sequence[Array], names: Sequence[str], k: int) -> li
 
 def changes_table(clusters: Any) -> Columns:
     """A row for each material before and after, with the value of the pair in the map of the change."""
-    names, first, rows = clusters.names, clusters.kind.first, []
+    clusters = clusters.dense
+    names, shown, rows = clusters.names, clusters.shown_numbers, []
     for change in clusters.changes:
         same = [(UNCHANGED, (k, k)) for k in range(len(names)) if change.pixels[k, k]]
         for value, (old, new) in same + list(enumerate(change.pairs, FIRST_CHANGE)):
             n, total = int(change.pixels[old, new]), int(change.pixels.sum())
-            pair = (old + first, names[old], new + first, names[new])
+            pair = (shown[old], names[old], shown[new], names[new])
             rows.append((change.before, change.after, value, *pair, n, round(n / total, 6)))
     columns = ("from_scene", "to_scene", "value", "from", "from_name", "to", "to_name", "pixels", "share")
     return {name: [row[place] for row in rows] for place, name in enumerate(columns)}

@@ -28,16 +28,20 @@ from .scenes import changes_table, folders_of
 def write_files(clusters: ImageClusters, folder: Path) -> None:
     """Write maps, spectra and figures into a folder, or those of several scenes into a folder for each.
 
-    In the maps, clusters count from 1, and 0 is unassigned. The colour table is that of the figures. Names of classes
-    are in the metadata of a GeoTIFF (``CLASS_1`` and so on) and, for GDAL and QGIS, in a file beside it.
+    In the maps, clusters have the numbers of the tables, and 0 is unassigned. The colour table is that of the figures.
+    Names of classes are in the metadata of a GeoTIFF (``CLASS_1`` and so on) and, for GDAL and QGIS, in a file beside
+    it.
     """
     if len(clusters.scenes) > 1:
         _write_scenes(clusters, folder)
         return
-    cube, dtype = clusters.cube, np.uint8 if clusters.n_clusters < 256 else np.uint16
-    names = ["unassigned", *clusters.names]
-    shades = [(0, 0, 0), *map(parts_of, clusters.colours())]
-    labels, runners_up = ((values + IMAGE.first).astype(dtype) for values in (clusters.labels, clusters.runners_up))
+    cube, shown = clusters.cube, [*clusters.shown_numbers, 0]  # the last one is of pixels without a cluster
+    every = range(max(shown) + 1)
+    named = dict(zip(shown, [*clusters.names, "unassigned"], strict=True))
+    coloured = dict(zip(shown, map(parts_of, clusters.colours()), strict=False))
+    names, shades = [named.get(value, "") for value in every], [coloured.get(value, (0, 0, 0)) for value in every]
+    dtype = np.uint8 if len(every) <= 256 else np.uint16
+    labels, runners_up = (np.array(shown, dtype)[values] for values in (clusters.labels, clusters.runners_up))
     for name, values, text in (("map", labels, "cluster"), ("runner_up", runners_up, "runner-up")):
         _write_classes(folder / f"{name}.tif", cube, values, text, names, shades)
     for name in ("scales", "residuals", "margins", "confidence"):
@@ -107,7 +111,7 @@ def _write_raster(path: Path, cube: Cube, values: Array, text: str, classes: Seq
         with opened as file:
             file.write(values, 1)
             file.set_band_description(1, text)
-            file.update_tags(1, **{f"CLASS_{value}": name for value, (name, _) in enumerate(classes)})
+            file.update_tags(1, **{f"CLASS_{value}": name for value, (name, _) in enumerate(classes) if name})
             if classes and values.dtype == np.uint8:
                 file.write_colormap(1, {i: (*shade, 255 if i else 0) for i, (_, shade) in enumerate(classes)})
         path.write_bytes(memory.getbuffer())

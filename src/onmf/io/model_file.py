@@ -343,6 +343,9 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
     names = extra.pop("feature_names_in", None)
     require(names is None or rules.strings(p).fits(names), "its feature names do not match its centroids")
     check_parts(metadata["kind"], extra, k, p)
+    most = k if "clusters" not in arrays else MOST_CLUSTERS
+    least = k if "clusters" not in arrays else int(arrays["clusters"].max()) + 1
+    require(least <= len(extra.get("names", range(least))) <= most, "its names do not match its clusters")
     clustering = Clustering(
         **{name: arrays.get(name) for name in ARRAYS},  # type: ignore[arg-type]
         **{name: fitted[name] for name in NUMBERS} | {"objective": float(fitted["objective"])},

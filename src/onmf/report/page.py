@@ -24,7 +24,7 @@ from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Clusters
 from onmf.door.groups import group_contributions
 from onmf.estimator import start_of
-from onmf.naming import numbers, so_many
+from onmf.naming import so_many
 from onmf.plot import distinct_colours
 from onmf.select import Selection
 
@@ -168,9 +168,10 @@ def class_codes(found: Clusters, rows: Array, classes: list[str], kind: str) -> 
     return base64_array(np.array([place.get(known[i], -1) for i in rows]), kind)
 
 
-def coloured(names: list[str]) -> list[dict[str, str]]:
-    """Return the names, each with a colour."""
-    return [{"name": name, "colour": colour} for name, colour in zip(names, distinct_colours(len(names)), strict=True)]
+def coloured(names: list[str], colours: list[str] | None = None) -> list[dict[str, Any]]:
+    """Return the names, each with a colour: those given, or different ones."""
+    chosen = distinct_colours(len(names)) if colours is None else colours
+    return [{"name": name, "colour": colour} for name, colour in zip(names, chosen, strict=True)]
 
 
 def heat(counts: Array, shares: FloatArray) -> dict[str, Any]:
@@ -200,7 +201,7 @@ def groups_parts(found: Clusters) -> dict[str, Any] | None:
         [(feature, f"{factor:.2g}", factor > 1) for feature, factor in tops[found.groups[b]].items()] for b in told
     ]
     shares = divide(counts.astype(np.float64), np.broadcast_to(sizes, counts.shape))
-    numbered = zip(numbers(found.kind, found.n_clusters), found.names, strict=True)
+    numbered = zip(found.shown_numbers, found.names, strict=True)
     more, less = (
         [
             [(feature, factor) for feature, factor, up in some if up == above and factor != "1"][:FEATURES]
@@ -269,7 +270,7 @@ def _splits(found: Clusters, selection: Selection) -> list[dict[str, Any]]:
     above = tables[coarser[-1].name].argmax(axis=1) if coarser else None
     below = tables[finer[0].name] if finer else np.zeros((k, 0))
     parents = below.argmax(axis=0)
-    numbered = zip(numbers(found.kind, k), found.names, found.finding().tolist(), strict=True)
+    numbered = zip(found.shown_numbers, found.names, found.finding().tolist(), strict=True)
     rows = []
     for c, (number, name, share) in enumerate(numbered):
         shares = np.sort(below[c, parents == c])[::-1] / max(below[c].sum(), 1)

@@ -18,8 +18,7 @@ from onmf.door.settle import take_rows
 from onmf.fit.describe import distinctiveness
 from onmf.hierarchy import merge_clusters
 from onmf.naming import names_from_features
-from onmf.naming import numbers as cluster_numbers
-from onmf.plot import FEW, distinct_colours, first_two, tsne
+from onmf.plot import FEW, first_two, tsne
 
 from .page import base64_array, class_codes, clusters_page, code_places, coloured, group_codes, pack_texts
 
@@ -125,31 +124,42 @@ def _columns(
     places, method = map_of_rows(X, progress)
     columns["places"] = code_places(places)
     C, typical = to_host(found.model.cluster_centers_), float(np.median(X.sum(axis=1)))
-    columns["deciding"], used = _deciding(X, labels[filled], *found.model.divergence_.linearised(C, typical))
+    clusters = np.arange(len(C)) if found.model.clusters_ is None else found.model.clusters_
+    templates = found.model.divergence_.linearised(C, typical)
+    columns["deciding"], used = _deciding(X, labels[filled], clusters, *templates)
     return columns, [str(found.features[j]) for j in used], method
 
 
 def _deciding(
-    X: csr_array, labels: Array, templates: FloatArray, offsets: FloatArray | None = None
+    X: csr_array, labels: Array, clusters: Array, templates: FloatArray, offsets: FloatArray | None = None
 ) -> tuple[dict[str, str], Array]:
     """Find the runner-up of each row, and the features that decided against it. → columns, the features that they use
 
-    A row belongs to the cluster with the largest ``X @ templates.T + offsets``. With x the count of a feature, and b
-    the templates, it contributes x (b_own − b_runner-up): positive for the own cluster.
+    A row belongs to the cluster with the largest ``X @ templates.T + offsets``, where ``clusters`` are those of the
+    templates. With x the count of a feature, and b the templates, it contributes x (b_own − b_runner-up): positive for
+    the own cluster.
     """
     B = np.maximum(templates, LEAST)
     parts = []
     for start, block in blocks_of(X):
-        own = labels[start : start + block.shape[0]]
         scores = block @ B.T + (0.0 if offsets is None else offsets)
-        scores[np.arange(len(own)), own] = -np.inf
-        runner = scores.argmax(axis=1) if len(B) > 1 else np.full(len(own), -1)
+        same = clusters == labels[start : start + block.shape[0], None]
+        own = np.where(same, scores, -np.inf).argmax(axis=1)
+        others = np.where(same | (clusters < 0), -np.inf, scores)
+        runner = np.where(np.isneginf(others).all(axis=1), -1, others.argmax(axis=1))
         row = np.repeat(np.arange(len(own)), np.diff(block.indptr))
         value = block.data * (B[own[row], block.indices] - B[runner[row], block.indices])
         order = np.lexsort((-np.abs(value), row))
         rank = np.arange(len(order)) - block.indptr[row]  # rows keep their places in this order
         kept = order[(rank < DECIDING) & (value[order] != 0)]
-        parts.append((runner, block.indices[kept], value[kept], np.bincount(row[kept], minlength=len(own))))
+        parts.append(
+            (
+                np.append(clusters, -1)[runner],
+                block.indices[kept],
+                value[kept],
+                np.bincount(row[kept], minlength=len(own)),
+            )
+        )
     runners, words, contributions, many = map(np.concatenate, zip(*parts, strict=True))
     largest, owner = np.zeros(len(many)), np.repeat(np.arange(len(many)), many)
     np.maximum.at(largest, owner, np.abs(contributions))
@@ -235,8 +245,8 @@ def tree_of_clusters(found: Clusters) -> dict[str, Any]:
     sums = sum_clusters(found.counts, found.labels[found.labels >= 0], k)
     tree = merge_clusters(sums)
     lost = np.cumsum(tree.costs)
-    numbering = cluster_numbers(found.kind, k)
-    tops = zip(found.distinctive(FEATURES), found.frequent(FEATURES), distinct_colours(k), strict=True)
+    numbering = found.shown_numbers
+    tops = zip(found.distinctive(FEATURES), found.frequent(FEATURES), found.palette, strict=True)
     nodes: list[dict[str, Any]] = [
         {"number": str(numbering[i]), **_described(words), "name": found.names[i], "size": int(found.sizes[i])}
         | {"colour": colour, "frequent": frequent}

@@ -11,7 +11,7 @@ onmf.cells = (() => {
   const depth = new Float32Array(bytes(cells.depth).buffer);
   const known = cells.class ? new Int32Array(bytes(cells.class).buffer) : null;
   const group = cells.group ? new Int32Array(bytes(cells.group).buffer) : null;
-  const named = (k) => (k < 0 ? "none" : `${k}: ${clusters[k].name}`);
+  const named = (k) => (k < 0 ? "none" : `${clusters[k].number}: ${clusters[k].name}`);
 
   /* ---- genes ---- */
   const geneIndex = new Map();

@@ -7,7 +7,7 @@ onmf.cells.map = (() => {
   if (!cells.places) return null;
   const [select, field, answer] = [by("colour"), by("gene"), by("gene-answer")];
   const greeting = answer ? answer.textContent : "";
-  const groupings = { cluster: { members: cluster, title: "Clusters", groups: clusters.map(({ colour }, k) => ({ colour, name: named(k), label: String(k) })) } };
+  const groupings = { cluster: { members: cluster, title: "Clusters", groups: clusters.map(({ colour, number }, k) => ({ colour, name: named(k), label: String(number) })) } };
   if (known) groupings.class = { members: known, title: "Classes", groups: classes };
   if (group) groupings.group = { members: group, title: "Groups", groups };
   const map = onmf.pointMap({ canvas: by("cells"), places: new Uint16Array(bytes(cells.places).buffer), groupings, describe });
