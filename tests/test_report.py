@@ -529,24 +529,17 @@ def test_one_cluster(visit):
     assert page.locator("article.card").count() == 1
 
 
-@pytest.mark.parametrize(
-    ("dates", "unit", "names"),
-    [
-        (["2020-01-05", "2020-03-01"], "month", ["2020-01", "2020-02", "2020-03"]),
-        (["2019", "2021"], "year", ["2019", "2020", "2021"]),
-        (["1700-05-05", "1899-02-01"], "decade", [f"{year}s" for year in range(1700, 1900, 10)]),
-        (["soon", "later"], None, None),
-    ],
-)
-def test_periods(dates, unit, names):
-    texts = [Text(str(i), ("tea", "milk")[i % 2], None, date) for i, date in enumerate(dates)]
-    page = rows_page(cluster(texts, 2))
-    data = json.loads(page.split('id="onmf-data">')[1].split("</script>")[0])
-    if unit is None:
-        assert data["periods"] is None
+@pytest.mark.parametrize("dates", [["2020-01-05", "2020-03-01"], ["soon", "later"]])
+def test_the_time(dates):
+    found = cluster([Text(str(i), ("tea", "milk")[i % 2], None, date) for i, date in enumerate(dates)], 2)
+    page = rows_page(found)
+    periods = json.loads(page.split('id="onmf-data">')[1].split("</script>")[0])["periods"]
+    if found.over_time is None:
+        assert periods is None
+        assert "rose and fell" not in page
     else:
-        assert (data["periods"]["unit"], data["periods"]["names"]) == (unit, names)
-        assert np.sum(data["periods"]["counts"]) == 2
+        assert periods == {"unit": "week", "names": found.over_time.names, "counts": found.over_time.counts.tolist()}
+        assert "None: no share changed from the documents before 2020-03-01" in page
 
 
 def test_a_missing_value_in_a_template_is_an_error(corpus):

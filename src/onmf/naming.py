@@ -8,7 +8,7 @@ in the model file under ``"names"`` and can be changed.
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -139,15 +139,17 @@ Namer = Callable[[list[str], list[str]], str]
 """Names a cluster, by features that tell it from the others, the best first, and its most typical rows as texts."""
 
 
-def names_by(namer: Namer, clusters: Iterable[tuple[list[str], list[str]]], first: int = 0) -> list[str]:
+def names_by(namer: Namer, clusters: Mapping[int, tuple[list[str], list[str]]], first: int = 0) -> dict[int, str]:
     """Names that a function gives; refused if they are no names, or not different."""
-    given = {number: namer(*what) for number, what in enumerate(clusters, first)}
+    given = {number + first: namer(*what) for number, what in clusters.items()}
     for number, name in given.items():
         require(isinstance(name, str), f"namer= returned {name!r} for cluster {number}: it must return a text.")
     try:
-        return _all_different({number: _allowed(number, name) for number, name in given.items()})
+        names = {number: _allowed(number, name) for number, name in given.items()}
+        _all_different(names)
     except ValueError as error:
         raise ValueError(f"namer= returned names that are not allowed. {error}") from error
+    return {number - first: name for number, name in names.items()}
 
 
 def _shortened(name: str) -> str:
@@ -210,12 +212,11 @@ def _allowed(number: int, given: str) -> str:
     return name
 
 
-def _all_different(names: Mapping[int, str]) -> list[str]:
+def _all_different(names: Mapping[int, str]) -> None:
     where: dict[str, int] = {}
     for number, name in names.items():
         other = where.setdefault(name, number)
         require(other == number, f"Clusters {other} and {number} would both be named {name!r}: names must differ.")
-    return list(names.values())
 
 
 def rename_clusters(path: str | os.PathLike[str], changes: Mapping[int, str]) -> list[str]:

@@ -30,6 +30,7 @@ from onmf.warn import import_optional
 
 from .groups import composition, group_contributions
 from .settle import Standards
+from .time import OverTime, clusters_over_time
 from .write import assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
@@ -314,6 +315,11 @@ class Clusters:
             }
             for b, group in enumerate(self.groups)
         }
+
+    @cached_property
+    def over_time(self) -> OverTime | None:
+        """The clusters over time, and the features that rose and fell; None without dates."""
+        return clusters_over_time(self)
 
     @property
     def fitted(self) -> str:

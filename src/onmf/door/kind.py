@@ -315,9 +315,16 @@ class Kind:
     def names(self, clusters: Clusters) -> list[str]:
         """A short name of each cluster: by the namer of the result, if it has one."""
         if clusters.namer is None:
-            return self.own_names(clusters)
-        typical = ([self.text_of(clusters, int(i)) for i in clusters.typical(k)] for k in range(clusters.n_clusters))
-        return names_by(clusters.namer, zip(self.telling(clusters), typical, strict=True), self.first)
+            names = dict(enumerate(self.own_names(clusters)))
+        else:
+            telling = self.telling(clusters)
+            what = {
+                number: (telling[number], [self.text_of(clusters, int(row)) for row in clusters.typical(number)])
+                for number in clusters.numbers.tolist()
+            }
+            names = names_by(clusters.namer, what, self.first)
+        there = set(clusters.numbers.tolist())
+        return [names[number] if number in there else "" for number in range(clusters.n_numbers)]
 
     def own_names(self, clusters: Clusters) -> list[str]:
         """A short name of each cluster, from what tells it from the others."""

@@ -18,6 +18,8 @@ from onmf.warn import import_optional
 
 from .groups import FILES as GROUP_FILES
 from .groups import composition_table, group_features_table
+from .time import FILES as TIME_FILES
+from .time import changes_table, over_time_table
 
 if TYPE_CHECKING:
     from .clusters import Clusters, Progress
@@ -31,7 +33,7 @@ Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by 
 def files_of(kind: Kind) -> tuple[str, ...]:
     """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
     tables = (f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
-    return (*tables, "summary.json", "model.onmf", "report.html", *GROUP_FILES, *kind.files)
+    return (*tables, "summary.json", "model.onmf", "report.html", *GROUP_FILES, *TIME_FILES, *kind.files)
 
 
 def write_files(
@@ -53,6 +55,9 @@ def write_files(
     write_tables(clusters, folder, format)
     if dense.composition.any():
         for name, columns in zip(GROUP_FILES, (composition_table, group_features_table), strict=True):
+            write_table(folder / name, [columns(clusters)])
+    if dense.over_time is not None:
+        for name, columns in zip(TIME_FILES, (over_time_table, changes_table), strict=True):
             write_table(folder / name, [columns(clusters)])
     text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"
     (folder / "summary.json").write_text(text, "utf-8", errors="replace")

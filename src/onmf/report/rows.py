@@ -15,6 +15,7 @@ from onmf.backend.threads import available_cores
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Clusters, Progress
 from onmf.door.settle import take_rows
+from onmf.door.time import Change
 from onmf.fit.describe import distinctiveness
 from onmf.hierarchy import merge_clusters
 from onmf.naming import names_from_features
@@ -24,7 +25,7 @@ from .page import base64_array, class_codes, clusters_page, code_places, coloure
 
 MOST_ROWS = 50_000  # Documents in a page; of more, a random choice is shown
 ALL_TEXTS = 10_000_000  # Characters of all excerpts together; with very many documents each is shorter
-MONTHS, YEARS = 72, 120  # Time is divided into months if there are at most so many, else into years, else into decades
+CHANGED = 8  # Features that rose, and features that fell, in all rows and in each cluster
 SCRIPTS = ("explore.js", "point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js",
            "rows_tables.js", "rows_table.js")  # fmt: skip
 FEATURES = 10  # Features of each cluster
@@ -52,7 +53,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
     -------
     str
     """
-    kind, comparison, n = found.kind, found.comparison, len(found.labels)
+    kind, comparison, over, n = found.kind, found.comparison, found.over_time, len(found.labels)
     rows = np.arange(n)
     if n > MOST_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(n, MOST_ROWS, replace=False))
@@ -73,7 +74,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         "classes": coloured(classes),
         "groups": coloured(found.groups),
         "class_counts": comparison.table.T if comparison else None,
-        "periods": _periods(found),
+        "periods": None if over is None else {"unit": over.unit, "names": over.names, "counts": over.counts},
     }
     return clusters_page(
         found,
@@ -86,6 +87,8 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         comparison=comparison,
         sure=data["sure"],
         periods=data["periods"],
+        later=None if over is None else over.later,
+        changes=_changes(found),
         map_method=map_method,
         n_map=int(np.count_nonzero(found.labels[rows] >= 0)) if map_method else 0,
         n_page=len(rows),
@@ -201,24 +204,17 @@ def map_of_rows(X: csr_array, progress: Progress) -> tuple[FloatArray, str]:
     return places, f"t-SNE (openTSNE) of the first {components.shape[1]} singular vectors of log-tf-idf"
 
 
-def _periods(found: Clusters) -> dict[str, Any] | None:
-    """Count the rows of each cluster in months, years or decades; None without dates."""
-    known = (found.labels >= 0) & (False if found.table.dates is None else ~np.isnat(found.table.dates))
-    if not known.any():
-        return None
-    dates = found.table.dates[known]
-    months = dates.astype("datetime64[M]").astype(np.int64) + 12 * 1970
-    only_years = bool((dates == dates.astype("datetime64[Y]").astype("datetime64[D]")).all())
-    units = (
-        ("month", months, lambda number: f"{number // 12}-{number % 12 + 1:02}", MONTHS if not only_years else 0),
-        ("year", months // 12, str, YEARS),
-        ("decade", months // 120, lambda number: f"{10 * number}s", np.inf),
-    )
-    unit, numbers, named = next((unit, at, named) for unit, at, named, most in units if np.ptp(at) < most)
-    first, last = int(numbers.min()), int(numbers.max())
-    counts = np.zeros((found.n_clusters, last - first + 1), dtype=np.int64)
-    np.add.at(counts, (found.labels[known], numbers - first), 1)
-    return {"unit": unit, "names": [named(number) for number in range(first, last + 1)], "counts": counts}
+def _changes(found: Clusters) -> list[tuple[str, list[Change], list[Change]]]:
+    """The features that rose and those that fell, in all rows and in each cluster in which there are some."""
+    changes = [] if found.over_time is None else found.over_time.changes
+    named: dict[int | None, str] = {None: f"All {found.kind.rows_of(2)}"}
+    named |= enumerate(f"{k}: {name}" for k, name in zip(found.shown_numbers, found.names, strict=True))
+    told = []
+    for cluster in dict.fromkeys(change.cluster for change in changes):
+        inside = [change for change in changes if change.cluster == cluster]
+        rose, fell = ([change for change in inside if (change.z > 0) == up][:CHANGED] for up in (True, False))
+        told.append((named[cluster], rose, fell))
+    return told
 
 
 def _facts(found: Clusters) -> list[tuple[str, str]]:

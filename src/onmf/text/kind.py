@@ -91,7 +91,7 @@ OPTIONS = (
         metavar="folder|COLUMN",
         flags=("--group",),
     ),
-    COLUMN("date", "Table column with the dates. The report then shows the clusters over time."),
+    COLUMN("date", "Table column with the dates: how clusters and words rise and fall over time."),
     SOURCE(
         "input",
         "Format of PATH, if its name does not show it: csv, tsv, json, jsonl or lines (one document per line).",
